@@ -44,8 +44,10 @@ from tasks.services.run_form import (
     Overrides,
     Repository,
     Software,
+    Target,
     choices,
     name_comparison,
+    tag_run,
 )
 from tasks.services.running_jobs import Jobs, Stopped
 from tasks.services.slices import slice_of
@@ -95,7 +97,7 @@ def compare(
         Field(description="What to compare: a file in configs/comparisons", json_schema_extra=choices("comparisons")),
     ] = "linen-vs-nnx",
     cases: Cases = [],  # noqa: B006 - a run form needs a plain default; nothing changes it
-    target: Annotated[str | None, Field(description="Where to run; empty: the comparison's own target")] = None,
+    target: Target = None,
     model: Model = None,
     repeats: Annotated[
         int | None, Field(ge=1, le=100, description="Runs per arm, interleaved; empty: as the comparison says")
@@ -162,6 +164,7 @@ def compare_cases(
     """
     began = time.monotonic()
     plans = resolve_step(request, store)
+    tag_run(request.comparison, [*dict.fromkeys(plan.case for plan in plans)], plans[0].target, [request.arms.branch])
     # A ref may move meanwhile: resolve all possible repeats now.
     spare = resolve_step(request.model_copy(update={"repeats": patience.most}), store) if patience else []
     EVENTS.put(Planned(plans))

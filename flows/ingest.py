@@ -11,7 +11,7 @@ from tasks.diff.compare_logs import UNTITLED, Given, check_words
 from tasks.ingest.given_logs import sort_words
 from tasks.services.endings import final_state, tell_end
 from tasks.services.events import EVENTS, Compared
-from tasks.services.run_form import Field, show_name
+from tasks.services.run_form import Field, show_name, tag_run
 from tasks.steps import diff_logs_step, publish_step, scrape_logs_step, summarise_step
 from tasks.store import open_store
 
@@ -46,6 +46,7 @@ def ingest(
     given = Given(baseline=tuple(sides[0]), candidate=tuple(sides[1]))
     store = open_store(out)
     named, records = scrape_logs_step(given, aa, store)
+    tag_run("ingest", [case or named or UNTITLED], target)
     comparison = diff_logs_step(records, case or named or UNTITLED, aa, target, tolerances, given, store)
     page = publish_step(comparison, store)
     EVENTS.put(Compared(comparison, page, str(flow_run.id)))

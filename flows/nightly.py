@@ -23,7 +23,7 @@ from tasks.services.endings import FOUND, tell_end
 from tasks.services.events import EVENTS, Bisected, Compared, Event
 from tasks.services.lanes import in_lanes
 from tasks.services.outage import is_outage, outlast
-from tasks.services.run_form import Field, name_comparison
+from tasks.services.run_form import Field, choices_or_none, name_comparison, several
 from tasks.services.running_jobs import Jobs
 from tasks.steps import (
     comment_step,
@@ -49,9 +49,19 @@ def name_run() -> str:
     on_crashed=[on_crashed],
 )
 def nightly(
-    comparisons: Annotated[list[str], Field(description="Comparisons; empty: those of configs/nightly.yml")] = [],  # noqa: B006 - a run form needs a plain default; nothing changes it
-    cases: Annotated[list[str], Field(description="Cases; empty: every case")] = [],  # noqa: B006
-    target: Annotated[str | None, Field(description="Where to run; empty: as configs/nightly.yml says")] = None,
+    comparisons: Annotated[
+        list[str],
+        Field(description="Comparisons; empty: those of configs/nightly.yml", json_schema_extra=several("comparisons")),
+    ] = [],  # noqa: B006 - a run form needs a plain default; nothing changes it
+    cases: Annotated[
+        list[str], Field(description="Cases; empty: every case", json_schema_extra=several("cases", "all"))
+    ] = [],  # noqa: B006
+    target: Annotated[
+        str | None,
+        Field(
+            description="Where to run; empty: as configs/nightly.yml says", json_schema_extra=choices_or_none("targets")
+        ),
+    ] = None,
     repeats: Annotated[int | None, Field(ge=1, le=100, description="Runs per arm; empty: as configured")] = None,
     overrides: Annotated[
         list[str], Field(description="Config values for every run, each key=value, for example steps=50")

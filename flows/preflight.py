@@ -25,7 +25,9 @@ from tasks.services.run_form import (
     Overrides,
     Repository,
     Software,
+    choices,
     show_name,
+    tag_run,
 )
 from tasks.services.running_jobs import Jobs, Stopped
 from tasks.steps import forget_step, publish_step, resolve_step, summarise_step
@@ -47,9 +49,14 @@ def name_run() -> str:
     on_crashed=[on_crashed],
 )
 def preflight(
-    comparison: Annotated[str, Field(description="What to compare: a file in configs/comparisons")] = "linen-vs-nnx",
+    comparison: Annotated[
+        str,
+        Field(description="What to compare: a file in configs/comparisons", json_schema_extra=choices("comparisons")),
+    ] = "linen-vs-nnx",
     cases: Cases = [],  # noqa: B006 - a run form needs a plain default; nothing changes it
-    target: Annotated[str, Field(description="A target that names a topology")] = "v6e-32",
+    target: Annotated[
+        str, Field(description="A target that names a topology", json_schema_extra=choices("targets"))
+    ] = "v6e-32",
     model: Model = None,
     overrides: Overrides = [],  # noqa: B006
     branch: Branch = None,
@@ -73,6 +80,7 @@ def preflight(
         compile_only=True,
     )
     plans = resolve_step(request, store)
+    tag_run(comparison, [*dict.fromkeys(plan.case for plan in plans)], target, [branch])
     missing = find_missing_compilers(plans)
     if missing:
         raise ConfigError(missing)

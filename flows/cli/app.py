@@ -36,12 +36,40 @@ app = cyclopts.App(
     help_format="plaintext",  # what draws Markdown takes longer to load than all else
     suppress_keyboard_interrupt=False,  # `call` has a word to say about it
 )
+EXAMPLES = {  # of every command two, which run as they stand but for the names of files and refs
+    "compare": ("linen-vs-nnx --case 03_dropout", "main-vs-branch --branch HEAD --until-decided --budget 10m"),
+    "explain": ("linen-vs-nnx", "maxview-out/runs/A maxview-out/runs/B --out kit"),
+    "bisect": ("main-vs-branch --good v1 --bad main --case 01_base", "main-vs-branch --good HEAD~8 --bad HEAD"),
+    "preflight": ("linen-vs-nnx", "linen-vs-nnx --case 03_dropout --target v5e-32"),
+    "ingest": ("a.log b.log --case 03_dropout", "--baseline a1.log a2.log --candidate b1.log b2.log --target lab"),
+    "scrape": ("train.log", "train.log --json"),
+    "verify": ("maxview-out/runs/A/checkpoints", "gs://bucket/run/checkpoints --json"),
+    "cases": ("", "--json"),
+    "resolve": ("03_dropout", "03_dropout --target v6e-32 --set steps=50"),
+    "up": ("", "--port 4300 --out gs://bucket/maxview"),
+    "down": ("", "--state folder"),
+    "nightly": ("", "--case 01_base --comparison linen-vs-nnx --target cpu"),
+    "history": ("", "--out gs://bucket/maxview"),
+    "doctor": ("", "--target v6e-32"),
+    "bless": ("linen-vs-nnx --reason 'a new default'", "main-vs-branch --case 01_base --reason 'remat is off'"),
+    "card": ("", "--json"),
+    "site": ("build", "serve --port 0"),
+}
+
+
+def show_examples(name: str) -> str:
+    """Return what stands under a command's help."""
+    return "Examples:\n\n" + "\n\n".join(f"    maxview {name} {words}".rstrip() for words in EXAMPLES[name])
+
+
 for command in (
     compare, explain, bisect, preflight, ingest, scrape, verify, cases, up, down, nightly, history, doctor, bless, card,
 ):  # fmt: skip
-    app.command(command)
-app.command(resolve_command, name="resolve")
+    app.command(command, help_epilogue=show_examples(command.__name__))
+app.command(resolve_command, name="resolve", help_epilogue=show_examples("resolve"))
+site.help_epilogue = show_examples("site")
 app.command(site)
+app.register_install_completion_command(name="completion")
 
 
 def call(argv: Sequence[str] | None = None) -> int:

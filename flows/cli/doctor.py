@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+import json
 import os
 import shutil
 import sys
@@ -28,12 +29,16 @@ NEEDED = ("jax", "flax", "optax", "orbax-checkpoint", "prefect", "polars", "goog
 LEAST_FREE_GB = 2.0
 
 
-def examine(out: str, target: str | None) -> int:
+def examine(out: str, target: str | None, *, as_json: bool = False) -> int:
     """Print one line per check; return 0 if everything that is needed is there, else 2. A target that is named is."""
     console = Console(highlight=False, soft_wrap=True)
     worst = 0
     targets = _targets() if target is None else _target(target)
-    for state, text in [*_packages(), *_machine(out), *_prefect(), *_configs(), *targets, *_optional()]:
+    found = [*_packages(), *_machine(out), *_prefect(), *_configs(), *targets, *_optional()]
+    if as_json:
+        print(json.dumps([{"state": state, "text": text} for state, text in found], indent=1))
+        return 2 if any(state == "missing" for state, _ in found) else 0
+    for state, text in found:
         console.print(f"{SIGNS[state]} {escape(text)}")
         worst = 2 if state == "missing" else worst
     console.print("\nNext: maxview compare linen-vs-nnx" if not worst else "\nMend what is marked ✗ first.")

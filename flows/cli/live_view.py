@@ -13,10 +13,15 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
+    TimeRemainingColumn,
 )
+from rich.table import Column
+from rich.text import Text
 
 from tasks.launch.backend import Restarted
 from tasks.launch.job import LaunchedRun
@@ -67,6 +72,16 @@ def byte_progress(console: Console) -> Iterator[Callable[[str, int, int], None]]
         yield lambda what, done, total: progress.update(row, description=visible(what), completed=done, total=total)
 
 
+class NoteColumn(ProgressColumn):
+    """The note of a row, which gives way to the counts beside it where the terminal is narrow."""
+
+    def render(self, task: Task) -> Text:
+        """Return the note on one line, cut where there is no room."""
+        note = Text.from_markup(task.fields["note"], overflow="ellipsis")
+        note.no_wrap = True
+        return note
+
+
 class LiveView:
     """A live view; where there is no terminal, a line when something starts, ends or dies."""
 
@@ -78,11 +93,11 @@ class LiveView:
         self._checkpoints: dict[str, dict[int, str]] = {}
         self._started: dict[str, float] = {}
         self._progress = Progress(
-            TextColumn("{task.description:<24}"),
-            BarColumn(bar_width=14),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(),
+            TextColumn("{task.description:<24}", table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=6, table_column=Column(no_wrap=True)),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            NoteColumn(),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True, table_column=Column(no_wrap=True)),
             console=console,
             disable=not console.is_terminal,
         )

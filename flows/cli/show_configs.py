@@ -46,9 +46,10 @@ def show_matrix(*, as_json: bool) -> None:
     cases = {name: first_comment(find("cases", name)) for name in list_names("cases")}
     comparisons = {name: load_comparison(name).question for name in list_names("comparisons")}
     targets = {name: load_target(name) for name in list_names("targets")}
+    models = {name: first_comment(find("models", name)) for name in list_names("models")}
     if as_json:
         shown = {name: target.model_dump() for name, target in targets.items()}
-        print(json.dumps({"cases": cases, "comparisons": comparisons, "targets": shown}, indent=1))
+        print(json.dumps({"cases": cases, "comparisons": comparisons, "targets": shown, "models": models}, indent=1))
         return
     console = Console()
     for title, rows in (
@@ -58,7 +59,7 @@ def show_matrix(*, as_json: bool) -> None:
             "targets",
             {name: f"{target.devices} × {target.backend}, model {target.model}" for name, target in targets.items()},
         ),
-        ("models", {name: first_comment(find("models", name)) for name in list_names("models")}),
+        ("models", models),
     ):
         table = Table(
             title=title, title_justify="left", title_style="bold", box=None, show_header=False, pad_edge=False

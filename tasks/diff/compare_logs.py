@@ -4,7 +4,7 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 
-from configs.comparison import list_names, load_effects, load_target, load_tolerances
+from configs.comparison import list_names, load_comparison, load_effects, load_target, load_tolerances
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, make_rules
 from tasks.diff.case import CaseRuns
@@ -16,11 +16,13 @@ from tasks.ingest.given_logs import LoggedArms, LoggedRun
 from tasks.ingest.given_logs import read_pair as read_pair
 from tasks.ingest.run_record import with_cause
 from tasks.records import ComparisonRecord, RunRecord
+from tasks.resolve.plans import find_unfit
 from tasks.scrape import copy_log
 from tasks.store import Store, check_name, safe_name
 
 INGEST = "ingest"  # what every comparison of logs is called
-MOST_NAMED = 4  # logs that are lacking; more of them are `LOG...`
+AGAIN = "linen-vs-nnx"  # which trains a case here without a ref of somebody's clone
+MORE_DEVICES = "cpu-8"  # for a case that one device cannot run
 UNTITLED = "logs"  # the case of logs that do not tell it
 UNNAMED = "as logged"  # the target of logs of which nobody has said where they ran: a space is in no name
 
@@ -112,7 +114,7 @@ def compare_pair(
         aa=aa,
         given=circumstances_of(target, past or {}, shlex.join(["maxview", "ingest", *given.words(["LOG..."]), *place])),
     )
-    return record.model_copy(update={"next_command": suggest_next(record, given, place)})
+    return record.model_copy(update={"next_command": suggest_next(record)})
 
 
 def ingest_rules(question: str, target: str | None, tolerances: str = "default") -> VerdictRules:
@@ -140,16 +142,14 @@ def options_of(case: str, target: str | None, tolerances: str = "default", *, aa
     return words + (["--aa"] if aa else [])
 
 
-def suggest_next(record: ComparisonRecord, given: Given, options: Sequence[str]) -> str:
-    """The command that is most useful after this verdict: with the logs that are lacking, else a log read closely."""
-    blocked = any(finding.effect == "blocks" for finding in record.findings)
-    dead = [arm for arm in (record.candidate, record.baseline) if arm.cause_of_death is not None]
-    wanted = max((row.runs_wanted or 0 for row in record.rows), default=0)
-    if record.verdict in ("regressed", "changed", "improved") and not dead:
-        wanted = max(wanted, 2)  # one run of each may differ by chance: a second says whether it stays
-    runs = len(record.baseline.logs)
-    if wanted > runs and not blocked:
-        more = [f"LOG{number}" for number in range(runs + 1, wanted + 1)] if wanted - runs <= MOST_NAMED else ["LOG..."]
-        return shlex.join(["maxview", "ingest", *given.words(more), *options])
-    shown = (dead or [record.candidate])[0]
-    return shlex.join(["maxview", "scrape", shown.logs[0]])
+def suggest_next(record: ComparisonRecord) -> str:
+    """The command that trains the logs' case here, both arms, if it is one of ours; empty if it is not, or is settled.
+
+    More logs would settle most; which ones only the reader knows, and the rows' reasons ask for them.
+    """
+    if record.verdict in ("same", "improved") or record.case not in list_names("cases"):
+        return ""
+    compare = ["maxview", "compare", AGAIN, "--case", record.case]
+    if record.case in find_unfit([record.case], load_target(load_comparison(AGAIN).target)):
+        compare += ["--target", MORE_DEVICES]
+    return shlex.join([*compare, *(["--until-decided"] if record.verdict == "unknown" and not record.has_died else [])])

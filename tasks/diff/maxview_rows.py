@@ -104,7 +104,7 @@ def maxview_rows(
             # without a threshold and an effect of its own: the cell's difference is that of the numbers shown
             decision = Decision(
                 verdict=step_time.verdict,
-                reason=f"{reader.noisy}{flip}: judged by the steady steps",
+                reason=f"judged by the steady steps: {reader.noisy}{flip}",
                 **step_time.model_dump(include={"threshold_text", "evidence", "runs_wanted", "cost_text"}),
             )
         elif decision is None:

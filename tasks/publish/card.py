@@ -7,14 +7,13 @@ from markupsafe import Markup
 from rich.table import Table
 from rich.text import Text
 
-from tasks.publish.index import PAGE
-from tasks.publish.index_page import link_home
+from tasks.publish.index import CARD, PAGE, add_card
+from tasks.publish.index_page import link_home, update_index
 from tasks.publish.templating import hash_of, make_environment, read_asset
 from tasks.records.card import Card, CardRow, CardState
 from tasks.records.text import visible
 from tasks.store import Store, write_atomically
 
-CARD = "card.html"
 SIGNS: dict[CardState, tuple[str, str, str]] = {  # sign, word on the page, style in a terminal
     "verified": ("✓", "same", "green"),
     "failed": ("✗", "regressed", "red"),
@@ -102,4 +101,5 @@ def write_card_page(card: Card, store: Store) -> Path:
     page = write_atomically(store.path / CARD, html)
     if store.writable:
         store.push(page)
+        update_index(store, add_card)
     return page

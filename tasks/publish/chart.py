@@ -59,13 +59,19 @@ _STYLE = Style(
 
 def draw_loss(record: ComparisonRecord) -> str | None:
     """The loss of every run per step as SVG text, baseline solid and candidate dashed; None if nothing was printed."""
-    curves = [curve for curve in record.curves if curve.metric == "loss" and _points(curve)]
+    return draw_curve(record, "loss")
+
+
+def draw_curve(record: ComparisonRecord, metric: str) -> str | None:
+    """The same of any curve of the record; of step times those that are neither the first nor stalls."""
+    curves = [_steady(record, curve) for curve in record.curves if curve.metric == metric]
+    curves = [curve for curve in curves if _points(curve)]
     if not curves:
         return None
     chart = pygal.XY(
         _config(260),
         style=_coloured([_side_colour(record, curve) for curve in curves]),
-        title="loss per step",
+        title="steady step time, s" if metric == "step_time_s" else f"{metric} per step",
         show_legend=True,
         legend_at_bottom=True,
         legend_at_bottom_columns=1,
@@ -176,6 +182,15 @@ def _coloured(colours: Sequence[str]) -> Style:
 
 def _side_colour(record: ComparisonRecord, curve: Curve) -> str:
     return SIDE_COLOURS[curve.arm == record.candidate.name]
+
+
+def _steady(record: ComparisonRecord, curve: Curve) -> Curve:
+    """The curve, of step times without the first and without stalls, beside which the others would look equal."""
+    if curve.metric != "step_time_s":
+        return curve
+    left_out = {stall.step for stall in record.stalls.get(curve.arm, ())} | set(curve.steps[:1])
+    values = tuple(v if s not in left_out else None for s, v in zip(curve.steps, curve.values, strict=True))
+    return curve.model_copy(update={"values": values})
 
 
 def _points(curve: Curve) -> list[tuple[int, float]]:

@@ -21,6 +21,7 @@ from tasks.store import Store, StoreError
 
 PAGE = "index.html"
 HISTORY = "history.html"
+CARD = "card.html"
 MARK = '<meta name="generator" content="maxview">'
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
 NIGHTS = 5  # whose matrices are shown
@@ -95,6 +96,7 @@ class StoreIndex(Frozen):
     comparisons: tuple[IndexedComparison, ...] = ()  # all there are, the last one first
     nights: tuple[IndexedNight, ...] = ()  # the last one first
     history: bool = False  # whether there is a page of it
+    card: bool = False  # whether there is one of what was verified
     unread: tuple[str, ...] = ()  # what could not be read when the index was made anew
 
     @field_serializer("comparisons")
@@ -199,6 +201,11 @@ def add_history(index: StoreIndex) -> StoreIndex:
     return index.model_copy(update={"history": True})
 
 
+def add_card(index: StoreIndex) -> StoreIndex:
+    """There is a page of what was verified."""
+    return index.model_copy(update={"card": True})
+
+
 def is_ours(page: str) -> bool:
     """Whether a page was written by maxview."""
     return MARK in page
@@ -224,7 +231,8 @@ def gather_index(store: Store) -> StoreIndex:
                 found.append(index_comparison(ComparisonRecord.model_validate_json(data)))
             except ValidationError:
                 unread.append(name)
-    index = StoreIndex(comparisons=in_order(found), history=store.files.stat(HISTORY) is not None)
+    pages = {name: store.files.stat(page) is not None for name, page in (("history", HISTORY), ("card", CARD))}
+    index = StoreIndex(comparisons=in_order(found), **pages)
     try:
         index = add_nights(read_records(store))(index)
     except StoreError as error:

@@ -5,7 +5,8 @@ import logging
 import random
 import textwrap
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -42,7 +43,9 @@ from tasks.store.locks import hold
 SHOWN: tuple[Outcome, ...] = ("died", *(word for word in WORST_FIRST if word != NOT_JUDGED))
 PAIRS = 12  # columns of the matrix: what was compared last
 NEIGHBOURS = "cases.js"
-LISTED = 100  # comparisons that need no script to be seen
+BROKEN = ("died", "regressed", "changed")
+SHOWN_NIGHTS = 40  # of a case, on its pages
+LISTED = 40  # comparisons that need no script to be seen
 TREND_NIGHTS = 14
 LONGEST_WHY = 60  # characters of a reason in the matrix
 LEAST_REACH = 0.05  # of a trend, relative: less would draw noise as mountains
@@ -89,12 +92,22 @@ def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) ->
     """Write what every page of the comparison loads to lead to the page of the next case: `cases.js` beside them."""
     if index is None:
         return
-    newest: dict[tuple[str, ...], IndexedComparison] = {}
+    found: dict[tuple[str, ...], list[IndexedComparison]] = {}
     for item in index.comparisons:
         if item.comparison == comparison:
-            newest.setdefault((item.case, *item.pair), item)
+            found.setdefault((item.case, *item.pair), []).append(item)
     shown = {"case", "id", "target", "baseline", "candidate"}
-    rows = [item.model_dump(include=shown) | {"outcome": item.outcome} for _, item in sorted(newest.items())]
+    rows = [
+        items[0].model_dump(include=shown)
+        | {
+            "outcome": items[0].outcome,
+            "nights": [
+                (item.id, item.created[:10], item.outcome, verdict_words.OUTCOMES[item.outcome].sign)
+                for item in items[:SHOWN_NIGHTS][::-1]
+            ],
+        }
+        for _, items in sorted(found.items())
+    ]
     text = f"maxviewCases({json.dumps(rows, separators=(',', ':'))});\n"
     store.files.write(f"comparisons/{comparison}/{NEIGHBOURS}", text.encode())
 
@@ -157,6 +170,8 @@ def render_index(index: StoreIndex, store: Store) -> str:
             fields=(*PAIR, *FIELDS),
             signs={word: verdict_words.OUTCOMES[word].sign for word in SHOWN},
             counts=[(word, sum(item.outcome == word for item in index.comparisons)) for word in SHOWN],
+            states=find_states(index.nights) if index.nights else [],
+            tally=tally(index.nights[0].cells) if index.nights else [],
             changes=list(_changes(index.nights[0])) if index.nights else [],
             nights=[(night, *_night(night.cells)) for night in index.nights],
             history=HISTORY if index.history else "",
@@ -226,6 +241,34 @@ def _changes(night: IndexedNight) -> Iterator[dict[str, Any]]:
         }
         cell = owned.get(name)
         yield {"cell": cell, "came": word.partition(", ")[2], "text": text if cell else change}
+
+
+def tally(cells: Sequence[IndexedCell]) -> list[tuple[Outcome, int, float, float]]:
+    """How many cells have each word, the worst first, without those in quarantine; and their part of a bar, in %."""
+    words = Counter(cell.outcome for cell in cells if not cell.quarantine)
+    found: list[tuple[Outcome, int, float, float]] = []
+    for word in ("failed", *SHOWN):
+        if count := words[word]:
+            end = found[-1][2] + found[-1][3] if found else 0.0
+            found.append((word, count, round(end, 2), round(100 * count / words.total(), 2)))
+    return found
+
+
+def find_states(nights: Sequence[IndexedNight]) -> list[tuple[str, list[IndexedCell]]]:
+    """What is newly broken, still broken, did not run and healed since the night before on the same target."""
+    now = {(cell.comparison, cell.case): cell for cell in nights[0].cells}
+    last = next((night.cells for night in nights[1:] if night.target == nights[0].target), ())
+    before = {(cell.comparison, cell.case): cell for cell in last}
+    was_bad = {key for key, cell in before.items() if cell.outcome in BROKEN}
+    bad = {key: cell for key, cell in now.items() if cell.outcome in BROKEN and not cell.quarantine}
+    absent = [cell for key, cell in before.items() if key not in now]
+    return [
+        ("new", [cell for key, cell in bad.items() if key not in was_bad]),
+        ("still broken", [cell for key, cell in bad.items() if key in was_bad]),
+        ("did not run", [cell for cell in now.values() if cell.outcome == "failed"] + absent),
+        ("healed", [cell for key, cell in now.items() if key in was_bad and cell.outcome not in (*BROKEN, "failed")]),
+        ("in quarantine", [cell for cell in now.values() if cell.quarantine]),
+    ]
 
 
 def _night(cells: tuple[IndexedCell, ...]) -> tuple[list[str], dict[str, dict[str, IndexedCell]]]:

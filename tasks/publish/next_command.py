@@ -42,13 +42,17 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
     cases: so many are compared together; once that is every case that the target can run, those are next that need
     more devices of this machine, and then a TPU slice. Empty where nothing would tell more.
     """
-    if any(finding.effect == "blocks" for finding in record.findings):
-        shown = record.baseline if record.baseline.cause_of_death else record.candidate
-        return ["maxview", "scrape", shown.logs[0]]
-    if bisect := offer_bisection(record, plans):
-        return bisect
     place, same = load_target(record.target), [*wishes_of(plans[0]), *arm_wishes(plans)]
     compare, wishes = ["maxview", "compare", record.comparison], ["--target", record.target, *same]
+    if record.has_died:  # the page has its cause; the same again tells whether that is mended
+        return [*compare, "--case", record.case, *wishes, "--fresh"]
+    if any(finding.effect == "blocks" for finding in record.findings):
+        if any(plan.backend != "local" for plan in plans):
+            return []
+        store = Path(plans[0].directory).parent.parent
+        return ["maxview", "explain", str(store / "comparisons" / record.comparison / record.case / record.id)]
+    if bisect := offer_bisection(record, plans):
+        return bisect
     if record.verdict == "unknown":
         # a number of repeats would be a guess out of the stated noise, which the runs and the history replace
         return [*compare, "--case", record.case, *wishes, "--until-decided"]

@@ -11,8 +11,9 @@ from markupsafe import Markup
 
 from tasks.publish import verdict_words
 from tasks.publish.again import command_again
+from tasks.publish.answer import answer_of, find_frame
 from tasks.publish.array_tables import count_roles, describe_counts, list_arrays
-from tasks.publish.chart import to_data_uri
+from tasks.publish.chart import draw_curve, to_data_uri
 from tasks.publish.checkpoint_lives import draw_lives
 from tasks.publish.checkpoints import STATES, list_checkpoints
 from tasks.publish.curve_data import list_marks, write_figures
@@ -61,7 +62,13 @@ def write_page(
     figures = write_figures(record, known, logs, folder)
     style, script = read_asset("page.css"), "".join(map(read_asset, ("page.js", "logs.js", "curves.js")))
     marks = list_marks(record, known) if figures else []
+    effects = draw_effects(record.rows)
+    answer = answer_of(record, effects)
+    drawn = [figure["id"] for figure in figures]
+    first_curve = next((metric for metric in (answer.curve, "loss", *drawn) if metric in drawn), "")
+    still = draw_curve(record, first_curve)
     data = {
+        "id": record.id,
         "figures": figures,
         "marks": marks,
         "divergence": record.divergence and {"metric": record.divergence.metric, "step": record.divergence.step},
@@ -76,7 +83,10 @@ def write_page(
             sections=list_sections(record.explanation),
             sides=[("baseline", record.baseline), ("candidate", record.candidate)],
             facts=compare_facts(record),
-            effects=draw_effects(record.rows),
+            effects=effects,
+            answer=answer,
+            first_curve=first_curve,
+            still=to_data_uri(still) if still else "",
             logs=logs,
             home=home,
             neighbours=neighbours,
@@ -129,6 +139,7 @@ def _icon(record: ComparisonRecord) -> str:
 def _environment() -> Environment:
     return make_environment(
         words=verdict_words,
+        find_frame=find_frame,
         list_parts=list_parts,
         show_seconds=show_seconds,
         checkpoint_states=STATES,

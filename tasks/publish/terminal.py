@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tasks.diff.metric_row import NOT_JUDGED
+from tasks.publish.answer import shorten_title
 from tasks.publish.array_tables import describe_alone, describe_counts, describe_values, name_pair
 from tasks.publish.checkpoints import STATES, list_checkpoints
 from tasks.publish.explanation import TITLE, list_sections
@@ -352,6 +353,10 @@ def _checkpoint_content(found: CheckpointDifference | None) -> Iterator[Renderab
 def _closing(
     record: ComparisonRecord, page: str | os.PathLike[str] | None, link: str | None
 ) -> Iterator[RenderableType]:
+    outcome = outcome_of(record)
+    last = Text(name_verdict(outcome).upper(), style=OUTCOMES[outcome].style, overflow="fold")
+    last.append(f"  {shorten_title(visible(record.headline))}", style="default not bold")
+    yield last
     if page is not None:
         yield Text(f"page: {visible(os.fspath(page))}", overflow="fold")
     if link is not None:

@@ -7,8 +7,10 @@ from configs.schema import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.diff.metric_row import ABSENT, DIED
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
+from tasks.records.death import DeathKind
 from tasks.records.text import visible
 
+DIGITS = 6  # significant ones of a difference
 SHORT = 64  # characters of a reason in a table
 Effect = Literal["blocks", "qualifies", "note"]
 type Outcome = Verdict | Literal["died", "failed"]  # what became of a comparison; failed: there is none
@@ -44,6 +46,22 @@ EFFECT_WORDS: dict[Effect, str] = {
     "blocks": "blocks the verdict",
     "qualifies": "qualifies the verdict",
     "note": "worth knowing",
+}
+
+# will running it again help?
+AGAIN: dict[DeathKind, str] = {
+    "not_implemented": "No: the program refuses this configuration.",
+    "device_oom": "No: it needs more memory than the device has.",
+    "host_oom": "Only on a host with more memory.",
+    "preempted": "Yes: the machine was taken away.",
+    "nan": "No, on the same data and seed: the loss is not finite.",
+    "shape_mismatch": "No: shapes or shardings do not fit.",
+    "storage": "Perhaps: the storage failed, which may pass.",
+    "configuration": "No: the configuration is wrong.",
+    "timeout": "Perhaps, if something else kept the machine busy.",
+    "killed": "Perhaps: it was killed from outside.",
+    "cut_off": "Perhaps: the log ends without a reason.",
+    "other": "Not known: the cause is of no known kind.",
 }
 
 GROUPS: dict[Literal["maxview", "ours"], str] = {
@@ -94,12 +112,26 @@ def absent_text(record: ComparisonRecord) -> str:
 def difference_text(row: MetricDiff) -> str:
     """The difference as the record words it, the effect behind it (MaxView's rows share that of another row), and what
     a word rests on where that is little, or where it is no measurement."""
-    words = visible(row.difference_text) or "—"
+    words = round_numbers(visible(row.difference_text)) or "—"
     if row.effect_text and row.group == "ours":
         words = f"{words}: {visible(row.effect_text)}"
     little = row.evidence == ONE_RUN and row.verdict in ("improved", "regressed", "changed")
     noise = row.evidence == ONE_PROGRAM and row.difference not in (None, 0)
     return f"{words} ({ONE_RUN})" if little else f"{words} (noise)" if noise else words
+
+
+def round_numbers(text: str) -> str:
+    """The text with at most six significant digits in each of its decimal numbers: more are never read."""
+
+    def round_one(match: re.Match[str]) -> str:
+        whole, decimals = match.groups()
+        digits = len(whole.replace(",", "").lstrip("0"))
+        kept = max(0, DIGITS - digits) if digits else len(decimals)
+        if kept >= len(decimals):
+            return match[0]
+        return f"{float(match[0].replace(',', '')):{',' if ',' in whole else ''}.{kept}f}"
+
+    return re.sub(r"(?<![\d.])(\d[\d,]*)\.(\d+)(?![\d.])", round_one, text)
 
 
 def threshold_text(row: MetricDiff) -> str:

@@ -44,7 +44,8 @@ def tell_end(lines: Iterable[tuple[str, str]]) -> None:
 def final_state(comparisons: Sequence[ComparisonRecord], problem: str = "") -> State[Any]:
     """Return the flow run's state, named by the verdict; Failed if a case regressed, changed or died."""
     status = exit_status(comparisons)
-    verdicts = [f"{record.case}: {record.headline}" for record in comparisons]
+    alone = len(comparisons) == 1  # then the name of the flow run tells the case
+    verdicts = [record.headline if alone else f"{record.case}: {record.headline}" for record in comparisons]
     message = " · ".join(([problem] if problem else []) + verdicts)[:1000]
     if status == 1:
         worse = any(record.verdict != "changed" for record in comparisons if exit_status([record]) == 1)

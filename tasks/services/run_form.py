@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from typing import Annotated, Any
+from uuid import UUID
 
 import pydantic
+from prefect.client.orchestration import get_client
+from prefect.runtime import flow_run
 
 from configs.comparison import Kind, list_names, load_comparison
 from configs.errors import ConfigError
@@ -23,15 +26,39 @@ def Field(*, description: str, json_schema_extra: dict[str, Any] | None = None, 
 
 
 def choices(kind: Kind) -> dict[str, Any]:
-    """Return the schema of a dropdown in the run form. Names are checked again at resolution, with a suggestion."""
+    """A dropdown in the run form, whose server refuses other names when the form is sent.
+
+    The names are checked again when they are resolved, with a suggestion.
+    """
     return {"enum": list(list_names(kind))}
+
+
+def choices_or_none(kind: Kind) -> dict[str, Any]:
+    """The same for a parameter that may be left empty."""
+    return {"anyOf": [{"type": "string"} | choices(kind), {"type": "null"}]}
+
+
+def several(kind: Kind, *more: str) -> dict[str, Any]:
+    """The same for a list of names; `more`: words that stand for several."""
+    return {"items": {"type": "string", "enum": [*list_names(kind), *more]}}
 
 
 # parameters of the flows that compare two arms
 Cases = Annotated[
-    list[str], Field(description="Cases, for example 03_dropout; empty: those of the comparison; all: every case")
+    list[str],
+    Field(
+        description="Cases, for example 03_dropout; empty: those of the comparison; all: every case",
+        json_schema_extra=several("cases", "all"),
+    ),
 ]
-Model = Annotated[str | None, Field(description="Model file; empty: the target's own model")]
+Target = Annotated[
+    str | None,
+    Field(description="Where to run; empty: the comparison's own target", json_schema_extra=choices_or_none("targets")),
+]
+Model = Annotated[
+    str | None,
+    Field(description="Model file; empty: the target's own model", json_schema_extra=choices_or_none("models")),
+]
 Overrides = Annotated[
     list[str], Field(description="Config values for both arms, each key=value, for example remat_policy=none")
 ]
@@ -50,6 +77,17 @@ Repository = Annotated[
     str | None, Field(description="main-vs-branch: clone or address with both; empty: maxview's own checkout")
 ]
 Software = Annotated[list[str], Field(description="Packages or a Python for one arm, for example branch:jax==0.11.0")]
+
+
+def tag_run(comparison: str, cases: Sequence[str], target: str | None, refs: Sequence[str | None] = ()) -> None:
+    """Tag this flow run with what it compares, so that both UIs can filter by it; outside of a flow run do nothing."""
+    if flow_run.id is None:
+        return
+    facts = [("comparison", comparison), *(("case", case) for case in cases), ("target", target)]
+    facts += [("branch", ref) for ref in refs]
+    tags = {show_name(f"{name}:{value}") for name, value in facts if value}
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(UUID(flow_run.id), tags=sorted({*flow_run.tags, *tags}))
 
 
 def show_name(text: str) -> str:

@@ -2,12 +2,13 @@
 
 import json
 import pwd
+import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from flows.cli.app import call
+from flows.cli.app import EXAMPLES, app, call
 
 PYPROJECT = Path(__file__).parent.parent.parent / "pyproject.toml"
 
@@ -62,7 +63,8 @@ def refused(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
         ),
         (["resolve", "01_base", "--set", "hardware=gpu"], "command line: hardware=gpu, but the devices are cpu"),
         (["compare", "linen-vs-nnx", "--set", "learning_rate=1e300"], "learning_rate: is infinite in float32"),
-        (["compare"], "NAME"),
+        (["compare"], "name a comparison: "),
+        (["compare", "01_base"], "01_base is a case: maxview compare linen-vs-nnx --case 01_base"),
         (["compair", "linen-vs-nnx"], 'Did you mean "compare"?'),
         (["compare", "linen-vs-nnx", "--cases", "01_base"], "--case"),
         (["resolve", "01_base", "--arm", "nxx"], "unknown arm 'nxx' of linen-vs-nnx (did you mean 'nnx'?)"),
@@ -176,3 +178,12 @@ def test_the_version_is_the_packages_own(capsys: pytest.CaptureFixture[str]) -> 
     project = tomllib.loads(PYPROJECT.read_text())["project"]
     assert call(["--version"]) == 0
     assert capsys.readouterr().out == f"{project['version']}\n"
+
+
+def test_every_command_has_two_examples_that_parse() -> None:
+    names = {name for name in app if not name.startswith("-")} - {"completion"}
+    assert names == EXAMPLES.keys()
+    for name, lines in EXAMPLES.items():
+        assert len(set(lines)) == 2
+        for line in lines:
+            app.parse_args([name, *shlex.split(line)], exit_on_error=False, print_error=False)

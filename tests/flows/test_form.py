@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from jsonschema import ValidationError, validate  # type: ignore[import-untyped]
 from prefect import Flow
 from prefect.utilities.callables import parameter_schema
 
@@ -28,6 +29,20 @@ def test_limits_and_choices_stay() -> None:
     assert next(iter(shown)) == "branch"  # what people come to the form to say
     assert shown["repeats"]["anyOf"][0] == {"type": "integer", "minimum": 1, "maximum": 100}
     assert [field["position"] for field in shown.values()] == list(range(len(shown)))
+
+
+def test_names_are_dropdowns_that_refuse_typos() -> None:
+    """The server validates what a form sends against this schema before it makes a flow run."""
+    for flow in (compare, preflight, nightly):
+        schema = parameter_schema(flow).model_dump()
+        for good in ({}, {"cases": ["03_dropout", "01_base"]}, {"target": "v6e-32"}):
+            validate(good, schema)
+        for bad in ({"cases": ["dropout"]}, {"target": "v6"}):
+            with pytest.raises(ValidationError, match=r"is not valid|is not one of"):
+                validate(bad, schema)
+    for parameters in ({"model": "tinny"}, {"comparison": "linen-vs-nn"}):
+        with pytest.raises(ValidationError):
+            validate(parameters, parameter_schema(compare).model_dump())
 
 
 def test_a_name_is_one_line_in_which_nothing_acts() -> None:

@@ -23,7 +23,7 @@ from flows.cli.commands.options import (
 
 
 def compare(
-    name: str,
+    name: str = "",
     /,
     *,
     case: Case = None,
@@ -76,6 +76,7 @@ def compare(
     from tasks.resolve.plans import Request, find_unfit, resolve
     from tasks.store.baselines import is_baseline_place
 
+    check_name(name)
     # the input is checked here too: a mistake should not cost the start of a server
     request = Request(
         comparison=name,
@@ -124,3 +125,14 @@ def compare(
         "comment": comment,
     }
     return run_flow("compare", parameters, out=out, as_json=json_, left_out=left_out)
+
+
+def check_name(name: str) -> None:
+    """Raise ValueError that lists the comparisons where none is named, and where a case is named in its place."""
+    from configs.comparison import list_names
+
+    if not name:
+        known = ", ".join(list_names("comparisons"))
+        raise ValueError(f"name a comparison: {known}; for example: maxview compare linen-vs-nnx --case 03_dropout")
+    if name in list_names("cases") and name not in list_names("comparisons"):
+        raise ValueError(f"{name} is a case: maxview compare linen-vs-nnx --case {name}")

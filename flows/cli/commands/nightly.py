@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from flows.cli.commands.flow_runs import FlowError, finish_flow, index_of
-from flows.cli.commands.options import DEFAULT_OUT, Case, Out, Set, check_out
+from flows.cli.commands.options import DEFAULT_OUT, Case, Json, Out, Set, check_out
 
 
 def nightly(
@@ -19,6 +19,7 @@ def nightly(
     config: Path | None = None,
     out: Out = DEFAULT_OUT,
     fresh: Annotated[bool, Parameter(negative="")] = False,
+    json_: Json = False,
 ) -> int:
     """Run every case of every comparison in configs/nightly.yml, or go on with a night that was not finished.
 
@@ -58,6 +59,9 @@ def nightly(
     record = max(read_records(open_store(out)), key=lambda record: record.ended, default=None)
     if record is None or state.is_crashed() or (state.is_failed() and state.name != "Regressed"):
         raise FlowError(state.message or "the night did not finish")
-    print(night_markdown(record), end="")
-    print(f"\nindex: {index_of(out)}")
+    if json_:
+        print(record.model_dump_json(indent=1))
+    else:
+        print(night_markdown(record), end="")
+        print(f"\nindex: {index_of(out)}")
     return 1 if record.bad else 3 if state.name == "Unknown" else 0

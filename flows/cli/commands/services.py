@@ -1,12 +1,13 @@
 """`maxview up`, `down` and `doctor`: what runs on this machine, and what is missing on it."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
 
-from flows.cli.commands.options import DEFAULT_OUT, Out, absolute_place, check_out
+from flows.cli.commands.options import DEFAULT_OUT, Json, Out, absolute_place, check_out
 
 State = Annotated[Path | None, Parameter(help="Folder of the server's database and logs.")]
 
@@ -19,6 +20,7 @@ def up(
     port: int = 4200,
     pool: str = "maxview",
     runs: Annotated[int, Parameter(help="Flow runs that the worker has at once.")] = 4,
+    json_: Json = False,
 ) -> int:
     """Bring up a Prefect server with pool, limits, automations, deployments and a worker; again: bring it up to date.
 
@@ -40,13 +42,16 @@ def up(
     check_out(out)
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     services.start(place, errors.print)
+    if json_:
+        print(json.dumps({"url": place.url, "api": f"{place.url}/api", "state": str(place.state), "out": place.out}))
+        return 0
     print(f"Prefect: {place.url}")
     print("next: prefect deployment run compare/main-vs-branch --watch -p branch=feat/x")
     print(f"      with PREFECT_API_URL={place.url}/api; maxview down ends it")
     return 0
 
 
-def down(*, state: State = None) -> int:
+def down(*, state: State = None, json_: Json = False) -> int:
     """End the worker that `maxview up` started, the runs that it has begun, and the server; what they know stays.
 
     Embedded servers that rest between two commands end too, but for those that a command uses.
@@ -57,7 +62,10 @@ def down(*, state: State = None) -> int:
 
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     ended = services.stop(state or state_folder(), errors.print)
-    if not end_resting(errors.print) and not ended:
+    rested = end_resting(errors.print)
+    if json_:
+        print(json.dumps({"ended": bool(ended or rested)}))
+    elif not rested and not ended:
         errors.print("nothing is up")
     return 0
 
@@ -66,8 +74,9 @@ def doctor(
     *,
     out: Out = DEFAULT_OUT,
     target: Annotated[str | None, Parameter(help="Check this target, with every right in its cluster.")] = None,
+    json_: Json = False,
 ) -> int:
     """Show what works and what is missing on this machine, and for a target that is named."""
     from flows.cli.doctor import examine
 
-    return examine(out, target)
+    return examine(out, target, as_json=json_)

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from flows.cli.commands.options import DEFAULT_OUT, Out
+from flows.cli.commands.options import DEFAULT_OUT, Json, Out
 
 DEMO_OUT = "maxview-demo"
 
@@ -15,7 +15,7 @@ site = App(name="site", help="The pages of a store: built out of its records, se
 
 
 @site.command
-def build(*, out: Out = DEFAULT_OUT) -> int:
+def build(*, out: Out = DEFAULT_OUT, json_: Json = False) -> int:
     """Write every page that is missing or out of date, and the index; what is up to date is left alone."""
     from tasks.publish.build import build_site
     from tasks.publish.index import PAGE
@@ -23,7 +23,10 @@ def build(*, out: Out = DEFAULT_OUT) -> int:
     from tasks.store import open_store
 
     store, console = open_store(out), Console(highlight=False, markup=False, soft_wrap=True)
-    built = build_site(store, tell=console.print)
+    built = build_site(store, tell=(lambda _: None) if json_ else console.print)
+    if json_:
+        print(built.model_dump_json(indent=1))
+        return 0
     for problem in built.unread:
         Console(stderr=True, markup=False, soft_wrap=True).print(f"not read: {problem}")
     console.print(f"{counted(built.written, 'page')} written, {built.kept} up to date")

@@ -1,10 +1,10 @@
 // ---- curves: both arms, their difference and the step time over one axis of steps
 const plot = document.getElementById("plot");
 if (plot) {
-  const SVG = "http://www.w3.org/2000/svg", LEFT = 64, RIGHT = 16, HEIGHTS = { value: 240, difference: 90, equal: 28, time: 120 };
+  const SVG = "http://www.w3.org/2000/svg", LEFT = 64, STRIP = 96, HEIGHTS = { value: 240, difference: 90, equal: 28, time: 120 };
   const pick = document.getElementById("curve"), smooth = document.getElementById("smooth");
   const logScale = document.getElementById("log-scale"), all = document.getElementById("all-steps"), told = document.getElementById("told");
-  let view = null, extent = [0, 1], current = null, cursor = null, drawing = 0, panels = [];
+  let RIGHT = 16, view = null, extent = [0, 1], current = null, cursor = null, drawing = 0, panels = [];
 
   const curve = async (number) => {
     if (!known.has(number)) await load(`curves/${number}.js`);
@@ -69,9 +69,12 @@ if (plot) {
   const panel = (svg, top, height, title, traces, options) => {
     const width = plot.clientWidth, inner = width - LEFT - RIGHT, group = shape(svg, "g");
     let low = Infinity, high = -Infinity;
+    const stalled = options.steady ? new Set(DATA.marks.map((mark) => `${mark.side} ${mark.step}`)) : null;
+    // beside the first step and the stalls all others would look equal: they end at the frame
+    const beyond = (trace, i) => stalled !== null && (i === 0 || stalled.has(`${trace.side} ${trace.steps[i]}`));
     for (const trace of traces) trace.steps.forEach((step, i) => {
       const value = trace.values[i];
-      if (value === null || step < view[0] || step > view[1] || (options.log && value <= 0)) return;
+      if (value === null || beyond(trace, i) || step < view[0] || step > view[1] || (options.log && value <= 0)) return;
       if (value < low) low = value;
       if (value > high) high = value;
     });
@@ -83,7 +86,7 @@ if (plot) {
     if (low === high) { const pad = Math.abs(low) * 0.05 || 1; [low, high] = options.log ? [low / 1.1, high * 1.1] : [low - pad, high + pad]; }
     const scale = options.log ? Math.log10 : (value) => value;
     const [bottom, ceiling] = [scale(low), scale(high)], pad = (ceiling - bottom) * 0.05;
-    const y = (value) => top + height - (scale(value) - bottom + pad) / (ceiling - bottom + 2 * pad) * height;
+    const y = (value) => Math.max(top, Math.min(top + height, top + height - (scale(value) - bottom + pad) / (ceiling - bottom + 2 * pad) * height));
     for (const tick of options.log && high / low > 5 ? decades(low, high) : ticks(low, high, Math.max(4, height / 50))) {
       const at = y(tick);
       if (at < top || at > top + height) continue;
@@ -106,16 +109,25 @@ if (plot) {
         let path = "", pen = false;
         for (const i of kept) {
           const value = values[i];
-          if (value === null || (options.log && value <= 0)) { pen = false; continue; }
+          if (value === null || beyond(trace, i) || (options.log && value <= 0)) { pen = false; continue; }
           path += `${pen ? "L" : "M"}${x(trace.steps[i]).toFixed(1)},${y(value).toFixed(1)}`;
           pen = true;
         }
         shape(group, "path", { class: `${trace.side}${name}`, d: path });
         if (!name && kept.length <= 60) for (const i of kept) {
-          if (values[i] !== null && !(options.log && values[i] <= 0)) shape(group, "circle", { class: trace.side, cx: x(trace.steps[i]).toFixed(1), cy: y(values[i]).toFixed(1), r: trace.side === "baseline" ? 4 : 2.5 });
+          if (values[i] !== null && !(options.log && values[i] <= 0)) shape(group, "circle", { class: trace.side + (beyond(trace, i) ? " beyond" : ""), cx: x(trace.steps[i]).toFixed(1), cy: y(values[i]).toFixed(1), r: trace.side === "baseline" ? 4 : 2.5 });
         }
       }
     }
+    if (stalled) ["baseline", "candidate"].forEach((side, column) => { // every steady step of an arm, beside the curve
+      const left = width - STRIP + 16 + column * 36;
+      let path = "";
+      for (const trace of traces.filter((item) => item.side === side)) trace.values.forEach((value, i) => {
+        if (value !== null && !beyond(trace, i)) path += `M${(left + i * 7 % 24).toFixed(0)},${y(value).toFixed(1)}h0`;
+      });
+      shape(group, "path", { class: `dots ${side}`, d: path });
+      shape(group, "text", { x: left, y: top + height + 14 }, side === "baseline" ? "base" : "cand.");
+    });
     panels.push({ top, height, traces, y });
     const split = DATA.divergence;
     if (options.first && split && split.step >= view[0] && split.step <= view[1]) {
@@ -136,6 +148,7 @@ if (plot) {
     }
     if (mine !== drawing || plot.clientWidth < 2 * (LEFT + RIGHT)) return; // a browser that prints lays out narrow ones first
     const times = timed >= 0 && timed !== number ? known.get(timed) : [];
+    RIGHT = timed >= 0 ? STRIP : 16;
     const steps = [...current, ...times].flatMap((trace) => trace.steps.length ? [trace.steps[0], trace.steps[trace.steps.length - 1]] : []);
     extent = [Math.min(...steps), Math.max(...steps)];
     if (extent[0] === extent[1]) extent[1] += 1;
@@ -144,9 +157,9 @@ if (plot) {
     const whole = view[0] === extent[0] && view[1] === extent[1];
     all.hidden = whole;
     const gap = difference(current), width = plot.clientWidth;
-    const wanted = [["value", `${figure.title}${figure.unit ? ", " + figure.unit : ""}`, current, { log: logScale.checked, smooth: true, first: DATA.divergence?.metric === figure.id, marks: figure.id === "step_time_s" ? DATA.marks : [] }]];
+    const wanted = [["value", `${figure.title}${figure.unit ? ", " + figure.unit : ""}`, current, { log: logScale.checked, smooth: true, first: DATA.divergence?.metric === figure.id, steady: figure.id === "step_time_s" && !logScale.checked, marks: figure.id === "step_time_s" ? DATA.marks : [] }]];
     if (gap && gap.steps.length) wanted.push([gap.values.some((value) => value) ? "difference" : "equal", "difference, candidate − baseline", [gap], { zero: true }]);
-    if (times.length) wanted.push(["time", "step time, s, log scale", times, { log: true, marks: DATA.marks }]);
+    if (times.length) wanted.push(["time", `step time, s${logScale.checked ? ", log scale" : "; the first step and stalls end at the frame"}`, times, { log: logScale.checked, steady: !logScale.checked, marks: DATA.marks }]);
     const height = wanted.reduce((sum, [kind]) => sum + HEIGHTS[kind] + 32, 28);
     const svg = document.createElementNS(SVG, "svg");
     for (const [key, value] of Object.entries({ class: "chart", viewBox: `0 0 ${width} ${height}`, height, role: "slider", tabindex: 0, "aria-label": `${figure.title} of both arms, step by step`, "aria-valuemin": extent[0], "aria-valuemax": extent[1], "aria-valuenow": view[0], "aria-valuetext": `steps ${view[0]} to ${view[1]}; arrow keys tell the values` })) svg.setAttribute(key, value);
@@ -159,7 +172,7 @@ if (plot) {
     plot.replaceChildren(svg);
     if (focused) svg.focus();
     listen(svg, height);
-    remember("curve", number ? figure.id : "");
+    remember("curve", pick.options[number].defaultSelected ? "" : figure.id);
     remember("smooth", smooth.value);
     remember("log", logScale.checked ? "1" : "");
     plot.dataset.drawn = figure.id;
@@ -244,7 +257,7 @@ if (plot) {
   };
 
   const wanted = DATA.figures.findIndex((figure) => figure.id === params.get("curve"));
-  if (wanted > 0) pick.value = String(wanted);
+  if (wanted >= 0) pick.value = String(wanted);
   if ([...smooth.options].some((option) => option.value === params.get("smooth"))) smooth.value = params.get("smooth");
   logScale.checked = params.get("log") === "1";
   for (const control of [pick, smooth, logScale]) control.addEventListener("change", draw);

@@ -6,8 +6,8 @@
   const { pairs, rows } = data.comparisons;
   const items = rows.map(([pair, ...rest]) => [...pairs[pair], ...rest]).map((row) => Object.fromEntries(fields.map((field, i) => [field, row[i]])));
   const form = document.getElementById("filters"), more = document.getElementById("more");
-  const signs = JSON.parse(list.dataset.signs), PAGE = 200;
-  let shown = PAGE;
+  const signs = JSON.parse(list.dataset.signs), PAGE = matchMedia("(max-width: 66rem)").matches ? 12 : 40; // a row of a phone is as high as four
+  let shown = PAGE, order = "", turned = false;
 
   const params = new URLSearchParams(location.search);
   for (const name of ["find", "verdict", "target", "since"]) {
@@ -61,9 +61,16 @@
   const apply = () => {
     const want = chosen();
     const found = items.filter((item) => matches(item, want));
+    if (order) found.sort((one, other) => (turned ? -1 : 1) * key(one).localeCompare(key(other), "en", { numeric: true }));
     list.tBodies[0].replaceChildren(...found.slice(0, shown).map(line));
     document.getElementById("count").textContent = `${found.length.toLocaleString("en")} of ${items.length.toLocaleString("en")}`;
     more.hidden = found.length <= shown;
+    document.getElementById("nothing").hidden = found.length > 0;
+    const words = want.find.toLowerCase().split(/\s+/);
+    for (const row of document.querySelectorAll("#nights tbody tr")) {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word)) || (want.verdict !== "" && !text.includes(want.verdict));
+    }
     const known = new Set(found.map((item) => [item.comparison, item.baseline, item.candidate, item.target, item.case, item.id].join("\0")));
     for (const row of document.querySelectorAll("#matrix tbody tr")) {
       const cells = [...row.querySelectorAll("[data-item]")];
@@ -74,7 +81,20 @@
     try { history.replaceState(null, "", (next ? "?" + next : location.pathname) + location.hash); } catch { /* a file that may not */ }
   };
 
+  const key = (item) => order === "outcome" ? outcome(item) : order === "pair" ? `${item.baseline} ${item.candidate}` : item[order];
+  for (const head of list.querySelectorAll("[data-sort]")) {
+    const button = element("button", head.textContent, "sort");
+    button.type = "button";
+    head.replaceChildren(button);
+    button.addEventListener("click", () => {
+      [turned, order] = [order === head.dataset.sort && !turned, head.dataset.sort];
+      for (const other of list.querySelectorAll("[data-sort]")) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", turned ? "descending" : "ascending");
+      apply();
+    });
+  }
   let timer = 0;
+  form.addEventListener("reset", () => { shown = PAGE; setTimeout(apply); });
   form.addEventListener("input", () => { shown = PAGE; clearTimeout(timer); timer = setTimeout(apply, 80); });
   form.addEventListener("submit", (event) => event.preventDefault());
   more.addEventListener("click", () => { shown += PAGE; apply(); });

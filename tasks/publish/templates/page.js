@@ -32,8 +32,13 @@ const showRows = (word) => {
   for (const row of document.querySelectorAll("[data-verdict]")) row.hidden = word !== "" && row.dataset.verdict !== word;
   remember("rows", word);
 };
+const table = document.getElementById("metrics");
 for (const button of document.querySelectorAll("[data-rows]")) {
-  button.addEventListener("click", () => showRows(button.getAttribute("aria-pressed") === "true" ? "" : button.dataset.rows));
+  button.addEventListener("click", () => {
+    const word = button.getAttribute("aria-pressed") === "true" ? "" : button.dataset.rows;
+    showRows(word);
+    if (word && table.getBoundingClientRect().top > innerHeight - 200) table.scrollIntoView();
+  });
 }
 if (params.get("rows")) showRows(params.get("rows"));
 
@@ -86,6 +91,28 @@ window.maxviewCases = (cases) => {
     link.rel = step < 0 ? "prev" : "next";
     place.append(link);
   }
+  if (at >= 0) showNights(own[at]);
+};
+// This case over time, from the oldest to the newest, and how long it has been dead.
+const showNights = ({ nights }) => {
+  const place = document.getElementById("nights"), here = nights.findIndex(([id]) => id === DATA.id);
+  if (here < 0 || nights.length < 2) return;
+  place.append("this case over time: ");
+  nights.forEach(([id, day, outcome, sign], at) => {
+    const link = make(at === here ? "strong" : "a", `one v v-${outcome.split(" ")[0]}`, sign);
+    link.title = `${day}: ${outcome}${at === here ? ", this page" : ""}`;
+    link.setAttribute("aria-label", link.title);
+    if (at === here) link.setAttribute("aria-current", "page"); else link.href = `../${encodeURIComponent(id)}/index.html`;
+    place.append(link);
+  });
+  for (const [step, word] of [[-1, "‹ the one before"], [1, "the one after ›"]]) if (nights[here + step]) {
+    const link = make("a", "", word);
+    link.href = `../${encodeURIComponent(nights[here + step][0])}/index.html`;
+    place.append(" ", link);
+  }
+  let first = here;
+  while (first > 0 && nights[first - 1][2] === "died") first -= 1;
+  for (const since of document.querySelectorAll(".since")) since.textContent = first < here ? ` It has died since ${nights[first][1]} (${here - first + 1} times).` : " It died for the first time of those that are known.";
 };
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;

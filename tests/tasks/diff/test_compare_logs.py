@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from flows.cli.app import call
-from tasks.diff.compare_logs import Given, archive, compare_pair, options_of, read_pair, suggest_next
+from tasks.diff.compare_logs import Given, archive, compare_pair, read_pair, suggest_next
 from tasks.ingest.given_logs import open_arms, sort_words
 from tasks.records import RunRecord
 from tasks.scrape import LogFormatError
@@ -298,31 +298,21 @@ def test_fifty_logs_of_each_arm(write: Callable[..., Path], tmp_path: Path) -> N
     assert len(compare_pair(records, case="logs", aa=False).baseline.runs) == 50
 
 
-def test_what_to_type_for_more_runs_names_the_logs(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_what_to_type_next_runs_as_it_stands(write: Callable[..., Path], tmp_path: Path) -> None:
+    """Which further logs there are only the reader knows: a command with a place for them would not run."""
     paths = [write("a 1.log"), write("b 1.log", timed(5))]
-    record = compare_pair(records_of(paths, tmp_path / "out"), case="logs", aa=False)
-    asked = [row.model_copy(update={"runs_wanted": 3 if row.metric == "step_time_s" else None}) for row in record.rows]
-    given = Given(baseline=(str(paths[0]),), candidate=(str(paths[1]),))
-    options = options_of("03_dropout", "lab", "other-draws")
-    assert suggest_next(record.model_copy(update={"rows": tuple(asked), "findings": ()}), given, options) == (
-        f"maxview ingest --baseline '{paths[0]}' LOG2 LOG3 --candidate '{paths[1]}' LOG2 LOG3 --case 03_dropout "
-        "--target lab --tolerances other-draws"
-    )
+    record = compare_pair(records_of(paths, tmp_path / "out"), case="03_dropout", aa=False)
+    open_record = record.model_copy(update={"verdict": "unknown"})
+    command = "maxview compare linen-vs-nnx --case 03_dropout"
+    assert suggest_next(open_record) == f"{command} --until-decided"
+    assert suggest_next(record.model_copy(update={"verdict": "regressed"})) == command
+    assert suggest_next(record.model_copy(update={"verdict": "same"})) == ""  # nothing is open
+    assert suggest_next(open_record.model_copy(update={"case": "logs"})) == ""  # none of our cases
+    parallel = suggest_next(open_record.model_copy(update={"case": "12_pipeline"}))  # one device cannot run it
+    assert parallel == "maxview compare linen-vs-nnx --case 12_pipeline --target cpu-8 --until-decided"
     page = Given(baseline=("page.txt",), candidate=("page.txt",))
     assert page.words() == ["page.txt"]
     assert page.words(["LOG2"]) == ["--baseline", "page.txt", "LOG2", "--candidate", "page.txt", "LOG2"]
-
-
-def test_a_regression_in_one_log_of_each_asks_for_a_second(write: Callable[..., Path], tmp_path: Path) -> None:
-    paths = [write("a.log"), write("b.log", log_text(losses=(9.0, 8.5, 8.9)))]
-    record = compare_pair(records_of(paths, tmp_path / "out"), case="logs", aa=False)
-    given = Given(baseline=(str(paths[0]),), candidate=(str(paths[1]),))
-    one = record.model_copy(update={"verdict": "regressed", "rows": ()})
-    more = f"maxview ingest --baseline {paths[0]} LOG2 --candidate {paths[1]} LOG2"
-    assert suggest_next(one, given, []) == more
-    sides = {"baseline": one.baseline, "candidate": one.candidate}
-    two = one.model_copy(update={k: arm.model_copy(update={"logs": arm.logs * 2}) for k, arm in sides.items()})
-    assert suggest_next(two, given, []) == f"maxview scrape {record.candidate.logs[0]}"
 
 
 def test_an_unknown_set_of_tolerances_is_refused(
@@ -397,7 +387,7 @@ def test_a_run_that_was_killed_has_its_cause(write: Callable[..., Path], tmp_pat
     assert cause.message == "ended by signal 9 (SIGKILL): kill -9, or out of memory"
     assert paths[1].read_text().splitlines()[cause.line - 1] == "EXIT_CODE=137"
     assert record.verdict == "regressed"
-    assert record.next_command == f"maxview scrape {record.candidate.logs[0]}"
+    assert record.next_command == ""  # the logs' case is none of ours, and reading the dead log again tells nothing
 
 
 def test_a_log_that_was_cut_is_not_a_death(write: Callable[..., Path], tmp_path: Path) -> None:

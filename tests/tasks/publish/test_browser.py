@@ -59,6 +59,48 @@ def test_the_curves_are_drawn_and_nothing_leaves_the_machine(visit: Visit, addre
     assert seen.complaints == []
 
 
+@pytest.mark.parametrize(("device", "most"), [({"width": 1440}, 420), (PHONE, 700)])
+def test_the_row_that_decides_is_on_the_first_screen(
+    visit: Visit, address: str, device: dict[str, Any], most: int
+) -> None:
+    page = visit(address, **device).page
+    row = page.locator("#deciding tr")
+    box = row.bounding_box()
+    assert box["y"] <= most
+    assert row.locator("[data-label=verdict]").inner_text().endswith("unknown")
+    assert page.locator(".front .commands code").count() == 1  # one command, not a choice of them
+
+
+@pytest.mark.parametrize("number", [0, 3, 5])
+def test_a_case_over_time_leads_to_its_other_nights(
+    visit: Visit, tmp_path: Path, record_000: ComparisonRecord, number: int
+) -> None:
+    """The first of six nights is fine, the arm is dead in all others."""
+    store = Store(tmp_path)
+    for night in range(6):
+        created = datetime(2026, 11, 10 + night, tzinfo=UTC).isoformat()
+        record = record_000.model_copy(update={"id": f"{night:010x}", "created": created})
+        if night == 0:
+            ends = {side: getattr(record, side) for side in ("baseline", "candidate")}
+            alive = {"exit_code": 0, "cause_of_death": None}
+            record = record.model_copy(update={side: arm.model_copy(update=alive) for side, arm in ends.items()})
+        index = update_index(store, add_comparison(record))
+        if night == number:
+            folder = store.comparison(record.comparison, record.case, record.id).path
+            path = write_page(record, folder, log_lines={}, neighbours="../../cases.js", home="../../../../index.html")
+    write_neighbours(store, index, record_000.comparison)
+    page = visit(path.as_uri()).page
+    assert page.locator("#nights .one").count() == 6
+    assert page.locator("#nights [aria-current]").get_attribute("title").startswith(f"2026-11-{10 + number}")
+    others = {link.get_attribute("href").split("/")[1] for link in page.locator("#nights a.one").all()}
+    assert others == {f"{night:010x}" for night in range(6) if night != number}
+    if number == 5:
+        assert "It has died since 2026-11-11 (5 times)." in page.locator(".death").inner_text()
+    for name, section in (("last night", "nights"), ("all comparisons", "compared")):
+        href = page.locator(".site a", has_text=name).get_attribute("href")
+        assert href == f"../../../../index.html#{section}"
+
+
 def test_equal_curves_are_called_equal(visit: Visit, tmp_path: Path, record_002: ComparisonRecord) -> None:
     loss = next(curve for curve in record_002.curves if curve.metric == "loss")
     same = loss.model_copy(update={"arm": record_002.candidate.name, "run_name": record_002.candidate.runs[0]})
@@ -566,9 +608,10 @@ def many(tmp_path: Path, record_002: ComparisonRecord) -> str:
 def test_the_front_is_filtered_and_its_address_keeps_it(visit: Visit, many: str, device: dict[str, Any]) -> None:
     page = visit(many, **device).page
     count, rows = page.locator("#count"), page.locator("#list tbody tr")
-    playwright.expect(rows).to_have_count(200)
+    shown = 12 if device else 40  # a page of thousands of rows would be read by nobody
+    playwright.expect(rows).to_have_count(shown)
     page.click("#more")
-    playwright.expect(rows).to_have_count(400)
+    playwright.expect(rows).to_have_count(2 * shown)
     page.fill("[name=find]", "06_case")
     playwright.expect(count).to_have_text("64 of 450")
     page.select_option("[name=verdict]", "regressed")
@@ -583,6 +626,15 @@ def test_the_front_is_filtered_and_its_address_keeps_it(visit: Visit, many: str,
     playwright.expect(count).to_have_text("1 of 450")
     assert rows.locator("a").get_attribute("href") == f"comparisons/main-vs-branch/06_case/{440:010x}/index.html"
     assert page.locator("#matrix tbody tr:visible").count() == 0  # none of its newest is what was asked for
+    page.fill("[name=find]", "no such case")
+    playwright.expect(page.locator("#nothing")).to_be_visible()
+    page.click("button[type=reset]")
+    playwright.expect(count).to_have_text("450 of 450")
+    playwright.expect(page.locator("#nothing")).to_be_hidden()
+    page.click("[data-sort=created] button")
+    assert "2026-01-01 00:00" in rows.first.inner_text()  # the first of all
+    page.click("[data-sort=created] button")
+    assert "2026-01-19 17:00" in rows.first.inner_text()  # the last, 449 hours later
     page.locator("body").press("/")
     assert page.evaluate("document.activeElement.name") == "find"
 

@@ -15,6 +15,8 @@ from tasks.publish.index import (
     HISTORY,
     NIGHTS,
     PAGE,
+    IndexedCell,
+    IndexedNight,
     StoreIndex,
     add_comparison,
     add_history,
@@ -22,7 +24,7 @@ from tasks.publish.index import (
     index_comparison,
     parse_index,
 )
-from tasks.publish.index_page import rebuild_index, render_index, update_index
+from tasks.publish.index_page import find_states, rebuild_index, render_index, tally, update_index
 from tasks.publish.site import publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, find_changes
@@ -223,3 +225,33 @@ def test_whatever_publishes_brings_it_up_to_date(tmp_path: Path) -> None:
     write_history_page([], store)
     assert shown(store).history
     assert 'href="index.html"' in (store.path / HISTORY).read_text()
+
+
+def test_the_front_parts_what_is_new_from_what_is_still_broken_absent_and_healed() -> None:
+    def night(day: int, **words: str) -> IndexedNight:
+        cells = tuple(IndexedCell(comparison="c", case=case, outcome=word) for case, word in words.items())  # type: ignore[arg-type]
+        return IndexedNight(id=str(day), target="cpu", ended=f"2026-11-{day}", headline="", cells=cells)
+
+    before = night(1, a="same", b="regressed", c="died", d="same", e="same")
+    elsewhere = night(2, a="regressed").model_copy(
+        update={"target": "v6e-32"}
+    )  # of another target: not the night before
+    now = night(3, a="regressed", b="regressed", c="same", d="failed")
+    states = {name: [cell.case for cell in cells] for name, cells in find_states([now, elsewhere, before])}
+    assert states == {
+        "new": ["a"],
+        "still broken": ["b"],
+        "did not run": ["d", "e"],
+        "healed": ["c"],
+        "in quarantine": [],
+    }
+    quiet = now.cells[0].model_copy(update={"quarantine": "known"})
+    states = dict(find_states([now.model_copy(update={"cells": (quiet,)})]))
+    assert (states["new"], states["in quarantine"]) == ([], [quiet])
+
+
+def test_the_bar_of_a_night_has_each_words_share() -> None:
+    cells = [
+        IndexedCell(comparison="c", case=str(n), outcome=w) for n, w in enumerate(("same", "died", "same", "same"))
+    ]  # type: ignore[arg-type]
+    assert tally(cells) == [("died", 1, 0.0, 25.0), ("same", 3, 25.0, 75.0)]

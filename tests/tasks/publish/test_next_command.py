@@ -11,6 +11,7 @@ from configs.comparison import list_names
 from tasks.publish.next_command import suggest_next, wishes_of
 from tasks.records import Commit, ComparisonRecord, RunPlan
 from tasks.resolve.plans import Request, resolve
+from tasks.store import Store
 
 
 def next_after(record: ComparisonRecord, out: Path, *, repeats: int = 1, cases: int = 1, **changes: Any) -> str:
@@ -47,9 +48,16 @@ def test_a_command_is_not_asked_for_cases_that_it_has_no_place_for(
     assert suggest_next(record, plans, cases=1) == []  # all that its comparison names
 
 
-def test_what_is_not_comparable_is_read(record_002: ComparisonRecord, tmp_path: Path) -> None:
+def test_what_is_not_comparable_is_explained(record_002: ComparisonRecord, tmp_path: Path) -> None:
     assert any(finding.effect == "blocks" for finding in record_002.findings)
-    assert next_after(record_002, tmp_path) == f"maxview scrape {record_002.candidate.logs[0]}"
+    folder = Store(tmp_path).comparison("linen-vs-nnx", "01_base", record_002.id).path
+    assert next_after(record_002, tmp_path) == f"maxview explain {folder}"  # where the record of this page is
+
+
+def test_after_a_death_comes_the_same_again(record_000: ComparisonRecord, tmp_path: Path) -> None:
+    """The page tells the cause; once that is mended, only new runs tell whether it is."""
+    command = f"maxview compare linen-vs-nnx --case 01_base --target cpu --out {tmp_path} --fresh"
+    assert next_after(record_000, tmp_path) == command
 
 
 @pytest.mark.parametrize("repeats", [1, 3, 7])

@@ -333,7 +333,7 @@ def test_text_from_outside_stays_text_everywhere(
         for name in ("href", "src"):
             assert re.match(r"#|data:image/svg|logs/|comparison\.json|$", element.attributes.get(name, ""))
     assert root.one("h1").text.startswith("</script><script>window.owned=1")
-    assert "{{ 7*7 }}" in root.one("h1").text
+    assert "{{ 7*7 }}" in root.one("h1").attributes["title"]  # in full: the headline itself is too long for two lines
     assert not [c for c in html if ord(c) < 32 and c not in "\n\t"]
     assert "\u202e" not in html
     assert "<" not in "".join(root.one("script", id="data").parts)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
-from tasks.publish.verdict_words import difference_text, short_reason, unbroken
+from tasks.publish.verdict_words import difference_text, round_numbers, short_reason, unbroken
 from tasks.records import MetricDiff
 
 
@@ -63,3 +63,10 @@ def test_a_difference_says_what_its_word_rests_on(
 def test_a_count_stays_on_one_line() -> None:
     pieces = unbroken("6.0 (2 × checkpoint, 1 × eval in 2 runs)").split(" ")
     assert pieces == ["6.0", "(2\u00a0×\u00a0checkpoint,", "1\u00a0×\u00a0eval", "in", "2", "runs)"]
+
+
+def test_a_difference_has_at_most_six_significant_digits() -> None:
+    assert round_numbers("-1215.012") == "-1215.01"
+    assert round_numbers("+12,345.6789: +1.1 % (-54.0 … +122.3)") == "+12,345.7: +1.1 % (-54.0 … +122.3)"
+    assert round_numbers("-0.0007") == "-0.0007"  # no digit of a small number goes
+    assert round_numbers("0.12.0.1") == "0.12.0.1"  # a version is no number
