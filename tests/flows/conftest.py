@@ -76,13 +76,13 @@ def closed_port() -> Iterator[int]:
 
 @pytest.fixture
 def user_environment(clean_environment: dict[str, str], prefect_server: str, tmp_path: Path) -> dict[str, str]:
-    """A user with a Prefect server at hand."""
+    """A user with a running Prefect server."""
     return clean_environment | {"PREFECT_API_URL": prefect_server, "PREFECT_HOME": str(tmp_path / "prefect-home")}
 
 
 @pytest.fixture
 def start(user_environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
-    """Start `maxview …` as a shell would, in a process group of its own; whatever is left of it ends with the test."""
+    """Start `maxview …` like a shell, in its own process group; the test's end also ends its remaining processes."""
     started: list[subprocess.Popen[str]] = []
 
     def run(
@@ -111,20 +111,20 @@ def start(user_environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
 
 @dataclass
 class Holding:
-    """What `start` takes so that an arm's trainer waits at a step: all of them take a second or two."""
+    """Options for `start` that make an arm's trainer wait at a step: a whole training takes a second or two."""
 
     python: Path
     environment: dict[str, str]
     go: Path
 
     def at(self, arm: str, step: int) -> dict[str, Any]:
-        """Before it tells of this step, until a signal comes or there is `go`."""
+        """Make the trainer wait before it prints this step, until a signal comes or the file `go` exists."""
         return {"python": self.python, "environment": self.environment | {"WAIT_AT_STEP": f"{arm}:{step}:{self.go}"}}
 
 
 @pytest.fixture
 def holding(tmp_path: Path, user_environment: dict[str, str]) -> Holding:
-    """A Python whose trainers wait: nothing else reaches them, as launched runs have an environment of their own."""
+    """A Python whose trainers wait. No variable could reach them: launched runs have their own environment."""
     place = tmp_path / "python"
     venv.create(place, with_pip=False, symlinks=True)
     (packages,) = place.glob("lib/python*/site-packages")
@@ -189,12 +189,12 @@ class Stack:
 
     @property
     def logs(self) -> Path:
-        """What the target `replay` plays."""
+        """The logs that the target `replay` plays."""
         return self.folder / "logs"
 
     @property
     def kubeconfig(self) -> Path:
-        """Where flows look for the cluster of the target `v6e-32`."""
+        """The kubeconfig with the cluster of the target `v6e-32`."""
         return self.folder / "kubeconfig"
 
     def command(self, *words: str, module: str = "flows.cli") -> "subprocess.CompletedProcess[str]":
@@ -228,7 +228,7 @@ class Stack:
         return answer.json() if answer.content else None
 
     def run(self, deployment: str, *, named: str | None = None, **parameters: Any) -> str:
-        """Start a deployment; the flow run's id. `named`: what it is called until it gives itself a name."""
+        """Start a deployment; return the flow run's id. `named`: its name until the flow sets one."""
         found = self.request("GET", f"/deployments/name/{deployment}")
         wanted = {"parameters": parameters, "state": {"type": "SCHEDULED"}, "name": named}
         return str(self.request("POST", f"/deployments/{found['id']}/create_flow_run", wanted)["id"])
@@ -280,7 +280,7 @@ class Cluster:
     server: Any = None  # a real one
 
     def items(self, path: str) -> list[Any]:
-        """What the API server lists, for example of `api/v1` and `pods`."""
+        """Return the API server's list of a kind, for example of `api/v1` and `pods`."""
         group, _, plural = path.rpartition("/")
         headers = {"Authorization": f"Bearer {ADMIN}"}
         url = f"{self.url}/{group}/namespaces/default/{plural}"
@@ -291,7 +291,7 @@ class Cluster:
         return self.server.requests() if self.server else (self.folder / "requests.txt").read_text().splitlines()
 
     def order(self, *faults: dict[str, Any]) -> None:
-        """What shall go wrong from now on."""
+        """Set the faults from now on."""
         httpx.post(f"{self.orders}/_faults", json=list(faults), timeout=60, verify=self.verify).raise_for_status()
 
     def look(self) -> Seen:

@@ -85,7 +85,7 @@ def test_the_commit_that_changed_the_loss_is_named_and_nothing_is_trained_twice(
 
 
 @pytest.mark.long
-def test_the_commit_that_dies_is_named_and_good_that_dies_itself_is_told(maxview: Maxview, tmp_path: Path) -> None:
+def test_the_commit_that_dies_is_named_and_a_dying_good_end_is_reported(maxview: Maxview, tmp_path: Path) -> None:
     history = [*HISTORY[:4], ("break", 2.0, True), ("docs 2", 2.0, True), ("touch d", 2.0, True)]
     make_repository(tmp_path / "repository", history)
     words = ["bisect", "main-vs-branch", "--repository", "repository", "--set", "steps=6", "--out", "o"]
@@ -99,7 +99,7 @@ def test_the_commit_that_dies_is_named_and_good_that_dies_itself_is_told(maxview
 
 
 @pytest.mark.long
-def test_a_bisection_that_is_killed_goes_on_with_the_runs_that_are_there(
+def test_a_killed_bisection_resumes_with_its_finished_runs(
     start: Callable[..., subprocess.Popen[str]], maxview: Maxview, tmp_path: Path
 ) -> None:
     make_repository(tmp_path / "repository", HISTORY)
@@ -121,7 +121,7 @@ def test_a_bisection_that_is_killed_goes_on_with_the_runs_that_are_there(
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_bad_input_is_told_before_a_server_starts(maxview: Maxview, tmp_path: Path) -> None:
+def test_bad_input_is_reported_before_a_server_starts(maxview: Maxview, tmp_path: Path) -> None:
     make_repository(tmp_path / "repository", HISTORY[:3])
     words = ["bisect", "main-vs-branch", "--repository", "repository"]
     swapped = maxview(*words, "--good", "main", "--bad", "v1")

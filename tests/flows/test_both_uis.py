@@ -1,4 +1,4 @@
-"""A run in both of Prefect's UIs, in a real browser and with the password on: what people see, and that nothing acts.
+"""A run in both of Prefect's UIs, in a real browser and with a password: its display, without executed scripts.
 
 Needs the playwright package and a Chromium on the PATH (Debian: `apt-get install chromium`); skipped without.
 """
@@ -21,7 +21,7 @@ STEP = (
 )
 # The new UI asks for the settings of its statistics before it knows that they are off. It sends none.
 ASKED_BY_THE_NEW_UI = {"sr-client-cfg.amplitude.com"}
-# what Prefect's UIs ask their own server for in vain, whatever they show
+# requests of Prefect's UIs to their own server that always fail
 MISSING_IMAGES = (
     "/ico/undefined.svg",
     "/failed.svg",
@@ -111,7 +111,7 @@ def window(request: pytest.FixtureRequest, browser: Any, one_stack: Any) -> Iter
 
 @pytest.fixture
 def visit(window: Visit) -> Iterator[Visit]:
-    """A test's visit; after it nothing in the window has acted, and nothing in it was amiss."""
+    """A test's visit; afterwards no hostile script has run and the window has reported no error."""
     window.acted.clear()
     yield window
     window.page.evaluate("window.acted('the end')")
@@ -197,7 +197,7 @@ def test_the_run_form_explains_its_parameters(visit: Visit, stack: Any) -> None:
     visit.sees("maxtext-releases")
 
 
-# what somebody clicks at to cancel the run that is shown
+# the controls that cancel the shown run
 CANCELS = {
     "classic": (".p-icon-button-menu", "text=Cancel", "button:has-text('Confirm')"),
     "new": (

@@ -1,4 +1,4 @@
-"""Commands whose store is a bucket: nothing is different but where things are, and every machine finds them there."""
+"""Commands with a store in a bucket behave as with a folder, and every machine finds the results there."""
 
 import json
 import subprocess
@@ -47,7 +47,7 @@ def test_a_comparison_in_a_bucket_is_there_for_every_machine(
         assert [(proof.step, proof.ok) for proof in proofs] == [(0, True), (2, True)]
         assert "manifest" in proofs[0].checks
 
-    # nothing is trained again on a machine that has nothing of it
+    # a machine without a working copy trains nothing again
     again = maxview(*words, environment=environment | {"XDG_CACHE_HOME": str(tmp_path / "another machine")})
     assert again.returncode == done.returncode, again.stderr
     assert again.stderr.count("finished before") == 2
@@ -57,7 +57,7 @@ def test_a_comparison_in_a_bucket_is_there_for_every_machine(
     }
     assert now.keys() == entries.keys()
 
-    # of two machines that want one run, the second is told of the first and starts nothing
+    # if two machines need one run, the second is told of the first and starts nothing
     run = store.run(next(iter(runs)))
     store.files.delete(f"runs/{run.run_name}/record.json")
     assert run.read_record() is None

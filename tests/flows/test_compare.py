@@ -37,7 +37,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 
 def ask(server: str, what: str, wanted: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the server finds."""
+    """Return the server's answer."""
     answer = httpx.post(f"{server}/{what}/filter", json=wanted, timeout=60)
     while answer.status_code == 503:  # a busy SQLite; Prefect's own client tries again too
         time.sleep(1)
@@ -118,14 +118,14 @@ def test_linen_and_nnx_are_the_same_and_a_rerun_trains_nothing(
 
 
 @pytest.mark.long
-def test_what_is_killed_goes_on_where_it_was(
+def test_killed_flows_and_trainers_resume(
     start: Start, maxview: Maxview, tmp_path: Path, processes_of: ProcessesOf, holding: Any
 ) -> None:
     words = ("compare", "linen-vs-nnx", *LONG, "--out", "o")
     runs = tmp_path / "o" / "runs"
 
     def kill_at(arm: str, step: int) -> Path:
-        """Kill the flow when an arm's trainer is at a step; the arm's run."""
+        """Kill the flow when an arm's trainer is at a step; return the arm's run."""
         flow = start(*words, **holding.at(arm, step))
         wait_for(lambda: any(step_count(log) >= step for log in runs.glob(f"*{arm}*/log.txt")))
         os.killpg(flow.pid, signal.SIGKILL)
@@ -151,7 +151,7 @@ def test_what_is_killed_goes_on_where_it_was(
     again = maxview(*words, "--json", **holding.at("-nnx-", 51))
     assert again.returncode == 0, again.stderr
     (comparison,) = json.loads(again.stdout)
-    # the arm that was interrupted and the one that was not end in the same bits
+    # the interrupted and the uninterrupted arm end with the same bits
     assert {floor["name"]: floor["holds"] for floor in comparison["floors"]}["same bits"] is True
     # linen went on from a checkpoint, once, and its log is that of the whole run all the same
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
@@ -205,7 +205,7 @@ def test_control_c_leaves_nothing_running_and_the_same_command_goes_on(
 
 @pytest.mark.long
 def test_a_dying_arm_is_a_result_with_its_cause(maxview: Maxview, prefect_server: str) -> None:
-    """On eight devices, which each arm's trainer has as its log tells."""
+    """Runs on eight devices, which each arm's log confirms."""
     # an absurd learning rate makes the loss infinite or NaN, in both arms
     words = ("--set", "learning_rate=1e30", "--set", "warmup_steps_fraction=0.0")
     result = maxview("compare", "linen-vs-nnx", *SMALL, *words, "--target", "cpu-8", "--out", "o", "--json")

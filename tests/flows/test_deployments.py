@@ -17,13 +17,13 @@ import pytest
 pytestmark = pytest.mark.long  # a server, a pool and a worker as `maxview up` starts them
 
 
-def test_the_command_works_as_it_is_written(stack: Any) -> None:
+def test_the_documented_command_works(stack: Any) -> None:
     words = ["deployment", "run", "compare/main-vs-branch", "--watch", "-p", "branch=feat/x"]
     done = stack.command(*words, "-p", f"repository={stack.repository}", "-p", "repeats=1", module="prefect")
     assert done.returncode == 1, done.stdout + done.stderr  # the branch's losses are higher
     assert "Regressed" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
-    # whoever watches reads on, without the line breaks of a narrow terminal: what was found, and where it is
+    # --watch prints the headline and the page's address; ignore the line breaks of a narrow terminal
     shown = "".join(done.stdout.split())
     assert re.search(r"regressed.*page:\S*/index\.html.*Flowrunfinishedinstate'Regressed'\.$", shown), done.stdout
     messages = [log["message"] for log in stack.request("POST", "/logs/filter", {})]  # what was found, and where it is
@@ -36,7 +36,7 @@ def test_the_command_works_as_it_is_written(stack: Any) -> None:
     assert rows["final_loss"]["verdict"] == "regressed"
 
 
-def test_nothing_is_told_without_the_password_and_it_is_kept_nowhere(stack: Any) -> None:
+def test_the_server_needs_the_password_and_no_file_contains_it(stack: Any) -> None:
     url = f"http://127.0.0.1:{stack.port}/api/flow_runs/filter"
     assert httpx.post(url, json={}, timeout=60).status_code == 401
     for path in (stack.folder / "state").rglob("*"):
@@ -44,7 +44,7 @@ def test_nothing_is_told_without_the_password_and_it_is_kept_nowhere(stack: Any)
             assert stack.password.encode() not in path.read_bytes(), path
 
 
-def test_a_name_that_is_none_ends_the_run_with_a_reason(stack: Any) -> None:
+def test_an_invalid_ref_ends_the_run_with_a_reason(stack: Any) -> None:
     # many more such names are tried in tests/tasks/resolve/test_refs.py
     state = stack.ended(stack.run("compare/main-vs-branch", branch="$(touch owned) <img src=x>"))
     assert state["type"] == "FAILED"
@@ -54,7 +54,7 @@ def test_a_name_that_is_none_ends_the_run_with_a_reason(stack: Any) -> None:
     state = stack.ended(stack.run("compare/main-vs-branch", comment="the pull request"))
     assert state["type"] == "FAILED"
     assert "'the pull request' is no pull request" in state["message"]
-    assert set(stack.out.glob("runs/*")) == before  # told before anything is trained
+    assert set(stack.out.glob("runs/*")) == before  # reported before anything is trained
 
 
 def test_a_number_as_a_branch_needs_quotes(stack: Any) -> None:
@@ -86,7 +86,7 @@ def test_a_killed_run_had_no_secret_of_its_worker_and_leaves_no_job(stack: Any) 
 
 
 def is_trainer(process: psutil.Process) -> bool:
-    """Whether it is one, and not what guards it or is about to become it."""
+    """Return whether a process is a trainer, rather than its guard or a process before its exec."""
     with suppress(psutil.NoSuchProcess):
         words = " ".join(process.cmdline())
         return "branch" in words and "supervise.py" not in words
@@ -94,7 +94,7 @@ def is_trainer(process: psutil.Process) -> bool:
 
 
 def flow_run_of(process: psutil.Process) -> str | None:
-    """Of a flow's process: the id of its run."""
+    """Return the flow run's id from its process's environment."""
     try:
         return process.environ().get("PREFECT__FLOW_RUN_ID")
     except (psutil.NoSuchProcess, psutil.ZombieProcess):

@@ -1,4 +1,4 @@
-"""The end of a flow's process: its job ends with it, unless the flow run goes on in another pod, with the job."""
+"""At the end of a flow's process its job ends too, unless the flow run continues in another pod."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +37,7 @@ STEPS = "".join(
         ("local", "later", set(), True),
     ],
 )
-def test_a_job_is_left_to_whoever_goes_on_with_it(
+def test_a_job_is_left_running_if_another_pod_continues_the_flow(
     tmp_path: Path, backend: str, owner: str, queued: set[str], left: bool
 ) -> None:
     plan: Any = SimpleNamespace(run_name="a-run", backend=backend)
@@ -45,7 +45,7 @@ def test_a_job_is_left_to_whoever_goes_on_with_it(
     assert bool(find_heir(plan, ("cell", "night"), Store(tmp_path), goes_on=queued.__contains__)) is left
 
 
-def test_a_cell_whose_night_is_ended_ends_its_job_and_looks_at_it_no_more(
+def test_a_cell_ends_its_job_with_its_night_and_stops_following_it(
     prefect_server: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -87,7 +87,7 @@ def test_a_cell_whose_night_is_ended_ends_its_job_and_looks_at_it_no_more(
         ("", AwaitingRetry(), False),  # a worker that starts processes
     ],
 )
-def test_a_flow_run_goes_on_that_was_put_back_into_the_queue(
+def test_a_rescheduled_flow_run_continues(
     prefect_server: str, monkeypatch: pytest.MonkeyPatch, behaviour: str, state: State[Any], expected: bool
 ) -> None:
     monkeypatch.setenv("PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR", behaviour)
@@ -96,7 +96,7 @@ def test_a_flow_run_goes_on_that_was_put_back_into_the_queue(
         assert flow_runs.goes_on(str(run.id)) is expected
 
 
-def test_nothing_is_left_behind_where_the_server_is_away(monkeypatch: pytest.MonkeyPatch, closed_port: int) -> None:
+def test_jobs_are_ended_if_the_server_is_unreachable(monkeypatch: pytest.MonkeyPatch, closed_port: int) -> None:
     monkeypatch.setenv("PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR", "reschedule")
     with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{closed_port}/api"}):
         assert not flow_runs.goes_on("8f0f8a1e-54a5-4bb1-9d8d-1c6d0f1c5d55")

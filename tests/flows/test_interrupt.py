@@ -1,4 +1,4 @@
-"""Ctrl-C, early and twice, and a server that is killed: real processes, which end as they should or go on."""
+"""Early and repeated Ctrl-C, and killed servers, with real processes."""
 
 import os
 import signal
@@ -63,7 +63,7 @@ def test_while_it_is_loaded(after_s: float, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-# a command that hears the first, says so, and then waits in the system with a child, as a flow that ends its jobs does
+# a command that reports the first Ctrl-C and then waits for a child in a system call, like a flow that ends its jobs
 DEAF = """
 import flows.cli.app, subprocess, time
 def call():
@@ -104,7 +104,7 @@ def test_a_mistake_of_ours_is_no_verdict(tmp_path: Path) -> None:
     "way", ["print('x' * 100_000)", "rich.console.Console(highlight=False).print('x' * 100_000, soft_wrap=True)"]
 )
 def test_a_reader_that_has_gone_is_no_verdict(way: str, tmp_path: Path) -> None:
-    """As `| head -1` does it."""
+    """The reader ends like `| head -1`."""
     process = start(
         [],
         before=f"import flows.cli.app, rich.console; flows.cli.app.call = lambda: {way}; print('up', flush=True)",
@@ -117,7 +117,7 @@ def test_a_reader_that_has_gone_is_no_verdict(way: str, tmp_path: Path) -> None:
     assert (process.returncode, said) == (141, "")
 
 
-# a library that catches everything while it is loaded, and goes on
+# a library that catches every exception during its import
 SWALLOWS = """
 import flows.cli.app, time
 from flows.cli.interrupts import NothingToUndo
@@ -138,7 +138,7 @@ def test_the_first_is_enough_while_there_is_nothing_to_undo(tmp_path: Path) -> N
     assert (process.returncode, said) == (130, "maxview: interrupted; the same command goes on from here\n")
 
 
-# a flow that has a job, and asks a server that is gone for a long time how to end
+# a flow with a job, whose server is gone for a long time
 BEREFT = """
 import flows.cli.app, time
 from tasks.services.running_jobs import Jobs
@@ -177,7 +177,7 @@ def test_the_first_ends_the_jobs_and_waits_for_no_server_that_is_gone(block: str
     assert said == "maxview: interrupted; the same command goes on from here\n"
 
 
-# what answers as Prefect's server does when it is asked for its health, and starts in no time
+# a stand-in for Prefect's health check, which starts at once
 ANSWERS = """
 import http.server
 class Health(http.server.BaseHTTPRequestHandler):
@@ -279,7 +279,7 @@ server = EmbeddedServer(rest_s=float(sys.argv[1])); server.wait(); print(server.
 
 
 def use_server(rest_s: float, environment: dict[str, str]) -> tuple["subprocess.Popen[str]", psutil.Process]:
-    """A command with an embedded server, which has told its number."""
+    """Start a command with an embedded server and return it once it has printed the server's pid."""
     argv = [sys.executable, "-c", USES, str(rest_s)]
     command = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True)
     started.append(command)
@@ -290,7 +290,7 @@ def use_server(rest_s: float, environment: dict[str, str]) -> tuple["subprocess.
 
 @pytest.fixture
 def environment(clean_environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    """That of commands whose server starts in no time."""
+    """The environment of commands with the fast stand-in server."""
     (tmp_path / "uvicorn.py").write_text(ANSWERS)
     return clean_environment | {"PYTHONPATH": f"{tmp_path}:{ROOT}", "PREFECT_HOME": str(tmp_path)}
 

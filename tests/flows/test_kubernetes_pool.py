@@ -63,7 +63,7 @@ prefect("worker", "start", "--pool", pool)
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the pod that comes to a good end plays."""
+    """The log that the successful pod plays."""
     folder = tmp_path_factory.mktemp("logs")
     for arm in ("linen", "nnx"):
         steps = "\n".join(STEP.format(step) for step in range(30))
@@ -82,7 +82,7 @@ def cluster(
     tmp_path_factory: pytest.TempPathFactory,
     processes_of: Callable[[Path], list[psutil.Process]],
 ) -> Iterator[Any]:
-    """A pool made, deployed to and worked for as deployments/README.md says; later tests get the stack's own again."""
+    """A pool with deployments and a worker, set up as in deployments/README.md; afterwards the stack's own returns."""
     stack, home = one_stack, tmp_path_factory.mktemp("pool")
     stack.bring_up()
     stack.changed = True
@@ -125,14 +125,14 @@ def is_ready(stack: Any) -> bool:
 
 
 def ended_reapers(stack: Any) -> int:
-    """How many runs of `reap/jobs` are over: an automation starts one for every crash."""
+    """Return the number of ended runs of `reap/jobs`: an automation starts one for every crash."""
     wanted = {"flows": {"name": {"any_": ["reap"]}}, "flow_runs": {"state": {"type": {"any_": ["COMPLETED"]}}}}
     return int(stack.request("POST", "/flow_runs/count", wanted))
 
 
 @pytest.fixture(scope="module")
 def runs(one_stack: Any, cluster: Any) -> dict[str, str]:
-    """A flow that comes to its end, and one whose pods are taken away, both at once: their start takes the time."""
+    """Run a successful flow and one whose pods are preempted at the same time, as their start is slow."""
     cluster.order(*FATES)
     start, name = one_stack.run, "compare/linen-vs-nnx"
     return {
@@ -142,13 +142,13 @@ def runs(one_stack: Any, cluster: Any) -> dict[str, str]:
 
 
 def jobs_of(cluster: Any, run: str) -> list[Any]:
-    """The Jobs of a flow run, in their order."""
+    """Return a flow run's Jobs, in order."""
     found = [job for job in cluster.items("apis/batch/v1/jobs") if run in json.dumps(job["metadata"]["labels"])]
     return sorted(found, key=lambda job: str(job["metadata"]["creationTimestamp"]))
 
 
 def reasons_of(cluster: Any, run: str) -> list[str]:
-    """Why the pods of a flow run ended that are still there."""
+    """Return the reasons why a flow run's remaining pods ended."""
     pods = cluster.items("api/v1/pods")
     return [pod["status"].get("reason") for pod in pods if run in json.dumps(pod["metadata"]["labels"])]
 

@@ -201,7 +201,7 @@ def test_a_preempted_run_is_resumed(
 @pytest.mark.usefixtures("soon_settled")
 def test_a_lost_node_loses_its_pod_and_log(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     standin.order({"kind": "node_gone", "when": "completed step: 2"})
-    read = directory.path / "read"  # wait until the pod and its node were seen
+    read = directory.path / "read"  # the trainer waits until the pod and its node were seen
     wait = f"say(0); say(1)\nwhile not os.path.exists({str(read)!r}): time.sleep(0.05)\nsay(2); time.sleep(600)"
     plan = make_plan(SAY + wait, attempts=1)
     launched = job.launch_or_attach(plan, directory)
