@@ -30,7 +30,7 @@ def test_one_message(data: bytes, message: str, tmp_path: Path) -> None:
         scrape_text(data, name="log.txt")
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(
         LogFormatError, match=r"missing\.log: cannot be read: No such file or directory; check the path"
     ):

@@ -49,7 +49,7 @@ def follow(data: bytes, cuts: list[int]) -> list[LogEvent]:
     return events + follower.close()
 
 
-def test_what_happens_in_order(log: bytes) -> None:
+def test_events_come_in_order(log: bytes) -> None:
     events = follow(log, [])
     kinds = [type(event).__name__ for event in events]
     assert kinds == [
@@ -153,7 +153,7 @@ def inside(data: bytes) -> bytes:
 
 @settings(max_examples=60, deadline=None)
 @given(cuts=st.lists(st.integers(0, 4000), max_size=30))
-def test_what_is_around_a_growing_log_is_taken_off(log: bytes, cuts: list[int]) -> None:
+def test_wrappings_of_a_growing_log_are_removed(log: bytes, cuts: list[int]) -> None:
     for data in (wrapped(log), log, log.replace(b"\n", b" "), b"", b"\x1b[3", b"a\r"):
         live, pieces = Cleaner(), []
         edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]

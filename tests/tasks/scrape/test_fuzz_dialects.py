@@ -57,7 +57,7 @@ def test_a_judge_sees_a_wrong_number(fuzzing: Any) -> None:
     assert len(list(fuzzing.judge(written, written.text, reading.model_copy(update={"runs": (other,)})))) > 0
 
 
-def test_a_judge_excuses_what_a_text_cannot_tell_and_nothing_more(fuzzing: Any) -> None:
+def test_a_judge_excuses_only_undetectable_damage(fuzzing: Any) -> None:
     written = fuzzing.write_log(fuzzing.SPECS[0], random.Random(3), 2)
     first, second = (match.start() for match in re.finditer(rb", seconds: ", written.text))
     data = written.text[:first] + written.text[second:] + b"Config param steps:  7\n"

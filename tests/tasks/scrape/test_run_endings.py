@@ -158,7 +158,7 @@ def test_time_that_is_paid_back_is_dispatch(logs: Any) -> None:
     assert stalls_of(logs, {8: 0.65, 9: 0.01, 10: 0.12}) == {8: "dispatch"}
 
 
-def test_what_a_restart_costs_is_its_own(logs: Any) -> None:
+def test_a_restart_has_its_own_cost(logs: Any) -> None:
     lines = [
         logs.step(step, seconds=20.0 if i in (0, 12) else 0.2) for i, step in enumerate([*range(12), *range(8, 20)])
     ]

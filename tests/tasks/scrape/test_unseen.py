@@ -125,7 +125,7 @@ def test_causes_in_one_line(logs: Any, line: str, kind: str, type_: str, dialect
     assert survived.error is None
 
 
-def test_what_people_and_launchers_put_around_lines(logs: Any) -> None:
+def test_prefixes_of_people_and_launchers(logs: Any) -> None:
     plain = read("\n".join(logs.steps(6)) + "\n").steps.drop("line", "offset")
     pasted = {
         "backticks": [f"- `{line}`" for line in logs.steps(6)],

@@ -30,7 +30,7 @@ def test_the_file_has_the_rights_of_any_other_new_file(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["\ud800", "ok \udcff"])
-def test_what_is_no_text_is_refused_and_leaves_the_old_file(tmp_path, text):
+def test_invalid_text_is_refused_and_leaves_the_old_file(tmp_path, text):
     path = write_atomically(tmp_path / "f", "old")
     with pytest.raises(StoreError, match="invalid Unicode"):
         write_atomically(path, text)

@@ -110,7 +110,7 @@ def test_another_model_and_half_a_save_are_one_message(trees, tmp_path, capsys):
     assert call(["verify", str(trees), "--against", str(half), "--deep"]) == 2
 
 
-def test_the_command_says_what_differs_and_ends_with_its_status(trees, capsys):
+def test_the_command_reports_differences_and_exits_with_their_status(trees, capsys):
     assert call(["verify", str(trees / "linen"), "--against", str(trees / "nnx-aux")]) == 0
     shown = capsys.readouterr().out
     assert "18 arrays here, 21 there: 18 equal bit for bit" in shown

@@ -16,7 +16,7 @@ from tasks.verify.layout import CheckpointError
 
 
 @pytest.mark.parametrize("verify", [verify_checkpoint, lambda path: list(verify_checkpoints(path))], ids=["one", "all"])
-def test_what_is_no_checkpoint_is_said_once_and_clearly(tmp_path, verify):
+def test_a_path_without_checkpoint_is_reported_once_and_clearly(tmp_path, verify):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("no checkpoint")
     (tmp_path / "photos" / "2024").mkdir(parents=True)
@@ -81,7 +81,7 @@ def weak():
         os.setresuid(user, user, user)
 
 
-def test_what_may_not_be_read_is_said_and_the_rest_is_verified(run_folder, capsys):
+def test_unreadable_files_are_reported_and_the_rest_is_verified(run_folder, capsys):
     with tempfile.TemporaryDirectory() as name:  # pytest's own folders let nobody else in
         run = Path(shutil.copytree(run_folder, Path(name, "run")))
         first, last = (run / "checkpoints" / step for step in ("0", "9"))

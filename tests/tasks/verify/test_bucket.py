@@ -158,7 +158,7 @@ def test_a_bucket_that_goes_away_meanwhile_is_one_message(
     assert told in errors[0]
 
 
-def test_what_was_proved_before_a_bucket_goes_away_is_known(order_own: Order, trees: Path, tmp_path: Path) -> None:
+def test_proofs_before_a_bucket_becomes_unreachable_are_kept(order_own: Order, trees: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(trees / "nnx", tmp_path / "run"))
     shutil.copytree(run / "checkpoints" / "4", run / "checkpoints" / "5")
     proofs = verify_checkpoints(upload(run, "gs://bucket/run"), mode="record")
@@ -176,7 +176,7 @@ def test_half_a_save_in_a_bucket_is_not_committed(remote: str) -> None:
     assert not list(GcsFiles(remote).entries("manifests"))
 
 
-def test_what_was_saved_again_is_recorded_again(remote: str, trees: Path, tmp_path: Path) -> None:
+def test_a_step_saved_again_is_recorded_again(remote: str, trees: Path, tmp_path: Path) -> None:
     (proof,) = verify_checkpoints(remote, mode="record")
     copy = Path(shutil.copytree(trees / "nnx" / "checkpoints" / "4", tmp_path / "4"))
     text = (copy / "_CHECKPOINT_METADATA").read_bytes()

@@ -62,7 +62,7 @@ def test_a_step_that_is_saved_again_has_two_lives_and_one_proof() -> None:
     assert (second.nth, second.overwritten, second.level) == (2, False, "content recorded")
 
 
-def test_what_is_retired_keeps_the_level_that_it_had() -> None:
+def test_a_retired_checkpoint_keeps_its_level() -> None:
     gone = proof(0, 10, ok=False, retired=True, checks=("commit",), levels=())
     for events, proofs in (((event(0, 10, retired_line=40),), ()), ((event(0, 10),), (gone,))):
         (life,) = lives_of([run(events, proofs)])

@@ -48,7 +48,7 @@ def test_a_store_a_run_or_a_step_are_places(store: epath.Path) -> None:
     assert find_wanted([str(run)], since=datetime.now(UTC)) == []
 
 
-def test_what_was_proved_is_not_read_again_and_damage_is_told_every_time(store: epath.Path) -> None:
+def test_proofs_are_reused_and_damage_is_reported_every_time(store: epath.Path) -> None:
     wanted = find_wanted([str(store)])
     proofs = [prove(one, deep=False, again_after=HALF_A_DAY) for one in wanted]
     assert [proof.levels[-1] for proof in proofs] == ["content recorded"] * 3
@@ -73,7 +73,7 @@ def test_a_place_without_checkpoints_is_one_message(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.json"))
 
 
-def test_the_summary_says_what_is_wrong_and_which_levels_were_reached(run_folder: Path) -> None:
+def test_the_summary_shows_problems_and_levels(run_folder: Path) -> None:
     proofs = tuple(verify_checkpoints(run_folder, mode="record"))
     assert proofs_headline(proofs) == "2 checkpoints, all sound"
     (run_folder / "checkpoints" / "9" / "items" / "_sharding").unlink()
@@ -89,7 +89,7 @@ def test_the_summary_says_what_is_wrong_and_which_levels_were_reached(run_folder
     assert (retired.retired, list_wrong([retired])) == (True, [])
 
 
-def test_steps_that_nobody_looked_at_are_found(tmp_path: Path) -> None:
+def test_unverified_steps_are_found(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
     assert find_unverified(None, []) == find_unverified(folder, []) == []
     for name in ("0", "5", "9.orbax-checkpoint-tmp", "notes"):

@@ -65,7 +65,7 @@ def test_layers_of_one_array_and_arrays_of_several_pieces():
     assert (found.differing, found.where, found.norm) == (1, (65_000, 1), pytest.approx(2.0, rel=1e-6))
 
 
-def test_what_cannot_be_read_is_named():
+def test_unreadable_arrays_are_named():
     here = np.zeros(3, np.float32)
     with pytest.raises(UnreadableError, match="w cannot be read") as caught:
         compare_values([Job(Held(w=here), spec("w", here), Held(), (spec("w", here),), None)])

@@ -302,7 +302,7 @@ def test_jax_own_rule_ends_a_message(logs: Any) -> None:
     assert error_of(logs.framed(TRACEBACK.format(file="a.py", error=text), code=1)).detail == ""
 
 
-def test_what_pydantic_found_wrong_is_told(logs: Any) -> None:
+def test_pydantic_errors_are_shown(logs: Any) -> None:
     # … train base.yml num_experts=4 num_experts_per_tok=2 decoder_block=mixtral (0.2.5)
     text = (
         "pydantic_core._pydantic_core.ValidationError: 1 validation error for MaxTextConfig\n"

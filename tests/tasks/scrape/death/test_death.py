@@ -47,7 +47,7 @@ def test_the_class_of_a_chain_is_found_where_it_is_named(logs: Any, joint: str) 
     assert "that of jax.errors.JaxRuntimeError in line 8" in error.why
 
 
-def test_what_a_chain_ends_with_counts_if_it_has_a_class(logs: Any) -> None:
+def test_the_last_exception_of_a_chain_counts_if_it_has_a_class(logs: Any) -> None:
     chain = raised("KeyError: 'a'") + "\n" + CAUSED + raised("NotImplementedError: b")
     assert error_of(logs, chain).kind == "not_implemented"
 
@@ -62,7 +62,7 @@ WEAK = {
 
 
 @pytest.mark.parametrize("before", WEAK.values(), ids=WEAK)
-def test_what_ended_no_process_is_only_told_if_nothing_else_is(logs: Any, before: str) -> None:
+def test_an_exception_that_ended_no_process_counts_only_if_alone(logs: Any, before: str) -> None:
     noise = before + raised("ConnectionError: metrics server")
     after = logs.line("done")
     assert read(logs, *logs.steps(3), noise, after, code=0).error is None
@@ -73,7 +73,7 @@ def test_what_ended_no_process_is_only_told_if_nothing_else_is(logs: Any, before
         assert error_of(logs, *logs.steps(3), *lines).type == "ValueError"
 
 
-def test_what_was_logged_last_of_all_ended_the_run(logs: Any) -> None:
+def test_an_exception_logged_last_ended_the_run(logs: Any) -> None:
     lines = [*logs.steps(2), "E0418 00:00:05.000000 1351 train.py:99] giving up", raised("ValueError: real")]
     assert error_of(logs, *lines, code=None).type == "ValueError"
 
@@ -101,12 +101,12 @@ def test_the_same_exception_of_every_host_is_one(logs: Any) -> None:
     assert (error.message, error.line) == ("x", 5)
 
 
-def test_a_death_elsewhere_is_what_is_known_if_nothing_else_is(logs: Any) -> None:
+def test_a_death_elsewhere_counts_only_if_alone(logs: Any) -> None:
     error = error_of(logs, *logs.steps(2), FATAL, code=134)
     assert (error.type, error.kind) == ("Fatal", "other")
 
 
-def test_a_fatal_error_is_not_explained_by_what_it_tore_down(logs: Any) -> None:
+def test_a_fatal_error_is_not_explained_by_its_consequences(logs: Any) -> None:
     check = "F0418 00:00:09.000000 1351 array.h:41] Check failed: n < size (3 vs. 2)"
     error = error_of(logs, *logs.steps(2), check, "Fatal Python error: Aborted", code=134)
     assert error.message == "Check failed: n < size (3 vs. 2)"
@@ -176,7 +176,7 @@ def test_a_run_that_stopped_in_good_order_before_its_end(logs: Any) -> None:
         assert read(logs, *logs.steps(4), logs.line(f"Training stopped: {end}"), code=0).fate == "finished"
 
 
-def test_the_stop_line_is_the_cause_not_what_it_brings_about(logs: Any) -> None:
+def test_the_stop_line_is_the_cause_not_its_consequences(logs: Any) -> None:
     stop = logs.line("Aborting training due to NaN loss.")
     assert error_of(logs, *logs.steps(4), stop, raised("RuntimeError: executor is shut down")).kind == "nan"
 

@@ -61,7 +61,7 @@ def test_the_first_is_the_cause_and_not_all_are_kept(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FAILURES)
-def test_what_rows_follow_ended_nothing_and_is_not_kept(kind: str) -> None:
+def test_findings_followed_by_rows_are_dropped(kind: str) -> None:
     text = b"".join(row for n, each in enumerate(fail(kind, 3_000)) for row in (ROW % (n + 1), each)) + ROW % 3_001
     assert read(text).error is None
     assert max(kept(text)) < 1500  # in the part of a window in which a traceback may go on behind a row

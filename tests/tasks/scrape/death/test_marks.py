@@ -74,7 +74,7 @@ def test_the_lines_of_two_ranks_that_stand_between_each_other() -> None:
     assert (error.type, error.line) == ("torch.OutOfMemoryError", 11)
 
 
-def test_what_the_interpreter_ignored_under_a_mark() -> None:
+def test_an_ignored_exception_under_a_mark() -> None:
     texts = [MAXTEXT.format(n=1), MAXTEXT.format(n=2), "Exception ignored in: <function A.__del__ at 0x7f>", *TRACEBACK]
     run = scrape_text("".join(f"> {line}\n" for line in texts).encode(), name="x").runs[0]
     assert run.error is None

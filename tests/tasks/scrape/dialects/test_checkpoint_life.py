@@ -163,7 +163,7 @@ DELETED = ["Deleted step 0.", "Renamed step 0 to {path}/trash/0", "Successfully 
 
 
 @pytest.mark.parametrize("deleted", DELETED)
-def test_what_a_checkpoint_manager_deletes_was_committed_and_is_retired(logs: Any, deleted: str) -> None:
+def test_a_checkpoint_deleted_by_a_manager_was_committed_and_is_retired(logs: Any, deleted: str) -> None:
     lines = [text.replace("{n}", str(n)) for n in (0, 5) for text in SAVED]
     older, newer = read(logs, *lines, "Primary host(0), attempting deletion of step 0.", deleted).checkpoints
     assert (older.state, older.committed, older.retired_line) == ("committed", True, 7)

@@ -77,7 +77,7 @@ def test_a_row(
     assert len([key for key in row if row[key] is not None]) >= line.count("|")
 
 
-def test_what_only_some_print() -> None:
+def test_lines_of_some_versions_only() -> None:
     assert read(BERT).steps["sop loss"].to_list() == [0.8174902]
     assert math.isnan(read(NAN_NORM).steps["grad norm"][0])
     assert read(ARGONNE).steps["time"].to_list() == ["2024-06-21T10:50:42"]
@@ -304,12 +304,12 @@ def test_cause_of_death(lines: list[str], kind: str, line: int) -> None:
     assert (error.type, error.line) == (kind, line)
 
 
-def test_what_a_step_followed_was_no_death() -> None:
+def test_an_error_followed_by_steps_is_no_death() -> None:
     assert read(WATCHDOG, CORE).error is None
     assert read("srun: error: o0616: task 0: Out Of Memory", CORE).error is None
 
 
-def test_what_came_after_the_end_was_no_death() -> None:
+def test_an_error_after_the_end_is_no_death() -> None:
     # NVIDIA-NeMo/Megatron-Bridge issue 3427: it does not exit, and is cancelled eight minutes later
     done = "[after training is done] datetime: 2026-04-20 03:17:08"
     late = "slurmstepd: error: *** STEP 1942963.1 ON n1 CANCELLED AT 2026-04-20T03:25:23 DUE TO TIME LIMIT ***"
@@ -328,7 +328,7 @@ def test_a_run_that_stopped_in_good_order(said: str, fate: str) -> None:
     assert (run.fate, run.coverage.complete) == (fate, True)
 
 
-def test_an_eviction_explains_what_may_have_come_of_it() -> None:
+def test_an_eviction_explains_errors_that_it_may_have_caused() -> None:
     evicted = "The node was low on resource: memory. Container main was using 35505620Ki"
     error = read(CORE, evicted, *CHILD).error
     assert error is not None
@@ -404,7 +404,7 @@ def test_a_row_with_two_losses_is_two_rows() -> None:
     assert (run.coverage.step_lines_seen, run.coverage.step_lines_parsed) == (4, 3)
 
 
-def test_what_stands_before_a_row_on_its_line_is_read_too() -> None:
+def test_text_before_a_row_on_its_line_is_read() -> None:
     """Two rows share a line, and the second is the one from whose form the others are read."""
     rows = [BERT.replace("  20/", f"{number:4d}/") for number in range(5, 131)]
     run = read(rows[0] + rows[1], *rows[2:])
@@ -428,7 +428,7 @@ def test_a_row_that_lost_its_head_and_both_its_ends_is_told(broken: str) -> None
     assert (run.coverage.step_lines_seen, [line.line for line in run.coverage.unread]) == (4, [2])
 
 
-def test_an_event_with_a_number_that_nobody_prints() -> None:
+def test_an_event_with_an_impossible_number() -> None:
     run = read(
         CORE, "rank 1 forward start tensor 00", "rank 01 forward start tensor 0", "rank 1 forward start tensor 0"
     )

@@ -56,7 +56,7 @@ def test_the_save_on_completion_is_in_no_step() -> None:
     ]  # fmt: skip
 
 
-def test_what_the_next_steps_hold_is_theirs() -> None:
+def test_waits_within_step_times_are_not_counted_again() -> None:
     """MaxText prints a step one iteration late: what stands between two lines is in the time of a step three on."""
     middle = [wait(0, 2, 12), previous(12, 10.0), save(4, 12, 0.5)]
     assert waits_of(*(step(n, 1) for n in range(4)), *middle, *(step(n, 20 + n) for n in range(4, 10))) == []

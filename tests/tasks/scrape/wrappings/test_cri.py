@@ -34,7 +34,7 @@ def test_the_parts_of_a_long_line(logs: Any, width: int) -> None:
     assert run.steps["loss"].to_list() == expected.steps["loss"].to_list()
 
 
-def test_what_is_none_stays_and_what_does_not_end_is_given() -> None:
+def test_other_lines_stay_and_unfinished_lines_are_yielded() -> None:
     lines = entry("a", "P") + "no entry\n" + entry("b") + entry("c", "P") + entry("", "F", "stderr")
     assert b"".join(written_lines([lines.encode()])) == b"no entry\nab\n\nc\n"
     assert b"".join(written_lines([entry("x").encode(), entry("y").encode().rstrip(b"\n")])) == b"x\ny"

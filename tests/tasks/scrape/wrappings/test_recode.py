@@ -34,7 +34,7 @@ def test_read_as_it_was_written(data: Any, wrapping: str, packed: bool, logs: An
     assert (run.exit_code, run.coverage.complete) == (0, True)
 
 
-def test_zero_bytes_end_what_stands_before_them(logs: Any) -> None:
+def test_zero_bytes_end_the_text_before_them(logs: Any) -> None:
     """A file system that crashed leaves them where it had not written yet: the rest of a number is gone."""
     lines = logs.steps(4)
     lines[2] = lines[2][:-1] + "\0" * 700
@@ -65,7 +65,7 @@ def test_pieces_of_any_size(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
-def test_what_is_cleaned_does_not_depend_on_the_pieces(size: int) -> None:
+def test_cleaning_does_not_depend_on_the_pieces(size: int) -> None:
     data = b"a\r\0\0\0b\0c\x1b[31md\r\ne\0\x1b[0m\r\0\0\rf\x1b\0\0[1m\0\0"
     noted: list[str] = []
     whole = b"".join(clean([data], noted.append))

@@ -285,7 +285,7 @@ def test_damage_to_an_archive_that_cannot_tell(log: bytes) -> None:
         (b'[{"textPayload": 3}]', r"log: is an export without entries that hold text; export the logs again"),
     ],
 )
-def test_what_is_no_log(data: bytes, message: str) -> None:
+def test_files_other_than_logs_are_refused(data: bytes, message: str) -> None:
     with pytest.raises(LogFormatError, match=message):
         scrape_text(data, name="log")
 
