@@ -12,6 +12,7 @@ from configs.comparison import Kind, list_names, load_comparison
 from configs.errors import ConfigError
 from tasks.records.text import shorten, visible
 from tasks.resolve.refs import LONGEST_NAME as LONGEST_REF
+from tasks.services.outage import unless_away
 
 LONGEST_NAME = 400  # characters: enough for every case of a comparison
 
@@ -86,7 +87,7 @@ def tag_run(comparison: str, cases: Sequence[str], target: str | None, refs: Seq
     facts = [("comparison", comparison), *(("case", case) for case in cases), ("target", target)]
     facts += [("branch", ref) for ref in refs]
     tags = {show_name(f"{name}:{value}") for name, value in facts if value}
-    with get_client(sync_client=True) as client:
+    with unless_away(), get_client(sync_client=True) as client:
         client.update_flow_run(UUID(flow_run.id), tags=sorted({*flow_run.tags, *tags}))
 
 
