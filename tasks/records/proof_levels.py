@@ -25,21 +25,21 @@ class LevelMeaning(Frozen):
 
 
 LEVELS: dict[Level, LevelMeaning] = {
-    "announced": LevelMeaning(proves="the trainer began to save", costs="nothing: the log says so"),
+    "announced": LevelMeaning(proves="the trainer began to save", costs="nothing: read from the log"),
     "committed": LevelMeaning(
-        proves="the save came to its end, under this step's name", costs="a listing and two small files"
+        proves="the save was completed under this step's name", costs="a listing and two small files"
     ),
     "structurally whole": LevelMeaning(
-        proves="every description is there, and none contradicts another or the data", costs="the small files"
+        proves="all metadata files exist and agree with each other and with the data", costs="the small files"
     ),
     "referentially whole": LevelMeaning(
-        proves="every byte range that the index needs is there; its content is not looked at", costs="the index"
+        proves="every byte range that the index needs exists; its content is not read", costs="the index"
     ),
     "content recorded": LevelMeaning(
-        proves="the crc32c of every file is written down: from now on any changed byte shows", costs="one reading"
+        proves="the crc32c of every file is recorded: any later change of a byte is detected", costs="one reading"
     ),
     "content unchanged": LevelMeaning(
-        proves="every file is what it was when it was recorded", costs="one reading of every file"
+        proves="every file equals its recorded crc32c", costs="one reading of every file"
     ),
     "decoded and finite": LevelMeaning(
         proves="every chunk can be decoded, and no value is NaN or infinite", costs="one reading, and decoding it"
