@@ -17,11 +17,17 @@ from tasks.store import RunDirectory, Store, open_store
 type MakePlan = Callable[..., RunPlan]
 
 
-@pytest.fixture
-def _namespaces() -> None:
-    """Skip where the system offers no namespace of mounts; asked in a process of its own, since this one has threads."""
+@pytest.fixture(scope="module")
+def offered() -> bool:
+    """Whether the system offers a namespace of mounts; asked in another process, since this one has threads."""
     code = "import sys; from tasks.launch import confine; sys.exit(not confine.can_confine([]))"
-    if subprocess.run([sys.executable, "-c", code], cwd=Path(confine.__file__).parents[2], check=False).returncode:
+    argv = [sys.executable, "-c", code]
+    return subprocess.run(argv, cwd=Path(confine.__file__).parents[2], check=False).returncode == 0
+
+
+@pytest.fixture
+def _namespaces(offered: bool) -> None:
+    if not offered:
         pytest.skip("this system offers no namespace of mounts")
 
 
@@ -120,17 +126,17 @@ module["main"](sys.argv[1:])
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_machine_with_devices_confines_only_what_runs_on_the_cpu(
-    there: bool, store: Store, make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    offered: bool, there: bool, store: Store, make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(local, "has_devices", lambda: there)
     beside = tmp_path / "out" / "beside"
     code = f"open({str(beside)!r}, 'w')"
     run = store.run("r").create()
     log = log_of(make_plan(code, directory=str(run.path), environment={}), run)
-    assert beside.exists() == (there or not OFFERED), log
+    assert beside.exists() == (there or not offered), log
     beside.unlink(missing_ok=True)
     log_of(make_plan(code, directory=str(run.path), environment={"JAX_PLATFORMS": "cpu"}), run)
-    assert beside.exists() == (not OFFERED)
+    assert beside.exists() == (not offered)
 
 
 @pytest.mark.parametrize("name", ["record.json", "log.txt", "metrics.jsonl"])
