@@ -79,12 +79,14 @@ def sum_up(record: ComparisonRecord) -> str:
 
 
 def tell_cost(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """How long the next command will take, by what the rows ask for or by how long these runs took."""
+    """Return how long the next command takes: the cost of the runs that the row lacks, or the time of these runs."""
+    seconds = sum(account.total_s for account in record.times)
+    if not record.next_command.startswith(f"maxview compare {record.comparison} "):
+        return ""  # it starts other runs than these, of unknown duration
     if row is not None and row.cost_text and "--until-decided" in record.next_command:
         return row.cost_text
-    seconds = sum(account.total_s for account in record.times)
-    if not seconds or not record.next_command.startswith(f"maxview compare {record.comparison} "):
-        return ""  # other runs than these, whose time nobody has seen
+    if not seconds:
+        return ""
     if "--case all" in record.next_command:
         return f"about {show_duration(seconds)} per case"
     return f"about {show_duration(seconds)}" if f"--case {record.case} " in f"{record.next_command} " else ""

@@ -1,6 +1,6 @@
 """The top of a page: the row that decides, a title of two lines, the place of a death, the time of what is next."""
 
-from tasks.publish.answer import answer_of, find_deciding_row, find_frame, shorten_title
+from tasks.publish.answer import answer_of, find_deciding_row, find_frame, shorten_title, tell_cost
 from tasks.publish.effects import draw_effects
 from tasks.publish.verdict_words import AGAIN
 from tasks.records import ComparisonRecord
@@ -46,3 +46,11 @@ def test_the_innermost_frame_is_the_place_of_the_error() -> None:
 
 def test_every_kind_of_death_says_whether_running_it_again_helps() -> None:
     assert AGAIN.keys() == DEATH_WORDS.keys()
+
+
+def test_a_command_that_starts_other_runs_has_no_duration(record_002: ComparisonRecord) -> None:
+    command = {"next_command": "maxview compare linen-vs-nnx --case 03_dropout --until-decided"}
+    row = record_002.rows[0].model_copy(update={"verdict": "unknown", "cost_text": "about 5 hours"})
+    logged = record_002.model_copy(update=command | {"comparison": "ingest"})
+    trained = record_002.model_copy(update=command | {"comparison": "linen-vs-nnx"})
+    assert [tell_cost(record, row) for record in (logged, trained)] == ["", "about 5 hours"]
