@@ -63,10 +63,11 @@ def is_ours(run: FlowRun) -> bool:
     host, _, pid = (run.infrastructure_pid or "").rpartition(":")
     if not pid.isdigit():
         return True  # no worker has recorded a process
+    here = host in ("", socket.gethostname())  # some workers record the process alone
     try:
-        return host == socket.gethostname() and psutil.Process(int(pid)).uids().real == os.getuid()
+        return here and psutil.Process(int(pid)).uids().real == os.getuid()
     except psutil.NoSuchProcess:
-        return host == socket.gethostname()
+        return here
 
 
 def end_runs(begun: list[Begun], out: str, say: Callable[[str], None]) -> None:
