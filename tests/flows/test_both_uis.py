@@ -14,7 +14,7 @@ pytestmark = pytest.mark.long
 
 UIS = {"classic": "", "new": "/v2"}
 ACTS = "</script><script>window.owned=1</script><img src=x onerror=window.owned=2>[link](javascript:window.owned=3)"
-HOSTILE_CASE = "<img src=x onerror=window.owned=4><script>window.owned=5</script>"
+HOSTILE_BRANCH = "<img src=x onerror=window.owned=4><script>window.owned=5</script>"
 STEP = (
     "I0418 00:55:{0:02}.000000 1 metric_logger.py:196] completed step: {0}, seconds: 0.148, TFLOP/s/device: 91.824, "
     "Tokens/s/device: 13838.0, total_weights: 65536, loss: {1:.3f}"
@@ -122,7 +122,7 @@ def visit(window: Visit) -> Iterator[Visit]:
 
 @pytest.fixture
 def runs(stack: Any) -> Runs:
-    """The flow runs of a comparison whose candidate died with a hostile message, and of one of a hostile case."""
+    """The flow runs of a comparison whose candidate died with a hostile message, and of one with a hostile branch."""
     folder = stack.logs / "01_base"
     if not folder.exists():
         folder.mkdir(parents=True)
@@ -133,7 +133,7 @@ def runs(stack: Any) -> Runs:
         (folder / "nnx.txt").write_text(frame.format("\n".join([*steps, *died]), 1))
         wanted = {"target": "replay", "repeats": 1, "out": str(stack.folder / "seen")}
         stack.seen["died"] = stack.run("compare/linen-vs-nnx", cases=["01_base"], **wanted)
-        stack.seen["refused"] = stack.run("compare/linen-vs-nnx", cases=[HOSTILE_CASE], **wanted)
+        stack.seen["refused"] = stack.run("compare/main-vs-branch", branch=HOSTILE_BRANCH, out=wanted["out"])
         assert stack.ended(stack.seen["died"])["name"] == "Regressed"
         assert stack.ended(stack.seen["refused"])["name"] == "Failed"
         wanted = {"flow_runs": {"id": {"any_": [stack.seen["died"]]}}}
@@ -178,10 +178,10 @@ def test_the_verdict_and_the_way_to_the_page(visit: Visit, artifact: Callable[[s
 
 
 def test_a_hostile_name_is_a_name(visit: Visit, runs: Runs) -> None:
-    visit.open(f"/runs/flow-run/{runs['refused']}", f"{HOSTILE_CASE}: linen vs nnx on replay", "Failed")
+    visit.open(f"/runs/flow-run/{runs['refused']}", f"01_base: main vs {HOSTILE_BRANCH} on cpu", "Failed")
     visit.choose("Parameters")
-    visit.sees(HOSTILE_CASE)
-    visit.open("/runs", f"{HOSTILE_CASE}: linen vs nnx on replay")
+    visit.sees(HOSTILE_BRANCH)
+    visit.open("/runs", f"01_base: main vs {HOSTILE_BRANCH} on cpu")
 
 
 def test_the_run_form_explains_its_parameters(visit: Visit, stack: Any) -> None:
