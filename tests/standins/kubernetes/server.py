@@ -543,7 +543,7 @@ class Cluster:
                     message = fault.get("message", "the stand-in was told to fail")
                     return failure(fault["code"], "InternalError", message, wait_s=fault.get("retry_after"))
                 await asyncio.sleep(fault["seconds"])
-        token = self.accounts.find(request.headers.get("Authorization", ""))
+        token = self.accounts.find(request.headers)
         if token is None:
             return failure(401, "Unauthorized", "Unauthorized")
         verb, group, resource = verb_of(request)
@@ -641,7 +641,7 @@ class Cluster:
         """Whether an account has a right: SelfSubjectAccessReview."""
         body = await request.json()
         asked = body["spec"]["resourceAttributes"]
-        token = self.accounts.find(request.headers.get("Authorization", "")) or ""
+        token = self.accounts.find(request.headers) or ""
         resource = asked["resource"] + (f"/{asked['subresource']}" if asked.get("subresource") else "")
         allowed = self.accounts.allows(token, asked["verb"], asked.get("group", ""), resource)
         return web.json_response(body | {"status": {"allowed": allowed}}, status=201)
