@@ -137,7 +137,7 @@ def runs(stack: Any) -> Runs:
         assert stack.ended(stack.seen["died"])["name"] == "Regressed"
         assert stack.ended(stack.seen["refused"])["name"] == "Failed"
         wanted = {"flow_runs": {"id": {"any_": [stack.seen["died"]]}}}
-        stack.wait(lambda: stack.request("POST", "/task_runs/count", wanted) == 10)  # written down a little later
+        stack.wait(lambda: stack.request("POST", "/task_runs/count", wanted) == 12)  # written down a little later
     return dict(stack.seen)
 
 
@@ -150,7 +150,7 @@ def artifact(stack: Any, runs: Runs) -> Callable[[str], str]:
 
 
 def test_a_run_its_tasks_logs_and_artifacts(visit: Visit, runs: Runs) -> None:
-    visit.open(f"/runs/flow-run/{runs['died']}", "01_base: linen vs nnx on replay", "Regressed", "10 Task runs", ACTS)
+    visit.open(f"/runs/flow-run/{runs['died']}", "01_base: linen vs nnx on replay", "Regressed", "12 Task runs", ACTS)
     visit.holds("document.querySelectorAll('canvas').length === 1")  # the graph: drawn, its words cannot be read here
     visit.choose("Task Runs")
     for task in (
