@@ -14,7 +14,7 @@ STEPS = 60
 
 
 def test_sixty_steps_on_python_s_own_sources_reach_the_plain_trainer_s_loss(
-    references: Any, torch_python: str, pure_nnx: bool, tmp_path: Path
+    references: Any, torch_python: str, pure_nnx: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every line of a module that every machine has is a text; several share a sequence."""
     from model.decoder.sharding import make_mesh
@@ -30,6 +30,8 @@ def test_sixty_steps_on_python_s_own_sources_reach_the_plain_trainer_s_loss(
         max_target_length=96, per_device_batch_size=4, grain_train_files=source, base_output_directory=tmp_path,
     )  # fmt: skip
     mesh, api = make_mesh(config, jax.devices()[:1]), make_api(config)
+    # one device here too: the tests of tests/model give the process eight, and a batch is for each
+    monkeypatch.setattr("model.train.loop.make_mesh", lambda config: mesh)
     state = init_state(set_up(config, api, mesh))
     prefix = "params/params/"
     weights = {
@@ -40,9 +42,8 @@ def test_sixty_steps_on_python_s_own_sources_reach_the_plain_trainer_s_loss(
     data = make_source(config, mesh)
     batches = [{name: np.asarray(array) for name, array in data.next()._asdict().items()} for _ in range(STEPS)]
     first = batches[0]["inputs"][0][batches[0]["segment_ids"][0] == 1]
-    text = bytes(
-        int(token) - 3 for token in first if token >= 3
-    )  # model/train/tokens.py: three tokens before the bytes
+    # model/train/tokens.py: three tokens before the bytes
+    text = bytes(int(token) - 3 for token in first if token >= 3)
     assert any(text.strip() and text in line for line in source.read_bytes().split(b"\n"))
 
     folder = tmp_path / "plain"
