@@ -7,10 +7,10 @@
 `simulate` draws step times with the documented noise of a TPU (Student's t), with and without outliers (3 % of the
 runs, up to 5 % slower), over a line of 32 commits: once with every commit as a possible culprit, once with a ledger
 that shows a different program at 8 of them. The peer is git bisect by medians of r runs of both ends and every
-midpoint; r is the smallest number with at most our rate of wrong answers. The peer ignores programs, and always names a
-commit even if none is planted. `train` creates a repository of 32 commits of the tiny trainer, 2 of which change its
-source, plants one culprit, and runs the flow's own search with real trainings. `ledger` times the compile ledger of 32
-commits with different sources, twice.
+midpoint; r is the smallest number with at most our rate of wrong answers. The peer ignores programs. It always names a
+commit, also when there is no culprit. `train` creates a repository of 32 commits of the tiny trainer (two of them
+change its source), plants one culprit, and runs the flow's own search with real trainings. `ledger` times the compile
+ledger of 32 commits with different sources, twice.
 """
 
 import argparse

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Change(NamedTuple):
-    """One text of one file replaced by another; `case` is the one that runs it.
+    """One text of one file, replaced by another. `case` is the case that runs this code.
 
     also: functions in which the changed operation runs, where the changed line only hands a number to a library.
     """

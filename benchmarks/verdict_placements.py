@@ -52,7 +52,7 @@ def at_once(rng: Rng, extra: float, *, steps: int) -> tuple[Values, Values]:
 
 
 def first(rng: Rng, extra: float, *, share: float) -> tuple[Values, Values]:
-    """In the first steps after the one that compiles."""
+    """In the first steps after compilation."""
     return spread(np.arange(STEPS) < share * STEPS, extra), np.zeros(STEPS)
 
 

@@ -1,4 +1,4 @@
-"""Selects the caller's environment variables that a trainer gets: a fixed list, and those that its target names."""
+"""Selects the caller's environment variables that a trainer gets: a fixed list and the names in its target."""
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase

@@ -14,6 +14,7 @@ from tasks.records import RunPlan
 from tasks.store import RunDirectory, Store
 
 ROOT = Path(__file__).parent.parent.parent
+OBSERVED = ROOT / "tests" / "standins" / "observed" / "trainer.py"
 STEP = (
     "completed step: {step}, seconds: {seconds:.3f}, TFLOP/s/device: {tflops:.3f}, Tokens/s/device: {tokens:.3f}, "
     "total_weights: 65536, loss: {loss:.3f}, lm_loss: {loss:.3f}, perplexity: {perplexity:.3f}"
@@ -125,3 +126,26 @@ def repository(tmp_path: Path) -> Path:
 def run_git(repository: Path) -> Callable[..., str]:
     """git(*words) in the repository."""
     return lambda *words: git(repository, *words)
+
+
+@pytest.fixture
+def plan_of(make_plan: Callable[..., RunPlan], tmp_path: Path) -> Callable[..., RunPlan]:
+    """A plan that trains an edited copy of the small trainer, or another program's text."""
+
+    def plan(arm: str, *edits: tuple[str, str], text: str = "", words: tuple[str, ...] = ()) -> RunPlan:
+        source = text or OBSERVED.read_text()
+        for old, new in edits:
+            assert old in source
+            source = source.replace(old, new)
+        file = tmp_path / "sources" / arm / "trainer.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(source)
+        directory = tmp_path / "out" / "runs" / arm
+        directory.mkdir(parents=True, exist_ok=True)
+        return make_plan(
+            "", arm=arm, trainer="command", backend="local", run_name=arm, directory=str(directory),
+            argv=(sys.executable, str(file), *words), environment={"JAX_PLATFORMS": "cpu"}, time_limit_s=300,
+            passed_on=("PATH", "HOME"),
+        )  # fmt: skip
+
+    return plan

@@ -255,7 +255,7 @@ def test_program_memory(total: float, verdict: str, make_run: MakeRun, compare: 
     [
         (40 * 2**20, "same", "0.0684"),  # 30 + 10 + 40 − 10 MB are 70 MB
         (40 * 2**20 + 4096, "same", "0.0684"),  # within 0.1 %
-        (44 * 2**20, "regressed", "0.0723"),  # of which a log with one decimal sees nothing
+        (44 * 2**20, "regressed", "0.0723"),  # a log with one decimal does not show it
         (36 * 2**20, "improved", "0.0645"),
     ],
 )
