@@ -98,8 +98,10 @@ def _explain(series: Series, line: Line, change: Change, place: int, lines: dict
             return "baseline", f"{base} moved and {candidate} did not: the change is in {base}"
         return "candidate", f"{candidate} moved against {base}: the change is in {candidate}"
     if near["ratio"]:
-        cause: Cause = "both" if near["baseline"] and near["candidate"] else line
-        return cause, f"{base if line == 'baseline' else candidate} moved, and the ratio of the two with it"
+        if near["baseline"] and near["candidate"]:
+            return "both", f"{base} and {candidate} both moved, by different amounts"
+        moved, still = (base, candidate) if line == "baseline" else (candidate, base)
+        return line, f"{moved} moved and {still} did not"
     before, after = series.nights[max(0, place - 1)], series.nights[place]
     return (
         "shared",

@@ -6,22 +6,29 @@ from functools import partial
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 # The only paths that are served.
 PUBLIC = re.compile(
-    r"(index|history)\.html|comparisons/[^/]+/cases\.js|comparisons/[^/]+/[^/]+/[^/]+/.+"
+    r"(index|history|card)\.html|comparisons/[^/]+/cases\.js|comparisons/[^/]+/[^/]+/[^/]+/.+"
     r"|bisections/[^/]+/[^/]+/[^/]+/index\.html"
 )
+FRONT = "index.html"
 PACKED = (".html", ".js", ".json", ".txt", ".svg")
 WORTH_PACKING = 1_000  # bytes
 LARGEST_PACKED = 20_000_000  # bytes; a larger file is sent uncompressed, in pieces
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
-def make_server(folder: Path, *, host: str = "127.0.0.1", port: int = 0) -> ThreadingHTTPServer:
-    """Return a server of the folder's pages, bound to a port; call `serve_forever` on it. Raises OSError."""
-    return ThreadingHTTPServer((host, port), partial(_Handler, directory=str(folder)))
+def make_server(
+    folder: Path, *, host: str = "127.0.0.1", port: int = 0, front: str = "", not_found: str = ""
+) -> ThreadingHTTPServer:
+    """Return a server of the folder's pages, bound to a port; call `serve_forever` on it. Raises OSError.
+
+    `front`: the front page of a folder without one; `not_found`: the page for every other address without a file.
+    """
+    return ThreadingHTTPServer((host, port), partial(_Handler, directory=str(folder), front=front, not_found=not_found))
 
 
 class _Handler(SimpleHTTPRequestHandler):
@@ -31,6 +38,10 @@ class _Handler(SimpleHTTPRequestHandler):
         ".js": "text/javascript; charset=utf-8",
         ".txt": "text/plain; charset=utf-8",
     }
+
+    def __init__(self, *args: Any, front: str, not_found: str, **options: Any):
+        self.front, self.not_found = front, not_found
+        super().__init__(*args, **options)
 
     def do_GET(self) -> None:
         self._answer(with_body=True)
@@ -44,7 +55,7 @@ class _Handler(SimpleHTTPRequestHandler):
     def _answer(self, *, with_body: bool) -> None:
         path = self._find()
         if path is None:
-            self.send_error(HTTPStatus.NOT_FOUND)
+            self._answer_without_file(with_body=with_body)
             return
         size = path.stat().st_size
         wanted = self._range(size)
@@ -82,9 +93,23 @@ class _Handler(SimpleHTTPRequestHandler):
                 self.wfile.write(data)
                 begin += len(data)
 
+    def _answer_without_file(self, *, with_body: bool) -> None:
+        is_front = bool(self.front) and self._name() == FRONT
+        body = (self.front if is_front else self.not_found).encode()
+        self.send_response(HTTPStatus.OK if is_front else HTTPStatus.NOT_FOUND)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-cache")
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+    def _name(self) -> str:
+        return unquote(urlsplit(self.path).path).lstrip("/") or FRONT
+
     def _find(self) -> Path | None:
         """Return the requested file; None if it is no part of the site."""
-        name = unquote(urlsplit(self.path).path).lstrip("/") or "index.html"
+        name = self._name()
         if ".." in name.split("/") or "\0" in name or not PUBLIC.fullmatch(name):
             return None
         root = Path(self.directory).resolve()

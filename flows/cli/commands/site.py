@@ -44,12 +44,15 @@ def serve(
     ] = "127.0.0.1",
 ) -> int:
     """Serve the pages over HTTP until Ctrl-C: packed where the browser takes that, in ranges, and nothing but pages."""
+    from tasks.publish.site.index import PAGE, gather_index
+    from tasks.publish.site.index_page import render_index, render_not_found
     from tasks.services.site_server import make_server
     from tasks.store import open_store
 
     store = open_store(out, reading=True)
+    front = "" if (store.path / PAGE).is_file() else render_index(gather_index(store), store)
     try:
-        server = make_server(store.path, host=host, port=port)
+        server = make_server(store.path, host=host, port=port, front=front, not_found=render_not_found())
     except OSError as error:
         raise ValueError(f"{host}:{port} cannot be listened at ({error.strerror or error}); try --port 0") from error
     place = server.server_address

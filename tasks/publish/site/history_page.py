@@ -36,8 +36,11 @@ TITLES = {metric.name: metric.title for metric in (MEMORY, FIRST_STEP, STALLS, *
 TITLES |= {reader.metric.name: reader.metric.title for reader in READERS}
 TITLES |= {QUICK[metric.name]: metric.title for metric in (STEP_TIME, CPU_TIME)}
 
+OPEN_ROWS = 20  # cases whose charts are shown at once; the pairs after them are folded
+TICKS = 3  # dates of the axis
+
 type Group = tuple[str, str, str]  # comparison, pair of refs, target
-type Places = dict[str, int]  # of the nights of a case, by the ids of their comparisons
+type Places = dict[str, float]  # x of the nights of a case in percent, by the ids of their comparisons
 
 
 def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
@@ -48,7 +51,7 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
     if not store.writable and store.mirror is None:
         return None
     script, style = read_asset("history.js"), read_asset("page.css")
-    drawn = Drawn(pages=_find_pages(store), died=_find_deaths(store))
+    drawn = Drawn(pages=_find_pages(store), died=_find_deaths(store), days=_find_days(judged))
     groups: dict[Group, list[Judged]] = {}
     for item in judged:
         groups.setdefault((item.series.comparison, item.series.pair, item.series.target), []).append(item)
@@ -56,16 +59,10 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
         make_environment(title_of=title_of)
         .get_template("history.html.j2")
         .render(
-            groups=[
-                (
-                    " · ".join(filter(None, group)),
-                    [table for table in _tables(items, drawn) if table["rows"]],
-                    list(_notes(items)),
-                )
-                for group, items in sorted(groups.items(), key=_longest_first)
-            ],
+            groups=list(_groups(groups, drawn)),
+            ticks=drawn.ticks(),
             metrics=sorted({item.series.metric for item in judged}, key=_order),
-            changes=list(_changes(groups, drawn.pages, store)),
+            changes=list(_changes(groups, drawn, store)),
             data={"rows": drawn.rows, "charts": drawn.charts},
             style=Markup(style),
             style_hash=hash_of(style),
@@ -87,10 +84,53 @@ class Drawn:
 
     pages: dict[str, str]
     died: set[str]
-    rows: list[list[tuple[str, str, str]]] = field(
+    days: list[str]  # the columns of every chart
+    rows: list[list[tuple[str, str, str, float]]] = field(
         default_factory=list
-    )  # per case: page, day and verdict of each night
+    )  # per case: page, day, verdict and x of each night
     charts: list[tuple[int, list[float | None], list[float | None]]] = field(default_factory=list)  # row, both arms
+
+    def place(self, nights: Sequence[Night]) -> Places:
+        """Return the x of each night; the nights of one day share the day's column."""
+        of_day: dict[str, list[Night]] = {}
+        for night in nights:
+            of_day.setdefault(show_time(night), []).append(night)
+        return {
+            night.comparison_id: round(100 * (self.days.index(day) + (at + 0.5) / len(found)) / len(self.days), 2)
+            for day, found in of_day.items()
+            for at, night in enumerate(found)
+        }
+
+    def ticks(self) -> list[tuple[float, str, str]]:
+        """Return x in percent, day and text anchor of each date of the axis; the year only if it varies."""
+        last = len(self.days) - 1
+        places = sorted({round(last * at / (TICKS - 1)) for at in range(TICKS)}) if self.days else []
+        anchors = {0: "start", last: "end"} if last > 0 else {}
+        one_year = len({day[:4] for day in self.days}) == 1
+        return [
+            (
+                round(100 * (place + 0.5) / (last + 1), 2),
+                self.days[place][5 if one_year else 0 :],
+                anchors.get(place, "middle"),
+            )
+            for place in places
+            if one_year or place in anchors
+        ]
+
+
+def _find_days(judged: Sequence[Judged]) -> list[str]:
+    return sorted({show_time(night) for item in judged for night in item.series.nights})
+
+
+def _groups(
+    groups: dict[Group, list[Judged]], drawn: Drawn
+) -> Iterator[tuple[str, list[dict[str, Any]], list[str], bool]]:
+    """Yield name, tables and notes of each pair of refs, and whether its charts are shown at once."""
+    cases = 0
+    for group, items in sorted(groups.items(), key=_longest_first):
+        before, cases = cases, cases + len({item.series.case for item in items})
+        tables = [table for table in _tables(items, drawn) if table["rows"]]
+        yield " · ".join(filter(None, group)), tables, list(_notes(items)), not before or cases <= OPEN_ROWS
 
 
 def _longest_first(group: tuple[Group, list[Judged]]) -> int:
@@ -128,7 +168,7 @@ def _find_deaths(store: Store) -> set[str]:
     return {item.page for item in index.comparisons if item.died} if index else set()
 
 
-def _changes(groups: dict[Group, list[Judged]], pages: dict[str, str], store: Store) -> Iterator[dict[str, Any]]:
+def _changes(groups: dict[Group, list[Judged]], drawn: Drawn, store: Store) -> Iterator[dict[str, Any]]:
     """What happened, the last first: all that moved in a case on a night is one change, its first metric leading."""
     found: dict[tuple[Group, str, str], list[tuple[Judged, Event]]] = {}
     for group, items in groups.items():
@@ -143,7 +183,9 @@ def _changes(groups: dict[Group, list[Judged]], pages: dict[str, str], store: St
         yield {
             "word": _word(event),
             "when": show_time(event.after),
-            "page": pages.get(_page(item.series, event.after)),
+            "is_new": show_time(event.after) == drawn.days[-1],
+            "cause": event.meaning,
+            "page": drawn.pages.get(_page(item.series, event.after)),
             "case": case,
             "group": " · ".join(filter(None, group)),
             "id": _anchor(item),
@@ -215,9 +257,17 @@ def _tables(items: Sequence[Judged], drawn: Drawn) -> Iterator[dict[str, Any]]:
     for case, found in nights.items():
         inside = sorted(found.values(), key=lambda night: (show_time(night), night.comparison_id))
         series = next(item.series for item in items if item.series.case == case)
-        places[case] = {night.comparison_id: place for place, night in enumerate(inside)}
+        places[case] = drawn.place(inside)
         drawn.rows.append(
-            [(drawn.pages.get(_page(series, night), ""), show_time(night), night.verdict or "") for night in inside]
+            [
+                (
+                    drawn.pages.get(_page(series, night), ""),
+                    show_time(night),
+                    night.verdict or "",
+                    places[case][night.comparison_id],
+                )
+                for night in inside
+            ]
         )
     row_of = {case: len(drawn.rows) - len(nights) + number for number, case in enumerate(nights)}
     for main in (True, False):
@@ -263,28 +313,25 @@ def _cell(item: Judged, row: int, places: Places, drawn: Drawn) -> dict[str, Any
         "last": last and {"word": _word(last), "relative": last.change.relative},
         "lines": list(_lines(series, places)),
         "changes": [
-            {"x": _x(places[event.after.comparison_id] - 0.5, places), "word": _word(event)} for event in item.events
+            {
+                "x": round((places[event.before.comparison_id] + places[event.after.comparison_id]) / 2, 2),
+                "word": _word(event),
+            }
+            for event in item.events
         ],
     }
 
 
 def _values(series: Series, side: Line, places: Places) -> list[float | None]:
     """The medians of an arm, of every night of the row."""
-    values: list[float | None] = [None] * len(places)
-    for night in series.nights:
-        value = getattr(night, side)
-        values[places[night.comparison_id]] = None if value is None else float(f"{value:.4g}")
-    return values
+    found = {night.comparison_id: getattr(night, side) for night in series.nights}
+    return [None if found.get(night) is None else float(f"{found[night]:.4g}") for night in places]
 
 
 def _word(event: Event) -> str:
     if event.worse is None or event.cause == "shared":
         return "unknown"
     return "regressed" if event.worse else "improved"
-
-
-def _x(place: float, places: Places) -> float:
-    return round(2 + 96 * place / max(len(places) - 1, 1), 2)
 
 
 def _lines(series: Series, places: Places) -> Iterator[tuple[Line, str]]:
@@ -296,7 +343,7 @@ def _lines(series: Series, places: Places) -> Iterator[tuple[Line, str]]:
     reach = max((high - low) / 2, abs(middle) * LEAST_REACH) or 1.0
     for side in SIDES:
         points = [
-            f"{_x(places[night.comparison_id], places)},{HEIGHT / 2 - (HEIGHT / 2 - 4) * (value - middle) / reach:.1f}"
+            f"{places[night.comparison_id]},{HEIGHT / 2 - (HEIGHT / 2 - 4) * (value - middle) / reach:.1f}"
             for night in nights
             if (value := getattr(night, side)) is not None
         ]

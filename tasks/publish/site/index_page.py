@@ -187,6 +187,13 @@ def render_index(index: StoreIndex, store: Store) -> str:
     return page
 
 
+def render_not_found() -> str:
+    """The page for an address of the site that has none."""
+    style = read_asset("page.css")
+    template = _environment().get_template("not_found.html.j2")
+    return template.render(style=Markup(style), style_hash=hash_of(style))
+
+
 @cache
 def _environment() -> Environment:
     return make_environment(words=verdict_words, why=_why, format_moment=verdict_words.format_moment)

@@ -13,17 +13,19 @@
         row.hidden = !words.every((word) => `${row.dataset.case} ${section.dataset.pair}`.toLowerCase().includes(word)) || !row.querySelector(".series:not([hidden])");
       }
       for (const table of section.querySelectorAll("table")) {
-        const shown = table.querySelector("tbody tr:not([hidden])") !== null, more = table.closest("details");
-        (more || table).hidden = !shown;
+        const shown = table.querySelector("tbody tr:not([hidden])") !== null, more = table.closest(".more");
+        (more || table.parentElement).hidden = !shown;
         if (more && metric) more.open = true; // it is what was asked for
       }
+      if (pair || metric || words[0]) section.querySelector(".pair").open = true;
       section.hidden = (pair !== "" && pair !== section.dataset.pair) || !section.querySelector("tbody tr:not([hidden])");
     }
-    document.getElementById("count").textContent = document.querySelector("[data-pair]:not([hidden])") ? "" : "nothing of what you ask for";
+    document.getElementById("count").textContent = document.querySelector("[data-pair]:not([hidden])") ? "" : "nothing fits these filters";
     const next = new URLSearchParams(names.map((name) => [name, form.elements[name].value.trim()]).filter(([, value]) => value)).toString();
     try { history.replaceState(null, "", (next ? "?" + next : location.pathname) + location.hash); } catch { /* a file that may not */ }
   };
   form.addEventListener("input", apply);
+  form.addEventListener("reset", () => setTimeout(apply));
   form.addEventListener("submit", (event) => event.preventDefault());
   addEventListener("keydown", (event) => {
     if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) { event.preventDefault(); form.elements.find.focus(); }
@@ -48,7 +50,7 @@
     };
     const tell = (next) => {
       put(next);
-      const at = known[place], page = nights[at][0], x = 2 + 96 * at / Math.max(1, nights.length - 1);
+      const at = known[place], [page, , , x] = nights[at];
       told.textContent = chart.getAttribute("aria-valuetext");
       if (page) told.href = page; else told.removeAttribute("href");
       for (const [name, value] of Object.entries({ x1: x, x2: x, y1: 0, y2: 40 })) cursor.setAttribute(name, value);
@@ -56,8 +58,8 @@
       chart.after(told);
     };
     const near = (event) => {
-      const box = chart.getBoundingClientRect(), wanted = ((event.clientX - box.left) / box.width * 100 - 2) / 96 * (nights.length - 1);
-      return known.reduce((best, at, i) => Math.abs(at - wanted) < Math.abs(known[best] - wanted) ? i : best, 0);
+      const box = chart.getBoundingClientRect(), wanted = (event.clientX - box.left) / box.width * 100, off = (at) => Math.abs(nights[at][3] - wanted);
+      return known.reduce((best, at, i) => off(at) < off(known[best]) ? i : best, 0);
     };
     const keys = { ArrowLeft: () => tell(place - 1), ArrowRight: () => tell(place + 1), Home: () => tell(0), End: () => tell(known.length), Enter: () => told.click() };
     for (const [name, value] of Object.entries({ role: "slider", tabindex: 0, "aria-valuemin": 0, "aria-valuemax": known.length - 1 })) chart.setAttribute(name, value);

@@ -20,13 +20,14 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     (folder / PAGE / "logs").mkdir(parents=True)
     (folder / PAGE / "logs/baseline.txt").write_text(TEXT)
     (folder / "index.html").write_text("<h1>front</h1>")
+    (folder / "card.html").write_text("<h1>card</h1>")
     (folder / BISECTION).mkdir(parents=True)
     for name in ("index.html", "bisection.json"):
         (folder / BISECTION / name).write_text("found")
     (folder / "runs/a").mkdir(parents=True)
     (folder / "runs/a/plan.json").write_text("{}")
     (folder / PAGE / "secret.txt").symlink_to("/etc/hostname")
-    server = make_server(folder)
+    server = make_server(folder, front="of an empty folder", not_found="<h1>no page</h1>")
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield int(server.server_address[1])
@@ -69,6 +70,12 @@ def test_a_requested_range_is_returned(port: int, asked: str, begin: int, end: i
 def test_the_page_of_a_bisection_is_served_and_its_record_is_not(port: int) -> None:
     assert ask(port, f"/{BISECTION}/index.html")[0] == 200
     assert ask(port, f"/{BISECTION}/bisection.json")[0] == 404
+
+
+def test_the_card_is_served_and_a_wrong_address_has_a_page(port: int) -> None:
+    assert ask(port, "/card.html")[2] == b"<h1>card</h1>"
+    status, headers, body = ask(port, "/nothing.html")
+    assert (status, headers["Content-Type"], body) == (404, "text/html; charset=utf-8", b"<h1>no page</h1>")
 
 
 def test_an_unsatisfiable_range_is_refused(port: int) -> None:

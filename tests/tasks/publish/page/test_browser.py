@@ -4,8 +4,11 @@ Needs the playwright package and a Chromium on the PATH (Debian: `apt-get instal
 """
 
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from http.server import ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,10 +19,11 @@ from tasks.history.judge import judge
 from tasks.history.series import Night, Series
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.history_page import write_history_page
-from tasks.publish.site.index import add_comparison, add_nights, in_order, index_comparison
-from tasks.publish.site.index_page import update_index, write_neighbours
+from tasks.publish.site.index import StoreIndex, add_comparison, add_nights, in_order, index_comparison
+from tasks.publish.site.index_page import render_index, render_not_found, update_index, write_neighbours
 from tasks.records import Commit, ComparisonRecord
 from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord
+from tasks.services.site_server import make_server
 from tasks.store import Store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the playwright package is not installed")
@@ -201,6 +205,17 @@ def test_every_line_of_a_long_log_is_found(visit: Visit, tmp_path: Path, record_
     playwright.expect(line).to_contain_text("line 39999")
     assert is_in_view(line)
     assert page.locator("#log-baseline .line").count() < 5_000  # of fifty thousand, those that are near
+
+
+@contextmanager
+def served(server: ThreadingHTTPServer) -> Iterator[str]:
+    """Serve in a thread; yields the address of the front."""
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
 
 
 def hover(page: Any, step: int) -> None:
@@ -529,7 +544,7 @@ def test_the_history_shows_what_is_asked_for(visit: Visit, site: dict[str, str])
     row = page.locator("[data-pair] tbody tr").first
     page.fill("#filters [name=find]", "03_dropout")
     playwright.expect(row).to_be_hidden()
-    assert page.locator("#count").inner_text() == "nothing of what you ask for"
+    assert page.locator("#count").inner_text() == "nothing fits these filters"
     page.fill("#filters [name=find]", "01 feat/x")
     page.select_option("#filters [name=pair]", "main-vs-branch · main → feat/x · cpu")
     playwright.expect(row).to_be_visible()
@@ -540,6 +555,54 @@ def test_the_history_shows_what_is_asked_for(visit: Visit, site: dict[str, str])
     assert page.input_value("#filters [name=find]") == "01 feat/x"
     assert row.is_visible()
     assert [charts.nth(at).is_visible() for at in range(2)] == [False, True]
+    page.click("#filters [type=reset]")
+    playwright.expect(charts.locator("visible=true")).to_have_count(2)
+
+
+def test_every_chart_of_the_history_has_the_same_days(visit: Visit, tmp_path: Path) -> None:
+    """A pair that was compared on the last six of twelve days is drawn in the right half."""
+    long = _series_with_a_change()
+    short = long.model_copy(update={"case": "03_dropout", "pair": "main → new", "nights": long.nights[6:]})
+    history = write_history_page([judge(short), judge(long)], Store(tmp_path))
+    assert history is not None
+    page = visit(history.as_uri(), ready=False).page
+    firsts = [line.get_attribute("points").split(",")[0] for line in page.locator("polyline.candidate").all()]
+    assert [float(x) for x in firsts] == [
+        pytest.approx(100 * 0.5 / 12, abs=0.01),
+        pytest.approx(100 * 6.5 / 12, abs=0.01),
+    ]
+    dates = [text.text_content() for text in page.locator(".axis").first.locator("text").all()]
+    assert (dates[0], dates[-1]) == ("11-01", "11-12")
+    assert "moved" in page.locator(".moved summary").first.inner_text()  # the cause is read without opening it
+
+
+@pytest.mark.parametrize("device", [{}, PHONE])
+def test_a_change_in_the_last_night_is_marked(visit: Visit, tmp_path: Path, device: dict[str, Any]) -> None:
+    store, whole = Store(tmp_path), _series_with_a_change()
+    jumped = judge(whole)
+    assert jumped.events[0].after == whole.nights[6]
+    marked = []
+    for last in (7, 12):  # the change is in the seventh night
+        series = whole.model_copy(update={"nights": whole.nights[:last]})
+        history = write_history_page([jumped.model_copy(update={"series": series})], store)
+        assert history is not None
+        marked.append(visit(history.as_uri(), ready=False, **device).page.locator(".moved .fresh").count())
+    assert marked == [1, 0]
+
+
+def test_an_empty_store_and_a_wrong_address_have_pages(visit: Visit, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    server = make_server(store.path, front=render_index(StoreIndex(), store), not_found=render_not_found())
+    with served(server) as address:
+        empty = visit(address, ready=False)
+        assert "Nothing was compared yet" in empty.page.locator("h1").inner_text()
+        assert empty.page.locator("code", has_text="maxview compare linen-vs-nnx").is_visible()
+        assert empty.complaints == []
+        lost = visit(f"{address}comparisons/a/b/c/index.html", ready=False)
+        assert lost.page.locator("h1").inner_text() == "There is no page at this address."
+        lost.page.click("a.brand")
+        lost.page.wait_for_url(f"{address}index.html")
+        assert [text for text in lost.complaints if "404" not in text] == []
 
 
 @pytest.mark.parametrize("device", [{}, PHONE])
@@ -555,7 +618,7 @@ def test_a_point_of_the_history_leads_to_its_comparison(visit: Visit, tmp_path: 
     chart = seen.page.locator("[data-chart]").first
     chart.scroll_into_view_if_needed()
     box = chart.bounding_box()
-    where = {"x": box["width"] * (0.02 + 0.96 * 7 / 11), "y": 20}  # the eighth of twelve nights
+    where = {"x": box["width"] * 7.5 / 12, "y": 20}  # the eighth of twelve nights
     if device:
         chart.tap(position=where)
         told = seen.page.locator(".told-night")
