@@ -77,7 +77,7 @@ def publish_logs(folder: Path, steps: int, size: int) -> Path:
 
 def compare_example(pair: ExamplePair, folder: Path, store: Store) -> ComparisonRecord:
     files = [folder / "a.txt", folder / "b.txt"]
-    for file, text in zip(files, pair.logs, strict=True):
+    for file, (text, *_) in zip(files, pair.logs, strict=True):
         file.write_text(text)
     read = read_pair(files)
     arms = LoggedArms(names=pair.names, baseline=read.baseline, candidate=read.candidate)

@@ -29,7 +29,7 @@ KNOWN = {"04_int8": "slower since three nights, and its owners look into it"}  #
 def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -> str:
     """Make the example in an empty folder; returns the address of its front. Raises ValueError, StoreError.
 
-    `train`: puts what is no example among it, a comparison of two trainings on this machine.
+    `train`: adds results that are no example: a comparison of two trainings on this machine, a preflight.
     """
     store = open_store(out)
     if next(store.files.entries(), None) is not None:
@@ -64,10 +64,14 @@ def _read_document(document: Path) -> tuple[LoggedArms, bool]:
 
 
 def _compare(pair: ExamplePair, folder: Path, store: Store) -> ComparisonRecord:
-    files = [folder / f"{pair.comparison}-{pair.case}-{pair.night}-{side}.txt" for side in ("a", "b")]
-    for file, text in zip(files, pair.logs, strict=True):
-        file.write_text(text)
-    read = read_pair(files)
+    sides = []
+    for side, texts in zip("ab", pair.logs, strict=True):
+        name = f"{pair.comparison}-{pair.case}-{pair.night}-{side}"
+        files = [folder / f"{name}{number}.txt" for number in range(1, len(texts) + 1)]
+        for file, text in zip(files, texts, strict=True):
+            file.write_text(text)
+        sides.append([(file, False) for file in files])
+    read = read_arms(*sides)
     runs = archive(LoggedArms(names=pair.names, baseline=read.baseline, candidate=read.candidate), store)
     record = compare_pair(runs, case=pair.case, aa=False, target=TARGET).model_copy(
         update={"comparison": pair.comparison, "created": pair.created.isoformat(), "question": QUESTION}

@@ -1,4 +1,4 @@
-"""Generates the logs of a week of nightly runs with a regression, a slow host and a death."""
+"""Generates the logs of a week of nightly runs with a regression, a gain, a new parameter, a slow host and a death."""
 
 import hashlib
 import random
@@ -11,15 +11,16 @@ from tasks.records import Commit
 FIRST = datetime(2026, 11, 15, 2, 0, tzinfo=UTC)
 NIGHTS = 7
 STEPS = 80
-REGRESSED_FROM, DIED_ON = 4, 6  # nights, counted from 0
+MOVED_FROM, DIED_ON = 4, 6  # nights, counted from 0
 LINEN_VS_NNX, MAIN_VS_BRANCH = "linen-vs-nnx", "main-vs-branch"
 BRANCH = "feat/fused-attention"
 CASES = (
     (LINEN_VS_NNX, "01_base"), (LINEN_VS_NNX, "03_dropout"), (LINEN_VS_NNX, "16_f32_exact"),
     (MAIN_VS_BRANCH, "01_base"), (MAIN_VS_BRANCH, "03_dropout"), (MAIN_VS_BRANCH, "04_int8"),
-    (MAIN_VS_BRANCH, "10_shardy_true"),
+    (MAIN_VS_BRANCH, "06_moe"), (MAIN_VS_BRANCH, "10_shardy_true"), (MAIN_VS_BRANCH, "16_f32_exact"),
 )  # fmt: skip
-
+REPEATS = {LINEN_VS_NNX: 3, MAIN_VS_BRANCH: 1}  # one pair decides only a large difference
+PACE = {"01_base": 0.94, "04_int8": 1.08}  # of the branch from MOVED_FROM on, relative to main
 
 SUBJECTS = (
     "fused attention: a kernel of its own for the forward pass",
@@ -36,7 +37,7 @@ class ExamplePair(Frozen):
     night: int
     created: datetime
     names: tuple[str, str]
-    logs: tuple[str, str]
+    logs: tuple[tuple[str, ...], tuple[str, ...]]  # of each arm's runs
     commits: tuple[Commit, ...] = ()  # of the branch, the newest first; the last entry is main's
 
 
@@ -46,19 +47,20 @@ def example_pairs() -> Iterator[ExamplePair]:
         for number, (comparison, case) in enumerate(CASES):
             start = FIRST + timedelta(days=night, minutes=12 * number)
             names = ("linen", "nnx") if comparison == LINEN_VS_NNX else ("main", BRANCH)
-            slower = 1.08 if (comparison, case) == (MAIN_VS_BRANCH, "04_int8") and night >= REGRESSED_FROM else 1.0
             on_branch = comparison == MAIN_VS_BRANCH
-            host = (comparison, case) == (MAIN_VS_BRANCH, "03_dropout") and night == NIGHTS - 1
-            dies = (comparison, case) == (MAIN_VS_BRANCH, "10_shardy_true") and night >= DIED_ON
-            logs = (
-                _log(f"{night} {case} {names[0]}", start),
+            has_moved = on_branch and night >= MOVED_FROM
+            starts = [start + timedelta(minutes=2 * run) for run in range(REPEATS[comparison])]
+            baseline = tuple(_log(f"{night} {case} {names[0]} {at}", at) for at in starts)
+            candidate = tuple(
                 _log(
-                    f"{night} {case} {names[1]}",
-                    start + timedelta(minutes=5),
-                    slower=slower,
-                    host=host,
-                    dies=dies,
-                ),
+                    f"{night} {case} {names[1]} {at}",
+                    at + timedelta(minutes=1),
+                    slower=PACE.get(case, 1.0) if has_moved else 1.0,
+                    host=on_branch and case == "03_dropout" and night == NIGHTS - 1,
+                    dies=on_branch and case == "10_shardy_true" and night >= DIED_ON,
+                    parameters="0.002" if has_moved and case == "06_moe" else "0.001",
+                )
+                for at in starts
             )
             yield ExamplePair(
                 comparison=comparison,
@@ -66,8 +68,8 @@ def example_pairs() -> Iterator[ExamplePair]:
                 night=night,
                 created=start + timedelta(minutes=10),
                 names=names,
-                logs=logs,
-                commits=_commits(len(SUBJECTS) - (night < REGRESSED_FROM)) if on_branch else (),
+                logs=(baseline, candidate),
+                commits=_commits(len(SUBJECTS) - (night < MOVED_FROM)) if on_branch else (),
             )
 
 
@@ -85,7 +87,15 @@ def _commits(count: int) -> tuple[Commit, ...]:
     return tuple(reversed(made[: count + 1]))
 
 
-def _log(seed: str, start: datetime, *, slower: float = 1.0, host: bool = False, dies: bool = False) -> str:
+def _log(
+    seed: str,
+    start: datetime,
+    *,
+    slower: float = 1.0,
+    host: bool = False,
+    dies: bool = False,
+    parameters: str = "0.001",
+) -> str:
     """Return one log in MaxText's format. `host`: two of three steps wait for their batch; `dies`: at step 30."""
     draw = random.Random(seed)
     now = start
@@ -99,7 +109,7 @@ def _log(seed: str, start: datetime, *, slower: float = 1.0, host: bool = False,
     say("System Information: Jaxlib Version: 0.9.2", "max_utils.py:801")
     say("System Information: Jax Backend: PJRT C API", "max_utils.py:802")
     lines.append("TFRT TPU v6 lite")
-    say("number parameters: 0.001 billion", "max_utils.py:194")
+    say(f"number parameters: {parameters} billion", "max_utils.py:194")
     for step in range(STEPS):
         if dies and step == 30:
             lines += [

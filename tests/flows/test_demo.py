@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,10 @@ def test_what_was_planted_is_found(maxview: Maxview, tmp_path: Path) -> None:
     assert {key: item.verdict for key, item in last.items() if key[0] == "linen-vs-nnx"} == {
         ("linen-vs-nnx", case): "same" for case in ("01_base", "03_dropout", "16_f32_exact")
     }
+    assert last["main-vs-branch", "01_base"].verdict == "improved"  # 6 % faster
+    assert last["main-vs-branch", "06_moe"].verdict == "changed"  # another number of parameters
+    assert last["main-vs-branch", "16_f32_exact"].verdict == "unknown"  # one pair of equal runs
+    assert bool(find_spec("libtpu")) is any(item.target == "v6e-32" for item in index.comparisons)
     (trained,) = [item for item in index.comparisons if item.target == "cpu"]
     assert (trained.comparison, trained.case, trained.verdict) == ("linen-vs-nnx", "01_base", "same")
     assert last["main-vs-branch", "03_dropout"].verdict == "regressed"  # two of three steps wait 20 ms
@@ -34,7 +39,7 @@ def test_what_was_planted_is_found(maxview: Maxview, tmp_path: Path) -> None:
     assert last["main-vs-branch", "10_shardy_true"].died
     assert len(index.nights) == 5
     history = (out / "history.html").read_text()
-    assert "1 change of level</h1>" in history  # of all that moved with it, one
+    assert "3 changes of level</h1>" in history  # of all that moved in a case, one
     assert SUBJECTS[-1] in history  # the commit that came between the two nights
     assert SUBJECTS[0] not in history
     again = maxview("site", "demo", "--out", "demo")

@@ -2,6 +2,7 @@
 
 import os
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -67,7 +68,7 @@ def demo(
     *documents: str,
     out: Annotated[str, Parameter(name="--out", help="The folder for the example.")] = DEMO_OUT,
 ) -> int:
-    """Make an example site: two tiny trainings, and made-up nights with a regression, a slow host and a death.
+    """Make an example site: two tiny trainings, a preflight (with libtpu), and made-up nights with every verdict.
 
     Parameters
     ----------
@@ -75,9 +76,15 @@ def demo(
         Saved MaxView pages that hold both logs, to stand among them.
     """
     from flows.cli.commands.compare import compare
+    from flows.cli.commands.preflight import preflight
     from flows.cli.demo import make_demo
 
-    page = make_demo(documents, out, lambda: compare("linen-vs-nnx", out=out))
+    def run() -> None:
+        compare("linen-vs-nnx", out=out)
+        if find_spec("libtpu"):
+            preflight("linen-vs-nnx", out=out)
+
+    page = make_demo(documents, out, run)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     console.print(f"page: {page if '://' in page else os.path.relpath(page)}")
     console.print(f"next: maxview site serve --out {out}")

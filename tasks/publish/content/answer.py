@@ -65,7 +65,12 @@ def sum_up(record: ComparisonRecord) -> str:
     """What agrees and what is open, in one sentence; of the open ones why."""
     if record.has_died:
         ended = [arm for arm in (record.baseline, record.candidate) if not arm.has_died]
-        return f"Nothing was compared; the table has what {visible(ended[0].label)} measured." if ended else ""
+        measured = f"the table has what {visible(ended[0].label)} measured" if ended else ""
+        equal = [parity for parity in record.parities if parity.steps and parity.first is None]
+        names = _list([visible(parity.metric) for parity in equal])
+        steps = max((parity.steps for parity in equal), default=0)
+        common = f"The {steps} steps before agree in {names}" if steps else "Nothing was compared" if ended else ""
+        return f"{'; '.join(filter(None, (common, measured)))}." if common else ""
     alike = [visible(row.title) for row in record.rows if row.verdict == "same"]
     unknown = [row for row in record.rows if row.verdict == "unknown"]
     open_rows = [row for row in unknown if row.metric not in SHARE_A_WORD] or unknown

@@ -37,6 +37,7 @@ class CheckpointLine(Frozen):
     """One checkpoint of one arm: what its log tells, what the proof found, and where the log tells it."""
 
     step: str
+    run: int  # counted from 1; 0 in an arm of one run
     path: str
     state: State
     log: str
@@ -59,20 +60,24 @@ class CheckpointLine(Frozen):
         return LEVELS[self.level].proves if self.level else ""
 
 
-def list_checkpoints(arm: ArmSummary) -> list[CheckpointLine]:
-    """What an arm's runs went on from, its checkpoints in the order of its log, and what only the verifier saw."""
+def list_checkpoints(arm: ArmSummary, *, timeline: bool = False) -> list[CheckpointLine]:
+    """What an arm's runs went on from, its checkpoints in the order of its log, and what only the verifier saw.
+
+    `timeline`: a timeline of the arm's saves stands beside the lines and has their seconds.
+    """
     levels = {(life.run, life.step, life.nth): life.level for life in arm.lives}
     pairs = pair_saves(arm.checkpoints, arm.proofs)
     newest = {_key(*pair): place for place, pair in enumerate(pairs)}
     seen: Counter[tuple[int, int | None]] = Counter()
     lines = [_restored_line(restore) for restore in arm.restores]
+    timed = timeline and bool(arm.lives)
     for place, pair in enumerate(pairs):
         key = _key(*pair)
         seen[key] += 1
-        line = _line(*pair, levels.get((*key, seen[key])))
+        line = _line(*pair, levels.get((*key, seen[key])), timed=timed)
         saved_again = newest[key] != place and arm.lives
         lines.append(line.model_copy(update={"state": "overwritten"}) if saved_again else line)
-    return lines
+    return [line if len(arm.runs) > 1 else line.model_copy(update={"run": 0}) for line in lines]
 
 
 def _key(event: CheckpointEvent | None, proof: CheckpointProof | None) -> tuple[int, int | None]:
@@ -82,14 +87,17 @@ def _key(event: CheckpointEvent | None, proof: CheckpointProof | None) -> tuple[
     return either.run, either.step
 
 
-def _line(event: CheckpointEvent | None, proof: CheckpointProof | None, level: Level | None) -> CheckpointLine:
+def _line(
+    event: CheckpointEvent | None, proof: CheckpointProof | None, level: Level | None, *, timed: bool
+) -> CheckpointLine:
     step = event.step if event is not None else (proof.step if proof is not None else None)
     path = (proof.path if proof is not None else None) or (event.path if event is not None else None) or ""
     return CheckpointLine(
         step="?" if step is None else str(step),
+        run=_key(event, proof)[0] + 1,
         path=visible(path),
         state=_state(event, proof),
-        log=_log_words(event),
+        log=_log_words(event, proof, timed=timed),
         proof=_proof_words(proof),
         problems=tuple(visible(f"{p.check}: {p.path}: {p.message}") for p in proof.problems) if proof else (),
         source=Source(line=event.line, offset=event.offset, run=event.run) if event is not None else None,
@@ -100,6 +108,7 @@ def _line(event: CheckpointEvent | None, proof: CheckpointProof | None, level: L
 def _restored_line(restore: Restore) -> CheckpointLine:
     return CheckpointLine(
         step="?" if restore.step is None else str(restore.step),
+        run=restore.run + 1,
         path=visible(restore.path or ""),
         state="committed",  # nothing else can be read back
         log=visible(f"restored {restore.summary}"),
@@ -118,13 +127,15 @@ def _state(event: CheckpointEvent | None, proof: CheckpointProof | None) -> Stat
     return "unproved"
 
 
-def _log_words(event: CheckpointEvent | None) -> str:
+def _log_words(event: CheckpointEvent | None, proof: CheckpointProof | None, *, timed: bool) -> str:
+    """The log's words, without an array count that the proof confirms and without seconds that a timeline shows."""
     if event is None:
         return "not mentioned"
     parts = [event.summary]
-    parts += [counted(event.arrays, "array")] if event.arrays is not None else []
-    parts += [f"{event.blocking_s:.2f} s blocking"] if event.blocking_s is not None else []
-    parts += [f"{event.background_s:.2f} s in the background"] if event.background_s is not None else []
+    confirmed = proof is not None and proof.arrays == event.arrays
+    parts += [counted(event.arrays, "array")] if event.arrays is not None and not confirmed else []
+    seconds = ((event.blocking_s, "blocking"), (event.background_s, "in the background"))
+    parts += [f"{value:.2f} s {where}" for value, where in seconds if value is not None and not timed]
     return ", ".join(parts)
 
 

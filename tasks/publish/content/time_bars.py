@@ -1,11 +1,14 @@
 """Turns the accounts of the time of each run into one list of parts per arm, and those into words."""
 
+import math
+
 from configs.schema import Frozen
 from tasks.records import ComparisonRecord, TimePart
 from tasks.records.text import visible
 
 LEAST_SHARE = 0.0005  # less is not worth a word
-PERCENT_A_LETTER = 0.7  # of a bar of 850 px, in which a letter takes 6
+PERCENT_A_LETTER = 0.8  # of a bar of 750 px, in which a letter takes 6
+TICKS = 5  # of the axis, at most
 
 
 def average_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
@@ -61,6 +64,16 @@ class Bar(Frozen):
     def has_room(self) -> bool:
         """Whether its words fit into it, where a bar is as wide as on a desk."""
         return self.width >= PERCENT_A_LETTER * len(self.words) + 1
+
+
+def axis_ticks(bars: dict[str, list[Bar]]) -> list[tuple[float, str]]:
+    """Return the axis of the bars: x in percent and its label, at multiples of 1, 2 or 5 × a power of ten."""
+    longest = max((sum(bar.part.seconds for bar in parts) for parts in bars.values()), default=0.0)
+    if longest <= 0:
+        return []
+    power = 10.0 ** math.floor(math.log10(longest / TICKS))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor * TICKS >= longest)
+    return [(round(100 * at * step / longest, 2), f"{at * step:g} s") for at in range(int(longest / step) + 1)]
 
 
 def _as_it_went(part: TimePart) -> int:

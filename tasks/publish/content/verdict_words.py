@@ -12,6 +12,8 @@ from tasks.records.text import visible
 
 DIGITS = 6  # significant ones of a difference
 SHORT = 64  # characters of a reason in a table
+STEP_TIME = "step_time_s"
+SHOWN_ONLY = frozenset({"tflops_per_device", "tokens_per_s", "avg_step_time_s"})  # STEP_TIME decides in their place
 Effect = Literal["blocks", "qualifies", "note"]
 type Outcome = Verdict | Literal["died", "failed"]  # what became of a comparison; failed: there is none
 
@@ -68,6 +70,13 @@ GROUPS: dict[Literal["maxview", "ours"], str] = {
     "maxview": "MaxView's rows",
     "ours": "Beyond MaxView",
 }
+
+
+def count_rows(record: ComparisonRecord, word: Verdict) -> int:
+    """Return how many rows of the page have the word; rows that are shown only are not judged."""
+    steady = any(row.metric == STEP_TIME for row in record.rows)
+    words = ["not judged" if steady and row.metric in SHOWN_ONLY else row.verdict for row in record.rows]
+    return words.count(word)
 
 
 def name_group(record: ComparisonRecord, group: Literal["maxview", "ours"]) -> str:

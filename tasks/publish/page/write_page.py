@@ -19,7 +19,7 @@ from tasks.publish.content.checkpoints import STATES, list_checkpoints
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.explanation import list_sections
 from tasks.publish.content.templating import hash_of, make_environment, read_asset
-from tasks.publish.content.time_bars import draw_bars, list_parts, show_seconds
+from tasks.publish.content.time_bars import axis_ticks, draw_bars, list_parts, show_seconds
 from tasks.publish.page.curve_data import list_marks, write_figures
 from tasks.publish.page.differences import list_differences
 from tasks.publish.page.facts import compare_facts
@@ -100,7 +100,8 @@ def write_page(
             most_commits=MOST,
             figures=figures,
             causes=sorted({mark["cause"] for mark in marks}),
-            bars=draw_bars(record),
+            bars=(bars := draw_bars(record)),
+            time_ticks=axis_ticks(bars),
             schedules={arm: to_data_uri(picture) for arm, picture in (schedules or {}).items()},
             icon=to_data_uri(_icon(record)),
             data=json.loads(json.dumps(data)),

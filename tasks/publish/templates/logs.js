@@ -46,6 +46,18 @@ const levelOf = (text) =>
 
 const shorten = (text) => text.length <= LONG ? text : `${text.slice(0, LONG)} … [${text.length - LONG} characters left out]`;
 
+let word = ""; // what is sought, and marked wherever it is shown
+const mark = (code, text) => {
+  const low = text.toLowerCase(), parts = [];
+  let from = 0;
+  for (let at = word ? low.indexOf(word) : -1; at >= 0; at = low.indexOf(word, from)) {
+    parts.push(text.slice(from, at), make("mark", "", text.slice(at, at + word.length)));
+    from = at + word.length;
+  }
+  code.replaceChildren(...parts, text.slice(from));
+  return code;
+};
+
 class Log {
   constructor(box) {
     this.box = box;
@@ -124,7 +136,7 @@ class Log {
     const link = make("a", "no", String(number));
     link.href = `#${line.id}`;
     link.setAttribute("aria-label", `line ${number}`);
-    line.append(link, make("code", levelOf(text), shorten(text)));
+    line.append(link, mark(make("code", levelOf(text)), shorten(text)));
     if (told) line.append(make("span", "values", told));
     return line;
   }
@@ -176,7 +188,7 @@ class Log {
     place.replaceChildren(...found.map(([number, text]) => {
       const link = make("a");
       link.href = `#${this.name}-L${number}`;
-      link.append(make("span", "no", String(number)), make("span", levelOf(text), shorten(text)));
+      link.append(make("span", "no", String(number)), mark(make("span", levelOf(text)), shorten(text)));
       return link;
     }));
   }
@@ -208,9 +220,16 @@ document.addEventListener("click", (event) => { // the same line again
 });
 
 // ---- search: every piece of every log, and it says how far it is
-const find = document.getElementById("find"), count = document.getElementById("count");
-let search = 0;
-// The places of the lines of a text that hold the word; the text is split nowhere else.
+const find = document.getElementById("find"), count = document.getElementById("count"), level = document.getElementById("level");
+let search = 0, hitLines = [], hitAt = -1;
+const goToHit = (by) => {
+  if (!hitLines.length) return;
+  hitAt = hitAt < 0 && by < 0 ? hitLines.length - 1 : (hitAt + by + hitLines.length) % hitLines.length;
+  goToLine(hitLines[hitAt]);
+  document.getElementById("at-hit").textContent = `${hitAt + 1} of ${hitLines.length}`;
+};
+const fits = (text) => !level.value || [level.value, "l-error"].includes(levelOf(text));
+// The places of the lines of a text that hold the word; a text without it is never split.
 const placesOf = (text, wanted) => {
   const low = text.toLowerCase(), found = [];
   let line = 0, start = 0;
@@ -227,9 +246,16 @@ const placesOf = (text, wanted) => {
 const searchLogs = async () => {
   const wanted = find.value.trim().toLowerCase(), mine = search += 1;
   remember("find", find.value.trim());
-  for (const log of logs) log.list([]);
-  count.textContent = "";
-  if (!wanted) return;
+  remember("level", level.value);
+  word = wanted;
+  [hitLines, hitAt] = [[], -1];
+  for (const log of logs) {
+    log.list([]);
+    for (const code of log.pane.querySelectorAll(".line code")) mark(code, code.textContent);
+  }
+  document.getElementById("hit-tools").hidden = !wanted && !level.value;
+  document.getElementById("at-hit").textContent = count.textContent = "";
+  if (!wanted && !level.value) return;
   const total = logs.reduce((sum, log) => sum + log.lines, 0);
   await Promise.all(logs.map(lettersOf));
   if (mine !== search) return;
@@ -243,17 +269,20 @@ const searchLogs = async () => {
     let text;
     try { text = await textOf(log.name, index); } catch (error) { count.textContent = `${error.message} is missing`; return; }
     if (mine !== search) return;
-    const places = placesOf(text, wanted), own = found.get(log);
+    let places = placesOf(text, wanted);
+    const all = places.length ? text.split("\n") : [], own = found.get(log);
+    if (level.value) places = places.filter((line) => fits(all[line]));
     hits += places.length;
     read += lines;
     if (places.length && own.length < HITS) {
-      const all = text.split("\n"), before = own.length;
+      const before = own.length;
       own.push(...places.slice(0, HITS - before).map((line) => [first + line, all[line]]));
       log.list(own.slice(0, Math.max(before, FIRST)));
       log.box.open = true;
       await new Promise((shown) => { requestAnimationFrame(shown); setTimeout(shown, 50); }); // the reader sees them at once
       if (mine !== search) return;
       log.list(own);
+      hitLines = logs.flatMap((one) => found.get(one).map(([number]) => `${one.name}-L${number}`));
     }
     count.textContent = `${hits.toLocaleString("en")} lines found, ${read.toLocaleString("en")} of ${total.toLocaleString("en")} read`;
   }
@@ -319,9 +348,14 @@ if (beside) {
 if (find) {
   let timer = 0;
   find.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(searchLogs, 200); });
+  find.addEventListener("keydown", (event) => { if (event.key === "Enter") goToHit(event.shiftKey ? -1 : 1); });
+  level.addEventListener("input", searchLogs);
+  for (const button of document.querySelectorAll("[data-hit]")) button.addEventListener("click", () => goToHit(Number(button.dataset.hit)));
   document.getElementById("wrap").addEventListener("change", (event) => {
     for (const log of logs) log.pane.classList.toggle("nowrap", !event.target.checked);
   });
-  if (params.get("find")) { find.value = params.get("find"); searchLogs(); }
+  find.value = params.get("find") ?? "";
+  level.value = params.get("level") ?? "";
+  if (find.value || level.value) searchLogs();
 }
 showLine();

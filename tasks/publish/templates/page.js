@@ -112,7 +112,7 @@ const showNights = ({ nights }) => {
   }
   let first = here;
   while (first > 0 && nights[first - 1][2] === "died") first -= 1;
-  for (const since of document.querySelectorAll(".since")) since.textContent = first < here ? ` It has died since ${nights[first][1]} (${here - first + 1} times).` : " It died for the first time of those that are known.";
+  for (const since of document.querySelectorAll(".since")) since.textContent = first < here ? ` It has died since ${nights[first][1]} (${here - first + 1} times).` : ` It is the first death in ${here + 1} comparisons.`;
 };
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;

@@ -1,7 +1,7 @@
 """What the log and the verifier say of a checkpoint meets in one line."""
 
 from tasks.publish.content.checkpoints import list_checkpoints
-from tasks.records import CheckpointEvent, CheckpointProof, ComparisonRecord, Restore
+from tasks.records import CheckpointEvent, CheckpointLife, CheckpointProof, ComparisonRecord, Restore
 
 
 def event(step: int, path: str | None, committed: bool | None = True) -> CheckpointEvent:
@@ -34,6 +34,26 @@ def test_repeats_that_save_the_same_step_keep_their_own_proof(record_000: Compar
     first, second = list_checkpoints(arm)
     assert (first.state, first.path) == ("committed", "/out/a/checkpoints/0")
     assert (second.state, second.path) == ("proved", "/out/b/checkpoints/0")
+    assert (first.run, second.run) == (0, 0)  # an arm of one run has no run numbers
+
+
+def test_repeats_are_numbered_and_each_fact_is_told_once(record_000: ComparisonRecord) -> None:
+    saved = event(0, "c/0").model_copy(update={"arrays": 39, "background_s": 44.0})
+    proved = proof(0, "c/0").model_copy(update={"arrays": 39})
+    life = CheckpointLife(run=0, step=0, committed_s=9.0)
+    update = {
+        "runs": ("a", "b"),
+        "checkpoints": (saved, saved.model_copy(update={"run": 1})),
+        "proofs": (proved,),
+        "lives": (life,),
+    }
+    first, second = list_checkpoints(record_000.baseline.model_copy(update=update), timeline=True)
+    assert (first.run, second.run) == (1, 2)
+    assert (first.log, "39 arrays" in first.proof) == (
+        "committed",
+        True,
+    )  # each is told elsewhere
+    assert second.log == "committed, 39 arrays"
 
 
 def test_a_checkpoint_that_only_the_verifier_saw_is_listed(record_000: ComparisonRecord) -> None:

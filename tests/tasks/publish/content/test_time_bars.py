@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tasks.publish.content.chart import draw_times
-from tasks.publish.content.time_bars import average_parts, describe_part, draw_bars, list_parts
+from tasks.publish.content.templating import read_asset
+from tasks.publish.content.time_bars import average_parts, axis_ticks, describe_part, draw_bars, list_parts
 from tasks.publish.page.write_page import write_page
 from tasks.records import ComparisonRecord, Source, TimeAccount, TimePart
 
@@ -58,6 +59,21 @@ def test_every_part_has_a_bar_and_a_name_in_the_legend(record: ComparisonRecord)
 
 def test_without_an_account_there_is_no_chart(record_002: ComparisonRecord) -> None:
     assert draw_times(record_002) is None
+
+
+def test_the_axis_has_round_seconds(record: ComparisonRecord) -> None:
+    ticks = axis_ticks(draw_bars(record))  # the mean run of main takes 10 s
+    assert ticks == [(0.0, "0 s"), (20.0, "2 s"), (40.0, "4 s"), (60.0, "6 s"), (80.0, "8 s"), (100.0, "10 s")]
+    assert axis_ticks({}) == []
+
+
+def test_each_part_has_a_fill_of_its_own_and_waiting_is_hatched() -> None:
+    css = read_asset("page.css")
+    parts = ["compute", "dispatch", "compile", "checkpoint", "eval", "profiler", "restart", "start", "end", "between"]
+    fills = [re.findall(rf"\.p-{part}(?:, [^{{]*)? {{ fill: (var\(--\w+\))", css)[-1] for part in parts]
+    assert len(set(fills)) == len(parts)
+    waiting = re.findall(r"\.p-(waits|wait|blocking) { fill: url\(#hatch-\1\)", css)
+    assert sorted(waiting) == ["blocking", "wait", "waits"]
 
 
 def test_a_bar_names_its_parts_where_they_have_room(record: ComparisonRecord, tmp_path: Path) -> None:

@@ -207,6 +207,36 @@ def test_every_line_of_a_long_log_is_found(visit: Visit, tmp_path: Path, record_
     assert page.locator("#log-baseline .line").count() < 5_000  # of fifty thousand, those that are near
 
 
+def test_hits_are_marked_in_the_log_and_visited_in_turn(visit: Visit, address: str) -> None:
+    page = visit(address).page
+    page.fill("#find", "completed step: 9")
+    playwright.expect(page.locator("#count")).to_have_text("2 of 32 lines")
+    marked = page.locator(".lines mark")
+    playwright.expect(marked).to_have_text(["completed step: 9"] * 2)
+    page.click("[data-hit='1']")
+    playwright.expect(page.locator("#log-baseline .here mark")).to_have_count(1)
+    page.click("[data-hit='1']")
+    playwright.expect(page.locator("#log-candidate .here mark")).to_have_count(1)
+    assert page.locator("#at-hit").inner_text() == "2 of 2"
+    page.click("[data-hit='-1']")
+    playwright.expect(page.locator("#at-hit")).to_have_text("1 of 2")
+    page.fill("#find", "")
+    playwright.expect(marked).to_have_count(0)
+    assert page.locator("#hit-tools").is_hidden()
+
+
+def test_a_level_filters_the_lines_of_the_logs(
+    visit: Visit, tmp_path: Path, record_000: ComparisonRecord, logs_000: Lines
+) -> None:
+    page = visit(write_page(record_000, tmp_path, log_lines=logs_000).as_uri()).page
+    page.select_option("#level", "l-error")
+    playwright.expect(page.locator("#log-candidate .hits a")).to_contain_text(["NotImplementedError: Pure NNX"])
+    assert page.locator("#log-baseline .hits a").count() == 0
+    page.fill("#find", "no such word")
+    playwright.expect(page.locator(".hits a")).to_have_count(0)
+    assert "level=l-error" in page.evaluate("location.search")
+
+
 @contextmanager
 def served(server: ThreadingHTTPServer) -> Iterator[str]:
     """Serve in a thread; yields the address of the front."""
@@ -665,6 +695,25 @@ def many(tmp_path: Path, record_002: ComparisonRecord) -> str:
     store = Store(tmp_path)
     update_index(store, lambda index: index.model_copy(update={"comparisons": in_order(found)}))
     return (tmp_path / "index.html").as_uri()
+
+
+def test_a_phone_shows_300_comparisons_of_12_pairs_in_4000_pixels(
+    visit: Visit, tmp_path: Path, record_002: ComparisonRecord
+) -> None:
+    item = index_comparison(record_002)
+    found = [
+        item.model_copy(update={"id": f"{n:010x}", "case": f"{n // 12 % 16:02d}_case", "candidate": f"branch-{n % 12}"})
+        for n in range(300)
+    ]
+    store = Store(tmp_path)
+    update_index(store, lambda index: index.model_copy(update={"comparisons": in_order(found)}))
+    page = visit((tmp_path / "index.html").as_uri(), **PHONE).page
+    assert page.evaluate("document.scrollingElement.scrollHeight") <= 4000
+    head, first = page.locator("#matrix thead th").nth(3), page.locator("#matrix tbody th").nth(9)
+    page.locator("#matrix > .wide").evaluate("box => { box.scrollTop = 300; box.scrollLeft = 300; }")
+    box = page.locator("#matrix > .wide").bounding_box()
+    assert abs(head.bounding_box()["y"] - box["y"]) < 40  # both stay in view
+    assert abs(first.bounding_box()["x"] - box["x"]) < 4
 
 
 @pytest.mark.parametrize("device", [{}, PHONE])

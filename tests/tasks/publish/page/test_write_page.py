@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 
 from tasks.publish.page.write_page import write_page
-from tasks.records import CheckpointEvent, Commit, ComparisonRecord, Curve, Evidence, Finding, LogError, Source
+from tasks.records import (
+    CheckpointEvent,
+    Commit,
+    ComparisonRecord,
+    Curve,
+    Evidence,
+    Finding,
+    LogError,
+    MetricDiff,
+    Source,
+)
 from tasks.records.text import visible
 from tasks.store.atomic import StoreError
 
@@ -444,3 +454,17 @@ def test_what_neither_log_has_is_one_grey_line(tmp_path: Path, record_002: Compa
     record = record_002.model_copy(update={"absent": ("Memory %", "<b>")})
     line = read(write_page(record, tmp_path, log_lines={})).one("p", class_="absent")
     assert line.text == "No value on either side: Memory %, <b>."
+
+
+def test_rows_of_one_step_are_shown_only_and_lead_to_the_steady_row(
+    tmp_path: Path, record_002: ComparisonRecord, make_row: Callable[..., MetricDiff]
+) -> None:
+    single = make_row(
+        "tokens_per_s", "Tok/s", ("2054.9", "1883.5", "-171.4"), "regressed", "judged by the steady steps"
+    )
+    steady = make_row("step_time_s", "Step time, steady", ("0.08", "0.0865", "+0.0065"), "regressed", "surely slower")
+    for rows, shown in (((single, steady), "not judged"), ((single,), "regressed")):  # alone, it keeps its word
+        html = write_page(record_002.model_copy(update={"rows": rows}), tmp_path, log_lines={}).read_text()
+        assert f'id="m-tokens_per_s" data-verdict="{shown}"' in html
+        assert ('href="#m-step_time_s"' in html) is (len(rows) == 2)
+        assert re.search(r'data-rows="regressed".*?</span> regressed</span> 1</button>', html)
