@@ -1,6 +1,6 @@
 """Draws a card: as Markdown, as a table in a terminal, and as a page of the site."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from markupsafe import Markup
@@ -10,7 +10,7 @@ from rich.text import Text
 from tasks.publish.index import CARD, PAGE, add_card
 from tasks.publish.index_page import link_home, update_index
 from tasks.publish.templating import hash_of, make_environment, read_asset
-from tasks.records.card import Card, CardRow, CardState
+from tasks.records.card import Card, CardItem, CardRow, CardState, key_of
 from tasks.records.text import visible
 from tasks.store import Store, write_atomically
 
@@ -19,56 +19,55 @@ SIGNS: dict[CardState, tuple[str, str, str]] = {  # sign, word on the page, styl
     "failed": ("✗", "regressed", "red"),
     "not verified": ("–", "unknown", "yellow"),
 }
-
-
 SHORT = {  # heads of columns in a terminal
     "same program": "program", "same bits": "bits", "same checkpoint": "cross", "equal losses": "losses",
     "checkpoints proved": "saves", "outside references": "outside", "preflight": "TPU",
 }  # fmt: skip
+LEGEND = "✓ verified  (✓) verified, but the source has changed since  ✗ failed  – not verified"
 WIDE = 110
+SHOWN = 3  # changed files by name
+
+type Changed = Mapping[tuple[str, ...], Sequence[str]]  # `key_of` an item -> its sources that have changed since
+
+
+def sign_of(row: CardRow, item: CardItem, changed: Changed) -> str:
+    """Return ✓, (✓), ✗ or –."""
+    sign = SIGNS[item.state][0]
+    return f"({sign})" if changed.get(key_of(row, item)) else sign
+
+
+def names_of(card: Card) -> list[str]:
+    """Return the comparisons of a card, in its order."""
+    return list(dict.fromkeys(row.comparison for row in card.rows))
 
 
 def summarise(card: Card) -> str:
-    """Return a sentence per comparison: how many of its cases have each proof."""
-    lines = []
-    for name in dict.fromkeys(row.comparison for row in card.rows):
-        rows = [row for row in card.rows if row.comparison == name]
-        cases = len({row.case for row in rows})
-        proved: dict[str, set[str]] = {}
-        for row in rows:
-            for item in row.items:
-                proved.setdefault(item.name, set()).update({row.case} if item.state == "verified" else ())
-        lines.append(f"{name}: " + "; ".join(f"{item} in {len(found)} of {cases}" for item, found in proved.items()))
-    return "\n".join(lines)
+    """Return a sentence per comparison: its trainers, and how many of its cases have, fail and lack each proof."""
+    return "\n".join(_sentence(name, [row for row in card.rows if row.comparison == name]) for name in names_of(card))
 
 
-def card_markdown(card: Card) -> str:
-    """Return the card as Markdown, for a file or a pull request."""
-    lines = ["# What was verified", "", "✓ verified · ✗ failed · – **not verified**", ""]
-    for name in dict.fromkeys(row.comparison for row in card.rows):
-        rows = [row for row in card.rows if row.comparison == name]
-        heads = [item.name for item in rows[0].items]
-        lines += [f"## {_cell(name)}", "", f"| case | {' | '.join(heads)} | trained on | commits | day |"]
-        lines += ["|---|" + ":-:|" * len(heads) + "---|---|---|"]
-        lines += [f"| {' | '.join(map(_cell, _cells(row)))} |" for row in rows] + [""]
-    lines += [f"    {row.command}" for row in card.rows[:1]]
-    return "\n".join([*lines, "", f"Signature: `{card.signature}`", ""])
+def _sentence(name: str, rows: Sequence[CardRow]) -> str:
+    cases = len({row.case for row in rows})
+    parts = []
+    for head in rows[0].items:
+        states = [(row.case, item.state) for row in rows for item in row.items if item.name == head.name]
+        failed = {case for case, state in states if state == "failed"}
+        verified = {case for case, state in states if state == "verified"} - failed
+        parts.append(f"{head.name} in {len(verified)}" + f" and not in {len(failed)}" * bool(failed))
+    arms = dict.fromkeys(_arm(label) for row in rows for label in row.arms if label)
+    trainers = dict.fromkeys(trainer for row in rows for trainer in row.trainers)
+    who = f" ({' and '.join(arms)} of {', '.join(trainers)})" if trainers else ""
+    compared = len({row.case for row in rows if row.target})
+    return f"{name}{who}: {compared} of {cases} cases compared, {cases - compared} never. {'; '.join(parts)}."
 
 
-def _cells(row: CardRow) -> list[str]:
-    signs = [SIGNS[item.state][0] if item.state != "not verified" else "– not verified" for item in row.items]
-    where = f"{row.target}, {row.device}" if row.target else "– not trained"
-    commits = " → ".join(dict.fromkeys(arm.rpartition(" · ")[2] for arm in row.arms if arm))
-    return [row.case, *signs, where, commits, row.day]
+def _arm(label: str) -> str:
+    return label.split(" · ", 1)[0]
 
 
-def _cell(text: str) -> str:
-    return visible(text).replace("|", "\\|")
-
-
-def card_tables(card: Card, width: int) -> Iterator[Table]:
+def card_tables(card: Card, changed: Changed, width: int) -> Iterator[Table]:
     """Yield a table per comparison for a terminal of so many columns."""
-    for name in dict.fromkeys(row.comparison for row in card.rows):
+    for name in names_of(card):
         rows = [row for row in card.rows if row.comparison == name]
         table = Table(title=visible(name), title_justify="left", box=None, pad_edge=False, header_style="bold")
         table.add_column("case", no_wrap=True)
@@ -77,22 +76,40 @@ def card_tables(card: Card, width: int) -> Iterator[Table]:
         if width >= WIDE:
             table.add_column("trained on", overflow="fold")
         for row in rows:
-            signs = [Text(SIGNS[item.state][0], style=SIGNS[item.state][2]) for item in row.items]
-            where = f"{row.target}, {row.device}, {row.day}" if row.target else "not trained"
+            signs = [Text(sign_of(row, item, changed), style=SIGNS[item.state][2]) for item in row.items]
+            where = f"{row.target}: {row.device}, {row.day}" if row.target else "never compared"
             table.add_row(Text(visible(row.case)), *signs, *([Text(visible(where))] if width >= WIDE else []))
         yield table
 
 
-def write_card_page(card: Card, store: Store) -> Path:
+def describe_changes(card: Card, changed: Changed) -> list[str]:
+    """Return a line for each set of files that changed since, with the number of rows that it concerns."""
+    files: dict[tuple[str, ...], set[str]] = {}
+    for row in card.rows:
+        for item in row.items:
+            if found := changed.get(key_of(row, item)):
+                files.setdefault(tuple(found), set()).add(f"{row.comparison} {row.case} {row.target}")
+    lines = []
+    for names, rows in files.items():
+        more = f" and {len(names) - SHOWN} more" * (len(names) > SHOWN)
+        where = f"{len(rows)} row{'s' * (len(rows) > 1)}"
+        lines.append(f"(✓) in {where}: changed since: {', '.join(names[:SHOWN])}{more}")
+    return lines
+
+
+def write_card_page(card: Card, changed: Changed, store: Store) -> Path:
     """Write `card.html` at the top of the store; returns its path."""
     style = read_asset("page.css")
     html = (
-        make_environment(signs=SIGNS)
+        make_environment(signs=SIGNS, sign_of=sign_of)
         .get_template("card.html.j2")
         .render(
             card=card,
+            changed=changed,
+            changes=describe_changes(card, changed),
+            legend=LEGEND,
             summary=summarise(card).split("\n"),
-            names=list(dict.fromkeys(row.comparison for row in card.rows)),
+            names=names_of(card),
             home=PAGE if store.mirror is None else link_home(store),
             style=Markup(style),
             style_hash=hash_of(style),
