@@ -8,8 +8,8 @@ from typing import Any
 
 from etils import epath
 
-from tasks.launch import local
-from tasks.launch.logs import read_exit_code, set_aside
+from tasks.launch.local import process_group
+from tasks.launch.logs import open_locked, read_exit_code, set_aside
 from tasks.records import JobStatus, LocalHandle, RunPlan
 from tasks.store import RunDirectory
 
@@ -34,34 +34,34 @@ class Supervised:
         keep: Callable[[LocalHandle], Any] = lambda _: None,
     ) -> LocalHandle:
         """See Backend. Also raises LaunchError if another process writes the log."""
-        os.close(local.open_locked(directory.log))
+        os.close(open_locked(directory.log))
         set_aside(directory.log)
-        return local.launch(plan, directory.log, extra_argv=extra_argv, keep=keep)
+        return process_group.launch(plan, directory.log, extra_argv=extra_argv, keep=keep)
 
     def attach(self, plan: RunPlan, directory: RunDirectory, handle: LocalHandle | None) -> LocalHandle | None:
         """See Backend."""
         if handle is None:
             return None
         writes_here = Path(handle.log) == directory.log  # rather than into another working copy of the same bucket
-        if (writes_here and local.is_alive(handle)) or read_exit_code(directory.log) == 0:
+        if (writes_here and process_group.is_alive(handle)) or read_exit_code(directory.log) == 0:
             return handle
-        local.stop(handle)  # its supervisor was killed: leftover processes would write into the new run
+        process_group.stop(handle)  # its supervisor was killed: leftover processes would write into the new run
         return None
 
     def status(self, handle: LocalHandle) -> JobStatus:
         """See Backend."""
-        if local.is_alive(handle):
+        if process_group.is_alive(handle):
             return JobStatus(state="running", queued_s=0.0)
         return JobStatus(state="ended", exit_code=read_exit_code(Path(handle.log)), queued_s=0.0)
 
     def follow(self, plan: RunPlan, directory: RunDirectory, handle: LocalHandle, *, poll_s: float) -> Iterator[bytes]:
         """See Backend."""
         # Not the handle's path: another machine's run may have been downloaded here.
-        return read_growing(directory.log, lambda: local.is_alive(handle), poll_s=poll_s)
+        return read_growing(directory.log, lambda: process_group.is_alive(handle), poll_s=poll_s)
 
     def stop(self, handle: LocalHandle) -> None:
         """See Backend."""
-        local.stop(handle)
+        process_group.stop(handle)
 
 
 def read_growing(path: Path, is_alive: Callable[[], bool], *, poll_s: float) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from queue import Queue
 
 from configs.launch import Xpk
 from tasks.launch.errors import LaunchError
-from tasks.launch.kube import KubeApi, NotAnswering
+from tasks.launch.xpk.kube import KubeApi, NotAnswering
 
 AGAIN_S = 1.0  # before a broken stream is reopened
 CLOUD_TIMEOUT_S = 120.0

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable
 
 from tasks.launch.errors import LaunchError
-from tasks.launch.jobset import JobView, view_job
-from tasks.launch.kube import KubeApi, NotAnswering
-from tasks.launch.workload import attempt_of
+from tasks.launch.xpk.jobset import JobView, view_job
+from tasks.launch.xpk.kube import KubeApi, NotAnswering
+from tasks.launch.xpk.workload import attempt_of
 
 LOOK_EVERY_S = 2.0
 PATIENCE_S = 900.0  # longest outage of the API server: a control plane's upgrade takes minutes

@@ -1,6 +1,5 @@
 """Runs a plan on this machine as a supervised process group that outlives its flow; a later flow can attach to it."""
 
-import fcntl
 import os
 import signal
 import socket
@@ -17,8 +16,10 @@ import psutil
 from configs.environment import pass_on
 from configs.installed import COMMIT_VARIABLE
 from configs.read import CONFIG_ROOT
-from tasks.launch import confine, supervise
+from tasks.launch import supervise
 from tasks.launch.errors import LaunchError
+from tasks.launch.local import confine
+from tasks.launch.logs import open_locked
 from tasks.launch.same_process import is_same, start_of
 from tasks.records import LocalHandle, RunPlan
 from tasks.store.seals import state_folder
@@ -127,25 +128,6 @@ def writable_folders(plan: RunPlan, environment: Mapping[str, str]) -> list[str]
         *(f"-{folder}" for folder in closed if folder),
         f"+{plan.directory}",
     ]
-
-
-def open_locked(log: Path) -> int:
-    """Return a descriptor that appends to the log and holds its lock; processes that inherit it share the lock."""
-    try:
-        descriptor = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
-    except OSError as error:
-        raise LaunchError(f"{log}: cannot be written: {error.strerror}; choose another --out") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        if not isinstance(error, BlockingIOError):
-            raise LaunchError(f"{log}: cannot be locked: {error.strerror}; choose a local disk as --out") from error
-        raise LaunchError(
-            f"{log}: another process is still writing it (`fuser {log}` shows which): "
-            "wait for it, end it, or choose another --out"
-        ) from error
-    return descriptor
 
 
 def _start_folder(plan: RunPlan) -> str | Path:

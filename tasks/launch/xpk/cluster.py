@@ -9,18 +9,17 @@ from typing import Any
 from etils import epath
 
 from configs.launch import Xpk
-from tasks.launch import local
-from tasks.launch.attempt import Attempt
 from tasks.launch.backend import Restarted
-from tasks.launch.bucket_paths import as_pods_see, find_uploaded
 from tasks.launch.config import config_text
-from tasks.launch.create import create_workload
 from tasks.launch.errors import LaunchError
-from tasks.launch.jobset import TAKEN_AWAY, is_there
-from tasks.launch.kube import choose_context, connect
-from tasks.launch.logs import read_exit_code, set_aside
-from tasks.launch.poll_job import attempts_of, look, patiently, wait_until_gone
-from tasks.launch.workload import attempt_of, create_argv, family_of, name_attempt, shell_line
+from tasks.launch.logs import open_locked, read_exit_code, set_aside
+from tasks.launch.xpk.attempt import Attempt
+from tasks.launch.xpk.bucket_paths import as_pods_see, find_uploaded
+from tasks.launch.xpk.create import create_workload
+from tasks.launch.xpk.jobset import TAKEN_AWAY, is_there
+from tasks.launch.xpk.kube import choose_context, connect
+from tasks.launch.xpk.poll_job import attempts_of, look, patiently, wait_until_gone
+from tasks.launch.xpk.workload import attempt_of, create_argv, family_of, name_attempt, shell_line
 from tasks.records import JobCause, JobStatus, RunPlan, XpkHandle, seconds_between
 from tasks.store import RunDirectory
 
@@ -54,7 +53,7 @@ class OnCluster:
             )
         context = choose_context(settings)
         api, family = connect(context, settings.namespace), family_of(plan)
-        os.close(local.open_locked(directory.log))
+        os.close(open_locked(directory.log))
         set_aside(directory.log)
         earlier = directory.read_handle()
         before = attempt_of(earlier.job_name, family) if isinstance(earlier, XpkHandle) else None

@@ -14,9 +14,9 @@ from kubernetes.config import ConfigException, kube_config, load_incluster_confi
 from yaml import YAMLError  # type: ignore[import-untyped]  # kubernetes depends on it
 
 from configs.launch import Xpk
-from tasks.launch import rights
 from tasks.launch.errors import LaunchError
-from tasks.launch.rights import Right
+from tasks.launch.xpk import rights
+from tasks.launch.xpk.rights import Right
 
 TIMEOUT_S = 20.0
 # A silent stream is reopened after this time: it looks the same as a broken connection.

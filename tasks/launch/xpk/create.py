@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 
-from tasks.launch import poll_job
-from tasks.launch.check import missing_tools
 from tasks.launch.errors import LaunchError
-from tasks.launch.workload import xpk_environment
+from tasks.launch.xpk import poll_job
+from tasks.launch.xpk.check import missing_tools
+from tasks.launch.xpk.workload import xpk_environment
 
 TIMEOUT_S = 900.0  # xpk may first install components in the cluster
 TAIL_LINES = 12

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tasks.launch import local
 from tasks.launch.backend import CAUSE_LINE
+from tasks.launch.logs import open_locked
 from tasks.launch.supervise import stamp
 from tasks.records import JobCause
 
@@ -22,7 +22,7 @@ class GatheredLog:
     """
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = local.open_locked(path)
+        self._descriptor = open_locked(path)
         self._held: list[bytes] = []
         self._broken = False  # the last line has no line break
         self.empty = True

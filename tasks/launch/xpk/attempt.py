@@ -8,18 +8,17 @@ from pathlib import Path
 from queue import Empty
 
 from configs.launch import Xpk
-from tasks.launch import poll_job as looking
 from tasks.launch.backend import LOST_LINE
-from tasks.launch.bucket_paths import fetch_own_files
 from tasks.launch.errors import LaunchError
-from tasks.launch.gather import GatheredLog
-from tasks.launch.jobset import JobView
-from tasks.launch.kube import NotAnswering, connect
 from tasks.launch.logs import read_exit_code
-from tasks.launch.podlog import Gap, LogCursor, PodLog, fetch_from_cloud
-from tasks.launch.poll_job import given_up, look, patiently, wait_until_gone
 from tasks.launch.supervise import TIMED_OUT
-from tasks.launch.supervised import READ_BYTES
+from tasks.launch.xpk import poll_job as looking
+from tasks.launch.xpk.bucket_paths import fetch_own_files
+from tasks.launch.xpk.gather import GatheredLog
+from tasks.launch.xpk.jobset import JobView
+from tasks.launch.xpk.kube import NotAnswering, connect
+from tasks.launch.xpk.podlog import Gap, LogCursor, PodLog, fetch_from_cloud
+from tasks.launch.xpk.poll_job import given_up, look, patiently, wait_until_gone
 from tasks.records import JobCause, RunPlan, XpkHandle
 from tasks.scrape.dialects.maxtext.anchors import ANCHORS
 from tasks.scrape.wrappings.exports import count_steps
@@ -260,7 +259,7 @@ class Attempt:
 
 def _read_whole(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while chunk := file.read(READ_BYTES):
+        while chunk := file.read(1 << 20):
             yield chunk
 
 
