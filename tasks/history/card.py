@@ -150,9 +150,7 @@ def _missing() -> list[CardItem]:
 
 def _outside(checks: Sequence[ReferenceCheck], *, ours: bool) -> CardItem:
     if not checks:
-        reason = (
-            "no outside reference was run: tests/references" if ours else "only maxview's own trainer has references"
-        )
+        reason = "tests/references was not run" if ours else "tests/references compares maxview's own trainer only"
         return CardItem(name=OUTSIDE, state="not verified", evidence=reason)
     commits = {check.commit or UNCOMMITTED for check in checks}
     return CardItem(

@@ -23,7 +23,16 @@ SHORT = {  # heads of columns in a terminal
     "same program": "program", "same bits": "bits", "same checkpoint": "cross", "equal losses": "losses",
     "checkpoints proved": "saves", "outside references": "outside", "preflight": "TPU",
 }  # fmt: skip
-LEGEND = "✓ verified  (✓) verified, but the source has changed since  ✗ failed  – not verified"
+MEANINGS = {
+    "same program": "the lowered training step of both arms is the same computation",
+    "same bits": "every loss, every norm and all arrays after the last step are equal bit for bit",
+    "same checkpoint": "one arm restored the other's checkpoint and trained on with equal losses",
+    "equal losses": "every step's loss is equal, by the tolerances of the comparison",
+    "checkpoints proved": "every checkpoint of both arms was read back and is complete",
+    "outside references": "logits, losses, gradients and optimizer steps equal those of other libraries, within limits",
+    "preflight": "both arms compile for a TPU slice and fit into its memory",
+}
+LEGEND = "✓ verified · (✓) verified, but the source has changed since · ✗ failed · – not verified"
 WIDE = 110
 SHOWN = 3  # changed files by name
 
@@ -53,12 +62,13 @@ def _sentence(name: str, rows: Sequence[CardRow]) -> str:
         states = [(row.case, item.state) for row in rows for item in row.items if item.name == head.name]
         failed = {case for case, state in states if state == "failed"}
         verified = {case for case, state in states if state == "verified"} - failed
-        parts.append(f"{head.name} in {len(verified)}" + f" and not in {len(failed)}" * bool(failed))
+        parts.append(f"{head.name} in {len(verified) or 'none'}" + f", failed in {len(failed)}" * bool(failed))
     arms = dict.fromkeys(_arm(label) for row in rows for label in row.arms if label)
     trainers = dict.fromkeys(trainer for row in rows for trainer in row.trainers)
     who = f" ({' and '.join(arms)} of {', '.join(trainers)})" if trainers else ""
     compared = len({row.case for row in rows if row.target})
-    return f"{name}{who}: {compared} of {cases} cases compared, {cases - compared} never. {'; '.join(parts)}."
+    never = f", {cases - compared} never compared" * (compared < cases)
+    return f"{name}{who}, {compared} of {cases} cases compared{never}: {'; '.join(parts)}."
 
 
 def _arm(label: str) -> str:
@@ -101,7 +111,7 @@ def write_card_page(card: Card, changed: Changed, store: Store) -> Path:
     """Write `card.html` at the top of the store; returns its path."""
     style = read_asset("page.css")
     html = (
-        make_environment(signs=SIGNS, sign_of=sign_of)
+        make_environment(signs=SIGNS, sign_of=sign_of, meanings=MEANINGS)
         .get_template("card.html.j2")
         .render(
             card=card,

@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 
-from tasks.publish.card import LEGEND, Changed, describe_changes, names_of, sign_of, summarise
-from tasks.records.card import Card, CardRow
+from tasks.publish.card import LEGEND, MEANINGS, Changed, describe_changes, names_of, sign_of, summarise
+from tasks.records.card import UNCOMMITTED, Card, CardRow
 from tasks.records.text import visible
 
 
 def card_markdown(card: Card, changed: Changed) -> str:
     """Return the card as Markdown, for a file or a pull request."""
-    legend = LEGEND.replace("– not verified", "– **not verified**").replace("  ", " · ")
+    legend = LEGEND.replace("– not verified", "– **not verified**")
     lines = ["# What was verified", "", legend, "", *(f"- {_cell(line)}" for line in summarise(card).split("\n")), ""]
+    lines += ["| column | ✓ says |", "|---|---|", *(f"| {item} | {text} |" for item, text in MEANINGS.items()), ""]
     for name in names_of(card):
         rows = [row for row in card.rows if row.comparison == name]
         heads = [item.name for item in rows[0].items]
@@ -24,8 +25,8 @@ def card_markdown(card: Card, changed: Changed) -> str:
 
 def _cells(row: CardRow, changed: Changed) -> list[str]:
     signs = [sign_of(row, item, changed) for item in row.items]
-    signs = [f"{sign} **not verified**" if sign == "–" else sign for sign in signs]
-    where = f"{row.target}: {row.device}" if row.target else "– **never compared**"
+    signs = ["**not verified**" if sign == "–" else sign for sign in signs]
+    where = f"{row.target}: {row.device}" if row.target else "**never compared**"
     return [row.case, *signs, where, ", ".join(row.trainers), row.day]
 
 
@@ -45,7 +46,7 @@ def _references(rows: Sequence[CardRow]) -> list[str]:
         same = [one for one in checks if one.case == case and one.reference.partition(",")[0] == reference]
         worst = {one.quantity: one for one in sorted(same, key=lambda one: one.difference / one.limit)}
         told = "; ".join(f"{name} {one.difference:.1e} ({one.limit:.0e})" for name, one in sorted(worst.items()))
-        commits = ", ".join(dict.fromkeys((one.commit or "uncommitted changes")[:9] for one in same))
+        commits = ", ".join(dict.fromkeys((one.commit or "")[:9] or UNCOMMITTED for one in same))
         lines.append(f"| {_cell(reference)} | {case} | {_cell(told)} | {commits} | {max(one.day for one in same)} |")
     return [*lines, ""]
 

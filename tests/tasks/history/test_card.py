@@ -87,10 +87,10 @@ def test_an_edited_card_and_a_changed_record_are_found(night: Night, store: Stor
 def test_the_card_is_drawn_with_missing_items(night: Night, store: Store) -> None:
     keep(night(1), store)
     card = make_card(store)
-    assert "1 of 18 cases compared, 17 never." in summarise(card)
+    assert ", 1 of 18 cases compared, 17 never compared: same program in none;" in summarise(card)
     assert "equal losses in 1;" in summarise(card)
     text = card_markdown(card, {})
-    assert text.count("– **never compared**") == 17
+    assert text.count("**never compared**") == 17
     assert "`maxview compare linen-vs-nnx --case CASE --target cpu`" in text
     assert card.signature in text
     page = write_card_page(card, {}, store).read_text()
@@ -194,8 +194,19 @@ def test_uncommitted_and_unknown_sources_count_as_changed(checkout: Any) -> None
         assert set(map(tuple, find_changes(card_of_checkout(root, sha), root).values())) == {("uncommitted changes",)}
 
 
-def test_another_trainer_s_results_do_not_depend_on_our_sources(night: Night, store: Store, checkout: Any) -> None:
-    keep(night(1), store)
-    card = date_card(make_card(store), checkout[0])
+def test_maxtext_s_results_do_not_depend_on_our_sources(night: Night, store: Store, checkout: Any) -> None:
+    record = night(1)
+    keep(record, store)
+    for log in (*record.baseline.logs, *record.candidate.logs):
+        run = store.run_of_log(log).read_record()
+        assert run is not None
+        assert run.plan is not None
+        plan = run.plan.model_copy(update={"trainer": "maxtext", "commit": None, "versions": {"maxtext": "0.2.4"}})
+        store.run_of_log(log).write_record(run.model_copy(update={"plan": plan}))
+    card = make_card(store, root=checkout[0])
     assert card.sources == {}
     assert find_changes(card, checkout[0]) == {}
+    assert row_of(card, "01_base").trainers == ("maxtext 0.2.4",)
+    assert "(linen and nnx of maxtext 0.2.4), 1 of 18 cases compared" in summarise(card)
+    (outside,) = [item for item in row_of(card, "01_base").items if item.name == "outside references"]
+    assert outside.evidence == "tests/references compares maxview's own trainer only"
