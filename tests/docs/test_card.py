@@ -6,7 +6,7 @@ import pytest
 
 from tasks.history.card import OUTSIDE, PREFLIGHT, add_missing_cases, sign
 from tasks.history.card_sources import find_changes, read_sources
-from tasks.publish.card_markdown import card_markdown
+from tasks.publish.markdown.card import card_markdown
 from tasks.records.card import Card
 
 ROOT = Path(__file__).parents[2]

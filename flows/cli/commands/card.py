@@ -36,8 +36,10 @@ def card(
     """
     from tasks.history.card import add_missing_cases, check_card, make_card
     from tasks.history.card_sources import find_changes
-    from tasks.publish.card import LEGEND, card_tables, describe_changes, summarise, write_card_page
-    from tasks.publish.card_markdown import card_markdown
+    from tasks.publish.content.card_words import LEGEND, describe_changes, summarise
+    from tasks.publish.markdown.card import card_markdown
+    from tasks.publish.site.card_page import write_card_page
+    from tasks.publish.terminal.card_tables import card_tables
     from tasks.store import open_store, write_atomically
 
     console = Console(highlight=False, markup=False, soft_wrap=True)

@@ -10,8 +10,9 @@ import pytest
 
 from tasks.history.card import ITEMS, add_missing_cases, check_card, make_card
 from tasks.history.card_sources import date_card, find_changes
-from tasks.publish.card import summarise, write_card_page
-from tasks.publish.card_markdown import card_markdown
+from tasks.publish.content.card_words import summarise
+from tasks.publish.markdown.card import card_markdown
+from tasks.publish.site.card_page import write_card_page
 from tasks.records import ComparisonRecord, Floor
 from tasks.records.card import Card, CardItem, CardRow
 from tasks.store import Store, StoreError
