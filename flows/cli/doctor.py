@@ -1,4 +1,4 @@
-"""Says what works and what is missing on this machine, and what to type about it."""
+"""Checks this machine: prints what works, what is missing, and the command that mends it."""
 
 import importlib.metadata
 import importlib.util
@@ -17,7 +17,8 @@ from rich.markup import escape
 
 from configs.comparison import list_names, load_comparison, load_target
 from configs.load import ConfigError
-from tasks.launch.check import WITHOUT, find_obstacles
+from tasks.launch.backend import WITHOUT
+from tasks.launch.check import find_obstacles
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.place_trainer import PYTHON_VARIABLE
 from tasks.services.resting import REST_S, find_resting
@@ -30,7 +31,7 @@ LEAST_FREE_GB = 2.0
 
 
 def examine(out: str, target: str | None, *, as_json: bool = False) -> int:
-    """Print one line per check; return 0 if everything that is needed is there, else 2. A target that is named is."""
+    """Print one line per check; return 0 if nothing required is missing, else 2. A target given by name is required."""
     console = Console(highlight=False, soft_wrap=True)
     worst = 0
     targets = _targets() if target is None else _target(target)

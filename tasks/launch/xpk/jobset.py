@@ -1,0 +1,189 @@
+"""Turns the API objects of a JobSet, its pods and its workload into a job's state and the cause of its end."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeGuard
+
+from configs.schema import Frozen
+from tasks.records import DeathKind, JobCause
+
+type Object = Mapping[str, Any]
+
+# Reasons of a pod, or of its condition DisruptionTarget, for a preemption or another loss of its machine.
+# https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+TAKEN_AWAY = {
+    "Preempted", "Preempting", "PreemptionByScheduler", "PreemptionByKubeScheduler", "Evicted",
+    "EvictionByEvictionAPI", "DeletionByTaintManager", "DeletionByPodGC", "TerminationByKubelet", "NodeShutdown",
+    "Terminated", "Shutdown", "NodeLost", "NodeAffinity", "NodeGone",
+}  # fmt: skip
+# Reasons why a container never starts: waiting does not help.
+CANNOT_START = {
+    "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
+    "CreateContainerError", "RunContainerError", "CreateContainer", "StartError", "ContainerCannotRun",
+}  # fmt: skip
+# Cause -> kind of death. The last five causes are found by our launcher, the others by Kubernetes.
+CAUSE_KINDS: dict[str, DeathKind] = {
+    **dict.fromkeys(TAKEN_AWAY, "preempted"),
+    **dict.fromkeys(CANNOT_START, "configuration"),
+    "OOMKilled": "host_oom",
+    "StartLimit": "timeout",
+    "TimeLimit": "timeout",
+    "NodeGone": "preempted",
+    "PodGone": "preempted",
+    "Deleted": "killed",
+}
+JOB_INDEX = "jobset.sigs.k8s.io/job-index"
+POD_INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+class PodView(Frozen):
+    """A pod: its slice, its host, and the state of its trainer. Times are ISO 8601."""
+
+    name: str
+    place: tuple[int, int]
+    container: str
+    node: str | None
+    running: bool
+    exit_code: int | None
+    started: str | None
+    finished: str | None
+    cause: JobCause | None  # the platform's reason for ending the pod or for not starting it
+
+
+class JobView(Frozen):
+    """A job as the cluster shows it at one moment."""
+
+    exists: bool
+    terminal: Literal["Completed", "Failed"] | None = None
+    message: str = ""  # of the terminal condition, or the reason for waiting
+    created: str | None = None
+    evicted: JobCause | None = None  # by Kueue, which restarts it by itself
+    pods: tuple[PodView, ...] = ()  # by slice and host
+
+    @property
+    def first(self) -> PodView | None:
+        """The pod of process 0, which writes the metrics and logs the checkpoints."""
+        return self.pods[0] if self.pods and self.pods[0].place == (0, 0) else None
+
+    @property
+    def failed(self) -> PodView | None:
+        """The pod that failed first: the others were ended because of it."""
+        bad = [pod for pod in self.pods if pod.exit_code or (pod.cause and pod.cause.type in TAKEN_AWAY)]
+        taken = [pod for pod in bad if pod.cause and pod.cause.type in TAKEN_AWAY]
+        return min(taken or bad, key=lambda pod: (pod.finished or "9999", pod.place)) if bad else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """The trainer's exit code: from the pod that failed first, or 0 once the job is complete."""
+        if self.failed is not None:
+            return self.failed.exit_code
+        return 0 if self.terminal == "Completed" or self._done else None
+
+    @property
+    def cause(self) -> JobCause | None:
+        """The platform's reason for ending the job or for not starting it. A trainer's own failure is in its log."""
+        blocked = [pod.cause for pod in self.pods if pod.cause and pod.cause.type not in TAKEN_AWAY and not pod.running]
+        if self.failed is not None:
+            return self.failed.cause
+        return blocked[0] if blocked else None
+
+    @property
+    def started(self) -> str | None:
+        """The start of the first trainer process, ISO 8601."""
+        return min((pod.started for pod in self.pods if pod.started), default=None)
+
+    @property
+    def finished(self) -> str | None:
+        """The end of the last trainer process, ISO 8601; None while one runs."""
+        ends = [pod.finished for pod in self.pods]
+        return max(end for end in ends if end) if ends and all(ends) else None
+
+    @property
+    def over(self) -> bool:
+        """Whether the job has ended for good."""
+        return not self.exists or self.terminal is not None or self.failed is not None or self._done
+
+    @property
+    def _done(self) -> bool:
+        # a job without its first pod is being deleted
+        return self.first is not None and all(pod.exit_code == 0 for pod in self.pods)
+
+
+def view_job(jobset: Object | None, pods: Sequence[Object], workloads: Sequence[Object] | None) -> JobView:
+    """Return the job that these API objects describe; `workloads` is None if they are unknown.
+
+    A JobSet that is being deleted counts as missing: it only waits for the end of its pods.
+    """
+    views = tuple(sorted((view_pod(pod) for pod in pods), key=lambda pod: pod.place))
+    if not is_there(jobset):
+        return JobView(exists=False, pods=views)
+    conditions = _true_conditions(jobset)
+    terminal = next((kind for kind in ("Completed", "Failed") if kind in conditions), None)
+    message = str(conditions[terminal].get("message", "")) if terminal else _waiting(workloads)
+    evicted = next((found["Evicted"] for found in map(_true_conditions, workloads or ()) if "Evicted" in found), None)
+    return JobView(
+        exists=True,
+        terminal="Completed" if terminal == "Completed" else "Failed" if terminal else None,
+        message=message,
+        created=jobset["metadata"].get("creationTimestamp"),
+        evicted=JobCause(type=f"Evicted ({evicted['reason']})", message=str(evicted["message"])) if evicted else None,
+        pods=views,
+    )
+
+
+def is_there(jobset: Object | None) -> TypeGuard[Object]:
+    """Return whether a JobSet exists and is not being deleted."""
+    return jobset is not None and "deletionTimestamp" not in jobset["metadata"]
+
+
+def view_pod(pod: Object) -> PodView:
+    """Return the pod that this API object describes."""
+    meta, status = pod["metadata"], pod.get("status", {})
+    labels = meta.get("labels", {})
+    spec = pod.get("spec", {})
+    container = spec.get("containers", [{}])[0].get("name", "")
+    states = {item["name"]: item.get("state", {}) for item in status.get("containerStatuses", [])}
+    state = states.get(container, {})
+    ended, running = state.get("terminated") or {}, state.get("running") or {}
+    return PodView(
+        name=meta["name"],
+        place=(int(labels.get(JOB_INDEX, 0)), int(labels.get(POD_INDEX, 0))),
+        container=container,
+        node=spec.get("nodeName"),
+        running=bool(running),
+        exit_code=ended.get("exitCode"),
+        started=running.get("startedAt") or ended.get("startedAt"),
+        finished=ended.get("finishedAt"),
+        cause=_pod_cause(status, state),
+    )
+
+
+def _pod_cause(status: Object, state: Object) -> JobCause | None:
+    disrupted = _true_conditions({"status": status}).get("DisruptionTarget")
+    reason, message = status.get("reason"), str(status.get("message", ""))
+    if reason in TAKEN_AWAY:
+        return JobCause(type=reason, message=message or "the pod has lost its machine")
+    if disrupted is not None and disrupted.get("reason") in TAKEN_AWAY:
+        return JobCause(type=disrupted["reason"], message=str(disrupted.get("message", "")))
+    ended, waiting = state.get("terminated") or {}, state.get("waiting") or {}
+    if ended.get("reason") == "OOMKilled":
+        return JobCause(type="OOMKilled", message="a pod used more memory than its machine or its limit has")
+    for part in (waiting, ended):
+        if part.get("reason") in CANNOT_START:
+            return JobCause(type=part["reason"], message=str(part.get("message", "")))
+    return None
+
+
+def _true_conditions(item: Object) -> dict[str, Any]:
+    conditions = item.get("status", {}).get("conditions") or []
+    return {condition["type"]: condition for condition in conditions if condition.get("status") == "True"}
+
+
+def _waiting(workloads: Sequence[Object] | None) -> str:
+    """Return the reason why Kueue has not admitted a job yet."""
+    if workloads is None:
+        return "not known, for this account may not list workloads.kueue.x-k8s.io (docs/launching.md)"
+    for workload in workloads:
+        for condition in workload.get("status", {}).get("conditions") or []:
+            if condition["type"] == "QuotaReserved" and condition.get("status") == "False":
+                return str(condition.get("message", ""))
+    return ""
