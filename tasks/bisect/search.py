@@ -12,6 +12,8 @@ from tasks.records import Mark
 
 SURE = 0.95  # the posterior at which a point is named, once its own comparison agrees
 MOST_OF_POINT = 12  # runs of one point: beyond that the machine is too noisy for this difference
+MOST_RUNS = 100  # of a line where neither a budget nor a number of runs is given
+NOT_SURE = "the runs that are allowed do not make it sure (--max-runs or --budget allow more)"
 REFUTED = 1e-4  # left of the weight of a point that compares like the one before it
 
 
@@ -74,7 +76,7 @@ def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.
         pair = (before, after)
         stuck = any(judge.failed(point) or judge.runs(point) >= MOST_OF_POINT for point in pair)
         if stuck or not _may_go_on(judge, line, limits, spent_s):
-            return _range(belief, ends, notes, "the runs that are allowed do not make it sure")
+            return _range(belief, ends, notes, NOT_SURE)
         return Train(
             points=_fewer(judge, before, after, rated), why="the suspect and the point before it, side by side"
         )
@@ -178,7 +180,7 @@ def _explore(
         why = f"{len(skipped)} of them could not be judged" if skipped else "no run of any of them would tell more"
         return _range(belief, None, notes, why)
     if not _may_go_on(judge, line, limits, spent_s):
-        return _range(belief, None, notes, "the runs that are allowed do not make it sure")
+        return _range(belief, None, notes, NOT_SURE)
     return Train(points=(point,), why=f"{_left(belief)} points are left")
 
 
@@ -208,8 +210,10 @@ def _trained(line: Line, judge: Judge) -> list[int]:
 
 def _may_go_on(judge: Judge, line: Line, limits: Limits, spent_s: float) -> bool:
     done = sum(judge.runs(point) for point in range(line.last + 1) if line.alike[point] == point or point == line.last)
-    within = limits.most_runs is None or done < limits.most_runs
-    return within and (limits.budget_s is None or spent_s < limits.budget_s)
+    if limits.budget_s is not None and spent_s >= limits.budget_s:
+        return False
+    most = limits.most_runs or (MOST_RUNS if limits.budget_s is None else None)
+    return most is None or done < most
 
 
 def _last_good(line: Line, marks: Mapping[int, tuple[Mark, str]]) -> tuple[int, tuple[str, ...]]:
