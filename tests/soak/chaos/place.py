@@ -223,7 +223,7 @@ class Place:
     def submit(self, target: str, speed: str = REPLAY_SPEED) -> FlowRun:
         """Have the worker run the comparison."""
         deployment = self.ask("/deployments/name/compare/linen-vs-nnx")["id"]
-        parameters = {"target": target, "overrides": list(SETTINGS)}
+        parameters = {"target": target, "more": {"overrides": list(SETTINGS)}}
         wanted = {
             "parameters": parameters,
             "state": {"type": "SCHEDULED"},

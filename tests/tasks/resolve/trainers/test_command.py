@@ -20,7 +20,7 @@ from tasks.launch.local import build_environment
 from tasks.launch.watch import watch
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve.arm_trainers import ArmOptions
-from tasks.resolve.night import NightPlan, NightRequest, plan_night
+from tasks.resolve.night import NightOptions, NightPlan, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.trainers.source import SOURCE
 from tasks.scrape import scrape_run
@@ -128,7 +128,7 @@ def test_the_documents_trainer_is_trained_verified_and_compared(plans_of: Plans,
 def night_of(tmp_path: Path, item: str = "{name: mine, branch: feat/x}", **wanted: Any) -> NightPlan:
     """The plan of a night that has this comparison beside another one."""
     (tmp_path / "night.yml").write_text(f"target: cpu\ncomparisons:\n  - {item}\n  - {{name: linen-vs-nnx}}\n")
-    request = NightRequest(config=str(tmp_path / "night.yml"), **wanted)
+    request = NightOptions(config=str(tmp_path / "night.yml"), **wanted)
     return plan_night(request, Store(tmp_path / "out"), day=date(2026, 11, 21), root=tmp_path / "configs")
 
 
