@@ -17,7 +17,7 @@ from tasks.diff.checkpoint_row import CHECKPOINTS
 from tasks.diff.run_endings import END
 from tasks.diff.state_rows import MEMORY
 from tasks.launch.config import config_text
-from tasks.launch.local import build_environment
+from tasks.launch.local.process_group import build_environment
 from tasks.preflight.analyse import analyse_program, locate
 from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
 from tasks.records.compiled import FILE, OPTIMISED

@@ -37,7 +37,7 @@ def compare(
     if "all" in options.cases:
         left_out = find_unfit(list_names("cases"), load_target(plans[0].target), model=options.more.model or None)
     if options.more.comment:
-        from tasks.publish.pull_request import parse_pull_request
+        from tasks.services.pull_request import parse_pull_request
 
         parse_pull_request(options.more.comment)
     check_out(options.out)

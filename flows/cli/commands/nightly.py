@@ -21,7 +21,7 @@ def nightly(*, options: Annotated[NightOptions, Parameter(name="*")] = NightOpti
     check_out(options.out)
 
     state, _ = finish_flow("nightly", dict(options))
-    from tasks.publish.nightly import night_markdown
+    from tasks.publish.markdown.night import night_markdown
     from tasks.resolve.night import read_records
     from tasks.store import open_store
 
