@@ -67,10 +67,7 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
 
     Where its server is gone for good the process ends with what is on disk published, and exit status 2.
     """
-    from flows.cli.first_command import hand_over_first
     from flows.cli.interrupts import NothingToUndo, end_at_once
-
-    hand_over_first(Console(stderr=True))
     from flows.cli.live_view import LiveView
 
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)

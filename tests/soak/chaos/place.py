@@ -269,22 +269,11 @@ class Place:
         """The servers of commands."""
         return [process for process, words in self._processes() if "tasks.services.embedded" in words]
 
-    def copies(self) -> list[psutil.Process]:
-        """Return the commands that run as copies of the spare process."""
-        spares = [process for process, words in self._processes() if "flows.cli.spare" in words]
-        numbers = {process.pid for process in spares}
-        return [process for process in spares if process.ppid() in numbers]
-
     def at_work(self) -> list[psutil.Process]:
         """Return every process of a run, a command or a flow run, without idle services."""
         waiting = {process.pid for process in [*session_of(self.kept("server")), *self.embedded()]}
         waiting |= {self.kept("worker").pid, self._nursery.pid}
-        copies = {process.pid for process in self.copies()}
-        return [
-            process
-            for process, words in self._processes()
-            if process.pid not in waiting and ("flows.cli.spare" not in words or process.pid in copies)
-        ]
+        return [process for process, _ in self._processes() if process.pid not in waiting]
 
     def _processes(self) -> Iterator[tuple[psutil.Process, list[str]]]:
         for process in psutil.process_iter():
