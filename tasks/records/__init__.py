@@ -24,7 +24,7 @@ from tasks.records.explanation import (
     TimeExplanation,
 )
 from tasks.records.finding import Evidence, Finding
-from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, XpkHandle
+from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, StartedProcess, XpkHandle
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
 from tasks.records.log_events import (
     CheckpointCommitted,
@@ -141,6 +141,7 @@ __all__ = [
     "Source",
     "Stall",
     "StartReport",
+    "StartedProcess",
     "StepCompleted",
     "TensorComparison",
     "TimeAccount",

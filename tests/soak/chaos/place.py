@@ -20,9 +20,9 @@ import httpx
 import psutil
 
 from benchmarks.nightly_load import COPIED, ROOT, free_port
+from tasks.launch.processes import Kept, members, start_kept
 from tasks.launch.supervise import GUARD
 from tasks.services import up
-from tasks.services.processes import Kept, session_of, start_kept
 from tests.soak.chaos.nursery import ENDED
 
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
@@ -271,7 +271,7 @@ class Place:
 
     def at_work(self) -> list[psutil.Process]:
         """Return every process of a run, a command or a flow run, without idle services."""
-        waiting = {process.pid for process in [*session_of(self.kept("server")), *self.embedded()]}
+        waiting = {*members(self.kept("server")), *(process.pid for process in self.embedded())}
         waiting |= {self.kept("worker").pid, self._nursery.pid}
         return [process for process, _ in self._processes() if process.pid not in waiting]
 
@@ -288,7 +288,7 @@ class Place:
     def kill(self, kind: str, number: int = signal.SIGKILL) -> float | None:
         """Signal all processes of a kind; return the time, or None if there are none. `flow`: forked commands."""
         find: dict[str, Callable[[], list[psutil.Process]]] = {
-            "server": lambda: session_of(self.kept("server")),
+            "server": lambda: [psutil.Process(pid) for pid in members(self.kept("server"))],
             "worker": lambda: [psutil.Process(self.kept("worker").pid)],
             "flow": self.forked,
             "trainer": self.trainers,
