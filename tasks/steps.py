@@ -63,10 +63,9 @@ from tasks.records import (
     CheckpointDifference,
     CheckpointProof,
     ComparisonRecord,
-    Died,
-    Ended,
     LedgerEntry,
     ProgramExplanation,
+    RunEnded,
     RunPlan,
     RunRecord,
     StepCompleted,
@@ -122,18 +121,19 @@ def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
     assert isinstance(artifact, UUID)  # a future only inside an async task
     updated = time.monotonic()
     done = 0
-    for event in watch(job.follow(run), run.handle.job_name):
+    for event in watch(job.follow(run)):
         if isinstance(event, LogLine):
             logger.info("%s", event.text)
             if plan.compiles_for:  # a compile prints one line per stage
                 yield event
             continue  # each event that a task yields costs milliseconds, and no caller needs a trainer's lines
-        if isinstance(event, Died):
-            logger.error("%s: died: %s: %s", plan.run_name, event.error.type, event.error.message)
-        elif isinstance(event, Ended) and event.exit_code:
-            logger.error("%s: ended with exit code %s", plan.run_name, event.exit_code)
-        if isinstance(event, Ended) and plan.compiles_for:
-            done = 1
+        if isinstance(event, RunEnded):
+            if event.error is not None:
+                logger.error("%s: died: %s: %s", plan.run_name, event.error.type, event.error.message)
+            if event.exit_code:
+                logger.error("%s: ended with exit code %s", plan.run_name, event.exit_code)
+            if event.exit_code is not None and plan.compiles_for:
+                done = 1
         if isinstance(event, StepCompleted):
             done = event.step + 1
             if time.monotonic() - updated > PROGRESS_EVERY_S:

@@ -93,7 +93,7 @@ def in_a_folder(comparison: Path, mine: Path) -> None:
 def run_to_its_end(plan: RunPlan, store: Store) -> RunRecord:
     directory = store.run(plan.run_name)
     launched = job.launch_or_attach(plan, directory)
-    list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
+    list(watch(job.follow(launched, poll_s=0.05)))
     proofs = [
         verify_checkpoint(path, manifest=directory.manifests / f"{path.name}.json", mode="record")
         for path in find_unverified(launched.checkpoints, [])
