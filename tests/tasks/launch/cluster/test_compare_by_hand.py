@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import REAL, ROOT
+from .conftest import REAL, ROOT, wait_for
 
 pytestmark = [
     pytest.mark.by_hand,
@@ -27,7 +27,7 @@ time_limit_s: 900
 environment: {{JAX_PLATFORMS: cpu, PYTHONPATH: {tree}}}
 xpk:
   {{cluster: loopback, project: p, zone: us-east5-b, image: "gcr.io/p/t:1", tpu_type: v6e-1, shared_out: true,
-    context: loopback, grace_s: 20}}
+    context: loopback, grace_s: 20, extra: [--ttl-seconds-after-finished=60]}}
 set: {{hardware: cpu, per_device_batch_size: 2, max_target_length: 64}}
 """
 
@@ -74,7 +74,9 @@ def test_compare_by_a_token_with_the_documented_role(
     assert not {"regressed", "changed"} & {row["verdict"] for row in record["rows"]}, told
     assert done.stderr.count("3 of 3 checkpoints verified") == 2, told
     assert list((tmp_path / "out").rglob("*.html"))
-    assert standin.names("pods") == []
+    places = [arm["environment"]["place"] for arm in record["arms"]]
+    assert places == ["cluster loopback: node-0-0"] * 2  # one slice
+    wait_for(lambda: not standin.names("jobsets") and not standin.names("pods"))  # their time is over
 
 
 def test_doctor_names_the_rights_that_are_missing(
