@@ -28,7 +28,7 @@ def name_run() -> str:
 @takes(IngestOptions)
 def ingest(options: IngestOptions) -> State[Any]:
     """Read the logs, archive them, and publish what differs."""
-    target, tolerances, aa = options.target or None, options.tolerances, options.aa
+    target, tolerances, aa = options.target, options.tolerances, options.aa
     check_words(target, tolerances)
     sides = sort_words(options.logs, options.baseline, options.candidate)
     given = Given(baseline=tuple(sides[0]), candidate=tuple(sides[1]))

@@ -280,10 +280,9 @@ class IngestOptions(Frozen):
     candidate: Annotated[tuple[str, ...], SEVERAL, said("The candidate's, in the same way.")] = ()
     case: Annotated[str, QUIET, said("The case's name, where the logs do not name it.")] = ""
     target: Annotated[
-        str,
-        QUIET,
+        str | None,
         said("Where they ran: a target, or any name. The noise is estimated from its history, which grows by them."),
-    ] = ""
+    ] = None
     tolerances: Annotated[
         str,
         said("The tolerances: default, or other-draws for runs with other first weights or another batch."),

@@ -23,7 +23,7 @@ def ingest(
     from tasks.diff.compare_logs import check_words
     from tasks.ingest.given_logs import open_arms, sort_words
 
-    check_words(options.target or None, options.tolerances)
+    check_words(options.target, options.tolerances)
     with open_arms(sort_words(logs or (), options.baseline, options.candidate), aa=options.aa):
         pass  # what is no comparison is refused before a flow run is begun
     check_out(options.out)
