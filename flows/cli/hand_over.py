@@ -84,7 +84,7 @@ def connect(path: Path, patience_s: float) -> socket.socket | None:
     packed = json.dumps(request).encode()
     try:
         line.connect(str(path))
-        if peer_of(line) != os.getuid():
+        if peer_of(line)[1] != os.getuid():
             raise PermissionError(f"{path}: another user listens there")
         socket.send_fds(line, [len(packed).to_bytes(LENGTH_BYTES)], [0, 1, 2])
         line.sendall(packed)
@@ -107,13 +107,13 @@ def is_private(folder: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
-def peer_of(line: socket.socket) -> int:
-    """The user at the other end of a Unix socket, as the kernel says; -1 where it does not."""
+def peer_of(line: socket.socket) -> tuple[int, int]:
+    """Return the process and the user at the other end of a Unix socket, as the kernel says; -1 where it does not."""
     if not hasattr(socket, "SO_PEERCRED"):
-        return -1
+        return -1, -1
     packed = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    user: int = struct.unpack("3i", packed)[1]
-    return user
+    process, user, _group = struct.unpack("3i", packed)
+    return process, user
 
 
 def _pass_signals_on(line: socket.socket) -> None:

@@ -165,7 +165,7 @@ def test_a_folder_that_others_may_write_is_not_trusted(tmp_path: Path) -> None:
         assert hand_over.connect(path, 0.1) is None  # nobody answers
         line, _ = listener.accept()  # the first one has not come this far
         with line:
-            assert hand_over.peer_of(line) == os.getuid()
+            assert hand_over.peer_of(line) == (os.getpid(), os.getuid())
             assert line.recv(1 << 20) != b""
         listener.settimeout(0.1)
         with pytest.raises(TimeoutError):
