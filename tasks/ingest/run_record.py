@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tasks.ingest.last_words import find_end, find_lost_lines, find_platform_cause, find_refusal
+from tasks.ingest.last_words import find_end, find_lost_lines, find_place, find_platform_cause, find_refusal
 from tasks.launch.cross_maxtext import read_crossing
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
 from tasks.observe.kept_program import keep_step_program
@@ -40,7 +40,7 @@ def build_record(
         label=f"{plan.arm if plan.aa else plan.ref or plan.arm} · {name_version(plan, commit)}",
         commit=commit,
         log=directory.log_address,
-        reading=with_cause(reading.model_copy(update=named), directory.log, supervised=True),
+        reading=with_cause(with_place(reading.model_copy(update=named), directory.log), directory.log, supervised=True),
         proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
         metrics=read_run_metrics(plan, directory, reading),
         start=read_start(plan),
@@ -57,6 +57,12 @@ def name_version(plan: RunPlan, commit: str | None) -> str:
     if plan.trainer == "command" and short is None and SOURCE in plan.versions:
         return f"source {plan.versions[SOURCE]}"
     return short or "no commit"
+
+
+def with_place(reading: RunReading, log: Path) -> RunReading:
+    """Return the reading with the cluster and nodes of its run, if the launcher noted them."""
+    place = find_place(log, reading.span)
+    return reading.model_copy(update={"environment": reading.environment.model_copy(update={"place": place})})
 
 
 def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReading:

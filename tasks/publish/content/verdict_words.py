@@ -177,6 +177,7 @@ def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
         ("mesh", mesh),
         ("attention", arm.attention),
         ("host process", None if here.process_index is None else str(here.process_index)),
+        ("ran on", here.place),
         ("exit code", None if arm.exit_code is None else str(arm.exit_code)),
         ("started", format_moment(arm.started)),
     ]

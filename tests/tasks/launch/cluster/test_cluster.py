@@ -17,7 +17,7 @@ import pytest
 
 from configs.environment import PASSED_ON
 from configs.launch import Xpk
-from tasks.ingest.run_record import with_cause
+from tasks.ingest.run_record import build_record, with_cause
 from tasks.launch import job
 from tasks.launch.backend import Restarted
 from tasks.launch.errors import LaunchError
@@ -28,6 +28,8 @@ from tasks.scrape import scrape_run
 from tasks.store import RunDirectory
 from tasks.store.files import LocalFiles
 from tasks.store.mirror import Mirror
+
+from .conftest import wait_for
 
 type MakePlan = Callable[..., RunPlan]
 
@@ -218,6 +220,64 @@ def test_a_lost_node_loses_its_pod_and_log(standin: Any, make_plan: MakePlan, di
     assert steps_in(directory.log) == [0, 1, 2]
     assert exit_codes(events) == []
     assert any(isinstance(event, ProcessGone) for event in events)
+
+
+@pytest.mark.usefixtures("soon_settled")
+@pytest.mark.long
+def test_a_node_that_is_not_ready_loses_its_pod_once_it_is_evicted(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pod stays: no kubelet confirms its end."""
+    monkeypatch.setattr("tasks.launch.xpk.poll_job.LAST_LINES_S", 2.0)
+    standin.order({"kind": "node_not_ready", "when": "completed step: 2", "evict_s": 3})
+    place = SAY + "first = int(os.path.exists(sys.argv[1] + '/began')); open(sys.argv[1] + '/began', 'w').close()\n"
+    plan = make_plan(ALONE + place + "for n in range(3 + 3 * first): say(n)\nif not first: time.sleep(600)\n")
+    events = run(plan, directory)
+    assert [event.cause.type for event in events if isinstance(event, Restarted)] == ["DeletionByTaintManager"]
+    assert exit_codes(events) == [0]
+    assert steps_in(directory.log) == [0, 1, 2, 3, 4, 5]
+    assert len(standin.names("pods")) == 3
+
+
+@pytest.mark.usefixtures("soon_settled")
+@pytest.mark.parametrize("lost", [True, False])
+def test_the_failure_of_a_lost_nodes_neighbour_is_not_the_trainers(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch, *, lost: bool
+) -> None:
+    """JAX ends the other processes long before the node controller evicts the pod."""
+    monkeypatch.setattr("tasks.launch.xpk.poll_job.LAST_LINES_S", 2.0)
+    if lost:
+        standin.order({"kind": "node_not_ready", "when": "the second host", "evict_s": 600})
+    dies = "else:\n    time.sleep(3); sys.exit(134)\n"
+    code = SAY + "say(0)\nif os.environ['JOB_COMPLETION_INDEX'] == '1': print('the second host'); time.sleep(600)\n"
+    run(make_plan(code + dies, attempts=1), directory)
+    error = error_of(directory)
+    assert (error.type, error.kind) == (("NodeLost", "preempted") if lost else ("SIGABRT", "other"))
+    assert ("the node node-0-1 is not ready: Kubelet stopped" in error.message) is lost
+
+
+def test_the_record_of_a_run_names_its_cluster_and_nodes(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory
+) -> None:
+    plan = make_plan(THREE)
+    assert exit_codes(run(plan, directory)) == [0]
+    record = build_record(plan, directory, scrape_run(directory.log), [])
+    assert record.reading.environment.place == "cluster loopback: node-0-0, node-0-1"
+    assert directory.log.read_text().splitlines()[-3].startswith("maxview: the job ran on ")
+    assert directory.log.read_text().splitlines()[-1] == "EXIT_CODE=0"
+
+
+@pytest.mark.parametrize("ttl_s", [None, 1])
+def test_an_ended_job_is_kept_until_its_time_is_over(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory, ttl_s: int | None
+) -> None:
+    extra = () if ttl_s is None else (f"--ttl-seconds-after-finished={ttl_s}",)
+    assert exit_codes(run(make_plan(THREE + "sys.exit(3)", extra=extra), directory)) == [3]
+    if ttl_s is None:  # xpk's 12 hours: its pods can be examined
+        assert len(standin.names("pods")) == 2
+        assert job.status(read_handle(directory)).exit_code == 3
+    else:
+        wait_for(lambda: not standin.names("jobsets") and not standin.names("pods"))
 
 
 def test_a_run_is_not_restarted_more_often_than_allowed(
