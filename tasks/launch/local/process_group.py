@@ -17,6 +17,8 @@ from tasks.launch.local import confine
 from tasks.launch.logs import open_locked
 from tasks.launch.processes import adopt, end_session, is_running
 from tasks.records import LocalHandle, RunPlan
+from tasks.resolve.plans import default_cache
+from tasks.store.mirror import working_copies
 from tasks.store.seals import state_folder
 
 DEVICES = (
@@ -28,6 +30,8 @@ DEVICES = (
     "/dev/neuron*",
     "/dev/hl[0-9]*",
 )
+# their caches contain programs: uv even makes installed packages hard links to the files in its cache
+INSTALLERS = ("uv", "pip", "pypoetry", "pdm", "pre-commit", "bazel")
 
 
 def build_environment(plan: RunPlan, caller: Mapping[str, str]) -> dict[str, str]:
@@ -58,9 +62,7 @@ def launch(
     limits = (str(plan.time_limit_s), str(grace_s), str(plan.log_limit_mb))
     argv = [sys.executable, "-I", "-S", supervise.__file__, *limits]
     environment = build_environment(plan, os.environ)
-    if not has_devices() or environment.get("JAX_PLATFORMS") == "cpu":
-        argv += [sys.executable, "-I", "-S", confine.__file__, *writable_folders(plan, environment)]
-        argv += [*(f"+{folder}" for folder in writable), "--"]
+    argv += confine_words(plan, environment, writable)
     descriptor = open_locked(log)
     try:
         process = subprocess.Popen(
@@ -101,17 +103,30 @@ def has_devices() -> bool:
     return any(glob(pattern) for pattern in DEVICES)
 
 
+def confine_words(plan: RunPlan, environment: Mapping[str, str], writable: Sequence[Path] = ()) -> list[str]:
+    """Return the words that, before a command of the plan's code, confine it; none if it may use an accelerator."""
+    if has_devices() and environment.get("JAX_PLATFORMS") != "cpu":
+        return []
+    for kept in (default_cache(), state_folder()):  # a folder that does not exist yet cannot be closed
+        with suppress(OSError):
+            kept.mkdir(parents=True, exist_ok=True)
+    folders = [*writable_folders(plan, environment), *(f"+{folder}" for folder in writable)]
+    return [sys.executable, "-I", "-S", confine.__file__, *folders, "--"]
+
+
 def writable_folders(plan: RunPlan, environment: Mapping[str, str]) -> list[str]:
     """Return the arguments of `confine.py`.
 
     Writable: caches, temporary folders, the working folder unless it is a checkout, and the run's folder. Read-only:
-    other runs, checkouts and seals.
+    other runs, working copies of buckets, checkouts, environments, seals, and the caches of package installers.
     """
     home = Path(environment.get("HOME") or "/nonexistent")
     named = (environment.get("JAX_COMPILATION_CACHE_DIR"), environment.get("TMPDIR"), plan.start_folder)
     caches = (home / ".cache", home / "jax_cache", *(folder for folder in named if folder))
     checkouts = Path(plan.checkout).parent if plan.checkout else None
-    closed = (Path(plan.directory).parent.parent, state_folder(), checkouts)
+    installed = (home / ".cache" / name for name in INSTALLERS)
+    kept = (default_cache(), working_copies(), Path(plan.directory).parent.parent, state_folder(), checkouts)
+    closed = (*installed, *kept)
     return [
         *(f"+{folder}" for folder in ("/tmp", "/var/tmp", *caches)),
         *(f"-{folder}" for folder in closed if folder),
