@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from access import RUNNER, SECOND  # of the stand-in
 
@@ -21,7 +22,7 @@ from tasks.records import RunPlan
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory
 
-from .conftest import wait_for
+from .conftest import kube, wait_for
 from .test_cluster import (
     ALONE,
     HANGS,
@@ -246,6 +247,28 @@ def test_an_overloaded_servers_retry_after_is_respected(
         events.append(event)
     assert exit_codes(events) == [0]
     assert counts[1] - counts[0] <= 5  # 4.5 s, every 2 s; a look is due every 0.3 s
+    assert steps_in(directory.log) == list(range(24))
+
+
+def test_a_real_server_that_shuts_down_is_not_asked_again_too_soon(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not standin.is_real:
+        pytest.skip("the test above orders the same from the stand-in")
+    waits: list[float] = []
+    read_wait = kube._wait_s
+
+    def note_wait(response: httpx.Response) -> float:
+        waits.append(read_wait(response))
+        return waits[-1]
+
+    monkeypatch.setattr(kube, "_wait_s", note_wait)
+    launched = job.launch_or_attach(make_plan(SLOW), directory)
+    fault = {"kind": "restart", "away_s": 1, "denied_s": 0, "graceful": True}
+    ends = threading.Thread(target=lambda: standin.order(fault))
+    assert exit_codes(finish(launched, "completed step: 2", ends.start)) == [0]
+    ends.join()
+    assert 1 <= waits.count(5.0) <= 3  # of 429s in about 5 s; a look is due every 0.3 s
     assert steps_in(directory.log) == list(range(24))
 
 
