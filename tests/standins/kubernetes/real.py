@@ -86,7 +86,6 @@ class RealServer:
              f"--service-account-signing-key-file={folder / 'accounts.key'}", "--authorization-mode=RBAC",
              f"--token-auth-file={folder / 'tokens.csv'}", "--service-cluster-ip-range=10.0.0.0/24",
              f"--audit-policy-file={folder / 'audit.json'}", f"--audit-log-path={folder / 'audit.log'}",
-             "--shutdown-send-retry-after=true", "--shutdown-watch-termination-grace-period=5s",
              "--disable-admission-plugins=ServiceAccount", "--kubelet-preferred-address-types=InternalIP"],
         )  # fmt: skip
 
@@ -101,9 +100,9 @@ class RealServer:
         done = [entry for entry in entries if entry["stage"] == "ResponseComplete"]
         return [f"{methods.get(entry['verb'], 'GET')} {entry['requestURI']}" for entry in done]
 
-    def stop(self, *, graceful: bool = False) -> None:
-        """End the API server; etcd goes on. A graceful end answers for some seconds with 429 and Retry-After: 5."""
-        (self.process.terminate if graceful else self.process.kill)()
+    def stop(self) -> None:
+        """End the API server; etcd goes on."""
+        self.process.kill()
         self.process.wait()
 
     def start(self) -> None:

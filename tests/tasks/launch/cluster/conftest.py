@@ -141,7 +141,7 @@ class RealStandIn(StandIn):
             self._serve_v1beta1(served=True)
         for fault in own:
             if fault["kind"] == "restart":
-                self.server.stop(graceful=fault.get("graceful", False))
+                self.server.stop()
                 time.sleep(fault["away_s"])
                 self.server.start()
             elif fault["kind"] == "rules":

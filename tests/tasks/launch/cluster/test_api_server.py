@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from access import RUNNER, SECOND  # of the stand-in
 
@@ -22,7 +21,7 @@ from tasks.records import RunPlan
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory
 
-from .conftest import kube, wait_for
+from .conftest import wait_for
 from .test_cluster import (
     ALONE,
     HANGS,
@@ -68,7 +67,7 @@ def at(launched: LaunchedRun, text: str, act: Callable[[], Any]) -> Iterator[byt
 
 
 def finish(launched: LaunchedRun, text: str, act: Callable[[], Any]) -> list[Any]:
-    return list(watch(at(launched, text, act), launched.handle.job_name))
+    return list(watch(at(launched, text, act)))
 
 
 def reading_of(plan: RunPlan, directory: RunDirectory) -> Any:
@@ -184,7 +183,7 @@ def test_an_outage_before_launch_and_before_attach_is_waited_for(
     standin.order(OUTAGE)
     again = job.launch_or_attach(plan, directory)
     assert again.handle == launched.handle
-    assert exit_codes(list(watch(job.follow(again, poll_s=0.05), again.handle.job_name))) == [0]
+    assert exit_codes(list(watch(job.follow(again, poll_s=0.05)))) == [0]
     assert steps_in(directory.log) == list(range(24))
 
 
@@ -196,7 +195,7 @@ def test_an_outage_while_a_run_is_started_again_is_waited_for(
     launched = job.launch_or_attach(make_plan(TAKEN), directory)
     watched = threading.Thread(target=lambda: (wait_for(lambda: is_going(standin)), standin.order(OUTAGE)))
     watched.start()
-    events = list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
+    events = list(watch(job.follow(launched, poll_s=0.05)))
     watched.join()
     assert exit_codes(events) == [143, 0]
     assert steps_in(directory.path / "log.1.txt") + steps_in(directory.log) == [0, 1, 2, 3, 4, 5]
@@ -240,35 +239,13 @@ def test_an_overloaded_servers_retry_after_is_respected(
 
     pieces = at(launched, "completed step: 2,", lambda: (standin.order(fault), count()))
     events = []
-    for event in watch(pieces, launched.handle.job_name):
+    for event in watch(pieces):
         if "completed step: 20," in getattr(event, "text", "") and len(counts) == 1:
             count()
             standin.order()
         events.append(event)
     assert exit_codes(events) == [0]
     assert counts[1] - counts[0] <= 5  # 4.5 s, every 2 s; a look is due every 0.3 s
-    assert steps_in(directory.log) == list(range(24))
-
-
-def test_a_real_server_that_shuts_down_is_not_asked_again_too_soon(
-    standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not standin.is_real:
-        pytest.skip("the test above orders the same from the stand-in")
-    waits: list[float] = []
-    read_wait = kube._wait_s
-
-    def note_wait(response: httpx.Response) -> float:
-        waits.append(read_wait(response))
-        return waits[-1]
-
-    monkeypatch.setattr(kube, "_wait_s", note_wait)
-    launched = job.launch_or_attach(make_plan(SLOW), directory)
-    fault = {"kind": "restart", "away_s": 1, "denied_s": 0, "graceful": True}
-    ends = threading.Thread(target=lambda: standin.order(fault))
-    assert exit_codes(finish(launched, "completed step: 2", ends.start)) == [0]
-    ends.join()
-    assert 1 <= waits.count(5.0) <= 3  # of 429s in about 5 s; a look is due every 0.3 s
     assert steps_in(directory.log) == list(range(24))
 
 
@@ -302,7 +279,7 @@ def test_a_job_that_is_being_deleted_is_awaited_and_created_again(
     assert standin.names("jobsets") == [launched.handle.job_name]  # it is there, and is going
     again = job.launch_or_attach(plan, directory)
     assert standin.names("jobsets") == [f"{read_handle(directory).family}-a2"]
-    assert exit_codes(list(watch(job.follow(again, poll_s=0.05), again.handle.job_name))) == [0]
+    assert exit_codes(list(watch(job.follow(again, poll_s=0.05)))) == [0]
     # the first attempt went on printing until it was ended; the second went on from there
     assert steps_in(directory.log)[-1] == 5
 
