@@ -1,4 +1,4 @@
-"""Finds the settings in which two runs differ, without names and folders of each run, and marks those without effect."""
+"""Finds the settings in which two runs differ, except a run's own names and folders, and marks those without effect."""
 
 import re
 from collections.abc import Iterator, Mapping
