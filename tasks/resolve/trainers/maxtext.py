@@ -25,7 +25,7 @@ DIALECT_KEYS = ("enable_nnx", "pure_nnx_decoder", "pure_nnx")
 _DECODERS = {False: "layers/decoders.py", True: "layers/nnx_decoders.py"}
 # our key -> its former name in MaxText
 _OLD_NAMES = {"learning_rate_final_fraction": "cosine_learning_rate_final_fraction"}
-# A kernel for TPUs, which a CPU would interpret: 53 s for a step of the tiny model, where the other way takes 0.1 s.
+# A kernel for TPUs, which a CPU would interpret: 53 s for a step of the tiny model.
 _ON_CPU = {"megablox": "false"}
 # for a run in one process
 _ALONE = {"skip_jax_distributed_system": "true"}
