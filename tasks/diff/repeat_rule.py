@@ -2,19 +2,19 @@
 
 from math import inf
 
+from configs.durations import ENOUGH_REPEATS
 from configs.schema import Frozen
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.records import ComparisonRecord, MetricDiff
 
 AT_MOST_TIMES = 2  # largest growth at once: the estimate from few runs is rough
-MOST_REPEATS = 30  # default limit
 
 
 class Patience(Frozen):
     """The limits of a comparison: seconds since its start, and repeats of each arm."""
 
     budget_s: float | None = None
-    most: int = MOST_REPEATS
+    most: int = ENOUGH_REPEATS
 
 
 class NextLook(Frozen):

@@ -41,8 +41,10 @@ def lie_apart(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
 def place_of_run(run: RunRecord) -> str:
     """Return the machine or slice of a run; empty if unknown.
 
-    Runs that we launched on this machine have one place. A cluster assigns any free slice, so its place is unknown.
+    Runs that we launched on this machine have one place. On a cluster, the nodes of a run are its place.
     """
+    if run.reading.environment.place:
+        return run.reading.environment.place
     return f"this machine, {run.plan.target}" if run.plan is not None and run.plan.backend == "local" else ""
 
 
