@@ -78,11 +78,12 @@ def demo(
     from flows.cli.commands.compare import compare
     from flows.cli.commands.preflight import preflight
     from flows.cli.demo import make_demo
+    from tasks.resolve.options import CompareOptions, PreflightOptions
 
     def run() -> None:
-        compare("linen-vs-nnx", out=out)
+        compare("linen-vs-nnx", options=CompareOptions(out=out))
         if find_spec("libtpu"):
-            preflight("linen-vs-nnx", out=out)
+            preflight("linen-vs-nnx", options=PreflightOptions(out=out))
 
     page = make_demo(documents, out, run)
     console = Console(highlight=False, markup=False, soft_wrap=True)

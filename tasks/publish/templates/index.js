@@ -67,7 +67,8 @@
     more.hidden = found.length <= shown;
     document.getElementById("nothing").hidden = found.length > 0;
     const words = want.find.toLowerCase().split(/\s+/);
-    for (const row of document.querySelectorAll("#nights tbody tr")) {
+    for (const night of document.querySelectorAll(".night")) night.hidden = (want.target !== "" && night.dataset.target !== want.target) || night.dataset.ended < want.since;
+    for (const row of document.querySelectorAll("#nights tbody tr, .changes li")) {
       const text = row.textContent.toLowerCase();
       row.hidden = !words.every((word) => text.includes(word)) || (want.verdict !== "" && !text.includes(want.verdict));
     }
