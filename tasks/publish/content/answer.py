@@ -16,6 +16,13 @@ TITLE = 120  # characters: two lines on a screen
 NAMED = 4  # rows of one verdict that the sentence names
 FIRST = ("step_time_s", "loss")  # the rows that decide most often; curves have the same names
 FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
+COMMANDS = {
+    "compare": "trains both arms of this case",
+    "bisect": "finds the commit",
+    "explain": "finds out why the two differ",
+    "preflight": "compiles both arms for a TPU slice",
+    "ingest": "reads further logs",
+}  # by the name of the command
 CURVES = {"loss_by_step": "loss", "final_loss": "loss"}
 
 
@@ -27,6 +34,7 @@ class Answer(Frozen):
     row: MetricDiff | None  # null where an arm died
     curve: str  # the figure that is drawn first
     cost: str  # of the next command; empty where it is not known
+    does: str  # what the next command does
 
 
 def answer_of(record: ComparisonRecord, effects: dict[str, EffectLine]) -> Answer:
@@ -38,6 +46,7 @@ def answer_of(record: ComparisonRecord, effects: dict[str, EffectLine]) -> Answe
         row=row,
         curve=CURVES.get(row.metric, row.metric) if row else "",
         cost=tell_cost(record, row),
+        does=describe_command(record.next_command),
     )
 
 
@@ -95,6 +104,15 @@ def tell_cost(record: ComparisonRecord, row: MetricDiff | None) -> str:
     if "--case all" in record.next_command:
         return f"about {show_duration(seconds)} per case"
     return f"about {show_duration(seconds)}" if f"--case {record.case} " in f"{record.next_command} " else ""
+
+
+def describe_command(command: str) -> str:
+    """Return what a next command does, in a few words; empty for a command without a description."""
+    if "--case all" in command:
+        return "trains both arms of every case"
+    if "--until-decided" in command:
+        return "trains both arms again and again until the verdict is sure"
+    return next((does for name, does in COMMANDS.items() if command.startswith(f"maxview {name} ")), "")
 
 
 def find_frame(lines: Sequence[str]) -> str:
