@@ -1,6 +1,7 @@
 """Turns the curves and rows of a comparison record into SVG charts on white, for places that draw only images."""
 
 import base64
+import re
 from collections.abc import Sequence
 from itertools import count
 from math import isfinite
@@ -10,6 +11,7 @@ import pygal  # type: ignore[import-untyped]
 from pygal.style import Style  # type: ignore[import-untyped]
 
 from tasks.publish.content.curves import thin_out
+from tasks.publish.content.templating import read_asset
 from tasks.publish.content.time_bars import average_parts
 from tasks.publish.content.verdict_words import OUTCOMES, name_verdict
 from tasks.records import ComparisonRecord, Curve, MetricDiff
@@ -17,17 +19,27 @@ from tasks.records.text import shorten, visible
 
 WIDTH = 760
 POINTS = 120  # per curve: more cannot be distinguished at this width
-SIDE_COLOURS = ("#0969da", "#bc4c00")
-# computing is green, what was waited for is warm, what lies outside of the steps is grey
-PART_COLOURS = {
-    "compute": "#1a7f37", "dispatch": "#94d3a2", "compile": "#0969da", "checkpoint": "#bc4c00", "eval": "#8250df",
-    "profiler": "#bf3989", "restart": "#cf222e", "unexplained": "#d4a72c",
-    "waits for saves": "#953800", "blocking saves": "#e16f24", "wait at the end": "#ffb77c",
-    "evaluation at the end": "#c297ff", "start": "#8c959f", "between": "#afb8c1", "end": "#57606a",
-    "outside": "#d0d7de",
+COLOURS: dict[str, str] = dict(
+    re.findall(r"--([\w-]+): (#[0-9a-f]{6})", read_asset("page.css").partition("@media")[0])
+)  # on white
+SIDE_COLOURS = (COLOURS["baseline"], COLOURS["candidate"])
+SAME_NAME = (
+    "compute",
+    "dispatch",
+    "compile",
+    "checkpoint",
+    "eval",
+    "profiler",
+    "restart",
+    "unexplained",
+    "between",
+    "end",
+)
+PARTS = {part: part for part in SAME_NAME} | {
+    "waits for saves": "wait", "blocking saves": "second", "wait at the end": "wait-end", "start": "outside",
+    "evaluation at the end": "changed", "outside": "line",
 }  # fmt: skip
 LEGEND_COLUMNS = 4
-OTHER_PART = "#24292f"
 LIMIT = 3.0  # bars end here, in multiples of the threshold
 
 _STYLE = Style(
@@ -91,14 +103,14 @@ def draw_curve(record: ComparisonRecord, metric: str) -> str | None:
 
 
 def draw_changes(record: ComparisonRecord) -> str | None:
-    """Each metric's change in multiples of its threshold, better to the right, as SVG text; None if no row has both."""
+    """Each metric's change in multiples of its threshold, worse to the right, as SVG text; None if no row has both."""
     rows = [row for row in record.rows if _scaled(row) is not None]
     if not rows:
         return None
     chart = pygal.HorizontalBar(
         _config(110 + 30 * len(rows)),
         style=_STYLE,
-        title="change, in multiples of what would matter   (← worse · better →)",
+        title="change, in multiples of what would matter   (← better · worse →)",
         show_legend=False,
         range=(-LIMIT, LIMIT),
         y_labels=[-3, -2, -1, 0, 1, 2, 3],
@@ -118,11 +130,11 @@ def draw_times(record: ComparisonRecord) -> str | None:
     if not sides:
         return None
     found = {part.part for _, parts in sides for part in parts}
-    names = [name for name in PART_COLOURS if name in found] + sorted(found - PART_COLOURS.keys())
+    names = [name for name in PARTS if name in found] + sorted(found - PARTS.keys())
     more = (len(names) - 1) // LEGEND_COLUMNS
     chart = pygal.HorizontalStackedBar(
         _config(150 + 40 * len(sides) + 22 * more),
-        style=_coloured([PART_COLOURS.get(name, OTHER_PART) for name in names]),
+        style=_coloured([COLOURS[PARTS.get(name, "ink")] for name in names]),
         title="where the time of a run went, s",
         show_legend=True,
         legend_at_bottom=True,
@@ -200,14 +212,14 @@ def _points(curve: Curve) -> list[tuple[int, float]]:
 
 
 def _scaled(row: MetricDiff) -> float | None:
-    """The change over its threshold with better as plus, cut at LIMIT; None where a direction or figure is missing."""
+    """The change over its threshold with worse as plus, cut at LIMIT; None where a direction or figure is missing."""
     if row.difference is None or row.threshold is None or not isfinite(row.difference) or row.better == "equal":
         return None
     if row.difference == 0:
         return 0.0
     ratio = abs(row.difference) / row.threshold if row.threshold > 0 else LIMIT
     worse = (row.difference > 0) == (row.better == "lower")
-    return min(ratio, LIMIT) * (-1 if worse else 1)
+    return min(ratio, LIMIT) * (1 if worse else -1)
 
 
 def _label(row: MetricDiff) -> str:

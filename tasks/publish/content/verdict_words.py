@@ -27,21 +27,21 @@ class Word(Frozen):
 
 
 OUTCOMES: dict[Outcome, Word] = {
-    "same": Word(sign="=", colour="#0550ae", style="bold blue"),
-    "improved": Word(sign="✓", colour="#1a7f37", style="bold green"),
-    "regressed": Word(sign="✗", colour="#cf222e", style="bold red"),
-    "changed": Word(sign="≠", colour="#8250df", style="bold magenta"),
-    "unknown": Word(sign="?", colour="#9a6700", style="bold yellow"),
-    "not judged": Word(sign="·", colour="#57606a", style="dim"),
-    "died": Word(sign="†", colour="#cf222e", style="bold red"),
-    "failed": Word(sign="✗", colour="#cf222e", style="bold red"),
+    "same": Word(sign="=", colour="#5f6872", style="bold blue"),
+    "improved": Word(sign="✓", colour="#157341", style="bold green"),
+    "regressed": Word(sign="✗", colour="#b91c2c", style="bold red"),
+    "changed": Word(sign="≠", colour="#6d3fc0", style="bold magenta"),
+    "unknown": Word(sign="?", colour="#865500", style="bold yellow"),
+    "not judged": Word(sign="·", colour="#5f6872", style="dim"),
+    "died": Word(sign="†", colour="#b91c2c", style="bold red"),
+    "failed": Word(sign="✗", colour="#b91c2c", style="bold red"),
 }
 WORST_FIRST: tuple[Verdict, ...] = ("regressed", "changed", "unknown", "improved", "same", "not judged")
 
 EFFECTS: dict[Effect, Word] = {
-    "blocks": Word(sign="✗", colour="#cf222e", style="bold red"),
-    "qualifies": Word(sign="!", colour="#9a6700", style="bold yellow"),
-    "note": Word(sign="·", colour="#57606a", style="dim"),
+    "blocks": Word(sign="✗", colour="#b91c2c", style="bold red"),
+    "qualifies": Word(sign="!", colour="#865500", style="bold yellow"),
+    "note": Word(sign="·", colour="#5f6872", style="dim"),
 }
 
 EFFECT_WORDS: dict[Effect, str] = {
