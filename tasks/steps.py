@@ -25,7 +25,8 @@ from prefect.runtime import flow_run
 from configs.comparison import Target
 from tasks.bisect.ledger import make_entry
 from tasks.bisect.points import Span, find_span, span_of_packages
-from tasks.bisect.search import Finish, Judge, Limits, Line, Train, next_action
+from tasks.bisect.search import next_action
+from tasks.bisect.terms import Finish, Judge, Limits, Line, Train
 from tasks.causes.kept_programs import compare_kept_programs
 from tasks.causes.occasion import explain_comparison
 from tasks.diff.case import CaseRuns, case_id, compare_case
