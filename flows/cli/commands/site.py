@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from flows.cli.commands.options import DEFAULT_OUT, Json, Out
+from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 
 DEMO_OUT = "maxview-demo"
 
@@ -73,8 +73,9 @@ def demo(
     """
     from flows.cli.commands.compare import compare
     from flows.cli.demo import make_demo
+    from tasks.resolve.options import CompareOptions
 
-    page = make_demo(documents, out, lambda: compare("linen-vs-nnx", out=out))
+    page = make_demo(documents, out, lambda: compare("linen-vs-nnx", options=CompareOptions(out=out)))
     console = Console(highlight=False, markup=False, soft_wrap=True)
     console.print(f"page: {page if '://' in page else os.path.relpath(page)}")
     console.print(f"next: maxview site serve --out {out}")

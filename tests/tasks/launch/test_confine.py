@@ -1,7 +1,6 @@
 """A confined trainer can write only in its own folder: real processes, real namespaces."""
 
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.spare import may_hand_over
 from tasks.launch.local import confine, process_group
 from tasks.launch.one_flow_per_run import find_finished, turn_of
 from tasks.records import RunPlan, RunReading, RunRecord
@@ -162,24 +160,6 @@ for path in sys.argv[1:]:
     log_of(make_plan(code, *map(str, files), directory=str(run.path), environment=environment), run)
     assert installed.read_text() == "honest"
     assert [file.read_text() for file in files] == ["honest", "honest", "changed"]
-
-
-@needs_namespaces
-def test_a_confined_trainer_cannot_hand_a_command_to_the_spare_process(tmp_path: Path) -> None:
-    """The spare process is not confined, and belongs to the same user."""
-    path = tmp_path / "s.sock"
-    code = f"import socket; line = socket.socket(socket.AF_UNIX); line.connect({str(path)!r}); print(line.recv(1))"
-    for confined in (False, True):
-        argv = [sys.executable, "-I", "-S", confine.__file__, "+/tmp", "--"] if confined else []
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(path))
-            listener.listen()
-            client = subprocess.Popen([*argv, sys.executable, "-c", code], stdout=subprocess.DEVNULL)
-            line, _ = listener.accept()
-            with line:
-                assert may_hand_over(line) is not confined
-            client.wait()
-        path.unlink()
 
 
 @needs_namespaces
