@@ -78,7 +78,7 @@ def measure_effect(sample: Sample) -> Effect:
     Otherwise each run scatters around the mean of its arm. The variance is the mean of the runs' own variance and of
     the prior (`Noise`, plus the error of each run's level), weighted by degrees of freedom. The prior never hides a
     larger scatter: with ENOUGH degrees of freedom the runs' own variance is a lower bound, and runs that scatter more
-    than the prior allows (chance WIDE) use their own variance only. Runs that agree do not lower the scale of a history.
+    than the prior allows (chance WIDE) use their own variance only. Agreeing runs do not lower a history's scale.
     `Sample.between` is added for any number of runs.
     """
     left, right = np.log(np.asarray(sample.baseline)), np.log(np.asarray(sample.candidate))
