@@ -12,7 +12,7 @@ from typing import Literal
 
 from configs.comparison import Target
 from tasks.bisect.questions import PROGRAM, TIMES, Question
-from tasks.bisect.search import Finish, Line
+from tasks.bisect.terms import Finish, Line
 from tasks.diff.checkpoint_row import CHECKPOINTS
 from tasks.diff.run_endings import END
 from tasks.diff.state_rows import MEMORY

@@ -37,7 +37,7 @@ from tasks.resolve.arm_trainers import ArmOptions, place_arms
 from tasks.resolve.blessed import check_baselines
 from tasks.resolve.commands import Command, CompileHere, make_command, make_compile
 from tasks.resolve.identify import hash_identity, name_run
-from tasks.resolve.trainers.source import TrainerSource
+from tasks.resolve.trainers.trainer_source import TrainerSource
 
 LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later wins
 RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # set by the store

@@ -20,7 +20,7 @@ from tasks.records import RunPlan
 from tasks.resolve.commands import TrainHere
 from tasks.resolve.identify import NAME_LENGTH, name_run
 from tasks.resolve.plans import Request, find_arm, find_unfit, plan_run, resolve, resolve_config
-from tasks.resolve.trainers.source import TrainerSource, read_trainer_source, source_digest, trainer_commit
+from tasks.resolve.trainers.trainer_source import TrainerSource, read_trainer_source, source_digest, trainer_commit
 
 OUT = Path("/somewhere/out")
 
