@@ -33,7 +33,7 @@ from tasks.diff.checkpoint_row import CHECKPOINTS
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import STEP_TIME
 from tasks.history.prior import read_past
-from tasks.preflight.lanes import count_lanes
+from tasks.preflight.compile_lanes import count_lanes
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import BisectedPoint, Bisection, Corner, LedgerEntry, RunPlan, RunRecord
 from tasks.resolve.options import BisectOptions

@@ -42,7 +42,7 @@ from tasks.launch.logs import read_exit_code
 from tasks.launch.owners import forget
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import JobEvent, LogLine, watch
-from tasks.preflight.case import compare_case_compiled
+from tasks.preflight.compiled_case import compare_case_compiled
 from tasks.publish.content.next_command import add_next, add_next_of_compiles
 from tasks.publish.content.page_address import PublishedPage, find_page
 from tasks.publish.markdown.artifacts import (

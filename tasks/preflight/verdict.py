@@ -14,7 +14,7 @@ from tasks.diff.comparison import comparison_id, conclude
 from tasks.diff.decide import decide_exact, show_share
 from tasks.diff.metric_row import Arms, Cell, Metric, is_unfilled, make_row, missing_decision, not_judged
 from tasks.preflight.analyse import KERNEL, OPTIMISED, Analysis, analyse_program
-from tasks.preflight.compare import Side, compare_programs, same_text
+from tasks.preflight.compare_programs import Side, compare_programs, same_text
 from tasks.records import (
     ComparisonRecord,
     CompiledProgram,
