@@ -360,7 +360,7 @@ def test_the_index_leads_to_the_pages_and_fits_every_width(
     assert shown.locator("#compared tbody tr").count() == 2
     assert shown.locator("#nights td").inner_text() == "✗ failed"
     shown.select_option("#filters [name=target]", record_002.target)
-    assert shown.locator(".night").is_hidden()  # it was of another target
+    playwright.expect(shown.locator(".night")).to_be_hidden()  # it was of another target
     shown.select_option("#filters [name=target]", "")
     shown.fill("#filters [name=find]", record_002.comparison)
     playwright.expect(shown.locator("#count")).to_have_text("1 of 2")
