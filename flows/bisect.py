@@ -29,10 +29,9 @@ from tasks.bisect.questions import DIED, PROGRAM, Question, read_question
 from tasks.bisect.report import describe_points, name_point, spent_seconds, write_record
 from tasks.bisect.search import Finish, Limits, Line, Train, find_current_belief
 from tasks.diff.case import CaseRuns
-from tasks.diff.checkpoint_row import CHECKPOINTS
 from tasks.diff.noise import Past
-from tasks.diff.time_rows import STEP_TIME
 from tasks.history.prior import read_past
+from tasks.metrics.table import CHECKPOINTS, STEP_TIME
 from tasks.preflight.lanes import count_lanes
 from tasks.publish.site import PublishedPage
 from tasks.records import BisectedPoint, Bisection, Corner, LedgerEntry, RunPlan, RunRecord

@@ -13,11 +13,9 @@ from typing import Literal
 from configs.comparison import Target
 from tasks.bisect.questions import PROGRAM, TIMES, Question
 from tasks.bisect.search import Finish, Line
-from tasks.diff.checkpoint_row import CHECKPOINTS
-from tasks.diff.run_endings import END
-from tasks.diff.state_rows import MEMORY
 from tasks.launch.config import config_text
 from tasks.launch.local import build_environment
+from tasks.metrics.table import CHECKPOINTS, END, MEMORY
 from tasks.preflight.analyse import analyse_program, locate
 from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
 from tasks.records.compiled import FILE, OPTIMISED

@@ -10,6 +10,7 @@ import polars as pl
 from tasks.ingest.last_words import find_end, find_lost_lines, find_platform_cause, find_refusal
 from tasks.launch.cross_maxtext import read_crossing
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
+from tasks.metrics.facts import with_facts
 from tasks.observe.kept_program import keep_step_program
 from tasks.observe.shared_start import read_start
 from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, number_from_json
@@ -34,18 +35,20 @@ def build_record(
     lost = find_lost_lines(directory.log, reading.span)
     named = {"name": plan.run_name, "coverage": reading.coverage.model_copy(update={"lost": lost})}
     named |= {"branch": plan.ref} if plan.ref else {}
-    return RunRecord(
-        plan=plan,
-        arm=plan.arm,
-        label=f"{plan.arm if plan.aa else plan.ref or plan.arm} · {name_version(plan, commit)}",
-        commit=commit,
-        log=directory.log_address,
-        reading=with_cause(reading.model_copy(update=named), directory.log, supervised=True),
-        proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
-        metrics=read_run_metrics(plan, directory, reading),
-        start=read_start(plan),
-        crossing=read_crossing(directory.path),
-        program=program,
+    return with_facts(
+        RunRecord(
+            plan=plan,
+            arm=plan.arm,
+            label=f"{plan.arm if plan.aa else plan.ref or plan.arm} · {name_version(plan, commit)}",
+            commit=commit,
+            log=directory.log_address,
+            reading=with_cause(reading.model_copy(update=named), directory.log, supervised=True),
+            proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
+            metrics=read_run_metrics(plan, directory, reading),
+            start=read_start(plan),
+            crossing=read_crossing(directory.path),
+            program=program,
+        )
     )
 
 

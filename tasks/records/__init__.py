@@ -23,6 +23,7 @@ from tasks.records.explanation import (
     TimeDifference,
     TimeExplanation,
 )
+from tasks.records.facts import Measured, RunFacts, StepLevel, StepLevels
 from tasks.records.finding import Evidence, Finding
 from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, XpkHandle
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
@@ -112,6 +113,7 @@ __all__ = [
     "LogEvent",
     "LogReading",
     "Mark",
+    "Measured",
     "Memory",
     "MemoryExplanation",
     "MetricDiff",
@@ -131,6 +133,7 @@ __all__ = [
     "ProgramWork",
     "Restore",
     "Root",
+    "RunFacts",
     "RunFate",
     "RunFiles",
     "RunHandle",
@@ -142,6 +145,8 @@ __all__ = [
     "Stall",
     "StartReport",
     "StepCompleted",
+    "StepLevel",
+    "StepLevels",
     "TensorComparison",
     "TimeAccount",
     "TimeDifference",
