@@ -17,7 +17,8 @@ from rich.markup import escape
 
 from configs.comparison import list_names, load_comparison, load_target
 from configs.load import ConfigError
-from tasks.launch.check import WITHOUT, find_obstacles
+from tasks.launch.backend import WITHOUT
+from tasks.launch.check import find_obstacles
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.place_trainer import PYTHON_VARIABLE
 from tasks.services.resting import REST_S, find_resting

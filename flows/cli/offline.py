@@ -6,8 +6,8 @@ from itertools import groupby
 from tasks.diff.case import CaseRuns, compare_case
 from tasks.history import append_comparison
 from tasks.history.prior import read_past
-from tasks.publish.next_command import add_next
-from tasks.publish.site import publish_comparison
+from tasks.publish.content.next_command import add_next
+from tasks.publish.site.publish import publish_comparison
 from tasks.records import RunPlan
 from tasks.store import Store
 

@@ -23,7 +23,8 @@ from flows.cli.interrupts import INTERRUPTED, leave_at_interrupt, run, say_inter
 LOADED = (
     "flows.cli.app", "flows.cli.commands.flow_runs", "flows.cli.first_command", "flows.cli.interrupted",
     "flows.cli.live_view", "flows.cli.offline", "flows.compare", "flows.ingest", "flows.nightly", "flows.preflight",
-    "tasks.publish.floors", "tasks.publish.terminal", "tasks.services.server", "tasks.services.slices",
+    "tasks.publish.terminal.floors_table", "tasks.publish.terminal.report", "tasks.services.server",
+    "tasks.services.slices",
     # what Prefect and its client load when the first flow is run
     "anyio._backends._asyncio", "prefect.flow_engine", "prefect.task_engine",
 )  # fmt: skip

@@ -14,7 +14,7 @@ from configs.comparison import Target
 from tasks.bisect.questions import PROGRAM, TIMES, Question
 from tasks.bisect.search import Finish, Line
 from tasks.launch.config import config_text
-from tasks.launch.local import build_environment
+from tasks.launch.local.process_group import build_environment
 from tasks.metrics.table import CHECKPOINTS, END, MEMORY
 from tasks.preflight.analyse import analyse_program, locate
 from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan

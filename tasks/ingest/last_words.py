@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tasks.launch.backend import CAUSE_PATTERN, LOST_PATTERN
-from tasks.launch.jobset import CAUSE_KINDS
+from tasks.launch.xpk.jobset import CAUSE_KINDS
 from tasks.records import LogError, Source
 from tasks.scrape.death.causes import classify
 from tasks.scrape.prefixes import ABSL

@@ -1,16 +1,11 @@
 """Finds the obstacles to runs on a target, each with the command that removes it."""
 
-import importlib.util
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from configs.comparison import Target
 from configs.errors import ConfigError
 from configs.launch import Xpk
-from tasks.launch.errors import LaunchError
-
-XPK = "xpk==1.16.0"
-WITHOUT = "; without it "  # marks an optional right: runs work without it
+from tasks.launch.xpk import check
 
 
 def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
@@ -20,34 +15,5 @@ def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
     except ConfigError as error:
         yield from error.problems
         return
-    if not isinstance(settings, Xpk):
-        return
-    yield from missing_tools(settings.argv)
-    if importlib.util.find_spec("kubernetes") is None:
-        yield "kubernetes is not installed: uv sync --extra k8s"
-        return
-    from tasks.launch.kube import choose_context, connect  # imported here because the package is optional
-    from tasks.launch.rights import NEEDED
-
-    try:
-        api = connect(choose_context(settings), settings.namespace)
-        denied = [right for right in NEEDED if not api.allows(right)]
-        if not denied:
-            api.jobsets()
-    except LaunchError as error:
-        yield str(error)
-        return
-    for right in denied:
-        place = "in the cluster" if right.cluster_wide else f"in the namespace {settings.namespace}"
-        without = WITHOUT + right.without if right.without else ""
-        yield f"this account may not {right} {place}{without}: docs/launching.md has the role"
-
-
-def missing_tools(argv: Sequence[str]) -> Iterator[str]:
-    """Yield the tools that a launch needs and PATH lacks, each with its install command."""
-    if shutil.which(argv[0]) is None:
-        yield f"{argv[0]} is not installed: `uv tool install {XPK}`, or name it as `argv` of the target"
-    if shutil.which("kubectl") is None:
-        yield "kubectl is not installed: `gcloud components install kubectl`"
-    if shutil.which("gcloud") is None:
-        yield "gcloud is not installed: https://cloud.google.com/sdk/docs/install"
+    if isinstance(settings, Xpk):
+        yield from check.find_obstacles(settings)

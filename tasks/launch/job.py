@@ -11,7 +11,7 @@ from etils import epath
 from tasks.launch.backend import Backend, Restarted
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError as LaunchError
-from tasks.launch.supervised import Supervised
+from tasks.launch.local.supervised import Supervised
 from tasks.observe.kept_program import program_variables
 from tasks.observe.shared_start import with_shared_start
 from tasks.records import BackendName, JobStatus, RunHandle, RunPlan
@@ -42,7 +42,7 @@ def backend_of(name: BackendName) -> Backend[Any]:
     """Return the backend of this name. Raises LaunchError if its libraries are not installed."""
     if name == "xpk":
         try:
-            from tasks.launch.cluster import OnCluster  # its libraries take half a second to load
+            from tasks.launch.xpk.cluster import OnCluster  # its libraries take half a second to load
         except ModuleNotFoundError as error:
             raise LaunchError(
                 f"{error.name} is not installed; runs on clusters need it: uv sync --extra k8s"

@@ -1,12 +1,34 @@
-"""Reads the exit code from a run's log, and renames and lists the logs of earlier attempts."""
+"""Opens a run's log for one writer, reads its exit code, and renames and lists the logs of earlier attempts."""
 
+import fcntl
 import os
 import re
 from pathlib import Path
 
+from tasks.launch.errors import LaunchError
+
 _CLOSED = re.compile(rb"(?:^|\n)EXIT_CODE=(\d+)\n\Z")
 _ASIDE = re.compile(r"\.(\d{1,9})\Z")
 _TAIL = 32  # bytes, enough for the closing line
+
+
+def open_locked(log: Path) -> int:
+    """Return a descriptor that appends to the log and holds its lock; processes that inherit it share the lock."""
+    try:
+        descriptor = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise LaunchError(f"{log}: cannot be written: {error.strerror}; choose another --out") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if not isinstance(error, BlockingIOError):
+            raise LaunchError(f"{log}: cannot be locked: {error.strerror}; choose a local disk as --out") from error
+        raise LaunchError(
+            f"{log}: another process is still writing it (`fuser {log}` shows which): "
+            "wait for it, end it, or choose another --out"
+        ) from error
+    return descriptor
 
 
 def read_exit_code(log: Path) -> int | None:

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from tasks.launch import local
+from tasks.launch.local import process_group
 from tasks.records import RunPlan
 
 POLL_S = 0.2
@@ -14,12 +14,12 @@ def run_to_end(plan: RunPlan, log: Path) -> None:
 
     The command may also write to the folder of the log.
     """
-    handle = local.launch(plan, log, writable=(log.parent.absolute(),))
+    handle = process_group.launch(plan, log, writable=(log.parent.absolute(),))
     try:
-        while local.is_alive(handle):
+        while process_group.is_alive(handle):
             time.sleep(POLL_S)
     finally:
-        local.stop(handle)
+        process_group.stop(handle)
 
 
 def move_plan(plan: RunPlan, runs: Path) -> RunPlan:

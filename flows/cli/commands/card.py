@@ -28,7 +28,7 @@ def card(
     from pydantic import ValidationError
 
     from tasks.history.card import check_card, make_card
-    from tasks.publish.card import card_markdown, card_tables, summarise, write_card_page
+    from tasks.publish.site.card_page import card_markdown, card_tables, summarise, write_card_page
     from tasks.records.card import Card
     from tasks.store import open_store, write_atomically
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tasks.causes.observe_arm import observe_arm
-from tasks.launch.local import build_environment
+from tasks.launch.local.process_group import build_environment
 from tasks.records import RunPlan
 
 type Planned = Callable[..., RunPlan]

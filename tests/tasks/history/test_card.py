@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tasks.history.card import ITEMS, check_card, make_card
-from tasks.publish.card import card_markdown, summarise, write_card_page
+from tasks.publish.site.card_page import card_markdown, summarise, write_card_page
 from tasks.records import ComparisonRecord, Floor
 from tasks.records.card import Card, CardRow
 from tasks.store import Store, StoreError

@@ -18,7 +18,7 @@ from tasks.history import (
 from tasks.history.record_rows import history_rows
 from tasks.history.series import find_series
 from tasks.history.table import read_runs
-from tasks.publish.site import publish_comparison
+from tasks.publish.site.publish import publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.store import Store, StoreError, open_store
 

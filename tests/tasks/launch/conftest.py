@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.launch import local
+from tasks.launch.local import process_group
 from tasks.records import LocalHandle, RunPlan
 from tasks.store import RunDirectory
 
@@ -19,14 +19,14 @@ def start(make_plan: Callable[..., RunPlan], directory: RunDirectory) -> Iterato
 
     # whatever is asked to end gets half a minute for it, and takes it on a busy machine only
     def launch(code: str, *words: str, grace_s: float = 30.0, **changes: Any) -> LocalHandle:
-        handle = local.launch(make_plan(code, *words, **changes), directory.log, grace_s=grace_s)
+        handle = process_group.launch(make_plan(code, *words, **changes), directory.log, grace_s=grace_s)
         handles.append(handle)
         return handle
 
     yield launch
     for handle in handles:
-        local.stop(handle, grace_s=2.0)
-        assert not any(local.members(handle))
+        process_group.stop(handle, grace_s=2.0)
+        assert not any(process_group.members(handle))
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launch import confine, local
+from tasks.launch.local import confine, process_group
 from tasks.launch.one_flow_per_run import find_finished, turn_of
 from tasks.records import RunPlan, RunReading, RunRecord
 from tasks.store import RunDirectory, Store, open_store
@@ -20,7 +20,7 @@ type MakePlan = Callable[..., RunPlan]
 @pytest.fixture(scope="module")
 def offered() -> bool:
     """Whether the system offers a namespace of mounts; asked in another process, since this one has threads."""
-    code = "import sys; from tasks.launch import confine; sys.exit(not confine.can_confine([]))"
+    code = "import sys; from tasks.launch.local import confine; sys.exit(not confine.can_confine([]))"
     argv = [sys.executable, "-c", code]
     return subprocess.run(argv, cwd=Path(confine.__file__).parents[2], check=False).returncode == 0
 
@@ -71,9 +71,9 @@ def finish(directory: RunDirectory) -> None:
 
 
 def log_of(plan: RunPlan, directory: RunDirectory) -> str:
-    handle = local.launch(plan, directory.create().log)
+    handle = process_group.launch(plan, directory.create().log)
     deadline = time.monotonic() + 120
-    while local.is_alive(handle):
+    while process_group.is_alive(handle):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return directory.log.read_text()
@@ -100,12 +100,12 @@ def test_signals_and_exit_codes_stay(store: Store, make_plan: MakePlan) -> None:
         "import signal, sys, time; signal.signal(15, lambda *_: (print('saved'), sys.exit(7))); "
         "print('up', flush=True); time.sleep(600)"
     )
-    handle = local.launch(make_plan(code, directory=str(run.path)), run.log)
+    handle = process_group.launch(make_plan(code, directory=str(run.path)), run.log)
     deadline = time.monotonic() + 120
     while "up" not in run.log.read_text():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    local.stop(handle)
+    process_group.stop(handle)
     assert "saved" in run.log.read_text()
     assert run.log.read_text().endswith("EXIT_CODE=7\n")
 
@@ -128,7 +128,7 @@ module["main"](sys.argv[1:])
 def test_a_machine_with_devices_confines_only_what_runs_on_the_cpu(
     offered: bool, there: bool, store: Store, make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(local, "has_devices", lambda: there)
+    monkeypatch.setattr(process_group, "has_devices", lambda: there)
     beside = tmp_path / "out" / "beside"
     code = f"open({str(beside)!r}, 'w')"
     run = store.run("r").create()

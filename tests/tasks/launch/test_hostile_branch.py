@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launch import job, local
+from tasks.launch import job
+from tasks.launch.local import process_group
 from tasks.records import LocalHandle, RunPlan
 from tasks.resolve.checkout import CheckoutError, check_checkout, make_checkout
 from tasks.store import RunDirectory, Store
@@ -41,7 +42,7 @@ def test_a_branch_cannot_change_what_the_next_one_runs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(local, "has_devices", lambda: True)  # a machine whose trainers are not confined
+    monkeypatch.setattr(process_group, "has_devices", lambda: True)  # a machine whose trainers are not confined
     shas = [run_git("rev-parse", name) for name in ("main", "feat/x")]
     main, branch = (make_checkout(str(repository), sha, tmp_path / "cache") for sha in shas)
     hostile = make_plan(HOSTILE, str(main), checkout=str(branch), commit=shas[1], environment={})
@@ -52,7 +53,7 @@ def test_a_branch_cannot_change_what_the_next_one_runs(
     assert "EXIT_CODE=0" in run(hostile, store.run("hostile"))
 
     # without the check of its files, the branch's code would run as main's
-    environment = local.build_environment(honest, {})
+    environment = process_group.build_environment(honest, {})
     fooled = subprocess.run(TRAINER, cwd=main, env=environment, capture_output=True, text=True, check=True)
     assert fooled.stdout == "owned\n"
 

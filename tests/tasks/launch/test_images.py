@@ -7,7 +7,7 @@ import pytest
 
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
-from tasks.launch.workload import create_argv
+from tasks.launch.xpk.workload import create_argv
 from tasks.resolve.plans import Request, resolve
 
 COMPARISON = """\

@@ -17,10 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.read import CONFIG_ROOT, read_yaml
-from tasks.launch import local, supervise
+from tasks.launch import supervise
 from tasks.launch.config import config_text
 from tasks.launch.job import LaunchedRun, LaunchError, launch_or_attach
-from tasks.launch.logs import read_exit_code, set_aside
+from tasks.launch.local import process_group
+from tasks.launch.logs import open_locked, read_exit_code, set_aside
 from tasks.records import LocalHandle, RunPlan
 from tasks.resolve.plans import Request, resolve
 from tasks.store import RunDirectory
@@ -32,18 +33,18 @@ COUNT = "import sys, time; open(sys.argv[1], 'a').write('x'); print('up', flush=
 FLOW = """\
 import json, os, signal, sys
 from pathlib import Path
-from tasks.launch import local
+from tasks.launch.local import process_group
 from tasks.launch.job import launch_or_attach
 from tasks.records import RunPlan
 from tasks.store import RunDirectory
 plan = RunPlan.model_validate_json(sys.argv[2])
 handle = launch_or_attach(plan, RunDirectory(Path(plan.directory))).handle
-print(json.dumps({"pid": handle.pid, "alive": local.is_alive(handle)}), flush=True)
+print(json.dumps({"pid": handle.pid, "alive": process_group.is_alive(handle)}), flush=True)
 if sys.argv[1] == "die":
     os.kill(os.getpid(), signal.SIGKILL)
 if sys.argv[1] == "stop":
-    local.stop(handle)
-    print(json.dumps({"alive": local.is_alive(handle)}))
+    process_group.stop(handle)
+    print(json.dumps({"alive": process_group.is_alive(handle)}))
 """
 
 
@@ -55,7 +56,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 
 def end(handle: LocalHandle) -> None:
-    wait_for(lambda: not local.is_alive(handle))
+    wait_for(lambda: not process_group.is_alive(handle))
 
 
 def another_flow(what: str, plan: RunPlan) -> list[dict[str, int]]:
@@ -97,14 +98,14 @@ def test_a_launch_writes_plan_config_and_handle(plan: RunPlan, directory: RunDir
     assert directory.read_handle() == handle
     assert dict(read_yaml(directory.config)) == plan.config
     assert (handle.log, handle.job_name) == (str(directory.log), plan.run_name)
-    local.stop(handle)
+    process_group.stop(handle)
 
 
 def test_a_second_call_attaches(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
     handle = launch_or_attach(plan, directory).handle
     wait_for(lambda: is_up(count))
     assert launch_or_attach(plan, directory).handle == handle
-    local.stop(handle)
+    process_group.stop(handle)
     assert count.read_text() == "x"
 
 
@@ -113,7 +114,7 @@ def test_a_new_flow_attaches_and_may_stop_the_run(plan: RunPlan, directory: RunD
     wait_for(lambda: is_up(count))
     assert another_flow("attach", plan) == [{"pid": handle.pid, "alive": True}]
     assert another_flow("stop", plan) == [{"pid": handle.pid, "alive": True}, {"alive": False}]
-    assert not local.is_alive(handle)
+    assert not process_group.is_alive(handle)
     assert directory.log.read_text().endswith("\nEXIT_CODE=143\n")
     assert count.read_text() == "x"
 
@@ -129,7 +130,7 @@ def test_kill_9_of_the_flow_leaves_the_run_going_and_its_log_is_closed(
     handle = directory.read_handle()
     assert handle is not None
     assert handle.pid == found["pid"]
-    assert local.is_alive(handle)
+    assert process_group.is_alive(handle)
     go.touch()
     wait_for(lambda: directory.log.read_text().endswith("\nEXIT_CODE=0\n"))
     end(handle)  # which is a moment later
@@ -162,7 +163,7 @@ def test_after_kill_9_of_the_supervisor_the_run_starts_again(
     wait_for(lambda: is_up(count, 2))
     assert again.pid != handle.pid
     assert "EXIT_CODE" not in (directory.path / "log.1.txt").read_text()
-    local.stop(again)
+    process_group.stop(again)
 
 
 def test_processes_of_a_killed_supervisor_are_ended(
@@ -179,10 +180,10 @@ def test_processes_of_a_killed_supervisor_are_ended(
     end(first)
     # ended at once, not only at the next launch
     wait_for(lambda: is_gone(grandchild))
-    wait_for(lambda: not list(local.members(first)))  # nor does the guard stay
+    wait_for(lambda: not list(process_group.members(first)))  # nor does the guard stay
     second = launch_or_attach(plan, directory).handle
-    assert local.is_alive(second)
-    local.stop(second)
+    assert process_group.is_alive(second)
+    process_group.stop(second)
 
 
 def test_two_flows_at_once_start_one_run(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
@@ -195,13 +196,13 @@ def test_two_flows_at_once_start_one_run(plan: RunPlan, directory: RunDirectory,
     wait_for(lambda: is_up(count))
     assert len(runs) == 4
     assert len({run.handle.pid for run in runs}) == 1
-    local.stop(runs[0].handle)
+    process_group.stop(runs[0].handle)
     assert count.read_text() == "x"
 
 
 def test_a_log_that_another_process_writes_is_left_alone(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
     directory.log.write_text("precious\n")
-    descriptor = local.open_locked(directory.log)
+    descriptor = open_locked(directory.log)
     try:
         with pytest.raises(LaunchError, match="another process is still writing it"):
             launch_or_attach(plan, directory)
@@ -223,7 +224,7 @@ def test_no_file_contains_the_callers_environment(
     plan: RunPlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("A_TOKEN", "hunter2-do-not-write-me-down")
-    local.stop(launch_or_attach(plan, directory).handle)
+    process_group.stop(launch_or_attach(plan, directory).handle)
     written = {path.name: path.read_bytes() for path in directory.path.rglob("*") if path.is_file()}
     assert {"plan.json", "config.yml", "handle.json", "log.txt"} <= set(written)
     assert [name for name, content in written.items() if b"hunter2" in content or b"A_TOKEN" in content] == []

@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 from configs.environment import PASSED_ON
 from configs.read import CONFIG_ROOT
-from tasks.launch import local, supervise
+from tasks.launch import supervise
 from tasks.launch.errors import LaunchError
+from tasks.launch.local import process_group
+from tasks.launch.logs import open_locked
 from tasks.records import LocalHandle, RunPlan
 from tasks.store import RunDirectory, StoreError
 
@@ -47,7 +49,7 @@ def text_of(handle: LocalHandle) -> str:
 
 def end_of(handle: LocalHandle) -> str:
     """The whole log, once the run is over."""
-    wait_for(lambda: not local.is_alive(handle))
+    wait_for(lambda: not process_group.is_alive(handle))
     return text_of(handle)
 
 
@@ -106,7 +108,7 @@ def test_the_frame_never_starts_in_the_middle_of_a_line(start: Start) -> None:
 def test_output_comes_as_it_is_written(start: Start) -> None:
     handle = start(SLEEP)
     wait_for(lambda: is_up(handle))
-    assert local.is_alive(handle)
+    assert process_group.is_alive(handle)
     assert "EXIT_CODE" not in text_of(handle)
 
 
@@ -138,16 +140,16 @@ def test_stop_gives_the_trainer_its_grace_period(start: Start) -> None:
     )
     handle = start(code, grace_s=20.0)
     wait_for(lambda: is_up(handle))
-    local.stop(handle)
+    process_group.stop(handle)
     assert re.search(rf"up\nsaved\nXPK End: {STAMP}\nEXIT_CODE=143\n$", text_of(handle))
-    assert not local.is_alive(handle)
-    assert not any(local.members(handle))
+    assert not process_group.is_alive(handle)
+    assert not any(process_group.members(handle))
 
 
 def test_stop_kills_a_trainer_that_ignores_sigterm(start: Start) -> None:
     handle = start(STUBBORN, grace_s=0.3)
     wait_for(lambda: is_up(handle))
-    local.stop(handle)
+    process_group.stop(handle)
     log = text_of(handle)
     assert "maxview: still running 0.3 s after SIGTERM, killing it\n" in log
     assert log.endswith("\nEXIT_CODE=137\n")
@@ -158,15 +160,15 @@ def test_stop_gives_up_on_a_supervisor_that_hangs(start: Start) -> None:
     wait_for(lambda: is_up(handle))
     trainer = trainer_of(handle)
     os.kill(handle.pid, signal.SIGSTOP)
-    local.stop(handle, grace_s=0.2)
-    assert not local.is_alive(handle)
+    process_group.stop(handle, grace_s=0.2)
+    assert not process_group.is_alive(handle)
     assert is_gone(trainer)
 
 
 def test_stop_of_a_run_that_has_ended_does_nothing(start: Start) -> None:
     handle = start("print('done')")
     log = end_of(handle)
-    local.stop(handle)
+    process_group.stop(handle)
     assert text_of(handle) == log
 
 
@@ -219,7 +221,7 @@ def test_kill_9_of_the_supervisor_kills_the_trainer(start: Start) -> None:
     wait_for(lambda: is_up(handle))
     trainer = trainer_of(handle)
     os.kill(handle.pid, signal.SIGKILL)
-    wait_for(lambda: not local.is_alive(handle))
+    wait_for(lambda: not process_group.is_alive(handle))
     wait_for(lambda: is_gone(trainer))
     assert "EXIT_CODE" not in text_of(handle)
 
@@ -234,10 +236,10 @@ def test_stop_finds_the_processes_of_a_killed_supervisor(start: Start, tmp_path:
     for guard in guards_of(handle):
         guard.kill()  # it would end the rest at once
     os.kill(handle.pid, signal.SIGKILL)
-    wait_for(lambda: not local.is_alive(handle))
+    wait_for(lambda: not process_group.is_alive(handle))
     assert psutil.pid_exists(grandchild)  # without the guard, only the supervisor's own child dies with it
-    assert grandchild in set(local.members(handle))
-    local.stop(handle)
+    assert grandchild in set(process_group.members(handle))
+    process_group.stop(handle)
     wait_for(lambda: is_gone(grandchild))
 
 
@@ -290,7 +292,7 @@ def test_the_environment_has_only_variables_that_the_plan_passes_on_or_sets(
     caller: dict[str, str], planned: dict[str, str], named: list[str]
 ) -> None:
     plan = RunPlan.model_construct(environment=planned, passed_on=(*PASSED_ON, *named), checkout=None, commit=None)
-    built = local.build_environment(plan, caller)
+    built = process_group.build_environment(plan, caller)
     for key, value in planned.items():
         assert built[key] == value
     assert built["PYTHONUNBUFFERED"] == "1"  # overrides the caller's
@@ -329,7 +331,7 @@ def test_a_second_launch_into_one_log_is_refused(start: Start) -> None:
     with pytest.raises(LaunchError, match=r"another process is still writing it .*end it, or choose another --out"):
         start("print('second')")
     assert "second" not in text_of(first)
-    assert local.is_alive(first)
+    assert process_group.is_alive(first)
 
 
 def test_a_run_without_a_stored_handle_never_begins(
@@ -343,11 +345,11 @@ def test_a_run_without_a_stored_handle_never_begins(
 
     plan = make_plan(f"open({str(tmp_path / 'began')!r}, 'w')")
     with pytest.raises(OSError, match="no space left"):
-        local.launch(plan, directory.log, keep=refuse)
-    assert not local.is_alive(handles[0])
+        process_group.launch(plan, directory.log, keep=refuse)
+    assert not process_group.is_alive(handles[0])
     assert not (tmp_path / "began").exists()
     assert directory.log.read_bytes() == b""
-    os.close(local.open_locked(directory.log))  # the log's lock is free
+    os.close(open_locked(directory.log))  # the log's lock is free
 
 
 def test_a_launcher_killed_before_it_noted_the_handle_starts_nothing(
@@ -355,9 +357,9 @@ def test_a_launcher_killed_before_it_noted_the_handle_starts_nothing(
 ) -> None:
     plan = make_plan(f"open({str(tmp_path / 'began')!r}, 'w')")
     code = (
-        "import os, signal, sys\nfrom pathlib import Path\nfrom tasks.launch import local\n"
+        "import os, signal, sys\nfrom pathlib import Path\nfrom tasks.launch.local import process_group\n"
         "from tasks.records import RunPlan\n"
-        "local.launch(RunPlan.model_validate_json(sys.argv[1]), Path(sys.argv[2]),\n"
+        "process_group.launch(RunPlan.model_validate_json(sys.argv[1]), Path(sys.argv[2]),\n"
         "    keep=lambda handle: (print(handle.pid, flush=True), os.kill(os.getpid(), signal.SIGKILL)))"
     )
     argv = [sys.executable, "-c", code, plan.model_dump_json(), str(directory.log)]
@@ -372,13 +374,13 @@ def test_a_launcher_killed_before_it_noted_the_handle_starts_nothing(
 def test_a_folder_that_cannot_be_written_is_refused(make_plan: MakePlan, directory: RunDirectory) -> None:
     directory.path.chmod(0o500)
     with pytest.raises(LaunchError, match="cannot be written: Permission denied; choose another --out"):
-        local.launch(make_plan("pass"), directory.log)
+        process_group.launch(make_plan("pass"), directory.log)
 
 
 def test_a_log_that_cannot_be_a_file_is_refused(make_plan: MakePlan, directory: RunDirectory) -> None:
     directory.log.mkdir()
     with pytest.raises(LaunchError, match="cannot be written: Is a directory; choose another --out"):
-        local.launch(make_plan("pass"), directory.log)
+        process_group.launch(make_plan("pass"), directory.log)
 
 
 # ---------------------------------------------------------------- alive or not
@@ -388,10 +390,10 @@ def test_a_reused_pid_is_not_the_run(start: Start) -> None:
     handle = start(SLEEP)
     wait_for(lambda: is_up(handle))
     other = handle.model_copy(update={"created": handle.created - 60.0})
-    assert not local.is_alive(other)
-    local.stop(other)  # must kill nothing
-    assert local.is_alive(handle)
-    assert list(local.members(other)) == []
+    assert not process_group.is_alive(other)
+    process_group.stop(other)  # must kill nothing
+    assert process_group.is_alive(handle)
+    assert list(process_group.members(other)) == []
 
 
 @pytest.mark.parametrize("by_s", [3600.0, -3600.0])
@@ -400,22 +402,22 @@ def test_a_clock_that_is_set_changes_nothing(start: Start, monkeypatch: pytest.M
     wait_for(lambda: is_up(handle))
     booted = psutil.boot_time() + by_s  # Linux shows a set clock as a moved boot time
     monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: booted)
-    assert local.is_alive(handle)
-    assert handle.pid in local.members(handle)
-    local.stop(handle)
-    assert not local.is_alive(handle)
+    assert process_group.is_alive(handle)
+    assert handle.pid in process_group.members(handle)
+    process_group.stop(handle)
+    assert not process_group.is_alive(handle)
 
 
 def test_a_process_of_an_earlier_boot_is_not_the_run(start: Start) -> None:
     handle = start(SLEEP)
     wait_for(lambda: is_up(handle))
-    assert not local.is_alive(handle.model_copy(update={"boot": "another"}))
+    assert not process_group.is_alive(handle.model_copy(update={"boot": "another"}))
 
 
 def test_an_unused_pid_is_not_alive(start: Start) -> None:
     handle = start("pass")
     end_of(handle)
-    assert not local.is_alive(handle.model_copy(update={"pid": 2**22 - 1}))
+    assert not process_group.is_alive(handle.model_copy(update={"pid": 2**22 - 1}))
 
 
 def test_a_run_that_has_ended_leaves_no_zombie(start: Start) -> None:

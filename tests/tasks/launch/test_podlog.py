@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("kubernetes", reason="runs on clusters need it: uv sync --extra k8s")
 
-from tasks.launch.gather import GatheredLog
-from tasks.launch.podlog import Gap, LogCursor, read_lines, take_entries
+from tasks.launch.xpk.gather import GatheredLog
+from tasks.launch.xpk.podlog import Gap, LogCursor, read_lines, take_entries
 from tasks.records import JobCause
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tasks.launch.job import POLL_S
-from tasks.launch.supervised import read_growing
+from tasks.launch.local.supervised import read_growing
 from tasks.launch.watch import JobEvent, LogLine, ProcessGone, watch
 from tasks.records import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from configs.errors import ConfigError
 from configs.launch import Xpk
-from tasks.launch.workload import (
+from tasks.launch.xpk.workload import (
     attempt_of,
     create_argv,
     family_of,

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tasks.launch import local
 from tasks.launch.job import with_recording
+from tasks.launch.local import process_group
 from tasks.observe.kept_program import keep_step_program
 from tasks.observe.shared_start import read_start
 from tasks.records import RunPlan, SharedStart
@@ -19,8 +19,8 @@ def train(plan: RunPlan, *, recorded: bool = True) -> list[str]:
     """The losses of a run, as its log prints them."""
     log = Path(plan.directory) / "log.txt"
     log.unlink(missing_ok=True)
-    handle = local.launch(with_recording(plan) if recorded else plan, log)
-    while local.is_alive(handle):
+    handle = process_group.launch(with_recording(plan) if recorded else plan, log)
+    while process_group.is_alive(handle):
         time.sleep(0.1)
     return re.findall(r"loss (\S+)", log.read_text())
 

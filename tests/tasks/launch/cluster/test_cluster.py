@@ -277,7 +277,7 @@ def test_the_time_limit_lets_the_trainer_save(
     def pieces() -> Iterator[bytes | Restarted]:
         for piece in job.follow(launched, poll_s=0.05):
             if isinstance(piece, bytes) and b"completed step: 0," in piece:  # from here on it could save
-                monkeypatch.setattr("tasks.launch.attempt.time", later)
+                monkeypatch.setattr("tasks.launch.xpk.attempt.time", later)
             yield piece
 
     events = list(watch(pieces(), launched.handle.job_name))
@@ -320,7 +320,7 @@ def test_an_api_server_that_fails_for_good(
 ) -> None:
     plan = make_plan(HANGS)
     launched = job.launch_or_attach(plan, directory)
-    monkeypatch.setattr("tasks.launch.poll_job.PATIENCE_S", 1.0)
+    monkeypatch.setattr("tasks.launch.xpk.poll_job.PATIENCE_S", 1.0)
     standin.order({"kind": "error", "path": "/", "code": 500, "times": 1000})
     with pytest.raises(LaunchError, match="500 the stand-in was told to fail"):
         list(job.follow(launched, poll_s=0.05))

@@ -52,7 +52,8 @@ time.sleep(600 if attempt == 1 else 0)
 
 FLOW = """
 import os, sys
-from tasks.launch import job, poll_job
+from tasks.launch import job
+from tasks.launch.xpk import poll_job
 from tasks.launch.owners import own
 from tasks.records import RunPlan
 from tasks.store import open_store

@@ -16,10 +16,10 @@ from configs.launch import Xpk
 from configs.schema import TrainConfig
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
-from tasks.launch.bucket_paths import as_pods_see
 from tasks.launch.config import config_text
 from tasks.launch.watch import watch
-from tasks.launch.workload import shell_line
+from tasks.launch.xpk.bucket_paths import as_pods_see
+from tasks.launch.xpk.workload import shell_line
 from tasks.records import RunPlan
 from tasks.resolve.commands import CONFIG_IN_POD, UNKNOWN, TrainMaxTextInPod
 from tasks.resolve.plans import resolve_config

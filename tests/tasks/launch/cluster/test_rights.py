@@ -6,7 +6,7 @@ from access import RUNNER, documented_objects  # of the stand-in
 
 from configs.comparison import load_target
 from tasks.launch.check import find_obstacles
-from tasks.launch.rights import NEEDED
+from tasks.launch.xpk.rights import NEEDED
 
 
 def documented() -> set[tuple[str, str, str, bool]]:

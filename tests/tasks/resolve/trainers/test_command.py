@@ -16,7 +16,7 @@ from configs.read import CONFIG_ROOT
 from tasks.diff.case import CaseRuns, compare_case
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
-from tasks.launch.local import build_environment
+from tasks.launch.local.process_group import build_environment
 from tasks.launch.watch import watch
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve.arm_trainers import ArmOptions

@@ -1,0 +1,1 @@
+"""Runs as supervised processes of this machine: trainers, and players of stored logs."""

@@ -1,0 +1,80 @@
+"""The backend that runs trainers and players of stored logs as supervised processes on this machine."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from etils import epath
+
+from tasks.launch.local import process_group
+from tasks.launch.logs import open_locked, read_exit_code, set_aside
+from tasks.records import JobStatus, LocalHandle, RunPlan
+from tasks.store import RunDirectory
+
+READ_BYTES = 1 << 20
+
+
+class Supervised:
+    """Jobs as process groups under `supervise.py`, which write their logs themselves."""
+
+    here = True
+
+    def find_checkpoint(self, plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
+        """See Backend."""
+        return epath.Path(directory.path / str(plan.files.checkpoints) / str(step))
+
+    def launch(
+        self,
+        plan: RunPlan,
+        directory: RunDirectory,
+        *,
+        extra_argv: tuple[str, ...] = (),
+        keep: Callable[[LocalHandle], Any] = lambda _: None,
+    ) -> LocalHandle:
+        """See Backend. Also raises LaunchError if another process writes the log."""
+        os.close(open_locked(directory.log))
+        set_aside(directory.log)
+        return process_group.launch(plan, directory.log, extra_argv=extra_argv, keep=keep)
+
+    def attach(self, plan: RunPlan, directory: RunDirectory, handle: LocalHandle | None) -> LocalHandle | None:
+        """See Backend."""
+        if handle is None:
+            return None
+        writes_here = Path(handle.log) == directory.log  # rather than into another working copy of the same bucket
+        if (writes_here and process_group.is_alive(handle)) or read_exit_code(directory.log) == 0:
+            return handle
+        process_group.stop(handle)  # its supervisor was killed: leftover processes would write into the new run
+        return None
+
+    def status(self, handle: LocalHandle) -> JobStatus:
+        """See Backend."""
+        if process_group.is_alive(handle):
+            return JobStatus(state="running", queued_s=0.0)
+        return JobStatus(state="ended", exit_code=read_exit_code(Path(handle.log)), queued_s=0.0)
+
+    def follow(self, plan: RunPlan, directory: RunDirectory, handle: LocalHandle, *, poll_s: float) -> Iterator[bytes]:
+        """See Backend."""
+        # Not the handle's path: another machine's run may have been downloaded here.
+        return read_growing(directory.log, lambda: process_group.is_alive(handle), poll_s=poll_s)
+
+    def stop(self, handle: LocalHandle) -> None:
+        """See Backend."""
+        process_group.stop(handle)
+
+
+def read_growing(path: Path, is_alive: Callable[[], bool], *, poll_s: float) -> Iterator[bytes]:
+    """Yield a file's bytes from its start, waiting for more while its writer lives."""
+    while not path.exists() and is_alive():
+        time.sleep(poll_s)
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        while True:
+            alive = is_alive()  # before the read, so that a dying writer's last bytes are read after it
+            while chunk := file.read(READ_BYTES):
+                yield chunk
+            if not alive:
+                return
+            time.sleep(poll_s)

@@ -1,0 +1,1 @@
+"""Runs on a cluster: workloads that xpk creates, followed through the API server."""

@@ -1,0 +1,275 @@
+"""Follows one workload from its creation to its end: streams its log and finds the cause of its end."""
+
+import time
+from collections.abc import Generator, Iterator
+from copy import copy
+from datetime import datetime
+from pathlib import Path
+from queue import Empty
+
+from configs.launch import Xpk
+from tasks.launch.backend import LOST_LINE
+from tasks.launch.errors import LaunchError
+from tasks.launch.logs import read_exit_code
+from tasks.launch.supervise import TIMED_OUT
+from tasks.launch.xpk import poll_job as looking
+from tasks.launch.xpk.bucket_paths import fetch_own_files
+from tasks.launch.xpk.gather import GatheredLog
+from tasks.launch.xpk.jobset import JobView
+from tasks.launch.xpk.kube import NotAnswering, connect
+from tasks.launch.xpk.podlog import Gap, LogCursor, PodLog, fetch_from_cloud
+from tasks.launch.xpk.poll_job import given_up, look, patiently, wait_until_gone
+from tasks.records import JobCause, RunPlan, XpkHandle
+from tasks.scrape.dialects.maxtext.anchors import ANCHORS
+from tasks.scrape.wrappings.exports import count_steps
+from tasks.store import RunDirectory
+
+SETTLE_S = 6.0  # from a pod's end until the cluster's objects show its cause
+BLOCKED_S = 60.0  # time for a container to start despite failures, such as an unreachable registry
+_DYING = ("traceback", "fatal", "fatal_tsl", "fatal_python", "fatal_cpp", "aborted")
+OTHERS_LINES = "200"  # from the end of the failed pod's log, if it is not the first pod
+
+
+class Attempt:
+    """One workload, from its creation to its end."""
+
+    def __init__(self, plan: RunPlan, settings: Xpk, directory: RunDirectory, handle: XpkHandle) -> None:
+        self._plan, self._settings, self._handle = plan, settings, handle
+        self._directory, self._log_path = directory, directory.log
+        self._api = connect(handle.context, handle.namespace)
+        self._view = JobView(exists=True)
+        self._cursor = LogCursor()
+        self._pump: PodLog | None = None
+        self._node: str | None = None
+        self._silent_since: float | None = None
+        self._not_before = 0.0  # the end of the wait that an overloaded API server asked for
+        self._before = b""  # the log that an earlier flow has gathered
+        self._epoch_s = time.time() - time.monotonic()  # read once: the clock may change while a job runs
+
+    def follow(self, poll_s: float) -> Generator[bytes, None, JobCause | None]:
+        """Yield the log as it grows; return the platform's reason for ending the job, or None."""
+        view = patiently(lambda: look(self._api, self._handle.job_name))
+        if not view.exists and read_exit_code(self._log_path) is not None:
+            yield from _read_whole(self._log_path)  # the workload ended and has been deleted
+            fetch_own_files(self._plan, self._directory)
+            return None
+        self._before = before = self._log_path.read_bytes() if self._log_path.exists() else b""
+        try:
+            with GatheredLog(self._log_path) as log:
+                cause, exit_code = yield from self._until_end(log, poll_s)
+                others = self._lines_of_another()
+                if self._view.exists and self._view.terminal is None:
+                    self._delete()  # the other pods would wait forever
+                yield from self._last_lines(log)
+                if log.empty and before:  # the pod's log is gone: keep the earlier flow's
+                    log.keep()
+                    yield before
+                if others:
+                    log.reopen()
+                for line in others:
+                    yield from log.add(line)
+                yield from log.close_frame(cause, exit_code)
+        finally:
+            if self._pump is not None:
+                self._pump.close()
+        fetch_own_files(self._plan, self._directory)
+        if not self._view.exists or self._view.terminal is None:
+            wait_until_gone(self._api, [self._handle.job_name], self._handle.grace_s)
+        return cause
+
+    def _until_end(self, log: GatheredLog, poll_s: float) -> Generator[bytes, None, tuple[JobCause | None, int | None]]:
+        looked = 0.0
+        settled: float | None = None
+        while True:
+            yield from self._drain(log, poll_s)
+            if time.monotonic() - looked < looking.LOOK_EVERY_S:
+                continue
+            self._look()
+            looked = time.monotonic()
+            if self._passed_limit() is not None:
+                self._view = patiently(lambda: look(self._api, self._handle.job_name))  # the last view may be stale
+            limit = self._passed_limit()
+            if limit is not None:
+                self._delete()  # its pods get their grace period to save a checkpoint
+                return limit, TIMED_OUT
+            if self._is_over():
+                settled = settled or time.monotonic()
+                known = self._view.terminal is not None and self._view.exit_code is not None
+                blocked = not self._view.over and self._pump is None
+                if known or time.monotonic() - settled > (BLOCKED_S if blocked else SETTLE_S):
+                    return self._cause(), self._view.exit_code
+            else:
+                settled = None
+            self._open_log()
+
+    def _is_over(self) -> bool:
+        view = self._view
+        vanished = self._pump is not None and not view.pods
+        return view.over or vanished or view.cause is not None or (view.evicted is not None and self._pump is not None)
+
+    def _cause(self) -> JobCause | None:
+        view = self._view
+        if view.cause is not None:
+            return view.cause
+        if view.evicted is not None and self._pump is not None and view.terminal is None:
+            return view.evicted
+        if view.exit_code is not None:
+            return None
+        if not view.exists:
+            return JobCause(type="Deleted", message=f"the workload {self._handle.job_name} was deleted")
+        node = self._node
+        if node is not None and patiently(lambda: self._api.node_exists(node)) is False:
+            return JobCause(type="NodeGone", message=f"the node {self._node} of the first pod has left the cluster")
+        return JobCause(type="PodGone", message=f"the pods are gone and left no exit code: {view.message}")
+
+    def _look(self) -> None:
+        """Update the job's view without waiting. Raises LaunchError if the API server is away for too long."""
+        if time.monotonic() < self._not_before:
+            return
+        try:
+            self._view = look(self._api, self._handle.job_name)
+            self._silent_since = None
+        except NotAnswering as error:
+            now = time.monotonic()
+            self._silent_since = self._silent_since or now
+            self._not_before = now + error.wait_s
+            if now - self._silent_since > looking.PATIENCE_S:
+                raise given_up(error) from error
+        if self._view.first is not None:
+            self._node = self._view.first.node
+
+    def _open_log(self) -> None:
+        first = self._view.first
+        if self._pump is None and first is not None and first.started is not None:
+            self._pump = PodLog(self._api, first.name, first.container, self._cursor, self._first_has_ended)
+            self._pump.start()
+
+    def _first_has_ended(self) -> bool:
+        first = self._view.first
+        return first is not None and first.exit_code is not None
+
+    def _delete(self) -> None:
+        patiently(lambda: self._api.delete_jobset(self._handle.job_name))
+
+    def _drain(self, log: GatheredLog, poll_s: float) -> Iterator[bytes]:
+        if self._pump is None:
+            time.sleep(poll_s)
+            return
+        try:
+            piece = self._pump.pieces.get(timeout=poll_s)
+            while piece is not None:
+                yield from self._add(log, piece)
+                piece = self._pump.pieces.get_nowait()
+            self._pump.pieces.put(None)  # for the next call
+            if self._pump.refused is not None:
+                raise self._pump.refused
+            time.sleep(poll_s)
+        except Empty:
+            return
+
+    def _add(self, log: GatheredLog, piece: bytes | Gap) -> Iterator[bytes]:
+        if isinstance(piece, Gap):
+            yield from self._fill(log, piece, "the kubelet has rotated the log")
+        else:
+            yield from log.add(piece)
+
+    def _last_lines(self, log: GatheredLog) -> Iterator[bytes]:
+        """Yield the rest of the first pod's log, from the pod or, if it is gone, from Cloud Logging."""
+        left = looking.LAST_LINES_S + (self._handle.grace_s if self._view.terminal is None else 0)
+        self._open_log()
+        ended, looked = self._pump is None, time.monotonic()
+        while self._pump is not None and not ended and left > 0:
+            self._look()
+            now = time.monotonic()
+            left, looked = left - (now - looked if self._silent_since is None else 0.0), now  # an outage does not count
+            if self._view.first is None:
+                self._pump.close()
+            try:
+                while (piece := self._pump.pieces.get(timeout=looking.LOOK_EVERY_S / 4)) is not None:
+                    yield from self._add(log, piece)
+                ended = True
+            except Empty:
+                continue
+        if self._pump is not None:
+            self._pump.close()
+        view = self._view  # a machine may disappear between two reads of the view
+        has_begun = (
+            self._pump is not None or view.terminal is not None or view.cause is not None or view.evicted is not None
+        )
+        if (view.first is None and has_begun and not log.closed) or not ended:
+            why = "the pod is gone" if view.first is None else "the log of the pod could not be read"
+            yield from self._fill(log, Gap(copy(self._cursor), None), why)
+
+    def _fill(self, log: GatheredLog, gap: Gap, why: str) -> Iterator[bytes]:
+        """Yield a gap's lines from Cloud Logging, else from the earlier flow's log; note missing lines.
+
+        Does not note a missing end of a failed run: the next attempt trains those steps again.
+        """
+        try:
+            lines = fetch_from_cloud(self._settings, f"{self._handle.job_name}-slice-job-0-0-", gap)
+            reason = "Cloud Logging has none of them"
+        except LaunchError as error:
+            lines, reason = [], " ".join(str(error).split())
+        for line in lines:
+            yield from log.add(line)
+        if lines:
+            return
+        if gap.after is None and log.empty and self._before:  # it holds the start
+            yield from log.add(self._before)
+        if gap.before is None and self._view.exit_code != 0:
+            note = f"maxview: the log ends here: {why}, and {reason}"
+        else:
+            after, before = gap.after or "the start", gap.before or "the end"
+            note = LOST_LINE.format(after=after, before=before, why=f"{why}, and {reason}")
+        yield from log.add(note.encode() + b"\n")
+
+    def _lines_of_another(self) -> list[bytes]:
+        """Return the last lines of the failed pod if it is not the first pod, which would only report a wait.
+
+        Leaves out steps and evaluations: every host prints the same ones, and the run's come from the first pod.
+        """
+        failed, first = self._view.failed, self._view.first
+        if failed is None or not failed.exit_code or (first is not None and failed.name == first.name):
+            return []
+        try:
+            with self._api.log(failed.name, failed.container, tailLines=OTHERS_LINES) as pieces:
+                text = b"".join(pieces)
+        except NotAnswering as error:
+            text = f"maxview: they cannot be read: {error}\n".encode()
+        said = f"maxview: the pod {failed.name} failed first, with exit code {failed.exit_code}; its last lines:\n"
+        lines = [line for line in text.splitlines(keepends=True) if not line.startswith(b"XPK Start:")]
+        return [said.encode(), *filter(None, map(_last_words, lines))]
+
+    def _passed_limit(self) -> JobCause | None:
+        view = self._view
+        now = self._epoch_s + time.monotonic()
+        if view.over:
+            return None
+        if view.started is None:
+            asked, limit = _epoch(view.created) or self._handle.created, self._settings.start_limit_s
+            if now - asked <= limit:
+                return None
+            waiting = f"; the queue says: {view.message}" if view.message else ""
+            return JobCause(type="StartLimit", message=f"no machines within {limit} s (start_limit_s){waiting}")
+        limit = self._plan.time_limit_s
+        if now - (_epoch(view.started) or now) <= limit:
+            return None
+        return JobCause(type="TimeLimit", message=f"still running after {limit} s (time_limit_s)")
+
+
+def _read_whole(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            yield chunk
+
+
+def _last_words(line: bytes) -> bytes:
+    """Return the line; for a step or an evaluation, only the text that a dying program appended to it."""
+    if not count_steps(line.decode("utf-8", "replace")) and not ANCHORS["eval"].search(line):
+        return line
+    begins = [match.start() for name in _DYING if (match := ANCHORS[name].search(line))]
+    return line[min(begins) :] if begins else b""
+
+
+def _epoch(time_text: str | None) -> float | None:
+    return None if time_text is None else datetime.fromisoformat(time_text).timestamp()

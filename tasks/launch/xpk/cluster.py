@@ -1,0 +1,151 @@
+"""Runs plans as workloads of an xpk cluster, and restarts them after a preemption."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from etils import epath
+
+from configs.launch import Xpk
+from tasks.launch.backend import Restarted
+from tasks.launch.config import config_text
+from tasks.launch.errors import LaunchError
+from tasks.launch.logs import open_locked, read_exit_code, set_aside
+from tasks.launch.xpk.attempt import Attempt
+from tasks.launch.xpk.bucket_paths import as_pods_see, find_uploaded
+from tasks.launch.xpk.create import create_workload
+from tasks.launch.xpk.jobset import TAKEN_AWAY, is_there
+from tasks.launch.xpk.kube import choose_context, connect
+from tasks.launch.xpk.poll_job import attempts_of, look, patiently, wait_until_gone
+from tasks.launch.xpk.workload import attempt_of, create_argv, family_of, name_attempt, shell_line
+from tasks.records import JobCause, JobStatus, RunPlan, XpkHandle, seconds_between
+from tasks.store import RunDirectory
+
+TAKEN = TAKEN_AWAY | {"NodeGone", "PodGone"}  # causes that lead to a restart
+
+
+class OnCluster:
+    """Jobs as workloads. The cluster holds their state: a flow with a handle can resume without anything else."""
+
+    here = False
+
+    def find_checkpoint(self, plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
+        """See Backend."""
+        return find_uploaded(plan, directory, step)
+
+    def launch(
+        self,
+        plan: RunPlan,
+        directory: RunDirectory,
+        *,
+        extra_argv: tuple[str, ...] = (),
+        keep: Callable[[XpkHandle], Any] = lambda _: None,
+        tries: int = 1,
+    ) -> XpkHandle:
+        """See Backend. Waits until the workload exists, not until it runs."""
+        settings = _settings(plan)
+        if not settings.shared_out and directory.mirror is None:
+            raise LaunchError(
+                f"pods cannot write to {plan.directory}: choose --out gs://BUCKET/FOLDER, or set `shared_out: true` in "
+                "the target if pods mount this folder at the same path"
+            )
+        context = choose_context(settings)
+        api, family = connect(context, settings.namespace), family_of(plan)
+        os.close(open_locked(directory.log))
+        set_aside(directory.log)
+        earlier = directory.read_handle()
+        before = attempt_of(earlier.job_name, family) if isinstance(earlier, XpkHandle) else None
+        # A name is never reused: Cloud Logging finds past logs by it.
+        attempt = 1 + max([before or 0, *(number for number, _ in patiently(lambda: attempts_of(api, family)))])
+        handle = XpkHandle(
+            backend="xpk",
+            job_name=name_attempt(family, attempt),
+            family=family,
+            namespace=settings.namespace,
+            context=context,
+            created=time.time(),
+            tries=tries,
+            extra_argv=extra_argv,
+            grace_s=settings.grace_s,
+            log=str(directory.log),
+        )
+        keep(handle)
+        seen, words = as_pods_see(plan, directory, extra_argv)
+        command = shell_line(seen, config_text(seen), words)
+        try:
+            create_workload(
+                create_argv(plan, settings, handle.job_name, command), lambda: is_there(api.jobset(handle.job_name))
+            )
+        except BaseException:  # the workload may exist nevertheless
+            self.stop(handle)
+            raise
+        return handle
+
+    def attach(self, plan: RunPlan, directory: RunDirectory, handle: XpkHandle | None) -> XpkHandle | None:
+        """See Backend."""
+        if handle is None:
+            return None
+        api = connect(handle.context, handle.namespace)
+        view = patiently(lambda: look(api, handle.job_name))
+        if view.exists and view.terminal != "Failed" and view.failed is None:
+            return handle
+        if not view.exists and read_exit_code(directory.log) == 0:
+            return handle
+        self.stop(handle)
+        return None
+
+    def status(self, handle: XpkHandle) -> JobStatus:
+        """See Backend."""
+        view = look(connect(handle.context, handle.namespace), handle.job_name)
+        state = "ended" if view.over else "running" if view.started else "queued"
+        return JobStatus.model_validate({
+            "state": state,
+            "exit_code": view.exit_code,
+            "cause": view.cause,
+            "queued_s": seconds_between(view.created, view.started),
+            "ran_s": seconds_between(view.started, view.finished),
+        })  # fmt: skip
+
+    def stop(self, handle: XpkHandle) -> None:
+        """See Backend. Ends every attempt of the run; raises LaunchError if the cluster cannot be reached."""
+        api = connect(handle.context, handle.namespace)
+        try:
+            names = [name for _, name in patiently(lambda: attempts_of(api, handle.family))]
+            for name in names:
+                patiently(partial(api.delete_jobset, name))
+            wait_until_gone(api, names, handle.grace_s)
+        except LaunchError as error:
+            remedy = f"`kubectl delete jobset -n {handle.namespace} {handle.job_name}` ends it"
+            raise LaunchError(f"{error}; the job may still run, {remedy}") from error
+
+    def follow(
+        self, plan: RunPlan, directory: RunDirectory, handle: XpkHandle, *, poll_s: float
+    ) -> Iterator[bytes | Restarted]:
+        """See Backend."""
+        settings = _settings(plan)
+        while True:
+            cause = yield from Attempt(plan, settings, directory, handle).follow(poll_s)
+            if cause is None or not _is_taken(cause) or handle.tries >= settings.attempts:
+                return
+            directory.check_claim()  # a job of another machine would have the same name
+            self.stop(handle)
+            handle = self.launch(
+                plan,
+                directory,
+                extra_argv=handle.extra_argv,
+                keep=directory.write_handle,
+                tries=handle.tries + 1,
+            )
+            yield Restarted(job_name=handle.job_name, attempt=handle.tries, cause=cause)
+
+
+def _settings(plan: RunPlan) -> Xpk:
+    if plan.xpk is None:
+        raise LaunchError(f"{plan.run_name}: its plan names no cluster")
+    return plan.xpk
+
+
+def _is_taken(cause: JobCause) -> bool:
+    return cause.type in TAKEN or cause.type.startswith("Evicted (")

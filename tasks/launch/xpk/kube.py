@@ -1,0 +1,351 @@
+"""A client of a cluster's API server: JSON objects, log streams as bytes, and errors that say what to type."""
+
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from typing import Any
+
+import httpx
+import urllib3
+from kubernetes.client import Configuration
+from kubernetes.config import ConfigException, kube_config, load_incluster_config, load_kube_config
+from yaml import YAMLError  # type: ignore[import-untyped]  # kubernetes depends on it
+
+from configs.launch import Xpk
+from tasks.launch.errors import LaunchError
+from tasks.launch.xpk import rights
+from tasks.launch.xpk.rights import Right
+
+TIMEOUT_S = 20.0
+# A silent stream is reopened after this time: it looks the same as a broken connection.
+SILENCE_S = 60.0
+LONGEST_WAIT_S = 60.0  # limit of a server's Retry-After
+STARTING_S = 60.0  # after an outage: the server may still deny rights while it loads its roles
+KUEUE_VERSIONS = ("v1beta2", "v1beta1")
+DENIALS = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
+
+type Object = dict[str, Any]
+
+
+class NotAnswering(LaunchError):
+    """The API server is unavailable for now; `wait_s`: the wait that it asks for, in seconds."""
+
+    def __init__(self, message: str, wait_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
+
+
+class Refused(LaunchError):
+    """The API server denies a right."""
+
+
+class NotServed(LaunchError):
+    """The API server has no such kind of object."""
+
+
+class KubeApi:
+    """One namespace of one cluster. `load` reads the credentials, at the first connection and after a rejection."""
+
+    def __init__(self, load: Callable[[], Configuration], namespace: str) -> None:
+        self._load, self._namespace = load, namespace
+        self._configuration = load()
+        self._http = self._open()
+        self._replaced: list[httpx.Client] = []
+        self._granted: set[Right] = set()
+        self._granted_path: str | None = None  # the path of a granted request
+        self._away_at = -STARTING_S  # the last outage, monotonic seconds
+        self._kueue: str | None = None  # the version of Kueue's API that the cluster serves
+
+    def close(self) -> None:
+        """Close its connections."""
+        for http in (self._http, *self._replaced):
+            http.close()
+
+    def jobset(self, name: str) -> Object | None:
+        """Return the JobSet of this name, or None."""
+        return self._read(rights.GET_JOBSETS, f"{self._jobsets}/{name}")
+
+    def jobsets(self) -> list[Object]:
+        """Return all JobSets of the namespace. Raises LaunchError if the cluster does not serve JobSets."""
+        return list((self._read(rights.LIST_JOBSETS, self._jobsets) or {}).get("items", []))
+
+    def pods(self, jobset: str) -> list[Object]:
+        """Return the pods of a JobSet."""
+        selector = f"jobset.sigs.k8s.io/jobset-name={jobset}"
+        found = self._read(rights.LIST_PODS, self._pods, labelSelector=selector)
+        return list((found or {}).get("items", []))
+
+    def workloads(self, jobset: str) -> list[Object] | None:
+        """Return Kueue's workloads for a JobSet: empty without Kueue, None if this account may not list them."""
+        try:
+            found = self._read_workloads()
+        except Refused:
+            return None
+        return [
+            item
+            for item in (found or {}).get("items", [])
+            if any(owner.get("name") == jobset for owner in item["metadata"].get("ownerReferences", []))
+        ]
+
+    def node_exists(self, name: str) -> bool | None:
+        """Return whether a node is still part of the cluster; None if this account may not read nodes."""
+        try:
+            return self._read(rights.GET_NODES, f"/api/v1/nodes/{name}") is not None
+        except Refused:
+            return None
+
+    def delete_jobset(self, name: str) -> None:
+        """Delete a JobSet and its pods, which get their grace period; does nothing if it is missing."""
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}
+        self._request(rights.DELETE_JOBSETS, "DELETE", f"{self._jobsets}/{name}", json=body)
+
+    def allows(self, right: Right) -> bool:
+        """Return whether this account has a right, by the API server's review."""
+        namespace = {} if right.cluster_wide else {"namespace": self._namespace}
+        attributes = {"verb": right.verb, "group": right.group, "resource": right.resource}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes | namespace | {"subresource": right.subresource}},
+        }
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        found = self._request(rights.REVIEW_RIGHTS, "POST", path, json=body) or {}
+        return bool(found.get("status", {}).get("allowed"))
+
+    @contextmanager
+    def log(self, pod: str, container: str, **query: str) -> Iterator[Iterator[bytes]]:
+        """Yield an iterator over a pod's log. Raises LaunchError, and NotAnswering, also in the middle of the log."""
+        with _translated(self._configuration.host), self._open_log(pod, container, query) as response:
+            if response.status_code != httpx.codes.OK:
+                response.read()
+                self._check_rights(rights.GET_LOGS, response)
+                raise NotAnswering(f"the log of {pod}: {_reason(response)}", _wait_s(response))
+            self._granted.add(rights.GET_LOGS)
+            yield response.iter_bytes()
+
+    @contextmanager
+    def _open_log(self, pod: str, container: str, query: dict[str, str]) -> Iterator[httpx.Response]:
+        """Yield the response to a request for a log; retries once if the token has expired."""
+        for again in (True, False):
+            with self._http.stream(
+                "GET",
+                f"{self._pods}/{pod}/log",
+                params={"container": container, **query},
+                headers=self._headers(),
+                timeout=httpx.Timeout(TIMEOUT_S, read=SILENCE_S),
+            ) as response:
+                if response.status_code != httpx.codes.UNAUTHORIZED or not again:
+                    yield response
+                    return
+            self._renew()
+
+    @property
+    def _jobsets(self) -> str:
+        return f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{self._namespace}/jobsets"
+
+    @property
+    def _pods(self) -> str:
+        return f"/api/v1/namespaces/{self._namespace}/pods"
+
+    def _open(self) -> httpx.Client:
+        return httpx.Client(
+            base_url=self._configuration.host, verify=_tls(self._configuration), timeout=TIMEOUT_S, trust_env=False
+        )
+
+    def _renew(self) -> None:
+        """Reload the credentials: the kubeconfig, its plugin, or the pod's token. Raises NotAnswering."""
+        try:
+            self._configuration = self._load()
+        except LaunchError as error:
+            raise NotAnswering(str(error)) from error
+        if self._configuration.cert_file:  # open connections use the old certificate
+            self._replaced.append(self._http)
+            self._http = self._open()
+
+    def _headers(self) -> dict[str, str]:
+        """Return a request's authentication headers; the client renews an expired token. Raises NotAnswering."""
+        try:
+            found: dict[str, Any] = dict(self._configuration.auth_settings())
+        except (ConfigException, OSError) as error:
+            raise NotAnswering(f"the credentials for {self._configuration.host} cannot be renewed: {error}") from error
+        return {item["key"]: item["value"] for item in found.values() if item["in"] == "header" and item["value"]}
+
+    def _read_workloads(self) -> Object | None:
+        """Return the list of Kueue's workloads; None without Kueue. Raises Refused."""
+        for version in (self._kueue,) if self._kueue else KUEUE_VERSIONS:
+            path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{self._namespace}/workloads"
+            try:
+                found = self._read(rights.LIST_WORKLOADS, path)
+            except NotServed:
+                self._kueue = None  # an upgrade may remove a version
+                continue
+            self._kueue = version
+            return found
+        return None
+
+    def _read(self, right: Right, path: str, **query: str) -> Object | None:
+        return self._request(right, "GET", path, params=query)
+
+    def _request(self, right: Right, method: str, path: str, **more: Any) -> Object | None:
+        """Return the object in the response; None if it is missing. Raises LaunchError, NotAnswering."""
+        response = self._send(method, path, **more)
+        if response.status_code == httpx.codes.UNAUTHORIZED:
+            self._renew()
+            response = self._send(method, path, **more)
+        self._check_rights(right, response)
+        if response.status_code == httpx.codes.NOT_FOUND and not _names_object(response):
+            why = (
+                f"{self._configuration.host} serves no {right.kind}: has `xpk cluster create` or `adapt` made it ready?"
+            )
+            raise NotAnswering(why) if right in self._granted and not right.without else NotServed(why)
+        if response.is_success or response.status_code == httpx.codes.NOT_FOUND:
+            self._granted.add(right)
+            self._granted_path = path if method == "GET" else self._granted_path
+        if response.status_code == httpx.codes.NOT_FOUND:
+            return None
+        if not response.is_success:
+            raise NotAnswering(f"{self._configuration.host}: {_reason(response)}", _wait_s(response))
+        try:
+            return dict(response.json())
+        except ValueError as error:
+            raise NotAnswering(f"{self._configuration.host}: its answer is no JSON ({error})") from error
+
+    def _send(self, method: str, path: str, **more: Any) -> httpx.Response:
+        try:
+            with _translated(self._configuration.host):
+                response = self._http.request(method, path, headers=self._headers(), **more)
+        except NotAnswering:
+            self._away_at = time.monotonic()
+            raise
+        if response.is_server_error or response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+            self._away_at = time.monotonic()
+        return response
+
+    def _check_rights(self, right: Right, response: httpx.Response) -> None:
+        """Raise Refused if a right is denied, and NotAnswering if the server denies a right that it granted before.
+
+        A server denies everything while it loads its roles after a start, and after a token has expired.
+        """
+        if response.status_code not in DENIALS:
+            return
+        host, place = self._configuration.host, "" if right.cluster_wide else f" in the namespace {self._namespace}"
+        known = right in self._granted or (self._granted_path is not None and self._denies(self._granted_path))
+        if not known and self._granted_path is not None and right != rights.REVIEW_RIGHTS:
+            known = self.allows(right)  # its roles may have been loaded by now
+        starts = self._granted_path is None and time.monotonic() - self._away_at < STARTING_S
+        if (known or starts) and not right.without:
+            self._renew()
+            raise NotAnswering(f"{host} does not grant for now to {right}{place}: {_reason(response)}")
+        cure = (
+            f"ask for the role of docs/launching.md{place}, or log in with `gcloud auth login`"
+            if self._headers() or self._configuration.cert_file
+            else "the kubeconfig has no credentials for it: log in with `gcloud auth login`, and see whether "
+            "gke-gcloud-auth-plugin is installed"
+        )
+        raise Refused(f"{host} refuses to {right}{place}: {_reason(response)}; {cure}")
+
+    def _denies(self, path: str) -> bool:
+        return self._send("GET", path, params={"limit": "1"}).status_code in DENIALS
+
+
+@contextmanager
+def _translated(host: str) -> Iterator[None]:
+    try:
+        yield
+    except (httpx.TransportError, urllib3.exceptions.HTTPError) as error:
+        raise NotAnswering(f"{host} does not answer: {type(error).__name__}: {error}") from error
+
+
+def _reason(response: httpx.Response) -> str:
+    try:
+        message = str(response.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        message = response.text[:200]
+    return f"{response.status_code} {message}"
+
+
+def _names_object(response: httpx.Response) -> bool:
+    """Return whether a 404 is about a missing object rather than a missing API."""
+    try:
+        return bool(response.json()["details"]["name"])
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _wait_s(response: httpx.Response) -> float:
+    """Return the wait that the server asks for, in seconds."""
+    text = response.headers.get("Retry-After", "")
+    return min(float(text), LONGEST_WAIT_S) if text.isdecimal() else 0.0
+
+
+def _tls(configuration: Configuration) -> ssl.SSLContext | bool:
+    if not configuration.host.startswith("https:"):
+        return True
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert or None)
+    if not configuration.verify_ssl:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file or None)
+    return context
+
+
+def choose_context(settings: Xpk) -> str | None:
+    """Return the kubeconfig's context for the target's cluster; None to use the pod's own credentials.
+
+    Ignores the current context, which may be another cluster. Raises LaunchError.
+    """
+    if settings.context is not None:
+        return settings.context
+    known = _contexts()
+    region = settings.zone.rpartition("-")[0]
+    names = [f"gke_{settings.project}_{place}_{settings.cluster}" for place in (settings.zone, region)]
+    for name in known:
+        if name in names:
+            return name
+    try:
+        load_incluster_config(Configuration())  # type: ignore[no-untyped-call]
+    except ConfigException as error:
+        holds = f"holds the contexts {', '.join(known)}, and none of" if known else "knows no"
+        raise LaunchError(
+            f"the kubeconfig {holds} cluster {settings.cluster}: `gcloud container clusters get-credentials "
+            f"{settings.cluster} --location {region} --project {settings.project}`, or set `context` of the target"
+            + (" to one of them" if known else "")
+        ) from error
+    return None
+
+
+def _contexts() -> list[str]:
+    """Return the names of the kubeconfig's contexts, also without a current one. Raises LaunchError."""
+    place = str(kube_config.KUBE_CONFIG_DEFAULT_LOCATION)
+    try:
+        merged = kube_config.KubeConfigMerger(place).config  # type: ignore[no-untyped-call]
+        return [str(context["name"]) for context in merged["contexts"]] if merged is not None else []
+    except (ConfigException, OSError, YAMLError, AttributeError, LookupError, TypeError) as error:
+        raise LaunchError(
+            f"the kubeconfig {place} cannot be read: {' '.join(str(error).split())}; mend it, or move it away "
+            "and write it anew with `gcloud container clusters get-credentials`"
+        ) from error
+
+
+@lru_cache(maxsize=16)
+def connect(context: str | None, namespace: str) -> KubeApi:
+    """Return a client of a context, or of the cluster that this process runs in. Raises LaunchError."""
+    return KubeApi(partial(_load, context), namespace)
+
+
+def _load(context: str | None) -> Configuration:
+    """Return the address and credentials of a context, or of the pod that this process runs in. Raises LaunchError."""
+    configuration = Configuration()
+    try:
+        if context is None:
+            load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+        else:
+            load_kube_config(context=context, client_configuration=configuration)  # type: ignore[no-untyped-call]
+    except (ConfigException, OSError, YAMLError) as error:
+        raise LaunchError(
+            f"the kubeconfig cannot be used for {context or 'this pod'}: {error}; `kubectl config get-contexts` lists "
+            "its contexts, `gcloud container clusters get-credentials` adds a cluster"
+        ) from error
+    return configuration

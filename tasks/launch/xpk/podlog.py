@@ -1,0 +1,207 @@
+"""Reads a pod's log, whose stream may break at any byte and be reopened, as lines: each once, in order."""
+
+import json
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from queue import Queue
+
+from configs.launch import Xpk
+from tasks.launch.errors import LaunchError
+from tasks.launch.xpk.kube import KubeApi, NotAnswering
+
+AGAIN_S = 1.0  # before a broken stream is reopened
+CLOUD_TIMEOUT_S = 120.0
+FRAME_START = b"XPK Start:"  # the first line of xpk's wrapper
+
+
+class LogCursor:
+    """The position up to which a log was read.
+
+    The API returns a log from a whole second on, so it repeats the lines of the last second, which are skipped. If the
+    last line is not repeated, the kubelet has rotated the log and lines may be missing: a gap.
+    """
+
+    def __init__(self) -> None:
+        self._seen: list[datetime] = []  # the times of the lines of the last second
+        self._met = 0  # the number of them that were repeated
+        self._last: str | None = None  # as the kubelet writes it
+        self._is_empty = True
+
+    @property
+    def last(self) -> str | None:
+        """The time of the last line, RFC 3339."""
+        return self._last
+
+    @property
+    def since(self) -> str | None:
+        """The time to resume from, RFC 3339; None: from the start."""
+        return f"{self._seen[0]:%Y-%m-%dT%H:%M:%SZ}" if self._seen else None
+
+    def open_again(self) -> None:
+        """Expect the lines of the last second again: the stream was reopened."""
+        self._met = 0
+
+    def find_gap(self, line: bytes) -> "Gap | None":
+        """Return the gap before the next timestamped line, or None. Raises ValueError as `take` does."""
+        moment, text = _split(line)
+        unmet = self._seen[self._met :]
+        if self._is_empty and not text.startswith(FRAME_START):
+            return Gap(copy(self), _word(line))
+        if unmet and moment not in unmet and moment >= self._seen[0].replace(microsecond=0):
+            return Gap(copy(self), _word(line))
+        return None
+
+    def take(self, line: bytes) -> bytes | None:
+        """Return the text of a timestamped line; None if it was taken before. Raises ValueError without a timestamp."""
+        moment, text = _split(line)
+        last = self._seen[0].replace(microsecond=0) if self._seen else None
+        unmet = self._seen[self._met :]
+        if moment in unmet:
+            self._met += unmet.index(moment) + 1
+            return None
+        if last is not None and moment < last:  # the clock went back
+            return None if unmet else text
+        same = last == moment.replace(microsecond=0)
+        self._seen = [*self._seen, moment] if same else [moment]
+        self._met, self._is_empty, self._last = len(self._seen), False, _word(line)
+        return text
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Lines missing from a log: from a cursor to a time, or to the end."""
+
+    cursor: LogCursor
+    before: str | None  # as RFC 3339
+
+    @property
+    def after(self) -> str | None:
+        """The time of the last line before the gap; None: the log's start is missing."""
+        return self.cursor.last
+
+
+def _split(line: bytes) -> tuple[datetime, bytes]:
+    return datetime.fromisoformat(_word(line)).astimezone(UTC), line.partition(b" ")[2]
+
+
+def _word(line: bytes) -> str:
+    return line.partition(b" ")[0].decode("ascii", "replace")
+
+
+def read_lines(pieces: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Yield (line with its break, True) from the pieces, then (rest, False) for the text after the last break."""
+    parts: list[bytes] = []
+    for piece in pieces:
+        *lines, rest = piece.split(b"\n")
+        for line in lines:
+            yield b"".join([*parts, line, b"\n"]), True
+            parts = []
+        parts.append(rest)
+    rest = b"".join(parts)
+    if rest:
+        yield rest, False
+
+
+class PodLog(threading.Thread):
+    """Reads a pod's log in the background, into a queue of lines and gaps that ends with None."""
+
+    def __init__(self, api: KubeApi, pod: str, container: str, cursor: LogCursor, is_over: Callable[[], bool]) -> None:
+        super().__init__(name=f"log of {pod}", daemon=True)
+        self._api, self._pod, self._container = api, pod, container
+        self._cursor, self._is_over = cursor, is_over
+        self._give_up = threading.Event()
+        self.pieces: Queue[bytes | Gap | None] = Queue()
+        self.refused: LaunchError | None = None  # the reason why the log can never be read
+
+    def run(self) -> None:
+        try:
+            while not self._give_up.is_set():
+                over = self._is_over()  # before the read, so that a dying trainer's last lines are read after it
+                if self._read(follow=not over) and over:
+                    return
+                self._give_up.wait(AGAIN_S)
+        except RuntimeError:
+            if not self._give_up.is_set():  # else the ending flow has closed the connection
+                raise
+        finally:
+            self.pieces.put(None)
+
+    def close(self) -> None:
+        """Stop reading: the pod is gone."""
+        self._give_up.set()
+
+    def _read(self, *, follow: bool) -> bool:
+        """Read until the stream ends; return False if it broke or could not be opened."""
+        query = {"timestamps": "true"} | ({"follow": "true"} if follow else {})
+        if self._cursor.since:
+            query["sinceTime"] = self._cursor.since
+        self._cursor.open_again()
+        try:
+            with self._api.log(self._pod, self._container, **query) as pieces:
+                for line, whole in read_lines(pieces):
+                    if not whole and follow:  # a truncated line: the reopened stream repeats it
+                        return False
+                    self._take(line)
+            return True
+        except (NotAnswering, ValueError):  # the kubelet prints its error messages without a timestamp
+            return False
+        except LaunchError as error:
+            self.refused = error
+            self._give_up.set()
+            return False
+
+    def _take(self, line: bytes) -> None:
+        gap = self._cursor.find_gap(line)
+        if gap is not None:
+            self.pieces.put(gap)
+        text = self._cursor.take(line)
+        if text is not None:
+            self.pieces.put(text)
+
+
+def fetch_from_cloud(settings: Xpk, pod: str, gap: Gap) -> list[bytes]:
+    """Return the lines of a gap in a pod's log from Cloud Logging. Raises LaunchError.
+
+    `pod`: a prefix of the pod's name, because its random suffix is unknown once the pod is gone.
+    """
+    wanted = [
+        'resource.type="k8s_container"',
+        f'resource.labels.cluster_name="{settings.cluster}"',
+        f'resource.labels.namespace_name="{settings.namespace}"',
+        f'resource.labels.pod_name:"{pod}"',
+    ]
+    if gap.cursor.since:
+        wanted.append(f'timestamp>="{gap.cursor.since}"')
+    if gap.before:
+        wanted.append(f'timestamp<"{gap.before}"')
+    argv = [
+        "gcloud", "logging", "read", " AND ".join(wanted), f"--project={settings.project}", "--format=json",
+        "--order=asc", "--freshness=30d",
+    ]  # fmt: skip
+    try:
+        found = subprocess.run(
+            argv, capture_output=True, text=True, timeout=CLOUD_TIMEOUT_S, check=True, stdin=subprocess.DEVNULL
+        )
+        entries = json.loads(found.stdout or "[]")
+    except FileNotFoundError as error:
+        raise LaunchError("gcloud is not installed; it fetches them from Cloud Logging") from error
+    except subprocess.CalledProcessError as error:
+        raise LaunchError(f"Cloud Logging does not return them: {error.stderr.strip()[-500:]}") from error
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        raise LaunchError(f"Cloud Logging does not return them: {error}") from error
+    return list(take_entries(entries, copy(gap.cursor)))
+
+
+def take_entries(entries: Sequence[dict[str, object]], cursor: LogCursor) -> Iterator[bytes]:
+    """Yield the lines of Cloud Logging's entries that the cursor has not taken; their times are the kubelet's."""
+    cursor.open_again()
+    for entry in entries:
+        payload = entry.get("jsonPayload")
+        text = entry.get("textPayload") or (payload.get("message") if isinstance(payload, dict) else None) or ""
+        taken = cursor.take(f"{entry.get('timestamp', '')} {str(text).rstrip(chr(10))}\n".encode())
+        if taken is not None:
+            yield taken

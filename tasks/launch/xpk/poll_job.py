@@ -1,0 +1,63 @@
+"""Polls a job in the cluster, and retries while the API server is unavailable."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from tasks.launch.errors import LaunchError
+from tasks.launch.xpk.jobset import JobView, view_job
+from tasks.launch.xpk.kube import KubeApi, NotAnswering
+from tasks.launch.xpk.workload import attempt_of
+
+LOOK_EVERY_S = 2.0
+PATIENCE_S = 900.0  # longest outage of the API server: a control plane's upgrade takes minutes
+LAST_LINES_S = 30.0  # for reading the rest of an ended pod's log
+
+logger = logging.getLogger(__name__)
+
+
+def patiently[T](call: Callable[[], T]) -> T:
+    """Retry the call until the API server answers; return its result. Raises LaunchError after PATIENCE_S."""
+    began = None
+    while True:
+        try:
+            return call()
+        except NotAnswering as error:
+            if began is None:
+                began = time.monotonic()
+                logger.warning("%s; trying again for %g minutes", error, PATIENCE_S / 60)
+            if time.monotonic() - began > PATIENCE_S:
+                raise given_up(error) from error
+            time.sleep(max(LOOK_EVERY_S, error.wait_s))
+
+
+def given_up(error: NotAnswering) -> LaunchError:
+    """Return the error to raise after too long an outage."""
+    return LaunchError(f"{error}, for {PATIENCE_S:g} s now; repeat the same command to continue")
+
+
+def attempts_of(api: KubeApi, family: str) -> list[tuple[int, str]]:
+    """Return (attempt number, name) of every workload of a run."""
+    names = [str(item["metadata"]["name"]) for item in api.jobsets()]
+    return [(number, name) for name in names if (number := attempt_of(name, family)) is not None]
+
+
+def look(api: KubeApi, name: str) -> JobView:
+    """Return the job's current view. Raises NotAnswering, LaunchError."""
+    jobset = api.jobset(name)
+    pods = api.pods(name)
+    return view_job(jobset, pods, api.workloads(name) if jobset is not None else [])
+
+
+def wait_until_gone(api: KubeApi, names: list[str], grace_s: float) -> None:
+    """Wait until the pods have ended, so that a restarted run does not share its checkpoint folder with them.
+
+    Outages do not count. Returns after the grace period in any case: pods of a lost machine stay.
+    """
+    left = grace_s + LAST_LINES_S
+    while left > 0:
+        if patiently(lambda: not any(api.jobset(name) or api.pods(name) for name in names)):
+            return
+        began = time.monotonic()
+        time.sleep(LOOK_EVERY_S / 4)
+        left -= time.monotonic() - began
