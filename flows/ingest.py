@@ -48,7 +48,7 @@ def ingest(
     named, records = scrape_logs_step(given, aa, store)
     tag_run("ingest", [case or named or UNTITLED], target)
     comparison = diff_logs_step(records, case or named or UNTITLED, aa, target, tolerances, given, store)
-    page = publish_step(comparison, store)
+    page = publish_step(comparison, store, records)
     EVENTS.put(Compared(comparison, page, str(flow_run.id)))
     summarise_step([comparison], "ingest")
     tell_end([(f"{comparison.case}: {comparison.headline}", page.told)])
