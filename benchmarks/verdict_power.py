@@ -41,7 +41,7 @@ from tasks.diff.time_rows import Circumstances, decide_levels
 from tasks.history.prior import difference_of
 from tasks.metrics.step_seconds import refine_seconds
 from tasks.metrics.step_time_levels import find_levels
-from tasks.metrics.table import CPU_TIME, STEP_TIME
+from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
 from tasks.records import STEP_SCHEMA, Decision, Environment, RunReading, RunRecord, StepLevels
 from tasks.scrape.read import scrape_run
 

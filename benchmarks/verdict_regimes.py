@@ -29,7 +29,7 @@ from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances, decide_levels
 from tasks.metrics.step_seconds import PRINTED_UNIT_S, refine_seconds
 from tasks.metrics.step_time_levels import find_levels
-from tasks.metrics.table import STEP_TIME
+from tasks.metrics.time_metrics import STEP_TIME
 from tasks.records import StepLevels
 
 type Values = NDArray[np.float64]

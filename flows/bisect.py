@@ -31,7 +31,8 @@ from tasks.bisect.search import Finish, Limits, Line, Train, find_current_belief
 from tasks.diff.case import CaseRuns
 from tasks.diff.noise import Past
 from tasks.history.prior import read_past
-from tasks.metrics.table import CHECKPOINTS, STEP_TIME
+from tasks.metrics.result_metrics import CHECKPOINTS
+from tasks.metrics.time_metrics import STEP_TIME
 from tasks.preflight.lanes import count_lanes
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import BisectedPoint, Bisection, Corner, LedgerEntry, RunPlan, RunRecord

@@ -13,7 +13,9 @@ from tasks.diff.case import CaseRuns, compare_case
 from tasks.diff.noise import Noise, Past, learn_noise
 from tasks.diff.time_rows import kind_of
 from tasks.metrics.facts import facts_of
-from tasks.metrics.table import BY_NAME, CHECKPOINTS, CPU_TIME
+from tasks.metrics.result_metrics import CHECKPOINTS
+from tasks.metrics.table import BY_NAME
+from tasks.metrics.time_metrics import CPU_TIME
 from tasks.records import CheckpointDifference, ComparisonRecord, RunRecord
 
 

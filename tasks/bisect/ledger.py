@@ -15,7 +15,8 @@ from tasks.bisect.questions import PROGRAM, TIMES, Question
 from tasks.bisect.search import Finish, Line
 from tasks.launch.config import config_text
 from tasks.launch.local.process_group import build_environment
-from tasks.metrics.table import CHECKPOINTS, END, MEMORY
+from tasks.metrics.program_metrics import MEMORY
+from tasks.metrics.result_metrics import CHECKPOINTS, END
 from tasks.preflight.analyse import analyse_program, locate
 from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
 from tasks.records.compiled import FILE, OPTIMISED

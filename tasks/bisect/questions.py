@@ -3,7 +3,10 @@
 from configs.errors import ConfigError, suggest
 from configs.schema import Frozen
 from tasks.diff.comparison import SHARE_A_WORD
-from tasks.metrics.table import CHECKPOINTS, CPU_TIME, END, LOSS, MEMORY, METRICS, STEP_TIME
+from tasks.metrics.program_metrics import MEMORY
+from tasks.metrics.result_metrics import CHECKPOINTS, END, LOSS
+from tasks.metrics.table import METRICS
+from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
 from tasks.records import ComparisonRecord
 
 PROGRAM = "program"

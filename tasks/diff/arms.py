@@ -4,8 +4,9 @@ from configs.kernels import describe_attention
 from configs.schema import Frozen, TrainConfig
 from tasks.metrics.facts import facts_of
 from tasks.metrics.merged_steps import step_table
-from tasks.metrics.table import LOSS, STEP_TIME
+from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.time_account import is_steady
+from tasks.metrics.time_metrics import STEP_TIME
 from tasks.records import (
     ArmSummary,
     CheckpointEvent,

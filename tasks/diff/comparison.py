@@ -23,18 +23,9 @@ from tasks.diff.run_endings import death_row
 from tasks.diff.same_code import draws_differ
 from tasks.diff.time_rows import Circumstances, cpu_time_row, step_time_row
 from tasks.metrics.merged_steps import cpu_seconds
-from tasks.metrics.table import (
-    BY_NAME,
-    CHECKPOINTS,
-    CPU_TIME,
-    END,
-    EVALUATION,
-    FINAL_STATE,
-    LOSS,
-    METRICS,
-    STEP_TIME,
-    VALUES,
-)
+from tasks.metrics.result_metrics import CHECKPOINTS, END, EVALUATION, FINAL_STATE, LOSS, VALUES
+from tasks.metrics.table import BY_NAME, METRICS
+from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
 from tasks.records import (
     CheckpointDifference,
     ComparisonRecord,

@@ -7,8 +7,11 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.decide import decide_exact
 from tasks.diff.metric_row import Arms, Cells, make_row, missing_decision, not_judged
 from tasks.diff.software import declared_packages, is_declared
+from tasks.metrics.maxview_metrics import FINAL_LOSS, JAX, MEAN_STEP
 from tasks.metrics.metric import Metric
-from tasks.metrics.table import FINAL_LOSS, JAX, LOSS, MEAN_STEP, METRICS, STEP_TIME
+from tasks.metrics.result_metrics import LOSS
+from tasks.metrics.table import METRICS
+from tasks.metrics.time_metrics import STEP_TIME
 from tasks.records import Decision, Measured, MetricDiff
 
 EXACT = Tolerance(absolute=0.0, why="equal by default")

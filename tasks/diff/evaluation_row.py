@@ -7,7 +7,7 @@ from tasks.diff.metric_row import Arms, make_row, missing_decision
 from tasks.diff.observed import Observations, notice
 from tasks.diff.parity import LOSS_LIKE, MetricParity, compare_metric, eval_table, shared_metrics
 from tasks.metrics.merged_steps import place_of
-from tasks.metrics.table import EVALUATION
+from tasks.metrics.result_metrics import EVALUATION
 from tasks.records import Decision, Measured, MetricDiff
 from tasks.records.counted import counted
 

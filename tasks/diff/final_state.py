@@ -6,7 +6,7 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.metric_row import Arms, make_row, not_judged
 from tasks.diff.observed import Observations, notice
 from tasks.diff.parity import LEAST_STEPS, MetricParity
-from tasks.metrics.table import FINAL_STATE
+from tasks.metrics.result_metrics import FINAL_STATE
 from tasks.records import Decision, Measured, MetricDiff, RunRecord
 from tasks.records.counted import counted
 

@@ -16,7 +16,7 @@ from tasks.diff.decide import LEAST_REPEATS, ROUNDING, show_threshold, threshold
 from tasks.diff.decide_noisy import CHANCE, ask_for_more, show_chance, show_runs
 from tasks.diff.metric_row import Arms, make_row, missing_decision
 from tasks.diff.parity import LEAST_STEPS, LOSS_LIKE, MetricParity
-from tasks.metrics.table import LOSS, VALUES
+from tasks.metrics.result_metrics import LOSS, VALUES
 from tasks.records import Decision, Measured, MetricDiff, Verdict
 from tasks.records.counted import counted
 

@@ -8,7 +8,7 @@ from tasks.diff.decide import show_duration
 from tasks.diff.metric_row import Arms, make_row
 from tasks.diff.observed import Observations, Observed, notice, places_of, show_each
 from tasks.metrics.merged_steps import place_of
-from tasks.metrics.table import END
+from tasks.metrics.result_metrics import END
 from tasks.records import Decision, Measured, MetricDiff, RunReading, RunRecord, Source, seconds_between
 from tasks.records.counted import counted
 

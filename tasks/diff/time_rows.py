@@ -19,7 +19,7 @@ from tasks.diff.where_run import lie_apart
 from tasks.metrics.merged_steps import place_of, waited_seconds
 from tasks.metrics.metric import Metric
 from tasks.metrics.step_time_levels import CLOSE
-from tasks.metrics.table import CPU_TIME, STEP_TIME, TOO_FEW
+from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME, TOO_FEW
 from tasks.records import Decision, Measured, MetricDiff, StepLevels, seconds_between
 
 SHIFTING = frozenset({"tpu", "gpu"})  # on a processor other work comes in bursts, which leave the quick steps alone

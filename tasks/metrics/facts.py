@@ -6,8 +6,9 @@ from pathlib import Path
 
 from tasks.metrics.merged_steps import cpu_seconds, timed_steps, waited_seconds
 from tasks.metrics.step_time_levels import find_levels
-from tasks.metrics.table import CPU_TIME, METRICS, STEP_TIME
+from tasks.metrics.table import METRICS
 from tasks.metrics.time_account import account_death, account_run, seconds_between_steps
+from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
 from tasks.records import RunFacts, RunRecord
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from configs.schema import Frozen
-from tasks.records import Better, CompiledProgram, Measured, ProgramWork, RunFacts, RunRecord
+from tasks.records import Better, CompiledProgram, Measured, ProgramWork, RunFacts, RunRecord, Source
 
 # exact: equal or not, within the tolerance; noise: levels of step times; steps: the values of every step;
 # proof: what was verified, by a rule of its own; shown: never judged
@@ -58,3 +58,8 @@ class Metric(Frozen):
         return self.model_copy(
             update={"title": self.middle, "rule": "median of the steps but the first, mean of the runs"}
         )
+
+
+def number(value: float, decimals: int, source: Source | None, *, unit: float = 0.0) -> Measured:
+    """Return a number with the text that shows it."""
+    return Measured(value=value, text=f"{value:.{decimals}f}", source=source, unit=unit)

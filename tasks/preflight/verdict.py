@@ -14,8 +14,7 @@ from tasks.diff.comparison import comparison_id, conclude
 from tasks.diff.decide import decide_exact, show_share
 from tasks.diff.metric_row import Arms, Cells, is_unfilled, make_row, missing_decision, not_judged
 from tasks.metrics.metric import Metric
-from tasks.metrics.run_values import GIB
-from tasks.metrics.table import COMPILE_TIME, COMPILES, KERNELS, PROGRAM_METRICS
+from tasks.metrics.program_metrics import COMPILE_TIME, COMPILES, GIB, KERNELS, PROGRAM_METRICS
 from tasks.preflight.analyse import OPTIMISED, Analysis, analyse_program
 from tasks.preflight.compare import Side, compare_programs, same_text
 from tasks.records import (

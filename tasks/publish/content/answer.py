@@ -7,7 +7,10 @@ from configs.schema import Frozen
 from tasks.diff.comparison import SHARE_A_WORD
 from tasks.diff.decide import show_duration
 from tasks.diff.metric_row import NOT_JUDGED
-from tasks.metrics.table import FINAL_LOSS, LOSS, METRICS, STEP_TIME
+from tasks.metrics.maxview_metrics import FINAL_LOSS
+from tasks.metrics.result_metrics import LOSS
+from tasks.metrics.table import METRICS
+from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.effects import EffectLine
 from tasks.publish.content.verdict_words import short_reason
 from tasks.records import ComparisonRecord, MetricDiff

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tasks.diff.host import PARTS
-from tasks.metrics.table import LOSS, METRICS, STEP_TIME
+from tasks.metrics.result_metrics import LOSS
+from tasks.metrics.table import METRICS
+from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.verdict_words import name_side
 from tasks.publish.page.log_files import Logs
 from tasks.publish.page.streamed_file import replace_text

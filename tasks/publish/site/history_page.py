@@ -16,7 +16,10 @@ from tasks.bisect.questions import KNOWN
 from tasks.history.describe import show_event, show_time
 from tasks.history.judge import Event, Judged, Line
 from tasks.history.series import Night, Series
-from tasks.metrics.table import FINAL_LOSS, FIRST_STEP, MEMORY, METRICS, STEP_TIME
+from tasks.metrics.maxview_metrics import FINAL_LOSS
+from tasks.metrics.program_metrics import MEMORY
+from tasks.metrics.table import METRICS
+from tasks.metrics.time_metrics import FIRST_STEP, STEP_TIME
 from tasks.publish.content.templating import hash_of, make_environment, read_asset
 from tasks.publish.site.index import HISTORY, PAGE, add_history, parse_index
 from tasks.publish.site.index_page import link_home, update_index

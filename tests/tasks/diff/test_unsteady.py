@@ -14,8 +14,8 @@ from tasks.diff.metric_row import make_row
 from tasks.diff.noise import Noise
 from tasks.diff.where_run import NO_PLACE, OTHER_TIMES, lie_apart
 from tasks.metrics.step_time_levels import find_levels, find_shift, spread_rounded
-from tasks.metrics.table import STEP_TIME
 from tasks.metrics.time_account import seconds_between_steps
+from tasks.metrics.time_metrics import STEP_TIME
 from tasks.records import ComparisonRecord, Decision, Measured, RunRecord
 
 type MakeRun = Callable[..., RunRecord]

@@ -4,7 +4,8 @@ import pytest
 
 from configs.comparison import BY_DEVICE, list_names, load_tolerances, tolerance_names
 from tasks.metrics.metric import Metric
-from tasks.metrics.table import METRICS, PROGRAM_METRICS
+from tasks.metrics.program_metrics import PROGRAM_METRICS
+from tasks.metrics.table import METRICS
 
 EVERY = (*METRICS, *PROGRAM_METRICS)
 # classes that rules of their own choose where equal runs vary, or where the arms draw other weights
