@@ -1,16 +1,27 @@
 """The metrics of time: steps, stalls, the use of the devices."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import chain
 from statistics import median
 
-from tasks.metrics.merged_steps import place_of, step_table
+import numpy as np
+import polars as pl
+
+from tasks.metrics.merged_steps import last_of_each_step, place_of, step_table
 from tasks.metrics.metric import Metric, number
-from tasks.metrics.time_account import is_stall, is_steady
-from tasks.records import Measured, RunFacts, RunRecord, Source, TimePart
+from tasks.metrics.time_account import COMPUTE, is_stall, is_steady
+from tasks.records import Measured, RunFacts, RunRecord, Source, TimePart, seconds_between
 
 TOO_FEW = "too few steps"
+PRODUCTIVE = "productive step time"
+# parts of the time account -> the words of ml-goodput-measurement; every other part: "other"
+BADPUT = {
+    COMPUTE: PRODUCTIVE, "dispatch": PRODUCTIVE,
+    "start": "initialization", "compile": "program startup", "restart": "infrastructure recovery",
+    "checkpoint": "checkpoint save", "blocking saves": "checkpoint save", "waits for saves": "checkpoint save",
+    "wait at the end": "checkpoint save", "eval": "evaluation", "evaluation at the end": "evaluation",
+}  # fmt: skip
 # the beginning of a device's name -> its TFLOP/s in bfloat16, dense, by its maker; the first that fits
 PEAKS = {
     "TPU v4": 275.0, "TPU v5 lite": 197.0, "TPU v5e": 197.0, "TPU v5": 459.0, "TPU v6": 918.0,
@@ -56,6 +67,40 @@ def stalled_of_runs(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Mea
     return Measured(value=seconds, text=f"{seconds:.1f} ({words}{runs_of})", source=_place(*longest))
 
 
+def goodput(run: RunRecord, facts: RunFacts) -> Measured:
+    """Return the percentage of a run's wall time that was spent in steps that counted."""
+    return goodput_of_runs([run], [facts])
+
+
+def goodput_of_runs(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
+    """Return the same over all runs with a known length, with the badput by category, the largest first.
+
+    Source: the words of github.com/AI-Hypercomputer/ml-goodput-measurement. A stalled step counts as a median step.
+    """
+    spent: dict[str, float] = defaultdict(float)
+    for run, one in zip(runs, facts, strict=True):
+        if one.account and is_steady(one.account) and seconds_between(run.reading.started, run.reading.ended):
+            spent["wasted progress"] += (wasted := _repeated_seconds(run))
+            spent[PRODUCTIVE] -= wasted
+            for part in one.account.parts:
+                spent[BADPUT.get(part.part, "other")] += part.seconds
+    if not spent:
+        return Measured()
+    shares = {name: 100 * seconds / sum(spent.values()) for name, seconds in spent.items()}
+    value = shares.pop(PRODUCTIVE)
+    words = [
+        f"{name} {share:.1f}" for name, share in sorted(shares.items(), key=lambda pair: -pair[1]) if share >= 0.05
+    ]
+    return Measured(value=value, text=f"{value:.1f}" + (f" ({', '.join(words)})" if words else ""))
+
+
+def _repeated_seconds(run: RunRecord) -> float:
+    """Return the seconds of the steps that a restart repeated, each up to the median step."""
+    steps = run.reading.steps.filter(pl.col("seconds").is_finite())
+    lost = steps.filter(~pl.col("offset").is_in(last_of_each_step(steps)["offset"].implode()))["seconds"]
+    return float(lost.clip(upper_bound=float(np.median(steps["seconds"]))).sum()) if len(lost) else 0.0
+
+
 def _place(run: int, part: TimePart) -> Source | None:
     return part.source and part.source.model_copy(update={"run": run})
 
@@ -87,4 +132,10 @@ MFU = Metric(
     rule="TFLOP of a step and device, by the steady step time, over the TFLOP/s that the device can do", decimals=2,
     judged="shown", why="follows from the steady step time, which is judged", of_steps=mfu_percent, optional=True,
 )  # fmt: skip
-TIME_METRICS = (STEP_TIME, CPU_TIME, STALLS, FIRST_STEP, MFU)
+GOODPUT = Metric(
+    name="goodput", title="Goodput", unit="%", better="higher",
+    rule="productive step time over the run's wall time, all runs together; in brackets the badput", decimals=1,
+    judged="shown", why="follows from the step time, which is judged, and from storage, restarts and the run's length",
+    of=goodput, of_runs=goodput_of_runs, optional=True, trend=True,
+)  # fmt: skip
+TIME_METRICS = (STEP_TIME, CPU_TIME, STALLS, FIRST_STEP, MFU, GOODPUT)

@@ -1,0 +1,65 @@
+"""Goodput: the share of a run's wall time in steps that counted, by hand from the log of an hour."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.diff.compare_logs import archive, compare_pair
+from tasks.history.record_rows import history_rows
+from tasks.ingest.given_logs import read_pair
+from tasks.publish.site.history_page import title_of
+from tasks.store import Store
+
+type Logs = Any
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty store."""
+    return Store(tmp_path / "out")
+
+
+def write(logs: Logs, path: Path, *, repeated: int = 0) -> Path:
+    """A framed log of 3600 s: a first step of 300 s, 20 of 100 s, and before them some that a restart repeats.
+
+    The first step's line is dated 600 s after the start; the last line has no save and no evaluation after it.
+    """
+    again = [logs.line(logs.step_text(n, seconds=100.0), second=100) for n in range(1, repeated + 1)]
+    lines = [logs.line(logs.step_text(0, seconds=300.0), second=600), *again]
+    lines += [logs.line(logs.step_text(n, seconds=100.0), second=600 + 120 * n) for n in range(1, 21)]
+    path.write_bytes(logs.framed(*lines))
+    return path
+
+
+@pytest.mark.parametrize(("repeated", "wasted"), [(0, 0.0), (3, 300.0)])
+def test_goodput_and_badput_add_up_to_the_wall_time(
+    repeated: int, wasted: float, logs: Logs, store: Store, tmp_path: Path
+) -> None:
+    files = [write(logs, tmp_path / "a.txt"), write(logs, tmp_path / "b.txt", repeated=repeated)]
+    records = archive(read_pair(files), store)
+    record = compare_pair(records, case="01_base", aa=True)
+    (row,) = [row for row in record.rows if row.metric == "goodput"]
+    # 21 steps of 100 s out of 3600 s: the first one took 200 s longer, which its compilation explains
+    assert row.baseline == pytest.approx(100 * 2100 / 3600)
+    assert row.baseline_text.startswith("58.3 (")
+    assert "program startup 5.6" in row.baseline_text
+    assert row.candidate == pytest.approx(100 * 2100 / 3600)
+    assert ("wasted progress 8.3" in row.candidate_text) is (wasted > 0)
+    assert row.verdict == "not judged"
+    words = row.candidate_text.partition("(")[2].rstrip(")").split(", ")
+    badput = sum(float(word.rpartition(" ")[2]) for word in words)
+    assert row.candidate is not None
+    assert row.candidate + badput == pytest.approx(100, abs=0.05 * (len(words) + 1))
+    kept = history_rows(record, records).filter(metric="goodput")
+    assert kept["value"].to_list() == [pytest.approx(row.baseline), pytest.approx(row.candidate)]
+    assert title_of("goodput") == "Goodput"
+
+
+def test_a_log_without_an_end_has_no_goodput(logs: Logs, store: Store, tmp_path: Path) -> None:
+    files = [write(logs, tmp_path / name) for name in ("a.txt", "b.txt")]
+    text = files[1].read_text().partition("XPK End")[0]
+    files[1].write_text(text)
+    record = compare_pair(archive(read_pair(files), store), case="01_base", aa=True)
+    assert "goodput" not in {row.metric for row in record.rows}
+    assert "Goodput" not in record.absent
