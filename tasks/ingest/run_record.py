@@ -9,9 +9,10 @@ import polars as pl
 
 from tasks.ingest.last_words import find_end, find_lost_lines, find_platform_cause, find_refusal
 from tasks.launch.cross_maxtext import read_crossing
+from tasks.launch.logs import logs_aside
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
 from tasks.metrics.facts import with_facts
-from tasks.observe.kept_program import keep_step_program
+from tasks.observe.kept_program import keep_step_program, read_compiles
 from tasks.observe.shared_start import read_start
 from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, number_from_json
 from tasks.resolve.trainers.maxtext_events import FOLDER, read_maxtext_events
@@ -48,6 +49,8 @@ def build_record(
             start=read_start(plan),
             crossing=read_crossing(directory.path),
             program=program,
+            # programs of several attempts lie in one folder
+            compiles=() if logs_aside(directory.log) else read_compiles(directory.path),
         )
     )
 

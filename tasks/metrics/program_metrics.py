@@ -20,6 +20,12 @@ def program_memory(run: RunRecord, facts: RunFacts) -> Measured:
     return number((sum(known[:-1]) - known[-1]) / GIB, 4, run.reading.memory.source)
 
 
+def compiled_programs(run: RunRecord, facts: RunFacts) -> Measured:
+    """Return the number of compiles of the training step, from JAX's files or its log; its place is the last one's."""
+    compiles = run.compiles or run.reading.compiles
+    return number(len(compiles), 0, compiles[-1].source) if compiles else Measured()
+
+
 def printed_memory(run: RunRecord) -> Measured:
     """Return the same as the log prints it, in units of 0.1."""
     memory = run.reading.memory
@@ -33,7 +39,12 @@ MEMORY = Metric(
     printed=Printed(of=printed_memory, decimals=1, precision="printed precision (1 decimal)"),
     trend=True, bisected=True, explained=True,
 )  # fmt: skip
-STEP_PROGRAM_METRICS = (MEMORY,)  # of a run
+COMPILED_PROGRAMS = Metric(
+    name="compiled_programs", title="Compiled programs", unit="", better="lower",
+    rule="how often JAX compiled the training step", decimals=0,
+    judged="exact", precision="the compile", of=compiled_programs, optional=True, trend=True,
+)  # fmt: skip
+STEP_PROGRAM_METRICS = (MEMORY, COMPILED_PROGRAMS)  # of a run
 
 
 def _memory_part(name: str, title: str) -> Metric:

@@ -6,7 +6,7 @@ from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, Checkpoin
 from tasks.records.checkpoint_difference import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
 from tasks.records.checkpoint_life import CheckpointLife, LifeSpan, pair_saves
 from tasks.records.comparison import ArmSummary, ComparisonRecord, Curve
-from tasks.records.compiled import CompiledProgram, CompileError, Fingerprints, InputArray, ProgramMemory
+from tasks.records.compiled import CompiledProgram, CompileError, Fingerprints, InputArray, ProgramMemory, StepCompile
 from tasks.records.coverage import Coverage, Stall, UnreadLine, Wait
 from tasks.records.death import DEATH_WORDS, DeathKind, LogError, RunFate
 from tasks.records.environment import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters
@@ -144,6 +144,7 @@ __all__ = [
     "Source",
     "Stall",
     "StartReport",
+    "StepCompile",
     "StepCompleted",
     "StepLevel",
     "StepLevels",

@@ -7,6 +7,7 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 
 from configs.schema import Frozen
 from tasks.records.checkpoint import CheckpointEvent, Restore
+from tasks.records.compiled import StepCompile
 from tasks.records.coverage import Coverage, Stall, Wait
 from tasks.records.death import LogError, RunFate
 from tasks.records.environment import Environment, Flops, Memory, Parameters
@@ -65,6 +66,7 @@ class RunReading(Frozen):
     restores: tuple[Restore, ...] = ()
     stalls: tuple[Stall, ...] = ()
     waits: tuple[Wait, ...] = ()
+    compiles: tuple[StepCompile, ...] = ()  # of the training step, if JAX_LOG_COMPILES is set
     deferred: bool = False  # each step line is printed during the next step
     config: dict[str, str] = {}
     ranks: tuple[dict[str, Any], ...] = ()

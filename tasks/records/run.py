@@ -9,6 +9,7 @@ from pydantic import field_serializer, field_validator
 
 from configs.schema import Frozen
 from tasks.records.checkpoint import CheckpointProof
+from tasks.records.compiled import StepCompile
 from tasks.records.equality import CrossRestore
 from tasks.records.facts import RunFacts
 from tasks.records.json_numbers import number_to_json, rows_from_json
@@ -31,6 +32,7 @@ class RunRecord(Frozen):
     start: StartReport | None = None  # what it took from the other arm's first state; None without a shared start
     crossing: CrossRestore | None = None  # for other trainers; ours reports it in `program`
     program: dict[str, Any] = {}  # the trainer's program.json: program hash, state digests, cross restore
+    compiles: tuple[StepCompile, ...] = ()  # of the training step, from the programs that JAX wrote to files
     facts: RunFacts | None = None  # None: of an older maxview; `tasks.metrics.facts.facts_of` then computes them
 
     @property
