@@ -31,7 +31,6 @@ from tasks.causes.occasion import explain_comparison
 from tasks.diff.case import CaseRuns, case_id, compare_case
 from tasks.diff.compare_logs import Given, archive, case_runs, compare_pair
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
-from tasks.history import append_comparison
 from tasks.history.prior import read_past
 from tasks.ingest.given_logs import open_arms
 from tasks.ingest.run_record import build_record
@@ -315,7 +314,6 @@ def publish_step(comparison: ComparisonRecord, store: Store, runs: Sequence[RunR
     # An embedded server will have ended when the page is read: link no flow run of it.
     address = flow_run.ui_url if os.environ.get("PREFECT_API_URL") else None
     page = find_page(publish_comparison(comparison, store, runs, flow_run=address or ""), store)
-    append_comparison(comparison, store, runs)
     name = (comparison.comparison, comparison.case, *(["preflight"] if comparison.programs else []))
     summary, description = summary_markdown(comparison), summary_description(comparison)
     outlast(lambda: create_markdown_artifact(key=artifact_key(*name), markdown=summary, description=description))

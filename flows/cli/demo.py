@@ -6,7 +6,7 @@ from pathlib import Path
 
 from configs.comparison import list_names
 from tasks.diff.compare_logs import UNTITLED, archive, compare_pair
-from tasks.history import append_comparison, load_history
+from tasks.history import load_history
 from tasks.history.judge import judge
 from tasks.history.series import find_series
 from tasks.ingest.example_logs import ExamplePair, example_pairs
@@ -75,7 +75,6 @@ def _compare(pair: ExamplePair, folder: Path, store: Store) -> ComparisonRecord:
     if pair.commits:
         record = _at_commits(record, runs, pair.commits, store)
     publish_comparison(record, store)
-    append_comparison(record, store)
     return record
 
 

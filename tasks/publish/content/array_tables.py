@@ -1,4 +1,4 @@
-"""Turns the difference of two checkpoints into tables: kinds of arrays counted, every array by name, and why."""
+"""Turns the difference of two checkpoints into two tables: the number of arrays of each kind, and every array."""
 
 from collections.abc import Sequence
 
@@ -16,19 +16,19 @@ LACKING = "missing on the other side"
 
 
 class RoleCount(Frozen):
-    """How many arrays of one kind each side has, and what became of them."""
+    """The arrays of one kind: how many each side has, and how many pairs are equal."""
 
     role: ArrayRole
     here: int
     there: int
-    equal: int  # pairs; where one side has all layers in one array, that is one pair
+    equal: int  # pairs; if one side stacks all layers in one array, they count as one pair
     differing: int  # pairs
-    alone: int  # arrays of one side only
-    why: str  # one side alone has them; empty: none
+    alone: int  # arrays without a partner on the other side
+    why: str  # the reason for arrays without a partner; empty if there are none
 
 
 class ArrayLine(Frozen):
-    """One pair, or an array of one side, as a table shows it."""
+    """A row of the table: a pair of arrays, or an array without a partner."""
 
     role: ArrayRole
     names: tuple[str, ...]
@@ -36,11 +36,11 @@ class ArrayLine(Frozen):
     shapes: str
     dtypes: str
     word: str
-    verdict: Verdict  # how it is coloured
+    verdict: Verdict  # decides the colour
 
 
 def count_roles(found: CheckpointDifference) -> list[RoleCount]:
-    """One row for each kind of array, in the order in which they matter."""
+    """Return one row per kind of array, parameters first."""
     counts = []
     for role in ("parameter", "optimizer", "counter", "random numbers", "quantisation", "other state"):
         arrays = [array for array in found.arrays if array.role == role]
@@ -62,7 +62,7 @@ def count_roles(found: CheckpointDifference) -> list[RoleCount]:
 
 
 def list_arrays(found: CheckpointDifference) -> list[ArrayLine]:
-    """Every array of both sides by name, the largest difference first."""
+    """Return a row per pair or lone array, the largest difference first."""
     return [_line(array) for array in found.arrays]
 
 
@@ -92,7 +92,7 @@ def _judge(array: ArrayDifference) -> tuple[str, Verdict]:
 
 
 def describe_values(array: ArrayDifference) -> str:
-    """`equal bit for bit`, or how far the values lie apart."""
+    """Return `equal bit for bit`, or the size of the difference."""
     values = array.values
     if array.exact or values is None:
         return "equal bit for bit"
@@ -107,7 +107,7 @@ def describe_values(array: ArrayDifference) -> str:
 
 
 def describe_counts(found: CheckpointDifference, here: str = "here", there: str = "there") -> str:
-    """`39 arrays here, 69 there: 39 equal bit for bit`."""
+    """Return a sentence such as `39 arrays here, 69 there: 39 equal bit for bit`."""
     left, right = (sum(len(names) for names in side) for side in zip(*map(_names, found.arrays), strict=True))
     compared = found.compared
     differing = sum(not array.exact for array in compared)
@@ -116,7 +116,7 @@ def describe_counts(found: CheckpointDifference, here: str = "here", there: str 
 
 
 def describe_alone(found: CheckpointDifference, most: int = 3) -> list[str]:
-    """A line for each kind of arrays that one side alone has: `only there: 30 random numbers: …: a, b and 28 more`."""
+    """Return a line per side and kind of lone arrays: `only there: 30 random numbers: REASON: a, b and 28 more`."""
     lines = []
     for side, is_here in (("here", True), ("there", False)):
         alone = [array for array in found.arrays if bool(array.names) is is_here and _is_alone(array)]
@@ -128,7 +128,7 @@ def describe_alone(found: CheckpointDifference, most: int = 3) -> list[str]:
 
 
 def name_pair(array: ArrayDifference) -> str:
-    """Both names, or one that both have; of layers that are one array on the other side the first."""
+    """Return both names, or one if they are equal. Of layers stacked on the other side only the first is named."""
     names = [name[0] + (f" … ({len(name)} layers)" if len(name) > 1 else "") for name in _names(array) if name]
     return visible(" ↔ ".join(dict.fromkeys(names)))
 

@@ -1,4 +1,4 @@
-"""Turns the logs of both arms into the files beside the page, and a place in a log into what leads there."""
+"""Writes the logs of both arms beside the page, and finds the link to a line of a log."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ type Lines = Iterable[tuple[int, str]]
 
 
 class Logs:
-    """The logs of both sides as the page shows them; making it writes `logs/` into the page's folder."""
+    """The logs of both sides as the page shows them. The constructor writes `logs/` into the page's folder."""
 
     def __init__(self, record: ComparisonRecord, log_lines: Mapping[str, Lines], folder: Path):
         self._arms = {arm.name: arm for arm in (record.baseline, record.candidate)}
@@ -52,7 +52,7 @@ class Logs:
         return [view for side in self.by_side.values() for view in side]
 
     def unique(self, side: str) -> list[tuple[str, int, Kind]]:
-        """(anchor, number, kind) of the lines that no run of the other side has, in the order of each log."""
+        """Return (anchor, line number, kind) of each kind of line that the other side never prints, in log order."""
         other = {kind for name, views in self.by_side.items() if name != side for view in views for kind in view.kinds}
         found: dict[str, tuple[str, int, Kind]] = {}
         for view in self.by_side[side]:
@@ -63,40 +63,40 @@ class Logs:
         return list(found.values())
 
     def view(self, arm: ArmSummary, run: int) -> LogView | None:
-        """The log of the arm's run with this number, if it was at hand."""
+        """Return the log of the arm's run number `run`, or None if its log was missing."""
         names = (*arm.runs, *arm.programs)
         return self._views.get((arm.name, names[run])) if run < len(names) else None
 
     def anchor(self, arm: ArmSummary, source: Source | None) -> str | None:
-        """The anchor of the line at `source` in the log of the arm's run that it names."""
+        """Return the anchor of the line at `source`, which also has the number of the run."""
         if source is None or not source.line:
             return None
         view = self.view(arm, source.run)
         return view.anchor(source.offset) if view is not None else None
 
     def evidence_anchor(self, evidence: Evidence) -> str | None:
-        """The anchor of the line that an arm's evidence for a finding was read from."""
+        """Return the anchor of the line with an arm's evidence for a finding."""
         arm = self._arms.get(evidence.arm)
         return self.anchor(arm, evidence.source) if arm is not None else None
 
     def checkpoint_anchor(self, arm: ArmSummary, line: CheckpointLine) -> str | None:
-        """The anchor of the line that announces a checkpoint."""
+        """Return the anchor of the line that announces a checkpoint."""
         return self.anchor(arm, line.source)
 
     def death_anchor(self, arm: ArmSummary) -> str | None:
-        """The anchor of the line that names the cause of death."""
+        """Return the anchor of the line that names the cause of death."""
         error = arm.cause_of_death
         return None if error is None else self.anchor(arm, Source(line=error.line, offset=error.offset, run=error.run))
 
     def before_death(self, arm: ArmSummary) -> list[str]:
-        """The last lines up to the one that names the cause of death, out of the log of the run that has it there."""
+        """Return the last lines of the dead run's log, up to the line that names the cause of death."""
         error = arm.cause_of_death
         view = None if error is None else self.view(arm, error.run)
         return [] if view is None else view.before_death
 
 
 def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Source, tuple[str, ...]]:
-    """Every place in the log of the arm's run with this number whose value the page tells, with what was read there."""
+    """Return the places in the log of run number `run` whose values the page shows, with the names of the values."""
     places: dict[Source, tuple[str, ...]] = {}
 
     def add(source: Source | None, *names: str) -> None:
@@ -106,11 +106,11 @@ def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Sou
     for difference in record.programs.differences if record.programs else ():
         add(difference.baseline_source if arm is record.baseline else difference.candidate_source, difference.what)
     stalls = {(stall.step, stall.offset) for stall in record.stalls.get(arm.name, ())}
-    own = set()  # of the stalls, those of this run
+    own = set()  # the stalls of this run
     for curve in record.curves:
         if run < len(arm.runs) and (curve.arm, curve.run_name) == (arm.name, arm.runs[run]) and curve.offsets:
             own |= stalls.intersection(zip(curve.steps, curve.offsets, strict=True))
-            for i in (0, -1):  # how lines are numbered shows in any two of them
+            for i in (0, -1):  # two lines suffice to find the offset of line numbers
                 add(Source(line=curve.lines[i], offset=curve.offsets[i], run=run))
     for stall in record.stalls.get(arm.name, ()):
         if (stall.step, stall.offset) in own:

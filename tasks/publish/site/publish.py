@@ -4,6 +4,7 @@ import gzip
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tasks.history import append_comparison
 from tasks.publish.content.schedule import draw_schedule
 from tasks.publish.page.log_lines import stream_lines
 from tasks.publish.page.write_page import write_page
@@ -19,7 +20,7 @@ FLOW_RUN = "flow-run.txt"  # beside a page: the address of the flow run that mad
 def publish_comparison(
     record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = (), *, flow_run: str = ""
 ) -> Path:
-    """Write `comparison.json`, the page, and the store's index; returns the page's path. Again: replaces them.
+    """Write `comparison.json`, the page, the store's index and history; returns the page's path. Again: replaces them.
 
     `known`: records of its runs that are in memory, and are not read again. `flow_run`: the address of the flow run
     that made it, for the page to lead back to.
@@ -30,6 +31,7 @@ def publish_comparison(
         directory.write_file(FLOW_RUN, flow_run)
     page = write_comparison_page(record, store, known)
     write_neighbours(store, update_index(store, add_comparison(record)), record.comparison)
+    append_comparison(record, store, known)
     return page
 
 
