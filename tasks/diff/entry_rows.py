@@ -60,7 +60,8 @@ def _entry_row(
         )
     elif decision is None and metric.judged == "exact":
         decision = _decide(metric, cells, arms, tolerances, decisions)
-    return make_row(metric, cells, arms, decision or not_judged(metric.why))
+    notes = [f"{arm.label}: {cell.note}" for arm, cell in zip(arms, cells, strict=True) if cell.note]
+    return make_row(metric, cells, arms, decision or not_judged("; ".join([metric.why, *notes])))
 
 
 def _cells(metric: Metric, arms: Arms) -> Cells:

@@ -88,10 +88,9 @@ def goodput_of_runs(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Mea
         return Measured()
     shares = {name: 100 * seconds / sum(spent.values()) for name, seconds in spent.items()}
     value = shares.pop(PRODUCTIVE)
-    words = [
-        f"{name} {share:.1f}" for name, share in sorted(shares.items(), key=lambda pair: -pair[1]) if share >= 0.05
-    ]
-    return Measured(value=value, text=f"{value:.1f}" + (f" ({', '.join(words)})" if words else ""))
+    largest = sorted(shares.items(), key=lambda pair: -pair[1])
+    words = [f"{name} {share:.1f} %" for name, share in largest if share >= 0.05]
+    return Measured(value=value, text=f"{value:.1f}", note=f"badput {', '.join(words)}" if words else "")
 
 
 def _repeated_seconds(run: RunRecord) -> float:
@@ -134,7 +133,7 @@ MFU = Metric(
 )  # fmt: skip
 GOODPUT = Metric(
     name="goodput", title="Goodput", unit="%", better="higher",
-    rule="productive step time over the run's wall time, all runs together; in brackets the badput", decimals=1,
+    rule="productive step time over the run's wall time, all runs together", decimals=1,
     judged="shown", why="follows from the step time, which is judged, and from storage, restarts and the run's length",
     of=goodput, of_runs=goodput_of_runs, optional=True, trend=True,
 )  # fmt: skip

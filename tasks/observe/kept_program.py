@@ -58,8 +58,8 @@ def _same_name(step: Path) -> list[Path]:
 
 
 def _signature(program: Path) -> list[str]:
-    text = program.read_text(encoding="utf-8", errors="replace")
-    main = next((line for line in text.splitlines() if "func.func public @main(" in line), "")
+    with program.open(encoding="utf-8", errors="replace") as lines:
+        main = next((line for line in lines if "func.func public @main(" in line), "")
     return _ARGUMENT.findall(main)
 
 

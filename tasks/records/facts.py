@@ -30,6 +30,7 @@ class Measured(Frozen):
     source: Source | None = None
     unit: float = 0.0  # one unit of the last printed digit; 0: all digits are known
     samples: int = 1  # steps behind the value
+    note: str = ""  # its parts, for the reason of the row
 
 
 class RunFacts(Frozen):
