@@ -14,7 +14,7 @@ from tasks.diff.settings import IMPLEMENTATION_KEYS
 from tasks.diff.time_rows import Circumstances
 from tasks.ingest.given_logs import LoggedArms, LoggedRun
 from tasks.ingest.given_logs import read_pair as read_pair
-from tasks.ingest.run_record import with_cause
+from tasks.ingest.run_record import with_cause, with_place
 from tasks.metrics.facts import with_facts
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.plans import find_unfit
@@ -59,16 +59,16 @@ def _archive(run: LoggedRun, arm: str, store: Store) -> RunRecord:
         else:
             shutil.copyfile(run.file, partial)
         partial.replace(directory.log)
-    record = with_facts(
-        RunRecord(
-            plan=None,
-            arm=arm,
-            label=f"{arm} · {reading.commit}" if reading.commit else arm,
-            commit=reading.commit,
-            log=directory.log_address,
-            reading=with_cause(reading, directory.log, supervised=False) if reading.coverage.complete else reading,
-        )
+    reading = with_place(reading, directory.log)
+    record = RunRecord(
+        plan=None,
+        arm=arm,
+        label=f"{arm} · {reading.commit}" if reading.commit else arm,
+        commit=reading.commit,
+        log=directory.log_address,
+        reading=with_cause(reading, directory.log, supervised=False) if reading.coverage.complete else reading,
     )
+    record = with_facts(record)
     directory.write_record(record)
     return record
 

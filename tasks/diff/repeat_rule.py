@@ -2,19 +2,19 @@
 
 from math import inf
 
+from configs.durations import ENOUGH_REPEATS
 from configs.schema import Frozen
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.records import ComparisonRecord, MetricDiff
 
 AT_MOST_TIMES = 2  # as many repeats as before: what is asked for is a guess out of few runs
-MOST_REPEATS = 30  # where neither a budget nor a number is given
 
 
 class Patience(Frozen):
     """How long a comparison may go on: seconds since it began, and repeats of each arm."""
 
     budget_s: float | None = None
-    most: int = MOST_REPEATS
+    most: int = ENOUGH_REPEATS
 
 
 class NextLook(Frozen):

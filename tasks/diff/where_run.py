@@ -41,8 +41,10 @@ def lie_apart(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
 def place_of_run(run: RunRecord) -> str:
     """The machine or slice that a run had; empty where nothing says it.
 
-    Our own runs on this machine have one place. A cluster gives each workload whatever slice is free.
+    Our own runs on this machine have one place. On a cluster, the nodes of the run are its place.
     """
+    if run.reading.environment.place:
+        return run.reading.environment.place
     return f"this machine, {run.plan.target}" if run.plan is not None and run.plan.backend == "local" else ""
 
 

@@ -113,7 +113,7 @@ def alike_word(run: RunRecord, record: ComparisonRecord, role: Role) -> str | No
         "side": "control" if record.aa else role,
         "commit": run.commit or f"of {record.id}",
         "format": reading.format,
-        "environment": reading.environment.model_dump(exclude={"process_index"}),
+        "environment": reading.environment.model_dump(exclude={"process_index", "place"}),
         "parameters": reading.parameters.count,
         "flops": reading.flops.total_tflops,
         "config": own_config(run),

@@ -103,6 +103,11 @@ class JobView(Frozen):
         return not self.exists or self.terminal is not None or self.failed is not None or self._done
 
     @property
+    def hosts(self) -> tuple[str, ...]:
+        """The nodes of its pods, sorted."""
+        return tuple(sorted({pod.node for pod in self.pods if pod.node}))
+
+    @property
     def _done(self) -> bool:
         # a job without its first pod is being deleted
         return self.first is not None and all(pod.exit_code == 0 for pod in self.pods)
@@ -170,6 +175,17 @@ def _pod_cause(status: Object, state: Object) -> JobCause | None:
     for part in (waiting, ended):
         if part.get("reason") in CANNOT_START:
             return JobCause(type=part["reason"], message=str(part.get("message", "")))
+    return None
+
+
+def find_node_loss(name: str, node: Object | None) -> JobCause | None:
+    """Return why a node is lost: it is missing, or its kubelet has stopped reporting. None for a ready node."""
+    if node is None:
+        return JobCause(type="NodeGone", message=f"the node {name} has left the cluster")
+    for condition in node.get("status", {}).get("conditions") or []:
+        if condition["type"] == "Ready" and condition.get("status") != "True":
+            why = condition.get("message") or condition.get("reason") or ""
+            return JobCause(type="NodeLost", message=f"the node {name} is not ready: {why}")
     return None
 
 

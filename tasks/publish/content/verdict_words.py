@@ -7,7 +7,7 @@ from configs.schema import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.diff.metric_row import ABSENT, DIED
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
-from tasks.records.death import DeathKind
+from tasks.records.run_end import DeathKind
 from tasks.records.text import visible
 
 DIGITS = 6  # significant ones of a difference
@@ -177,6 +177,7 @@ def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
         ("mesh", mesh),
         ("attention", arm.attention),
         ("host process", None if here.process_index is None else str(here.process_index)),
+        ("ran on", here.place),
         ("exit code", None if arm.exit_code is None else str(arm.exit_code)),
         ("started", format_moment(arm.started)),
     ]

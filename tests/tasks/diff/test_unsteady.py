@@ -12,11 +12,11 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.effect import Sample, measure_effect, runs_wanted
 from tasks.diff.metric_row import make_row
 from tasks.diff.noise import Noise
-from tasks.diff.where_run import NO_PLACE, OTHER_TIMES, lie_apart
+from tasks.diff.where_run import NO_PLACE, OTHER_PLACES, OTHER_TIMES, lie_apart
 from tasks.metrics.step_time_levels import find_levels, find_shift, spread_rounded
 from tasks.metrics.time_account import seconds_between_steps
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import ComparisonRecord, Decision, Measured, RunRecord
+from tasks.records import ComparisonRecord, Decision, Environment, Measured, RunRecord
 
 type MakeRun = Callable[..., RunRecord]
 type Compare = Callable[..., ComparisonRecord]
@@ -101,6 +101,20 @@ def test_logs_that_do_not_say_where_they_ran_have_a_place_between_them(make_run:
     assert apart == (pytest.approx(0.006), NO_PLACE)
     own = lie_apart((arm_of(make_run("a", **HERE)), arm_of(make_run("b", **HERE))), TPU)
     assert own == (0.0, "")
+
+
+def test_arms_on_the_same_nodes_of_a_cluster_have_one_place(make_run: MakeRun, arm_of: ArmOf) -> None:
+    def runs(name: str, *nodes: str) -> Any:
+        places = [Environment(place=f"cluster c: {node}") for node in nodes]
+        return arm_of(*(make_run(name, repeat=n, reading={"environment": here}) for n, here in enumerate(places)))
+
+    assert lie_apart((runs("a", "n1"), runs("b", "n1")), TPU) == (0.0, "")
+    assert lie_apart((runs("a", "n1"), runs("b", "n2")), TPU) == (pytest.approx(0.006), OTHER_PLACES)
+    # both arms had both slices
+    assert lie_apart((runs("a", "n1", "n2"), runs("b", "n2", "n1")), TPU) == (0.0, "")
+    # shares of 1/2 and 1/2 against 1: the offsets of two slices, each with half of its size
+    some = lie_apart((runs("a", "n1", "n2"), runs("b", "n2", "n2")), TPU)
+    assert some == (pytest.approx(0.006 / 2), OTHER_PLACES)
 
 
 def at(hour: int, day: int = 18) -> dict[str, Any]:
