@@ -7,7 +7,7 @@ from configs.comparison import Tolerance
 from configs.noise import DeviceKind
 from tasks.bisect.posterior import Observation
 from tasks.bisect.questions import DIED, Question
-from tasks.bisect.search import Rated
+from tasks.bisect.terms import Rated
 from tasks.diff.arms import ArmRuns
 from tasks.diff.case import CaseRuns, compare_case
 from tasks.diff.noise import Noise, Past, learn_noise
@@ -20,7 +20,7 @@ from tasks.records import CheckpointDifference, ComparisonRecord, RunRecord
 
 
 class RunJudge:
-    """The verdict rule over the runs of a line's points: see `search.Judge`.
+    """The verdict rule over the runs of a line's points: see `terms.Judge`.
 
     like: a comparison of the line, whose runs stand for those of any two points. failures: points that cannot be
     judged, and why. compare_checkpoints: the values of two points' checkpoints, if they are bisected.

@@ -12,7 +12,7 @@ from typing import Literal
 
 from configs.comparison import Target
 from tasks.bisect.questions import PROGRAM, TIMES, Question
-from tasks.bisect.search import Finish, Line
+from tasks.bisect.terms import Finish, Line
 from tasks.launch.config import config_text
 from tasks.launch.local.process_group import build_environment, confine_words
 from tasks.metrics.program_metrics import MEMORY

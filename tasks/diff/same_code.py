@@ -6,7 +6,7 @@ from tasks.diff.observed import Observations, Observed, compare, notice, show_ea
 from tasks.diff.settings import config_of
 from tasks.diff.software import software_differs, trainers_differ
 from tasks.metrics.merged_steps import place_of
-from tasks.resolve.trainers.source import SOURCE
+from tasks.resolve.trainers.trainer_source import SOURCE
 
 OURS = {"maxview": "maxview's"}  # as people call it
 SEVERAL = 3  # one message that moved may be a call site of its own, or a Python that counts lines in another way

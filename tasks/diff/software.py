@@ -12,7 +12,7 @@ from tasks.diff.observed import Observations, Observed, compare, notice, places_
 from tasks.diff.settings import differences
 from tasks.metrics.merged_steps import place_of
 from tasks.records import Environment, RunRecord
-from tasks.resolve.trainers.source import SOURCE
+from tasks.resolve.trainers.trainer_source import SOURCE
 
 WITH_JAX = frozenset({"jax", "jaxlib", "libtpu"})  # released together: who asks for one of them gets the others
 ALL = frozenset({"*"})

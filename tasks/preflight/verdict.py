@@ -16,7 +16,7 @@ from tasks.diff.metric_row import Arms, Cells, is_unfilled, make_row, missing_de
 from tasks.metrics.metric import Metric
 from tasks.metrics.program_metrics import COMPILE_TIME, COMPILES, GIB, KERNELS, PROGRAM_METRICS
 from tasks.preflight.analyse import OPTIMISED, Analysis, analyse_program
-from tasks.preflight.compare import Side, compare_programs, same_text
+from tasks.preflight.compare_programs import Side, compare_programs, same_text
 from tasks.records import (
     ComparisonRecord,
     CompiledProgram,

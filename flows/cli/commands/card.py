@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from configs.read import CONFIG_ROOT
-from flows.cli.commands.options import DEFAULT_OUT, Json, Out
+from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 
 if TYPE_CHECKING:
     from tasks.records.card import Card

@@ -48,4 +48,5 @@ NEEDED = (
     Right(verb="watch", resource="pods"),
     *(Right(verb=verb, resource="services") for verb in ("get", "list", "watch")),
     *(Right(verb=verb, resource="jobs", group="batch") for verb in ("get", "list", "watch")),
+    Right(verb="list", resource="storages", group="xpk.x-k8s.io", cluster_wide=True),
 )  # fmt: skip
