@@ -29,10 +29,10 @@ from tasks.bisect.report import describe_points, name_point, spent_seconds, writ
 from tasks.bisect.search import find_current_belief
 from tasks.bisect.terms import Finish, Limits, Line, Train
 from tasks.diff.case import CaseRuns
-from tasks.diff.checkpoint_row import CHECKPOINTS
 from tasks.diff.noise import Past
-from tasks.diff.time_rows import STEP_TIME
 from tasks.history.prior import read_past
+from tasks.metrics.result_metrics import CHECKPOINTS
+from tasks.metrics.time_metrics import STEP_TIME
 from tasks.preflight.compile_lanes import count_lanes
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import BisectedPoint, Bisection, Corner, LedgerEntry, RunPlan, RunRecord

@@ -1,6 +1,5 @@
 """Turns the newest comparisons of a store into a card: the verified and unverified items of every case."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,14 +7,16 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from configs.comparison import list_names, load_comparison
+from tasks.history.card_signature import REFERENCES, digests_of, sign
 from tasks.history.card_sources import date_card
 from tasks.history.newest import newest_comparisons
+from tasks.metrics import result_metrics
+from tasks.metrics.result_metrics import LOSS
 from tasks.records import ComparisonRecord, RunPlan
 from tasks.records.card import UNCOMMITTED, Card, CardItem, CardRow, CardState, ReferenceCheck
 from tasks.store import Store, StoreError
 
 OURS = "maxview"  # the name of our trainer
-REFERENCES = "references"  # a store's folder with the results of tests/references
 FLOORS = ("same program", "same bits", "same checkpoint")
 LOSSES, CHECKPOINTS, OUTSIDE, PREFLIGHT = "equal losses", "checkpoints proved", "outside references", "preflight"
 ITEMS = (*FLOORS, LOSSES, CHECKPOINTS, OUTSIDE, PREFLIGHT)
@@ -71,7 +72,7 @@ def _row(
     items = [*(_trained_items(record, _sources(trained)) if record else _missing())]
     items += [_outside(checks), _preflight(preflight, _sources(compiled))]
     row = _empty_row(comparison, case, checks)
-    update: dict[str, Any] = {"items": tuple(items), "records": _digests([record, preflight], checks or (), store)}
+    update: dict[str, Any] = {"items": tuple(items), "records": digests_of([record, preflight], checks or (), store)}
     if record is not None:
         environment = record.candidate.environment
         kind = environment.device_kind or environment.backend or "unknown device"
@@ -143,7 +144,7 @@ def _trained_items(record: ComparisonRecord, sources: tuple[str, ...]) -> list[C
         for name in FLOORS
     ]
     verdicts = {row.metric: row for row in record.rows}
-    for name, metric, good in ((LOSSES, "loss_per_step", "same"), (CHECKPOINTS, "checkpoints", "same")):
+    for name, metric, good in ((LOSSES, LOSS.name, "same"), (CHECKPOINTS, result_metrics.CHECKPOINTS.name, "same")):
         row = verdicts.get(metric)
         holds = None if row is None or row.verdict in ("unknown", "not judged") else row.verdict == good
         evidence = "no such row" if row is None else row.reason or row.candidate_text
@@ -181,21 +182,6 @@ def _preflight(record: ComparisonRecord | None, sources: tuple[str, ...]) -> Car
     return CardItem(name=PREFLIGHT, state=state, evidence=evidence, sources=sources)
 
 
-def _digests(
-    records: Sequence[ComparisonRecord | None], checks: Sequence[ReferenceCheck], store: Store
-) -> dict[str, str]:
-    """Return the sha256 of the comparisons' and their runs' records and of the checks' files; omits missing files."""
-    files = sorted((store.path / REFERENCES).glob("*.json")) if checks else []
-    for record in filter(None, records):
-        files.append(store.comparison(record.comparison, record.case, record.id).comparison)
-        files += [store.run_of_log(log).record for arm in (record.baseline, record.candidate) for log in arm.logs]
-    return {path.relative_to(store.path).as_posix(): _digest(path) for path in files if path.is_file()}
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def read_checks(store: Store) -> Mapping[str, Sequence[ReferenceCheck]]:
     """Return the checks against outside references in a store, by case. Raises StoreError for a damaged file."""
     adapter = TypeAdapter(list[ReferenceCheck])
@@ -208,22 +194,3 @@ def read_checks(store: Store) -> Mapping[str, Sequence[ReferenceCheck]]:
         except ValidationError as error:
             raise StoreError(f"{store.files.root}/{name}: is damaged or has another version: remove it") from error
     return found
-
-
-def sign(card: Card) -> str:
-    """Return the signature of a card's content."""
-    text = card.model_copy(update={"signature": ""}).model_dump_json()
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def check_card(card: Card, store: Store) -> list[str]:
-    """Return the problems of a card: a signature that does not match its content, missing or changed records."""
-    problems = [] if sign(card) == card.signature else ["the signature does not match the content: it was edited"]
-    for row in card.rows:
-        for name, digest in row.records.items():
-            path = store.path / name
-            if not path.is_file():
-                problems.append(f"{row.case}: {name} is not in {store.address}")
-            elif _digest(path) != digest:
-                problems.append(f"{row.case}: {name} differs from the card's record")
-    return list(dict.fromkeys(problems))

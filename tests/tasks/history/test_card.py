@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tasks.history.card import ITEMS, add_missing_cases, check_card, make_card
+from tasks.history.card import ITEMS, add_missing_cases, make_card
+from tasks.history.card_signature import check_card
 from tasks.history.card_sources import date_card, find_changes
 from tasks.publish.content.card_words import summarise
 from tasks.publish.markdown.card import card_markdown
