@@ -10,6 +10,8 @@ from configs.comparison import list_names, load_comparison
 from tasks.history.card_signature import REFERENCES, digests_of, sign
 from tasks.history.card_sources import date_card
 from tasks.history.newest import newest_comparisons
+from tasks.metrics import result_metrics
+from tasks.metrics.result_metrics import LOSS
 from tasks.records import ComparisonRecord, RunPlan
 from tasks.records.card import UNCOMMITTED, Card, CardItem, CardRow, CardState, ReferenceCheck
 from tasks.store import Store, StoreError
@@ -142,7 +144,7 @@ def _trained_items(record: ComparisonRecord, sources: tuple[str, ...]) -> list[C
         for name in FLOORS
     ]
     verdicts = {row.metric: row for row in record.rows}
-    for name, metric, good in ((LOSSES, "loss_per_step", "same"), (CHECKPOINTS, "checkpoints", "same")):
+    for name, metric, good in ((LOSSES, LOSS.name, "same"), (CHECKPOINTS, result_metrics.CHECKPOINTS.name, "same")):
         row = verdicts.get(metric)
         holds = None if row is None or row.verdict in ("unknown", "not judged") else row.verdict == good
         evidence = "no such row" if row is None else row.reason or row.candidate_text

@@ -6,14 +6,17 @@ from typing import Literal
 from configs.schema import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.diff.metric_row import ABSENT, DIED
+from tasks.metrics.table import METRICS
+from tasks.metrics.time_metrics import STEP_TIME
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
 from tasks.records.run_end import DeathKind
 from tasks.records.text import visible
 
 DIGITS = 6  # significant ones of a difference
 SHORT = 64  # characters of a reason in a table
-STEP_TIME = "step_time_s"
-SHOWN_ONLY = frozenset({"tflops_per_device", "tokens_per_s", "avg_step_time_s"})  # STEP_TIME decides in their place
+SHOWN_ONLY = frozenset(
+    metric.name for metric in METRICS if metric.word_of == STEP_TIME.name
+)  # it decides in their place
 Effect = Literal["blocks", "qualifies", "note"]
 type Outcome = Verdict | Literal["died", "failed"]  # what became of a comparison; failed: there is none
 
@@ -74,7 +77,7 @@ GROUPS: dict[Literal["maxview", "ours"], str] = {
 
 def count_rows(record: ComparisonRecord, word: Verdict) -> int:
     """Return how many rows of the page have the word; rows that are shown only are not judged."""
-    steady = any(row.metric == STEP_TIME for row in record.rows)
+    steady = any(row.metric == STEP_TIME.name for row in record.rows)
     words = ["not judged" if steady and row.metric in SHOWN_ONLY else row.verdict for row in record.rows]
     return words.count(word)
 

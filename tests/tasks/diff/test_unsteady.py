@@ -10,13 +10,13 @@ import pytest
 from configs.noise import DeviceNoise
 from tasks.diff.arms import ArmRuns
 from tasks.diff.effect import Sample, measure_effect, runs_wanted
-from tasks.diff.mean_step import seconds_between_steps
-from tasks.diff.metric_row import Cell, make_row
+from tasks.diff.metric_row import make_row
 from tasks.diff.noise import Noise
-from tasks.diff.step_time_levels import find_levels, find_shift, spread_rounded
-from tasks.diff.time_rows import STEP_TIME
 from tasks.diff.where_run import NO_PLACE, OTHER_PLACES, OTHER_TIMES, lie_apart
-from tasks.records import ComparisonRecord, Decision, Environment, RunRecord
+from tasks.metrics.step_time_levels import find_levels, find_shift, spread_rounded
+from tasks.metrics.time_account import seconds_between_steps
+from tasks.metrics.time_metrics import STEP_TIME
+from tasks.records import ComparisonRecord, Decision, Environment, Measured, RunRecord
 
 type MakeRun = Callable[..., RunRecord]
 type Compare = Callable[..., ComparisonRecord]
@@ -214,7 +214,7 @@ def test_a_row_shows_the_level_that_was_judged(make_run: MakeRun, compare: Compa
 
 
 def test_a_difference_that_does_not_follow_from_its_cells_is_refused(make_run: MakeRun, arm_of: ArmOf) -> None:
-    arms, cells = (arm_of(make_run("a")), arm_of(make_run("b"))), (Cell(value=0.0796), Cell(value=0.0797))
+    arms, cells = (arm_of(make_run("a")), arm_of(make_run("b"))), (Measured(value=0.0796), Measured(value=0.0797))
     with pytest.raises(ValueError, match=r"0\.0796 and 0\.0797 do not differ by \+24\.5 %"):
         make_row(STEP_TIME, cells, arms, Decision(verdict="regressed", reason="", effect=0.245))
 

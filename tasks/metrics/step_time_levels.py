@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from configs.schema import Frozen
+from tasks.records import StepLevel, StepLevels
 
 QUICK = 0.1  # the quantile of the quick steps
 MIDDLE = 0.5
@@ -25,24 +25,7 @@ MOST_STEPS = 5000  # of a longer run the first tell what all of them would
 type Seconds = NDArray[np.float64]
 
 
-class Level(Frozen):
-    """A level in seconds and its standard error within the run, relative to it."""
-
-    seconds: float
-    error: float
-
-
-class Levels(Frozen):
-    """`quick`: what the code needs when nothing else disturbs it. `middle`: what half of its steps take at most."""
-
-    quick: Level
-    middle: Level
-    slow: float = 0.0  # the share of steps that take more than CLOSE times as long as is usual
-    shift: float = 0.0  # by how much the level changes inside the run, as a logarithm; 0: it surely does nowhere
-    mean: float = 0.0  # seconds of all steps but the first, stalls included
-
-
-def find_levels(seconds: Seconds, *, unit: float = 0.0) -> Levels | None:
+def find_levels(seconds: Seconds, *, unit: float = 0.0) -> StepLevels | None:
     """The levels of one run out of its steps but the first, in order; `unit` is that of the last printed digit.
 
     Other work on a machine only ever adds time, so the 10 % quantile of the steps varies far less between equal runs
@@ -57,8 +40,8 @@ def find_levels(seconds: Seconds, *, unit: float = 0.0) -> Levels | None:
     for steps, quantile in ((usable, QUICK), (timed, MIDDLE)):
         finer = spread_rounded(steps, unit)
         level = float(np.quantile(finer, quantile))
-        found.append(Level(seconds=level, error=float(np.hypot(block_error(finer, quantile), rounding / level))))
-    return Levels(
+        found.append(StepLevel(seconds=level, error=float(np.hypot(block_error(finer, quantile), rounding / level))))
+    return StepLevels(
         quick=found[0],
         middle=found[1],
         slow=float(np.mean(timed > CLOSE * usual_step(timed))),
