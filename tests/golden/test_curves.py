@@ -7,6 +7,8 @@ import pytest
 
 from tests.golden.curve import NAMES, describe_cpu, list_versions, read_curve, train_again
 
+pytestmark = pytest.mark.long  # two starts of JAX and two compiles: 15 s of a core
+
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the curves are those of x86-64")
 @pytest.mark.parametrize("name", NAMES)
