@@ -93,7 +93,7 @@ def test_a_fault_is_named_by_its_line(fault: str, compare: Compare, plan_of: Pla
 
 
 def test_a_fault_in_a_shard_map_of_one_device_is_named_by_its_line(compare: Compare) -> None:
-    edit, mark = FAULTS["rate of dropout"]
+    edit, mark = FAULTS["one product in bf16"]
     found = compare(edit, of_both=[IN_A_SHARD_MAP])
     assert found.first is not None
     source = Path(found.first.path).read_text().splitlines()
