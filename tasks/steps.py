@@ -24,14 +24,14 @@ from prefect.runtime import flow_run
 
 from configs.comparison import Target
 from tasks.bisect.ledger import make_entry
-from tasks.bisect.points import BisectRequest, Span, find_span, span_of_packages
-from tasks.bisect.search import Finish, Judge, Limits, Line, Train, next_action
+from tasks.bisect.points import Span, find_span, span_of_packages
+from tasks.bisect.search import next_action
+from tasks.bisect.terms import Finish, Judge, Limits, Line, Train
 from tasks.causes.kept_programs import compare_kept_programs
 from tasks.causes.occasion import explain_comparison
 from tasks.diff.case import CaseRuns, case_id, compare_case
 from tasks.diff.compare_logs import Given, archive, case_runs, compare_pair
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
-from tasks.history import append_comparison
 from tasks.history.prior import read_past
 from tasks.ingest.given_logs import open_arms
 from tasks.ingest.run_record import build_record
@@ -42,35 +42,42 @@ from tasks.launch.logs import read_exit_code
 from tasks.launch.owners import forget
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import JobEvent, LogLine, watch
-from tasks.preflight.case import compare_case_compiled
-from tasks.publish.artifacts import artifact_key, escape_markdown, summary_description, summary_markdown, table_rows
-from tasks.publish.bisection import bisection_markdown, publish_bisection
-from tasks.publish.index import add_nights
-from tasks.publish.index_page import update_index
-from tasks.publish.next_command import add_next, add_next_of_compiles
-from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
-from tasks.publish.proofs import proof_rows, proofs_headline, proofs_markdown
-from tasks.publish.pull_request import API, CommentError, parse_pull_request, put_comment
-from tasks.publish.site import PublishedPage, find_page, publish_comparison
+from tasks.preflight.compiled_case import compare_case_compiled
+from tasks.publish.content.next_command import add_next, add_next_of_compiles
+from tasks.publish.content.page_address import PublishedPage, find_page
+from tasks.publish.markdown.artifacts import (
+    artifact_key,
+    escape_markdown,
+    summary_description,
+    summary_markdown,
+    table_rows,
+)
+from tasks.publish.markdown.night import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
+from tasks.publish.markdown.proofs import proof_rows, proofs_headline, proofs_markdown
+from tasks.publish.site.bisection_page import bisection_markdown, publish_bisection
+from tasks.publish.site.index import add_nights
+from tasks.publish.site.index_page import update_index
+from tasks.publish.site.publish import publish_comparison
 from tasks.records import (
     Bisection,
     CheckpointDifference,
     CheckpointProof,
     ComparisonRecord,
-    Died,
-    Ended,
     LedgerEntry,
     ProgramExplanation,
+    RunEnded,
     RunPlan,
     RunRecord,
     StepCompleted,
 )
 from tasks.resolve.blessed import blessed_runs
-from tasks.resolve.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
+from tasks.resolve.night import CellResult, NightPlan, NightRecord, finish_night, plan_night
+from tasks.resolve.options import BisectOptions, NightOptions
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.services.events import EVENTS, Comparing
 from tasks.services.outage import outlast, unless_away
+from tasks.services.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.store import Store
 from tasks.verify.checkpoint import verify_saved
 from tasks.verify.common_step import compare_arms
@@ -114,18 +121,19 @@ def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
     assert isinstance(artifact, UUID)  # a future only inside an async task
     updated = time.monotonic()
     done = 0
-    for event in watch(job.follow(run), run.handle.job_name):
+    for event in watch(job.follow(run)):
         if isinstance(event, LogLine):
             logger.info("%s", event.text)
             if plan.compiles_for:  # a compile prints one line per stage
                 yield event
             continue  # each event that a task yields costs milliseconds, and no caller needs a trainer's lines
-        if isinstance(event, Died):
-            logger.error("%s: died: %s: %s", plan.run_name, event.error.type, event.error.message)
-        elif isinstance(event, Ended) and event.exit_code:
-            logger.error("%s: ended with exit code %s", plan.run_name, event.exit_code)
-        if isinstance(event, Ended) and plan.compiles_for:
-            done = 1
+        if isinstance(event, RunEnded):
+            if event.error is not None:
+                logger.error("%s: died: %s: %s", plan.run_name, event.error.type, event.error.message)
+            if event.exit_code:
+                logger.error("%s: ended with exit code %s", plan.run_name, event.exit_code)
+            if event.exit_code is not None and plan.compiles_for:
+                done = 1
         if isinstance(event, StepCompleted):
             done = event.step + 1
             if time.monotonic() - updated > PROGRESS_EVERY_S:
@@ -300,12 +308,14 @@ def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spen
     retries=IO_RETRIES,
     retry_delay_seconds=RETRY_DELAY_S,
 )
-def publish_step(comparison: ComparisonRecord, store: Store) -> PublishedPage:
-    """Publish the page, the rows of the history, and the artifacts for both Prefect UIs."""
+def publish_step(comparison: ComparisonRecord, store: Store, runs: Sequence[RunRecord] = ()) -> PublishedPage:
+    """Publish the page, the rows of the history, and the artifacts for both Prefect UIs.
+
+    runs: the comparison's, as far as they are in memory; the others are read from the store.
+    """
     # An embedded server will have ended when the page is read: link no flow run of it.
     address = flow_run.ui_url if os.environ.get("PREFECT_API_URL") else None
-    page = find_page(publish_comparison(comparison, store, flow_run=address or ""), store)
-    append_comparison(comparison, store)
+    page = find_page(publish_comparison(comparison, store, runs, flow_run=address or ""), store)
     name = (comparison.comparison, comparison.case, *(["preflight"] if comparison.programs else []))
     summary, description = summary_markdown(comparison), summary_description(comparison)
     outlast(lambda: create_markdown_artifact(key=artifact_key(*name), markdown=summary, description=description))
@@ -340,7 +350,7 @@ def forget_step(flow_run: str | None, store: Store) -> None:
     retries=IO_RETRIES,
     retry_delay_seconds=RETRY_DELAY_S,
 )
-def plan_night_step(request: NightRequest, store: Store, scheduled: datetime | None) -> NightPlan:
+def plan_night_step(request: NightOptions, store: Store, scheduled: datetime | None) -> NightPlan:
     """Return a new night for the scheduled day, or the day's unfinished one."""
     return plan_night(request, store, day=(scheduled or datetime.now(UTC)).astimezone(UTC).date())
 
@@ -420,9 +430,9 @@ def notify_night_step(record: NightRecord, store: Store) -> None:
 
 
 @task(name="find the line", task_run_name="find the line {request.good} … {request.bad}", cache_policy=NO_CACHE)
-def find_span_step(request: BisectRequest) -> Span:
+def find_span_step(request: BisectOptions) -> Span:
     """Return the commits between good and bad, or the versions of a package."""
-    alone = request.packages and request.good == request.bad
+    alone = request.more.packages and request.good == request.bad
     return span_of_packages(request) if alone else find_span(request)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 import cyclopts
+from pydantic import ValidationError
 from rich.console import Console
 
 from flows.cli.commands.bisect import bisect
@@ -15,16 +16,27 @@ from flows.cli.commands.check_words import check_words
 from flows.cli.commands.compare import compare
 from flows.cli.commands.configs import cases, resolve_command
 from flows.cli.commands.explain import explain
-from flows.cli.commands.flow_runs import FlowError
 from flows.cli.commands.history import history
 from flows.cli.commands.ingest import ingest
 from flows.cli.commands.nightly import nightly
 from flows.cli.commands.preflight import preflight
+from flows.cli.commands.run_flow import FlowError
 from flows.cli.commands.scrape import scrape
 from flows.cli.commands.services import doctor, down, up
 from flows.cli.commands.site import site
 from flows.cli.commands.verify import verify
 from flows.cli.interrupts import INTERRUPTED, say_interrupted
+
+
+def explain_error(error: cyclopts.CycloptsError) -> str:
+    """Return the message of a wrong option; of pydantic's errors only the option, the reason and the value."""
+    if not isinstance(error.__cause__, ValidationError):
+        return str(error)
+    return "\n".join(
+        f"--{str(item['loc'][-1]).replace('_', '-')}: {item['msg'].partition(',')[0]}, got {item['input']!r:.80}"
+        for item in error.__cause__.errors()
+    )
+
 
 app = cyclopts.App(
     name="maxview",
@@ -35,9 +47,13 @@ app = cyclopts.App(
     version=lambda: version("maxview"),
     help_format="plaintext",  # what draws Markdown takes longer to load than all else
     suppress_keyboard_interrupt=False,  # `call` has a word to say about it
+    error_formatter=lambda error: cyclopts.CycloptsPanel(explain_error(error)),
 )
 EXAMPLES = {  # of every command two, which run as they stand but for the names of files and refs
-    "compare": ("linen-vs-nnx --case 03_dropout", "main-vs-branch --branch HEAD --until-decided --budget 10m"),
+    "compare": (
+        "linen-vs-nnx --case 03_dropout --case 04_int8",
+        "main-vs-branch --branch HEAD --until-decided --budget 10m",
+    ),
     "explain": ("linen-vs-nnx", "maxview-out/runs/A maxview-out/runs/B --out kit"),
     "bisect": ("main-vs-branch --good v1 --bad main --case 01_base", "main-vs-branch --good HEAD~8 --bad HEAD"),
     "preflight": ("linen-vs-nnx", "linen-vs-nnx --case 03_dropout --target v5e-32"),

@@ -1,28 +1,33 @@
 """Turns the newest comparisons of a store into a card: the verified and unverified items of every case."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from configs.comparison import list_names
+from configs.comparison import list_names, load_comparison
+from tasks.history.card_signature import REFERENCES, digests_of, sign
+from tasks.history.card_sources import date_card
 from tasks.history.newest import newest_comparisons
-from tasks.records import ComparisonRecord
-from tasks.records.card import Card, CardItem, CardRow, CardState, ReferenceCheck
+from tasks.metrics import result_metrics
+from tasks.metrics.result_metrics import LOSS
+from tasks.records import ComparisonRecord, RunPlan
+from tasks.records.card import UNCOMMITTED, Card, CardItem, CardRow, CardState, ReferenceCheck
 from tasks.store import Store, StoreError
 
-REFERENCES = "references"  # a store's folder with the results of tests/references
+OURS = "maxview"  # the name of our trainer
 FLOORS = ("same program", "same bits", "same checkpoint")
 LOSSES, CHECKPOINTS, OUTSIDE, PREFLIGHT = "equal losses", "checkpoints proved", "outside references", "preflight"
 ITEMS = (*FLOORS, LOSSES, CHECKPOINTS, OUTSIDE, PREFLIGHT)
 STATES: dict[bool | None, CardState] = {True: "verified", False: "failed", None: "not verified"}
 
 
-def make_card(store: Store, comparison: str | None = None) -> Card:
+def make_card(store: Store, comparison: str | None = None, root: Path | None = None) -> Card:
     """Return the signed card of a store, of one comparison or of all. Raises StoreError for damaged records.
 
     Every case in configs/cases has a row for every comparison: one that was never compared is "not verified".
+    root: the checkout of our trainer, for the digests of its sources at the commits of the card.
     """
     newest = newest_comparisons(store, comparison)
     names = sorted({record.comparison for record in newest} | ({comparison} if comparison else set()))
@@ -34,12 +39,25 @@ def make_card(store: Store, comparison: str | None = None) -> Card:
             trained.setdefault((record.comparison, record.case), []).append(record)
     rows = []
     for name in names:
-        for case in sorted({*list_names("cases"), *(case for known, case in trained if known == name)}):
-            preflight = compiled.get((name, case))
+        records = [record for record in newest if record.comparison == name]
+        known = {record.case for record in records}
+        of_ours = OURS in _trainers_of(name, records, store)
+        for case in sorted({*list_names("cases"), *known}):
+            outside = checks.get(case, ()) if of_ours else None
             for found in trained.get((name, case), [None]):
-                rows.append(_row(name, case, found, preflight, checks.get(case, ()), store))
+                rows.append(_row(name, case, found, compiled.get((name, case)), outside, store))
     card = Card(rows=tuple(rows))
+    card = date_card(card, root) if root else card
     return card.model_copy(update={"signature": sign(card)})
+
+
+def add_missing_cases(card: Card) -> Card:
+    """Return a card with a row for each case that was added to configs/cases after the card was made."""
+    rows = list(card.rows)
+    for name in dict.fromkeys(row.comparison for row in card.rows):
+        known = {row.case for row in card.rows if row.comparison == name}
+        rows += [_empty_row(name, case, ()) for case in list_names("cases") if case not in known]
+    return card.model_copy(update={"rows": tuple(sorted(rows, key=lambda row: (row.comparison, row.case)))})
 
 
 def _row(
@@ -47,46 +65,90 @@ def _row(
     case: str,
     record: ComparisonRecord | None,
     preflight: ComparisonRecord | None,
-    checks: Sequence[ReferenceCheck],
+    checks: Sequence[ReferenceCheck] | None,
     store: Store,
 ) -> CardRow:
-    items = [*(_trained_items(record) if record else _missing()), _outside(checks), _preflight(preflight)]
-    common = {"comparison": comparison, "case": case, "items": tuple(items)}
-    digests = {name: value for one in (record, preflight) if one for name, value in _digests(one, store).items()}
-    if record is None:
-        command = f"maxview compare {comparison} --case {case}"
-        empty = {"target": "", "device": "", "verdict": "not compared", "arms": ("", ""), "day": ""}
-        return CardRow.model_validate(common | empty | {"command": command, "records": digests})
-    environment = record.candidate.environment
-    device = f"{environment.num_devices or '?'} × {environment.device_kind or environment.backend or 'unknown device'}"
-    return CardRow.model_validate(
-        common
-        | {
+    trained, compiled = _plans(record, store), _plans(preflight, store)
+    items = [*(_trained_items(record, _sources(trained)) if record else _missing())]
+    items += [_outside(checks), _preflight(preflight, _sources(compiled))]
+    row = _empty_row(comparison, case, checks)
+    update: dict[str, Any] = {"items": tuple(items), "records": digests_of([record, preflight], checks or (), store)}
+    if record is not None:
+        environment = record.candidate.environment
+        kind = environment.device_kind or environment.backend or "unknown device"
+        update |= {
             "target": record.target,
-            "device": device,
+            "device": f"{environment.num_devices or '?'} × {kind}",
             "verdict": "died" if record.has_died else record.verdict,
             "arms": (record.baseline.label, record.candidate.label),
+            "trainers": _trainers(trained),
             "day": record.created[:10],
-            "command": f"maxview compare {comparison} --case {case} --target {record.target}",
-            "records": digests,
+            "command": f"{row.command} --target {record.target}",
         }
+    return row.model_copy(update=update)
+
+
+def _empty_row(comparison: str, case: str, checks: Sequence[ReferenceCheck] | None) -> CardRow:
+    return CardRow(
+        comparison=comparison,
+        case=case,
+        target="",
+        device="",
+        verdict="not compared",
+        arms=("", ""),
+        day="",
+        command=f"maxview compare {comparison} --case {case}",
+        items=(*_missing(), _outside(checks), _preflight(None, ())),
+        checks=tuple(checks or ()),
     )
 
 
-def _trained_items(record: ComparisonRecord) -> list[CardItem]:
+def _plans(record: ComparisonRecord | None, store: Store) -> list[RunPlan]:
+    """Return the plans of a comparison's runs, the baseline's first; omits given logs and missing records."""
+    logs = (*record.baseline.logs, *record.candidate.logs) if record else ()
+    runs = [store.run_of_log(log).read_record() for log in logs]
+    return [run.plan for run in runs if run is not None and run.plan is not None]
+
+
+def _trainers_of(comparison: str, records: Sequence[ComparisonRecord], store: Store) -> set[str]:
+    """Return the names of a comparison's trainers, from its records, else from its file."""
+    found = {plan.trainer for record in records for plan in _plans(record, store)}
+    if found or comparison not in list_names("comparisons"):
+        return found
+    spec = load_comparison(comparison)
+    return {spec.trainer_of(arm) for arm in spec.arms}
+
+
+def _trainers(plans: Sequence[RunPlan]) -> tuple[str, ...]:
+    """Return the trainers of runs with their commit or version, each once."""
+    named = []
+    for plan in plans:
+        version = (plan.commit or "")[:9] or plan.versions.get(plan.trainer, "")
+        named.append(" ".join(filter(None, (plan.trainer, version, UNCOMMITTED if plan.dirty else ""))))
+    return tuple(dict.fromkeys(named))
+
+
+def _sources(plans: Sequence[RunPlan]) -> tuple[str, ...]:
+    """Return the candidate's commit if it is of our trainer."""
+    if not plans or plans[-1].trainer != OURS:
+        return ()
+    return (plans[-1].commit if plans[-1].commit and not plans[-1].dirty else UNCOMMITTED,)
+
+
+def _trained_items(record: ComparisonRecord, sources: tuple[str, ...]) -> list[CardItem]:
     floors = {floor.name: floor for floor in record.floors}
     items = [
-        CardItem(name=name, state=STATES[floor.holds], evidence=floor.evidence)
+        CardItem(name=name, state=STATES[floor.holds], evidence=floor.evidence, sources=sources)
         if (floor := floors.get(name))  # type: ignore[call-overload]
         else CardItem(name=name, state="not verified", evidence="the trainers' records hold no such proof")
         for name in FLOORS
     ]
     verdicts = {row.metric: row for row in record.rows}
-    for name, metric, good in ((LOSSES, "loss_per_step", "same"), (CHECKPOINTS, "checkpoints", "same")):
+    for name, metric, good in ((LOSSES, LOSS.name, "same"), (CHECKPOINTS, result_metrics.CHECKPOINTS.name, "same")):
         row = verdicts.get(metric)
         holds = None if row is None or row.verdict in ("unknown", "not judged") else row.verdict == good
         evidence = "no such row" if row is None else row.reason or row.candidate_text
-        items.append(CardItem(name=name, state=STATES[holds], evidence=evidence))
+        items.append(CardItem(name=name, state=STATES[holds], evidence=evidence, sources=sources))
     return items
 
 
@@ -96,29 +158,28 @@ def _missing() -> list[CardItem]:
     ]
 
 
-def _outside(checks: Sequence[ReferenceCheck]) -> CardItem:
+def _outside(checks: Sequence[ReferenceCheck] | None) -> CardItem:
+    """Return the item of outside references; checks: None for the arms of another trainer."""
     if not checks:
-        return CardItem(name=OUTSIDE, state="not verified", evidence="no outside reference was run: tests/references")
-    told = "; ".join(f"{c.reference}: {c.quantity} {c.difference:.1e} (limit {c.limit:.0e})" for c in checks)
-    return CardItem(name=OUTSIDE, state=STATES[all(check.holds for check in checks)], evidence=told)
+        reason = "tests/references compares maxview's own trainer only"
+        reason = reason if checks is None else "tests/references was not run"
+        return CardItem(name=OUTSIDE, state="not verified", evidence=reason)
+    beyond = [check for check in checks if not check.holds]
+    told = [f"{c.reference}: {c.quantity} {c.difference:.1e} (limit {c.limit:.0e})" for c in beyond]
+    return CardItem(
+        name=OUTSIDE,
+        state=STATES[not beyond],
+        evidence="; ".join(told) or f"{len(checks)} quantities lie within their limits",
+        sources=tuple(dict.fromkeys(check.commit or UNCOMMITTED for check in checks)),
+    )
 
 
-def _preflight(record: ComparisonRecord | None) -> CardItem:
+def _preflight(record: ComparisonRecord | None, sources: tuple[str, ...]) -> CardItem:
     if record is None or record.programs is None:
         return CardItem(name=PREFLIGHT, state="not verified", evidence="compiled for no slice: maxview preflight")
     state = STATES[not record.programs.unfit and record.verdict != "regressed"]
-    return CardItem(name=PREFLIGHT, state=state, evidence=f"{record.target}, {record.created[:10]}: {record.headline}")
-
-
-def _digests(record: ComparisonRecord, store: Store) -> dict[str, str]:
-    """Return the sha256 of the comparison's record and of its runs' records; leaves out missing files."""
-    files = [store.comparison(record.comparison, record.case, record.id).comparison]
-    files += [store.run_of_log(log).record for arm in (record.baseline, record.candidate) for log in arm.logs]
-    return {path.relative_to(store.path).as_posix(): _digest(path) for path in files if path.is_file()}
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    evidence = f"{record.target}, {record.created[:10]}: {record.headline}"
+    return CardItem(name=PREFLIGHT, state=state, evidence=evidence, sources=sources)
 
 
 def read_checks(store: Store) -> Mapping[str, Sequence[ReferenceCheck]]:
@@ -133,22 +194,3 @@ def read_checks(store: Store) -> Mapping[str, Sequence[ReferenceCheck]]:
         except ValidationError as error:
             raise StoreError(f"{store.files.root}/{name}: is damaged or has another version: remove it") from error
     return found
-
-
-def sign(card: Card) -> str:
-    """Return the signature of a card's content."""
-    text = card.model_copy(update={"signature": ""}).model_dump_json()
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def check_card(card: Card, store: Store) -> list[str]:
-    """Return the problems of a card: a signature that does not match its content, missing or changed records."""
-    problems = [] if sign(card) == card.signature else ["the signature does not match the content: it was edited"]
-    for row in card.rows:
-        for name, digest in row.records.items():
-            path = store.path / name
-            if not path.is_file():
-                problems.append(f"{row.case}: {name} is not in {store.address}")
-            elif _digest(path) != digest:
-                problems.append(f"{row.case}: {name} differs from the card's record")
-    return list(dict.fromkeys(problems))

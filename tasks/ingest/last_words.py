@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tasks.launch.backend import CAUSE_PATTERN, LOST_PATTERN
+from tasks.launch.backend import CAUSE_PATTERN, LOST_PATTERN, PLACE_PATTERN
 from tasks.launch.xpk.jobset import CAUSE_KINDS
 from tasks.records import LogError, Source
 from tasks.scrape.death.causes import classify
@@ -65,6 +65,14 @@ def find_lost_lines(log: Path, span: tuple[int, int]) -> tuple[str, ...]:
         begin, end = span if span[1] else (0, len(data))
         notes = [found.group().decode("utf-8", "replace") for found in LOST_PATTERN.finditer(data, begin, end)]
     return tuple(note.removeprefix("maxview: ") for note in notes)
+
+
+def find_place(log: Path, span: tuple[int, int]) -> str | None:
+    """Return the cluster and nodes of a run, as the launcher noted them; several if the run was restarted elsewhere."""
+    with mapped(log) as data:
+        begin, end = span if span[1] else (0, len(data))
+        places = [found[1].decode("utf-8", "replace") for found in PLACE_PATTERN.finditer(data, begin, end)]
+    return "; then ".join(dict.fromkeys(places)) or None
 
 
 def find_end(log: Path, span: tuple[int, int]) -> Source:

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import polars as pl
 
-from tasks.ingest.last_words import find_end, find_lost_lines, find_platform_cause, find_refusal
+from tasks.ingest.last_words import find_end, find_lost_lines, find_place, find_platform_cause, find_refusal
 from tasks.launch.cross_maxtext import read_crossing
+from tasks.launch.logs import logs_aside
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
-from tasks.observe.kept_program import keep_step_program
+from tasks.metrics.facts import with_facts
+from tasks.observe.kept_program import keep_step_program, read_compiles
 from tasks.observe.shared_start import read_start
 from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, number_from_json
 from tasks.resolve.trainers.maxtext_events import FOLDER, read_maxtext_events
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics, wrote_metrics
-from tasks.resolve.trainers.source import SOURCE
+from tasks.resolve.trainers.trainer_source import SOURCE
 from tasks.store import RunDirectory
 
 REFUSED = 2
@@ -34,19 +36,22 @@ def build_record(
     lost = find_lost_lines(directory.log, reading.span)
     named = {"name": plan.run_name, "coverage": reading.coverage.model_copy(update={"lost": lost})}
     named |= {"branch": plan.ref} if plan.ref else {}
-    return RunRecord(
+    record = RunRecord(
         plan=plan,
         arm=plan.arm,
         label=f"{plan.arm if plan.aa else plan.ref or plan.arm} · {name_version(plan, commit)}",
         commit=commit,
         log=directory.log_address,
-        reading=with_cause(reading.model_copy(update=named), directory.log, supervised=True),
+        reading=with_cause(with_place(reading.model_copy(update=named), directory.log), directory.log, supervised=True),
         proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
         metrics=read_run_metrics(plan, directory, reading),
         start=read_start(plan),
         crossing=read_crossing(directory.path),
         program=program,
+        # programs of several attempts lie in one folder
+        compiles=() if logs_aside(directory.log) else read_compiles(directory.path),
     )
+    return with_facts(record)
 
 
 def name_version(plan: RunPlan, commit: str | None) -> str:
@@ -59,6 +64,12 @@ def name_version(plan: RunPlan, commit: str | None) -> str:
     return short or "no commit"
 
 
+def with_place(reading: RunReading, log: Path) -> RunReading:
+    """Return the reading with the cluster and nodes of its run, if the launcher noted them."""
+    place = find_place(log, reading.span)
+    return reading.model_copy(update={"environment": reading.environment.model_copy(update={"place": place})})
+
+
 def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReading:
     """Return the reading with a cause of its end: without an exception, its exit code.
 
@@ -69,7 +80,7 @@ def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReadin
         return reading
     ended = find_platform_cause(log, reading.span)
     if ended is not None:  # the platform's reason outranks the trainer's error
-        return reading.model_copy(update={"error": ended, "fate": ended.kind})
+        return reading.died_of(ended)
     if reading.error is not None:
         return reading
     code = reading.exit_code
@@ -79,7 +90,7 @@ def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReadin
     refused = code == REFUSED and reading.steps.is_empty()
     said = find_refusal(log, reading.span) if refused else None
     if said is not None:
-        return reading.model_copy(update={"error": said, "fate": said.kind})
+        return reading.died_of(said)
     death: DeathKind
     if code is None:
         kind, death, message = (
@@ -98,7 +109,7 @@ def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReadin
         kind, message = "ExitCode", f"ended with exit code {code} and no exception in its log"
     place = find_end(log, reading.span)
     error = LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
-    return reading.model_copy(update={"error": error, "fate": death})
+    return reading.died_of(error)
 
 
 def name_signal(number: int) -> str:

@@ -13,6 +13,9 @@ from tasks.store import RunDirectory
 # The log line about an end by the platform; the run's record is read from it.
 CAUSE_LINE = "maxview: the job was ended: {type}: {message}"
 CAUSE_PATTERN = re.compile(rb"^maxview: the job was ended: ([^:\n]{1,80}): ([^\n]*)$", re.MULTILINE)
+# The log line about the machines of a job, known to the platform alone.
+PLACE_LINE = "maxview: the job ran on {place}"
+PLACE_PATTERN = re.compile(rb"^maxview: the job ran on ([^\n]{1,300})$", re.MULTILINE)
 # The log line in place of lines that could not be fetched.
 LOST_LINE = "maxview: lines missing from {after} to {before}: {why}"
 LOST_PATTERN = re.compile(rb"^maxview: lines missing from (\S+|the start) to (\S+|the end): [^\n]*$", re.MULTILINE)

@@ -6,9 +6,8 @@ from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, Checkpoin
 from tasks.records.checkpoint_difference import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
 from tasks.records.checkpoint_life import CheckpointLife, LifeSpan, pair_saves
 from tasks.records.comparison import ArmSummary, ComparisonRecord, Curve
-from tasks.records.compiled import CompiledProgram, CompileError, Fingerprints, InputArray, ProgramMemory
+from tasks.records.compiled import CompiledProgram, CompileError, Fingerprints, InputArray, ProgramMemory, StepCompile
 from tasks.records.coverage import Coverage, Stall, UnreadLine, Wait
-from tasks.records.death import DEATH_WORDS, DeathKind, LogError, RunFate
 from tasks.records.environment import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters
 from tasks.records.equality import CrossRestore, FirstDivergence, Floor, Parity
 from tasks.records.explanation import (
@@ -23,15 +22,15 @@ from tasks.records.explanation import (
     TimeDifference,
     TimeExplanation,
 )
+from tasks.records.facts import Measured, RunFacts, StepLevel, StepLevels
 from tasks.records.finding import Evidence, Finding
-from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, XpkHandle
+from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, StartedProcess, XpkHandle
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
 from tasks.records.log_events import (
     CheckpointCommitted,
     CheckpointStarted,
-    Died,
-    Ended,
     LogEvent,
+    RunEnded,
     StepCompleted,
 )
 from tasks.records.metric import Better, Decision, MetricDiff, Verdict
@@ -48,6 +47,7 @@ from tasks.records.program_work import (
 from tasks.records.proof_levels import LEVELS, Level, LevelMeaning, highest, reached
 from tasks.records.reading import RANK_MEMORY_SCHEMA, STEP_SCHEMA, TIMER_SCHEMA, LogReading, RunReading
 from tasks.records.run import RunRecord
+from tasks.records.run_end import DEATH_WORDS, DeathKind, LogError, RunEnd, RunFate, decide_fate
 from tasks.records.source import Source
 from tasks.records.start_report import StartReport
 from tasks.records.times import TimeAccount, TimePart, seconds_between
@@ -87,8 +87,6 @@ __all__ = [
     "DeathKind",
     "Decision",
     "DeviceMemory",
-    "Died",
-    "Ended",
     "Environment",
     "Evidence",
     "Explanation",
@@ -112,6 +110,7 @@ __all__ = [
     "LogEvent",
     "LogReading",
     "Mark",
+    "Measured",
     "Memory",
     "MemoryExplanation",
     "MetricDiff",
@@ -131,6 +130,9 @@ __all__ = [
     "ProgramWork",
     "Restore",
     "Root",
+    "RunEnd",
+    "RunEnded",
+    "RunFacts",
     "RunFate",
     "RunFiles",
     "RunHandle",
@@ -141,7 +143,11 @@ __all__ = [
     "Source",
     "Stall",
     "StartReport",
+    "StartedProcess",
+    "StepCompile",
     "StepCompleted",
+    "StepLevel",
+    "StepLevels",
     "TensorComparison",
     "TimeAccount",
     "TimeDifference",
@@ -153,6 +159,7 @@ __all__ = [
     "Wait",
     "Work",
     "XpkHandle",
+    "decide_fate",
     "highest",
     "number_from_json",
     "number_to_json",

@@ -15,6 +15,7 @@ class Environment(Frozen):
     num_devices: int | None = None
     mesh: dict[str, int] | None = None  # axes larger than 1, by name if the log names them
     process_index: int | None = None
+    place: str | None = None  # the cluster and its nodes, as the launcher noted them
 
 
 class DeviceMemory(Frozen):

@@ -7,14 +7,19 @@ from pydantic import Field
 from configs.schema import Frozen
 
 
-class LocalHandle(Frozen):
-    """A run on this machine: a trainer, or a replayed log, under a supervisor."""
+class StartedProcess(Frozen):
+    """A process that leads a session, with its start: a later process with the same pid has another one."""
+
+    pid: int
+    created: float  # seconds since `boot`
+    boot: str = ""  # the machine's boot id
+
+
+class LocalHandle(StartedProcess):
+    """A run on this machine: a trainer, or a replayed log, under a supervisor, which is the process."""
 
     backend: Literal["local", "replay"]
     job_name: str
-    pid: int  # the supervisor, leader of the run's process group
-    created: float  # the supervisor's start in seconds since `boot`: a reused pid is not the same process
-    boot: str = ""  # the machine's boot
     host: str = ""  # the machine's name: pids of other machines do not apply
     log: str
 

@@ -18,9 +18,9 @@ from rich.console import Console
 from flows.cli.app import call
 from tasks.diff.compare_logs import archive, compare_pair, read_pair
 from tasks.launch.watch import LogLine, watch
-from tasks.publish.artifacts import summary_description, summary_markdown, table_rows
-from tasks.publish.site import publish_comparison
-from tasks.publish.terminal import render_terminal
+from tasks.publish.markdown.artifacts import summary_description, summary_markdown, table_rows
+from tasks.publish.site.publish import publish_comparison
+from tasks.publish.terminal.report import render_terminal
 from tasks.records import ComparisonRecord
 from tasks.scrape import LogFormatError, scrape
 from tasks.scrape.wrappings.unpack import unpack
@@ -68,7 +68,7 @@ def test_scrape_prints_text_only(
 def test_lines_for_those_who_read_along_are_text(
     logs: tuple[Path, Path], find_acting: Callable[[str], list[str]]
 ) -> None:
-    events = watch([logs[1].read_bytes(), b"nul \0 nul\n"], "job")
+    events = watch([logs[1].read_bytes(), b"nul \0 nul\n"])
     lines = [event.text for event in events if isinstance(event, LogLine)]
     assert len(lines) > 30
     assert find_acting("\n".join(lines)) == []

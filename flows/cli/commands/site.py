@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from flows.cli.commands.options import DEFAULT_OUT, Json, Out
+from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 
 DEMO_OUT = "maxview-demo"
 
@@ -17,8 +17,8 @@ site = App(name="site", help="The pages of a store: built out of its records, se
 @site.command
 def build(*, out: Out = DEFAULT_OUT, json_: Json = False) -> int:
     """Write every page that is missing or out of date, and the index; what is up to date is left alone."""
-    from tasks.publish.build import build_site
-    from tasks.publish.index import PAGE
+    from tasks.publish.site.build import build_site
+    from tasks.publish.site.index import PAGE
     from tasks.records.counted import counted
     from tasks.store import open_store
 
@@ -73,8 +73,9 @@ def demo(
     """
     from flows.cli.commands.compare import compare
     from flows.cli.demo import make_demo
+    from tasks.resolve.options import CompareOptions
 
-    page = make_demo(documents, out, lambda: compare("linen-vs-nnx", out=out))
+    page = make_demo(documents, out, lambda: compare("linen-vs-nnx", options=CompareOptions(out=out)))
     console = Console(highlight=False, markup=False, soft_wrap=True)
     console.print(f"page: {page if '://' in page else os.path.relpath(page)}")
     console.print(f"next: maxview site serve --out {out}")

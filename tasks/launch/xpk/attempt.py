@@ -4,11 +4,13 @@ import time
 from collections.abc import Generator, Iterator
 from copy import copy
 from datetime import datetime
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from queue import Empty
 
 from configs.launch import Xpk
-from tasks.launch.backend import LOST_LINE
+from tasks.launch.backend import LOST_LINE, PLACE_LINE
 from tasks.launch.errors import LaunchError
 from tasks.launch.logs import read_exit_code
 from tasks.launch.supervise import TIMED_OUT
@@ -27,6 +29,7 @@ from tasks.store import RunDirectory
 SETTLE_S = 6.0  # from a pod's end until the cluster's objects show its cause
 BLOCKED_S = 60.0  # time for a container to start despite failures, such as an unreachable registry
 _DYING = ("traceback", "fatal", "fatal_tsl", "fatal_python", "fatal_cpp", "aborted")
+MOST_HOSTS = 8  # that are listed by name
 OTHERS_LINES = "200"  # from the end of the failed pod's log, if it is not the first pod
 
 
@@ -41,6 +44,7 @@ class Attempt:
         self._cursor = LogCursor()
         self._pump: PodLog | None = None
         self._node: str | None = None
+        self._hosts: tuple[str, ...] = ()
         self._silent_since: float | None = None
         self._not_before = 0.0  # the end of the wait that an overloaded API server asked for
         self._before = b""  # the log that an earlier flow has gathered
@@ -68,6 +72,9 @@ class Attempt:
                     log.reopen()
                 for line in others:
                     yield from log.add(line)
+                if self._hosts:
+                    place = describe_place(self._settings.cluster, self._hosts)
+                    yield from log.note(PLACE_LINE.format(place=place))
                 yield from log.close_frame(cause, exit_code)
         finally:
             if self._pump is not None:
@@ -114,13 +121,17 @@ class Attempt:
         if view.evicted is not None and self._pump is not None and view.terminal is None:
             return view.evicted
         if view.exit_code is not None:
-            return None
+            # the other hosts fail soon after the node: they have lost their neighbour
+            return self._lost_node(*(pod.node for pod in view.pods if pod.running)) if view.exit_code else None
         if not view.exists:
             return JobCause(type="Deleted", message=f"the workload {self._handle.job_name} was deleted")
-        node = self._node
-        if node is not None and patiently(lambda: self._api.node_exists(node)) is False:
-            return JobCause(type="NodeGone", message=f"the node {self._node} of the first pod has left the cluster")
-        return JobCause(type="PodGone", message=f"the pods are gone and left no exit code: {view.message}")
+        return self._lost_node(self._node) or JobCause(
+            type="PodGone", message=f"the pods are gone and left no exit code: {view.message}"
+        )
+
+    def _lost_node(self, *nodes: str | None) -> JobCause | None:
+        found = (patiently(partial(self._api.lost_node, node)) for node in nodes if node is not None)
+        return next(filter(None, found), None)
 
     def _look(self) -> None:
         """Update the job's view without waiting. Raises LaunchError if the API server is away for too long."""
@@ -137,6 +148,7 @@ class Attempt:
                 raise given_up(error) from error
         if self._view.first is not None:
             self._node = self._view.first.node
+        self._hosts = max(self._hosts, self._view.hosts, key=len)  # pods that are being deleted disappear one by one
 
     def _open_log(self) -> None:
         first = self._view.first
@@ -255,6 +267,14 @@ class Attempt:
         if now - (_epoch(view.started) or now) <= limit:
             return None
         return JobCause(type="TimeLimit", message=f"still running after {limit} s (time_limit_s)")
+
+
+def describe_place(cluster: str, hosts: tuple[str, ...]) -> str:
+    """Return a text that is equal for runs on the same hosts only."""
+    if len(hosts) <= MOST_HOSTS:
+        return f"cluster {cluster}: {', '.join(hosts)}"
+    digest = sha256("\n".join(hosts).encode()).hexdigest()[:8]
+    return f"cluster {cluster}: {hosts[0]} to {hosts[-1]}, {len(hosts)} hosts ({digest})"
 
 
 def _read_whole(path: Path) -> Iterator[bytes]:

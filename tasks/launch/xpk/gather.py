@@ -57,11 +57,15 @@ class GatheredLog:
         for item in (*held, line):
             yield self._write(item)
 
+    def note(self, line: str) -> Iterator[bytes]:
+        """Write a line of the launcher before the end of the frame."""
+        yield self._write(f"{line}\n".encode())
+
     def close_frame(self, cause: JobCause | None, exit_code: int | None) -> Iterator[bytes]:
         """Write the platform's cause, if any, and the end of the frame, with `exit_code` if it differs."""
         if cause is not None:
             message = " ".join(cause.message.split())
-            yield self._write(CAUSE_LINE.format(type=cause.type.replace(":", " "), message=message).encode() + b"\n")
+            yield from self.note(CAUSE_LINE.format(type=cause.type.replace(":", " "), message=message))
         held, self._held = [line for line in self._held if not line.startswith(b"EXIT_CODE=") or exit_code is None], []
         if exit_code is not None:
             if not held:

@@ -16,7 +16,9 @@ from yaml import YAMLError  # type: ignore[import-untyped]  # kubernetes depends
 from configs.launch import Xpk
 from tasks.launch.errors import LaunchError
 from tasks.launch.xpk import rights
+from tasks.launch.xpk.jobset import find_node_loss
 from tasks.launch.xpk.rights import Right
+from tasks.records import JobCause
 
 TIMEOUT_S = 20.0
 # A silent stream is reopened after this time: it looks the same as a broken connection.
@@ -89,10 +91,10 @@ class KubeApi:
             if any(owner.get("name") == jobset for owner in item["metadata"].get("ownerReferences", []))
         ]
 
-    def node_exists(self, name: str) -> bool | None:
-        """Return whether a node is still part of the cluster; None if this account may not read nodes."""
+    def lost_node(self, name: str) -> JobCause | None:
+        """Return why a node runs no pods any more; None if it is ready, or if this account may not read nodes."""
         try:
-            return self._read(rights.GET_NODES, f"/api/v1/nodes/{name}") is not None
+            return find_node_loss(name, self._read(rights.GET_NODES, f"/api/v1/nodes/{name}"))
         except Refused:
             return None
 

@@ -30,7 +30,9 @@ DELETE_JOBSETS = Right(verb="delete", resource="jobsets", group=JOBSET)
 LIST_PODS = Right(verb="list", resource="pods")
 GET_LOGS = Right(verb="get", resource="pods", subresource="log")
 LIST_WORKLOADS = Right(verb="list", resource="workloads", group=KUEUE, without="the reason why a run waits is unknown")
-GET_NODES = Right(verb="get", resource="nodes", cluster_wide=True, without="a lost node looks like a lost pod")
+GET_NODES = Right(
+    verb="get", resource="nodes", cluster_wide=True, without="a lost node looks like a lost pod or a failed trainer"
+)
 # every authenticated account has it: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#discovery-roles
 REVIEW_RIGHTS = Right(
     verb="create", resource="selfsubjectaccessreviews", group="authorization.k8s.io", cluster_wide=True
@@ -43,4 +45,8 @@ NEEDED = (
     *(Right(verb=verb, resource="serviceaccounts") for verb in ("get", "create")),
     *(Right(verb=verb, resource=name, group=RBAC) for name in ("roles", "rolebindings") for verb in ("get", "create")),
     Right(verb="get", resource="configmaps"),
+    Right(verb="watch", resource="pods"),
+    *(Right(verb=verb, resource="services") for verb in ("get", "list", "watch")),
+    *(Right(verb=verb, resource="jobs", group="batch") for verb in ("get", "list", "watch")),
+    Right(verb="list", resource="storages", group="xpk.x-k8s.io", cluster_wide=True),
 )  # fmt: skip

@@ -64,7 +64,7 @@ class Node(Cluster):
         key: Key = (group, plural, namespace, name)
         self.objects[key] = made
         if plural == "nodes":
-            made["status"] = {
+            made["status"] = (status or {}) | {
                 "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
                 "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
             }
@@ -152,6 +152,18 @@ class Node(Cluster):
             self.objects[key] = item
             self.start(self.run_jobset(item) if plural == "jobsets" else self.run_job(item))
 
+    async def delete_in_foreground(self, key: Key, item: Object, grace_s: float) -> None:
+        """Let the server mark a JobSet whose time to live is over; `look` sees the mark and ends the rest."""
+        while True:
+            with contextlib.suppress(httpx.HTTPError):
+                self.request("DELETE", self.path_of(*key[:3], key[3]), json={"propagationPolicy": "Foreground"})
+                return
+            await asyncio.sleep(EVERY_S)
+
+    def evict(self, key: Key, item: Object) -> None:
+        """Delete a pod: the server marks it, and waits for its kubelet."""
+        self.request("DELETE", self.path_of(*key[:3], key[3]), json={"gracePeriodSeconds": 30})
+
     async def finish(self, key: Key, item: Object) -> None:
         """End the pods of a JobSet that is being deleted, then let the server forget it."""
         template = item["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
@@ -166,7 +178,7 @@ class Node(Cluster):
         words = request.path.strip("/").split("/")
         if words[0] != "containerLogs":
             return web.Response(status=404)
-        if self.is_still("log_away"):
+        if self.is_still("log_away") or words[2] in self.lost:
             return failure(502, "BadGateway", "the kubelet is away")
         assert request.transport is not None
         self.open.add(entry := (request.transport, True))

@@ -15,6 +15,7 @@ pod. What goes wrong is told by `POST /_faults` with a list of `{"kind", …}`, 
 | pull_error | its pods wait with ErrImagePull |
 | preempted, evicted, node_shutdown, oom_killed | once its log has `when`: the pod is ended, in `grace_s`, and says so |
 | node_gone | once its log has `when`: pod, log and node are gone |
+| node_not_ready | once its log has `when`: the node is silent, its pod shows no end, and is evicted after `evict_s` |
 | kueue_evicted | once its log has `when`: Kueue ends its pods and puts it back into the queue |
 | cut_log | log streams break after every `bytes` bytes, `times` times |
 | error | `times` requests whose path holds `path` are answered with `code` |
@@ -185,6 +186,7 @@ class Cluster:
         self.faults: list[Object] = []
         self.accounts = Accounts()
         self.until: dict[str, float] = {}  # "away", "denied", "log_away": until when, on the loop's clock
+        self.lost: dict[str, asyncio.Event] = {}  # pods of nodes that are not ready, until these have left the cluster
         self.open: set[tuple[asyncio.BaseTransport, bool]] = set()  # with whether it is a log
         self.sticky_s = 0.0
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -266,7 +268,7 @@ class Cluster:
         }
         places = [(index, worker) for index in range(slices) for worker in range(workers)][: self.most_pods]
         pull = self.take_fault(jobset, "pull_error") is not None
-        fault = self.take_fault(jobset, *ENDINGS, "node_gone", "kueue_evicted")
+        fault = self.take_fault(jobset, *ENDINGS, "node_gone", "node_not_ready", "kueue_evicted")
         codes = await asyncio.gather(
             *(
                 self.run_pod(jobset, template, container, spec["name"], place, pull=pull, fault=fault)
@@ -285,6 +287,10 @@ class Cluster:
         )
         jobset["status"] = {"conditions": [end], "terminalState": end["type"], "restarts": 0}
         self.put(key, jobset, "MODIFIED")
+        if "ttlSecondsAfterFinished" in jobset["spec"]:
+            await asyncio.sleep(jobset["spec"]["ttlSecondsAfterFinished"])
+            if self.objects.get(key) is jobset and "deletionTimestamp" not in jobset["metadata"]:
+                await self.delete_in_foreground(key, jobset, 0.0)
 
     async def run_pod(
         self, jobset: Object, template: Object, container: Object, job: str, place: tuple[int, int], *,
@@ -295,7 +301,8 @@ class Cluster:
         pod = self.make_pod(f"{name}-{job}-{index}-{worker}")
         node = f"node-{index}-{worker}"
         if ("", "nodes", "", node) not in self.objects:
-            self.create("", "v1", "nodes", "", {"metadata": {"name": node}})
+            ready = {"conditions": [condition("Ready", "KubeletReady", "kubelet is posting ready status")]}
+            self.create("", "v1", "nodes", "", {"metadata": {"name": node}, "status": ready})
         labels = template["metadata"].get("labels", {}) | {
             "jobset.sigs.k8s.io/jobset-name": name,
             "jobset.sigs.k8s.io/replicatedjob-name": job,
@@ -344,6 +351,9 @@ class Cluster:
                 self.start(self.strike(fault, pod, key, item, node))
         code = await process.wait()
         code = 128 - code if code < 0 else code
+        if pod.name in self.lost:
+            await self.lost[pod.name].wait()
+            return code
         terminated = {"exitCode": code, "startedAt": started, "finishedAt": now()}
         why, more = tell_end(fault if happened else None, code)
         show("Failed" if code else "Succeeded", {"terminated": terminated | {"reason": why}}, **more)
@@ -430,6 +440,9 @@ class Cluster:
                     self.put(gone, self.objects[gone], "DELETED")
             pod.end(signal.SIGKILL)
             return
+        if fault["kind"] == "node_not_ready":
+            await self.lose(pod, key, item, node, fault["evict_s"])
+            return
         grace_s = float(fault.get("grace_s", 30))
         if fault["kind"] == "kueue_evicted":
             name = item["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"]
@@ -445,6 +458,30 @@ class Cluster:
                 await asyncio.wait_for(pod.over.wait(), grace_s)
         pod.end(signal.SIGKILL)
 
+    async def lose(self, pod: Pod, key: Key, item: Object, node: str, evict_s: float) -> None:
+        """Let a node stop reporting; the node controller marks it, and later evicts its pod, which cannot end."""
+        back = self.lost[pod.name] = asyncio.Event()
+        pod.end(signal.SIGKILL)
+        machine: Key = ("", "nodes", "", node)
+        silent = condition("Ready", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+        self.objects[machine]["status"]["conditions"] = [silent | {"status": "Unknown"}]
+        self.put(machine, self.objects[machine], "MODIFIED")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(back.wait(), evict_s)
+        if not back.is_set() and self.objects.get(key) is item:
+            message = "Taint manager: deleting due to NoExecute taint"
+            item["status"]["conditions"] = [condition("DisruptionTarget", "DeletionByTaintManager", message)]
+            self.put(key, item, "MODIFIED")
+            self.evict(key, item)
+        await back.wait()
+        if machine in self.objects:
+            self.put(machine, self.objects[machine], "DELETED")
+
+    def evict(self, key: Key, item: Object) -> None:
+        """Delete a pod as the taint manager does."""
+        item["metadata"] |= {"deletionTimestamp": now(), "deletionGracePeriodSeconds": 30}
+        self.put(key, item, "MODIFIED")
+
     def of_jobset(self, plural: str, name: str) -> list[tuple[Key, Object]]:
         """The pods or the workload of a JobSet."""
 
@@ -459,8 +496,10 @@ class Cluster:
 
     async def end_pod(self, key: Key, item: Object, grace_s: float) -> None:
         """End a pod as the kubelet does, then forget it."""
+        if key[3] in self.lost:  # no kubelet confirms its end
+            await self.lost[key[3]].wait()
         pod = self.pods.get(key[3])
-        if pod is not None:
+        if pod is not None and key[3] not in self.lost:
             pod.end(signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(pod.over.wait(), grace_s)
@@ -511,6 +550,8 @@ class Cluster:
         self.faults, self.until, self.sticky_s, self.most_pods = [], {}, 0.0, self.usual_pods
         if not faults:
             self.accounts = Accounts()
+            for back in self.lost.values():
+                back.set()
         for fault in faults:
             kind = fault["kind"]
             if kind == "restart":
@@ -555,7 +596,8 @@ class Cluster:
                 f'{resource}{"." * bool(group)}{group} is forbidden: User "{name}" cannot {verb} resource{loading}'
             )
             return failure(403, "Forbidden", message)
-        if self.is_still("log_away") and resource == "pods/log":
+        lost = resource == "pods/log" and request.path.split("/")[-2] in self.lost
+        if lost or (self.is_still("log_away") and resource == "pods/log"):
             return failure(502, "BadGateway", "dial tcp 10.0.0.7:10250: connect: connection refused")
         return None
 
@@ -604,6 +646,8 @@ class Cluster:
                 return failure(refused[0], "Invalid", refused[1])
             if plural == "jobsets":
                 fill_in(item)
+            if plural == "roles" and (more := self.accounts.exceeds(request.headers, item["rules"])):
+                return failure(403, "Forbidden", f"attempting to grant RBAC permissions not currently held: {more}")
             if (group, plural, namespace, item["metadata"].get("name", "")) in self.objects:
                 return failure(409, "AlreadyExists", f'{plural} "{item["metadata"]["name"]}" already exists')
             return web.json_response(self.create(group, version, plural, namespace, item), status=201)

@@ -18,9 +18,9 @@ from tasks.history import (
 from tasks.history.record_rows import history_rows
 from tasks.history.series import find_series
 from tasks.history.table import read_runs
-from tasks.publish.site import publish_comparison
+from tasks.publish.site.publish import publish_comparison
 from tasks.records import ComparisonRecord
-from tasks.store import Store, StoreError, open_store
+from tasks.store import RunDirectory, Store, StoreError, open_store
 
 type Night = Callable[..., ComparisonRecord]
 
@@ -142,7 +142,6 @@ def test_the_history_is_rebuilt_from_the_folders_alone(store: Store, night: Nigh
     for day in (1, 2):
         record = night(day)
         publish_comparison(record, store)
-        append_comparison(record, store)
     night(3)  # its runs are there, and no comparison holds them
     before = load_history(store.files)
     moved = tmp_path / "moved"
@@ -158,7 +157,6 @@ def test_the_history_is_rebuilt_from_the_folders_alone(store: Store, night: Nigh
     assert lone["role"].unique(maintain_order=True).to_list() == ["baseline", "candidate"]
     assert set(lone["verdict"]) == {None}
     publish_comparison(night(3), store)
-    append_comparison(night(3), store)
     assert not load_history(store.files)["comparison_id"].str.starts_with("run-").any()  # now they are held by one
 
 
@@ -216,3 +214,19 @@ def test_each_branch_has_its_own_series_and_dead_runs_have_none(store: Store, ni
     alive, other = read_runs(record, store)
     dead = other.model_copy(update={"reading": other.reading.model_copy(update={"exit_code": 1})})
     assert set(history_rows(record, [alive, dead])["arm"]) == {"linen"}
+
+
+def test_records_in_memory_are_not_read_again(night: Night, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = night(1)
+    runs = read_runs(record, store)
+    written = append_comparison(record, store)
+    assert written is not None
+    before = store.files.read(written)
+
+    def refuse(directory: RunDirectory, **options: bool) -> None:
+        raise AssertionError(f"{directory.path} was read again")
+
+    monkeypatch.setattr(RunDirectory, "read_record", refuse)
+    assert append_comparison(record, store, runs) == written
+    assert store.files.read(written) == before
+    assert publish_comparison(record, store, runs).is_file()

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tasks.ingest.last_words import find_end
-from tasks.ingest.run_record import build_record, read_metrics, with_cause
+from tasks.ingest.run_record import build_record, read_metrics, with_cause, with_place
 from tasks.records import CheckpointProof, LogError, RunReading
 from tasks.resolve.plans import Request, resolve
 from tasks.store import RunDirectory, Store
@@ -32,6 +32,26 @@ def reading_of(directory: RunDirectory) -> Callable[..., RunReading]:
         return RunReading(name="a-run", format="maxtext", exit_code=code, **more)
 
     return read
+
+
+# ---------------------------------------------------------------- where it ran
+
+
+@pytest.mark.parametrize(
+    ("notes", "place"),
+    [
+        ((), None),
+        (("c: n1, n2",), "cluster c: n1, n2"),
+        (("c: n1", "c: n1"), "cluster c: n1"),
+        (("c: n1", "c: n2"), "cluster c: n1; then cluster c: n2"),  # it was restarted
+    ],
+)
+def test_the_launchers_note_is_the_place_of_a_run(
+    notes: tuple[str, ...], place: str | None, reading_of: Callable[..., RunReading], directory: RunDirectory
+) -> None:
+    noted = "".join(f"maxview: the job ran on cluster {note}\n" for note in notes)
+    reading = reading_of(0, LOG.replace("XPK End", f"{noted}XPK End"))
+    assert with_place(reading, directory.log).environment.place == place
 
 
 # ---------------------------------------------------------------- why it ended

@@ -156,8 +156,9 @@ class RealStandIn(StandIn):
         self.token(RUNNER)
         for item in documented_objects():
             kind, name = item["kind"], item["metadata"]["name"]
-            wide = [rule for rule in rules if (rule["resources"] == ["nodes"]) == (kind == "ClusterRole")]
-            place = "/namespaces/default" if kind == "Role" else ""
+            of_cluster = kind == "ClusterRole"
+            wide = [rule for rule in rules if (rule["resources"] in (["nodes"], ["storages"])) == of_cluster]
+            place = "" if of_cluster else "/namespaces/default"
             path = f"/apis/rbac.authorization.k8s.io/v1{place}/{kind.lower()}s/{name}"
             self.request("PUT", path, json=item | {"rules": wide}).raise_for_status()
         time.sleep(0.5)  # until the authorizer has seen it

@@ -17,17 +17,19 @@ import pytest
 
 from configs.environment import PASSED_ON
 from configs.launch import Xpk
-from tasks.ingest.run_record import with_cause
+from tasks.ingest.run_record import build_record, with_cause
 from tasks.launch import job
 from tasks.launch.backend import Restarted
 from tasks.launch.errors import LaunchError
 from tasks.launch.job import find_checkpoint
-from tasks.launch.watch import JobEvent, ProcessGone, watch
-from tasks.records import Ended, LogError, RunPlan, RunReading, XpkHandle
+from tasks.launch.watch import JobEvent, watch
+from tasks.records import LogError, RunEnded, RunPlan, RunReading, XpkHandle
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory
 from tasks.store.files import LocalFiles
 from tasks.store.mirror import Mirror
+
+from .conftest import wait_for
 
 type MakePlan = Callable[..., RunPlan]
 
@@ -72,7 +74,7 @@ TAKEN = RESUMES.replace("sleep(0.3)", "sleep(0.3 if first or n < 2 else 600)")  
 def run(plan: RunPlan, directory: RunDirectory) -> list[JobEvent]:
     """Return all events that a flow sees of a run."""
     launched = job.launch_or_attach(plan, directory)
-    return list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
+    return list(watch(job.follow(launched, poll_s=0.05)))
 
 
 def steps_in(log: Path) -> list[int]:
@@ -80,7 +82,7 @@ def steps_in(log: Path) -> list[int]:
 
 
 def exit_codes(events: list[JobEvent]) -> list[int]:
-    return [event.exit_code for event in events if isinstance(event, Ended)]
+    return [event.exit_code for event in events if isinstance(event, RunEnded) and event.exit_code is not None]
 
 
 def error_of(directory: RunDirectory) -> LogError:
@@ -212,12 +214,70 @@ def test_a_lost_node_loses_its_pod_and_log(standin: Any, make_plan: MakePlan, di
                 read.touch()
             yield piece
 
-    events = list(watch(pieces(), launched.handle.job_name))
+    events = list(watch(pieces()))
     assert error_of(directory).type == "NodeGone"
     assert error_of(directory).kind == "preempted"
     assert steps_in(directory.log) == [0, 1, 2]
     assert exit_codes(events) == []
-    assert any(isinstance(event, ProcessGone) for event in events)
+    assert RunEnded() in events
+
+
+@pytest.mark.usefixtures("soon_settled")
+@pytest.mark.long
+def test_a_node_that_is_not_ready_loses_its_pod_once_it_is_evicted(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pod stays: no kubelet confirms its end."""
+    monkeypatch.setattr("tasks.launch.xpk.poll_job.LAST_LINES_S", 2.0)
+    standin.order({"kind": "node_not_ready", "when": "completed step: 2", "evict_s": 3})
+    place = SAY + "first = int(os.path.exists(sys.argv[1] + '/began')); open(sys.argv[1] + '/began', 'w').close()\n"
+    plan = make_plan(ALONE + place + "for n in range(3 + 3 * first): say(n)\nif not first: time.sleep(600)\n")
+    events = run(plan, directory)
+    assert [event.cause.type for event in events if isinstance(event, Restarted)] == ["DeletionByTaintManager"]
+    assert exit_codes(events) == [0]
+    assert steps_in(directory.log) == [0, 1, 2, 3, 4, 5]
+    assert len(standin.names("pods")) == 3
+
+
+@pytest.mark.usefixtures("soon_settled")
+@pytest.mark.parametrize("lost", [True, False])
+def test_the_failure_of_a_lost_nodes_neighbour_is_not_the_trainers(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch, *, lost: bool
+) -> None:
+    """JAX ends the other processes long before the node controller evicts the pod."""
+    monkeypatch.setattr("tasks.launch.xpk.poll_job.LAST_LINES_S", 2.0)
+    if lost:
+        standin.order({"kind": "node_not_ready", "when": "the second host", "evict_s": 600})
+    dies = "else:\n    time.sleep(3); sys.exit(134)\n"
+    code = SAY + "say(0)\nif os.environ['JOB_COMPLETION_INDEX'] == '1': print('the second host'); time.sleep(600)\n"
+    run(make_plan(code + dies, attempts=1), directory)
+    error = error_of(directory)
+    assert (error.type, error.kind) == (("NodeLost", "preempted") if lost else ("SIGABRT", "other"))
+    assert ("the node node-0-1 is not ready: Kubelet stopped" in error.message) is lost
+
+
+def test_the_record_of_a_run_names_its_cluster_and_nodes(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory
+) -> None:
+    plan = make_plan(THREE)
+    assert exit_codes(run(plan, directory)) == [0]
+    record = build_record(plan, directory, scrape_run(directory.log), [])
+    assert record.reading.environment.place == "cluster loopback: node-0-0, node-0-1"
+    assert directory.log.read_text().splitlines()[-3].startswith("maxview: the job ran on ")
+    assert directory.log.read_text().splitlines()[-1] == "EXIT_CODE=0"
+
+
+@pytest.mark.parametrize("ttl_s", [None, 1])
+def test_an_ended_job_is_kept_until_its_time_is_over(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory, ttl_s: int | None
+) -> None:
+    extra = () if ttl_s is None else (f"--ttl-seconds-after-finished={ttl_s}",)
+    assert exit_codes(run(make_plan(THREE + "sys.exit(3)", extra=extra), directory)) == [3]
+    if ttl_s is None:  # xpk's 12 hours: its pods can be examined
+        assert len(standin.names("pods")) == 2
+        assert job.status(read_handle(directory)).exit_code == 3
+    else:
+        wait_for(lambda: not standin.names("jobsets") and not standin.names("pods"))
 
 
 def test_a_run_is_not_restarted_more_often_than_allowed(
@@ -242,7 +302,7 @@ def test_a_job_that_is_never_given_machines(standin: Any, make_plan: MakePlan, d
     plan = make_plan(THREE, start_limit_s=1)
     launched = job.launch_or_attach(plan, directory)
     assert job.status(launched.handle).state == "queued"
-    events = list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
+    events = list(watch(job.follow(launched, poll_s=0.05)))
     assert exit_codes(events) == [124]
     error = with_cause(scrape_or_empty(directory.log), directory.log, supervised=True).error
     assert error is not None
@@ -280,7 +340,7 @@ def test_the_time_limit_lets_the_trainer_save(
                 monkeypatch.setattr("tasks.launch.xpk.attempt.time", later)
             yield piece
 
-    events = list(watch(pieces(), launched.handle.job_name))
+    events = list(watch(pieces()))
     assert exit_codes(events) == [124]
     assert error_of(directory).type == "TimeLimit"
     assert (directory.path / "place").exists()
@@ -302,7 +362,7 @@ def test_an_api_server_that_fails_for_a_while(standin: Any, make_plan: MakePlan,
     plan = make_plan(RESUMES)
     launched = job.launch_or_attach(plan, directory)
     standin.order({"kind": "error", "path": "/", "code": 500, "times": 12})
-    events = list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
+    events = list(watch(job.follow(launched, poll_s=0.05)))
     assert exit_codes(events) == [0]
     assert steps_in(directory.log) == [0, 1, 2, 3, 4, 5]
 
@@ -465,7 +525,7 @@ def test_pods_write_to_the_bucket_of_a_store(standin: Any, make_plan: MakePlan, 
     changes = {"argv": (*plan.argv[:3], str(there)), "config": config, "directory": str(there), "run_name": "a-run"}
     plan = plan.model_copy(update=changes)
     launched = job.launch_or_attach(plan, directory, continue_from=there.parent / "other")
-    assert exit_codes(list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))) == [0]
+    assert exit_codes(list(watch(job.follow(launched, poll_s=0.05)))) == [0]
     bucket = tmp_path / "bucket" / "runs"
     log = directory.log.read_text()
     assert f"['{bucket}/a-run', '--continue-from', '{bucket}/other']" in log

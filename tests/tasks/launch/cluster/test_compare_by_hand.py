@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import REAL, ROOT
+from .conftest import REAL, ROOT, wait_for
 
 pytestmark = [
     pytest.mark.by_hand,
@@ -27,8 +27,13 @@ time_limit_s: 900
 environment: {{JAX_PLATFORMS: cpu, PYTHONPATH: {tree}}}
 xpk:
   {{cluster: loopback, project: p, zone: us-east5-b, image: "gcr.io/p/t:1", tpu_type: v6e-1, shared_out: true,
-    context: loopback, grace_s: 20}}
+    context: loopback, grace_s: 20, extra: [--ttl-seconds-after-finished=60]}}
 set: {{hardware: cpu, per_device_batch_size: 2, max_target_length: 64}}
+"""
+# on a machine whose pods share the cores with other work, only a factor of two is news
+TIMES = """
+step_time_s: {relative: 1.0, why: pods share the cores with other work}
+step_cpu_time_s: {relative: 1.0, why: the same}
 """
 
 
@@ -41,7 +46,11 @@ def tree(tmp_path: Path) -> Path:
             shutil.copytree(ROOT / name, copied / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / name, copied / name)
-    (copied / "configs" / "targets" / "loopback.yml").write_text(TARGET.format(tree=copied))
+    configs = copied / "configs"
+    (configs / "targets" / "loopback.yml").write_text(TARGET.format(tree=copied))
+    (configs / "tolerances" / "shared.yml").write_text((configs / "tolerances" / "default.yml").read_text() + TIMES)
+    comparison = configs / "comparisons" / "linen-vs-nnx.yml"
+    comparison.write_text(comparison.read_text().replace("tolerances: default", "tolerances: shared"))
     return copied
 
 
@@ -62,19 +71,20 @@ def test_compare_by_a_token_with_the_documented_role(
     environment |= {"PREFECT_HOME": str(tmp_path / "prefect"), "MAXVIEW_CACHE": str(tmp_path / "cache")}
     doctor = maxview(tree, environment, "doctor", "--target", "loopback", "--out", str(tmp_path / "out"))
     assert "target loopback: can be used" in doctor.stdout, doctor.stdout + doctor.stderr
-    words = ("--case", "01_base", "--set", "steps=60", "--set", "checkpoint_period=30", "--out", str(tmp_path / "out"))
+    words = ("--case", "01_base", "--repeats", "2", "--set", "steps=60", "--set", "checkpoint_period=30")
+    words += ("--out", str(tmp_path / "out"))
     try:
         done = maxview(tree, environment, "compare", "linen-vs-nnx", "--target", "loopback", *words, "--json")
     finally:
         maxview(tree, environment, "down")  # the embedded server, which rests
     (record,) = json.loads(done.stdout)
     told = record["headline"] + done.stderr[-3000:]
-    # beside other work on the machine step times stay undecided
-    assert done.returncode == {"same": 0, "unknown": 3}[record["verdict"]], told
-    assert not {"regressed", "changed"} & {row["verdict"] for row in record["rows"]}, told
-    assert done.stderr.count("3 of 3 checkpoints verified") == 2, told
+    assert (done.returncode, record["verdict"]) == (0, "same"), told
+    assert done.stderr.count("3 of 3 checkpoints verified") == 4, told
     assert list((tmp_path / "out").rglob("*.html"))
-    assert standin.names("pods") == []
+    places = [record[arm]["environment"]["place"] for arm in ("baseline", "candidate")]
+    assert places == ["cluster loopback: node-0-0"] * 2  # one slice
+    wait_for(lambda: not standin.names("jobsets") and not standin.names("pods"))  # their time is over
 
 
 def test_doctor_names_the_rights_that_are_missing(

@@ -20,12 +20,12 @@ from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment
 from tasks.launch.watch import watch
-from tasks.publish.next_command import arm_wishes
+from tasks.publish.content.next_command import arm_wishes
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve.checkout import check_checkout
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.trainers.place_trainer import place_maxtext
-from tasks.resolve.trainers.source import SOURCE
+from tasks.resolve.trainers.trainer_source import SOURCE
 from tasks.scrape import scrape_run
 from tasks.store import Store
 
@@ -292,7 +292,7 @@ def test_an_image_goes_with_the_version_that_its_keys_are_read_from(
 def run_to_its_end(plan: RunPlan, store: Store) -> RunRecord:
     directory = store.run(plan.run_name)
     launched = job.launch_or_attach(plan, directory)
-    list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
+    list(watch(job.follow(launched, poll_s=0.05)))
     return build_record(plan, directory, scrape_run(directory.log), [])
 
 

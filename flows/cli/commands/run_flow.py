@@ -1,0 +1,101 @@
+"""A flow, run in this process with a live view, to what it compared and an exit status."""
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+from rich.console import Console
+
+from flows.cli.commands.common_options import absolute_place
+
+
+class FlowError(RuntimeError):
+    """The flow itself failed, not one of the arms; the message says where."""
+
+
+def run_flow(
+    name: str,
+    parameters: Mapping[str, Any],
+    *,
+    as_json: bool,
+    left_out: Mapping[str, str] = MappingProxyType({}),
+) -> int:
+    """Run the flow of this name in this process with a live view, print its comparisons, and return the exit status.
+
+    left_out: cases that were not run, and why.
+    """
+    state, view = finish_flow(name, parameters)
+    from tasks.diff import exit_status
+    from tasks.publish.terminal.floors_table import render_floors
+    from tasks.publish.terminal.report import render_terminal
+    from tasks.services.endings import FOUND
+
+    records = [record for record, _ in view.comparisons]
+    if not records or (state.is_failed() and state.name not in FOUND) or state.is_crashed():
+        raise FlowError(state.message or "the flow did not finish")
+    if as_json:
+        print(json.dumps([json.loads(record.model_dump_json()) for record in records], indent=1))
+    else:
+        console = Console()
+        for record, page in view.comparisons:
+            remote = "://" in page.address
+            shown = page.address if remote else os.path.relpath(page.path)
+            console.print(render_terminal(record, page=shown, link=page.link if page.link.startswith("http") else None))
+        if len(records) > 1:
+            console.print(render_floors(records, left_out))
+            print(f"index: {index_of(parameters['out'])}")
+    return exit_status(records)
+
+
+def load_flows() -> None:
+    """Import what every command that runs a flow needs."""
+    import flows.compare
+    import flows.ingest  # noqa: F401
+
+
+def index_of(out: str) -> str:
+    """What people call the page from which everything in an output folder is reached."""
+    return f"{out.rstrip('/')}/index.html"
+
+
+def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Run the flow of this name in this process with a live view; its final state, and the view with what it compared.
+
+    Where its server is gone for good the process ends with what is on disk published, and exit status 2.
+    """
+    from flows.cli.interrupts import NothingToUndo, end_at_once
+    from flows.cli.live_view import LiveView
+
+    errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+
+    def lost(why: str) -> None:
+        from flows.cli.offline import publish_finished
+        from tasks.store import open_store
+
+        try:
+            errors.print(f"maxview: {why}")
+            done = {(record.comparison, record.case) for record, _ in view.comparisons}
+            for page in publish_finished(view.plans, open_store(parameters["out"]), done):
+                errors.print(f"page: {page}")
+        finally:
+            end_at_once(code=2)
+
+    with LiveView(Console(stderr=True)) as view, ExitStack() as held:
+        with NothingToUndo():
+            from tasks.services import prefect_settings as environment
+
+            environment.prepare()
+            from flows.cli.interrupted import end_in_time
+            from tasks.services.server import prefect_api
+
+            api = held.enter_context(prefect_api(lost, load_flows))
+            from tasks.services.events import EVENTS
+        end_in_time(api)
+        with EVENTS.heard_by(view.show):
+            flow = getattr(import_module(f"flows.{name}"), name)
+            state = flow(**{**parameters, "out": absolute_place(parameters["out"])}, return_state=True)
+        return state, view

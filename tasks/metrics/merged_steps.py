@@ -1,0 +1,83 @@
+"""Merges a run's log and JSON lines into one table of steps at the best available precision."""
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tasks.metrics.step_seconds import PRINTED_UNIT_S, refine_seconds
+from tasks.records import RunRecord, Source
+
+STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
+RATE = "tokens_per_s_per_device"
+METRICS_COLUMNS = {"step", "step_time_s", "loss"}
+CPU_COLUMN = "step_cpu_time_s"
+WAIT_COLUMN = "step_wait_s"
+
+
+def step_table(run: RunRecord) -> pl.DataFrame:
+    """Return (step, seconds, loss, line, offset), ascending, each step once (its last line), at the best precision.
+
+    Seconds and losses come from the trainer's JSON lines, if it wrote them, else from the log, refined by
+    `step_seconds`. Steps before a crash and resume may exist only in the JSON lines: `line` and `offset` are null.
+    """
+    return timed_steps(run)[0]
+
+
+def timed_steps(run: RunRecord) -> tuple[pl.DataFrame, float]:
+    """Return the same, and the unit of the last known digit of step times in seconds; 0 for full precision."""
+    return run.derive("timed steps", _merge)
+
+
+def _merge(run: RunRecord) -> tuple[pl.DataFrame, float]:
+    printed = last_of_each_step(run.reading.steps)
+    if not is_exact(run):
+        if RATE not in printed.columns:
+            return printed.select(STEP_COLUMNS), PRINTED_UNIT_S
+        columns = (printed[name].cast(pl.Float64).to_numpy() for name in ("seconds", RATE))
+        seconds, unit = refine_seconds(*columns)
+        return printed.select(STEP_COLUMNS).with_columns(pl.Series("seconds", seconds).fill_nan(None)), unit
+    assert run.metrics is not None  # is_exact
+    exact = last_of_each_step(run.metrics).select(
+        pl.col("step").cast(pl.Int64),
+        seconds=pl.col("step_time_s").cast(pl.Float64),
+        loss=pl.col("loss").cast(pl.Float64),
+    )
+    return exact.join(printed.select("step", "line", "offset"), on="step", how="left").sort("step"), 0.0
+
+
+def last_of_each_step(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows by ascending step; of a repeated step, the last row."""
+    if (table["step"].diff() > 0).all():  # true for most logs
+        return table
+    return table.unique("step", keep="last", maintain_order=True).sort("step")
+
+
+def is_exact(run: RunRecord) -> bool:
+    """Whether losses are known in full precision."""
+    return run.metrics is not None and not run.metrics.is_empty() and set(run.metrics.columns) >= METRICS_COLUMNS
+
+
+def waited_seconds(run: RunRecord) -> NDArray[np.float64] | None:
+    """Return, for every step after the first, the seconds its threads waited for other work on the machine.
+
+    None if the trainer did not measure it; meaningful only on CPUs.
+    """
+    if not is_exact(run) or run.metrics is None or WAIT_COLUMN not in run.metrics.columns:
+        return None
+    column = last_of_each_step(run.metrics)[WAIT_COLUMN].cast(pl.Float64)
+    return None if column.null_count() else column.to_numpy()[1:]
+
+
+def cpu_seconds(run: RunRecord) -> NDArray[np.float64] | None:
+    """Return the CPU time in seconds of every step after the first; None if the trainer did not measure it."""
+    if run.metrics is None or CPU_COLUMN not in run.metrics.columns:
+        return None
+    column = last_of_each_step(run.metrics)[CPU_COLUMN].cast(pl.Float64)
+    return None if column.null_count() else column.to_numpy()[1:]
+
+
+def place_of(steps: pl.DataFrame, index: int = 0, *, run: int = 0) -> Source | None:
+    """Return the place of a row of a table of steps in the log of the arm's run with this number; None without one."""
+    if not -steps.height <= index < steps.height or steps["line"][index] is None:
+        return None
+    return Source(line=steps["line"][index], offset=steps["offset"][index], run=run)

@@ -1,0 +1,130 @@
+"""Takes the time of each run apart: compilation, steady steps, stalls by cause, waits beside the steps, the rest."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from tasks.metrics.merged_steps import step_table
+from tasks.metrics.step_time_levels import LEAST_STEPS
+from tasks.records import RunReading, RunRecord, Source, Stall, TimeAccount, TimePart, seconds_between
+
+COMPUTE = "compute"
+FIRST_STEPS = "first steps"  # of a run that died before there was a steady one: they compile and compute
+WHOLE_S = 1.0  # a clock that prints whole seconds leaves so much open
+FRAME_S = 1.0  # the frame of a log tells whole seconds: a line may be later than the end by as much
+NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # of what is found in steps
+
+
+def account_death(run: RunRecord) -> TimeAccount | None:
+    """What a run did that died before it was steady: start, first steps, end; None if these have no date."""
+    length = seconds_between(run.reading.started, run.reading.ended)
+    if not run.has_died or not length:
+        return None
+    timed = run.reading.steps.filter(pl.col("seconds").is_finite())
+    if timed.is_empty():
+        parts = [TimePart(part="start", seconds=length, share=1.0)]
+    else:
+        spent = min(float(timed["seconds"].sum()), length)
+        parts = [TimePart(part=FIRST_STEPS, seconds=spent, share=0.0, steps=timed.height)]
+        parts += _outside(run.reading, timed, spent)
+    return _account(run, parts)
+
+
+def account_run(run: RunRecord) -> TimeAccount | None:
+    """Where the time of one run went, out of its log; None with fewer than two steps after the first.
+
+    Of a stall, as much as a steady step counts as computing and the rest as its cause. What dispatch artefacts took
+    is missing from the steps around them, so that `compute` and `dispatch` together are what was computed.
+    """
+    later = step_table(run)[1:].filter(pl.col("seconds").is_finite())["seconds"].to_numpy()
+    timed = run.reading.steps.filter(pl.col("seconds").is_finite())
+    if later.size < LEAST_STEPS or timed.is_empty():
+        return None
+    median = float(np.median(later))  # half the steps would have to be stalls to move it
+    spent = float(timed["seconds"].sum())
+    parts: dict[str, TimePart] = {}
+    for stall in sorted(_listed(run, timed), key=lambda stall: -stall.seconds):
+        if stall.seconds > median:
+            place = Source(line=stall.line, offset=stall.offset)
+            _add(parts, stall.cause, stall.seconds - median, place, steps=1)
+    computed = spent - sum(part.seconds for part in parts.values())
+    found = [TimePart(part=COMPUTE, seconds=computed, share=0.0, steps=timed.height), *parts.values()]
+    found += _outside(run.reading, timed, spent)
+    return _account(run, found)
+
+
+def _account(run: RunRecord, found: list[TimePart]) -> TimeAccount:
+    total = sum(part.seconds for part in found)
+    return TimeAccount(
+        arm=run.arm,
+        run_name=run.reading.name,
+        total_s=total,
+        parts=tuple(part.model_copy(update={"share": part.seconds / total if total else 0.0}) for part in found),
+    )
+
+
+def is_steady(account: TimeAccount) -> bool:
+    """Return whether the run reached a steady state, so that its account tells computing from stalls."""
+    return any(part.part == COMPUTE for part in account.parts)
+
+
+def is_stall(part: TimePart) -> bool:
+    """Whether a part is what stalls of steps cost."""
+    return part.steps > 0 and part.part not in NO_STALLS
+
+
+def _listed(run: RunRecord, timed: pl.DataFrame) -> Iterator[Stall]:
+    """The stalls with the time that the log shows for the line that they were found in."""
+    rows = timed.filter(pl.col("offset").is_in([stall.offset for stall in run.reading.stalls]))
+    seconds = dict(zip(rows["offset"], rows["seconds"], strict=True))
+    for stall in run.reading.stalls:
+        yield stall.model_copy(update={"seconds": seconds.get(stall.offset, stall.seconds)})
+
+
+def _outside(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[TimePart]:
+    """What the steps do not explain of the run's length, in the log's words; nothing if its length is not known."""
+    length = seconds_between(reading.started, reading.ended)
+    if length is None or length <= spent:
+        return []
+    left = length - spent
+    first, last = timed.row(0, named=True), timed.row(-1, named=True)
+    before, after = seconds_between(reading.started, first["time"]), seconds_between(last["time"], reading.ended)
+    if before is None or after is None or min(before, after) < -FRAME_S:
+        spans = {"outside": left}
+    else:
+        # a line that is printed late comes after the step that follows it
+        seen = sum(timed["seconds"].head(2 if reading.deferred else 1).to_list())
+        start = min(max(before - seen, 0.0), left)
+        end = min(max(after, 0.0), left - start)
+        spans = {"start": start, "between": left - start - end, "end": end}
+    parts: dict[str, TimePart] = {}
+    for wait in sorted(reading.waits, key=lambda wait: -wait.seconds):
+        name = "outside" if "outside" in spans else "end" if wait.offset > last["offset"] else "between"
+        seconds = min(wait.seconds, spans[name])
+        spans[name] -= seconds
+        _add(parts, wait.part, seconds, Source(line=wait.line, offset=wait.offset))
+    rest = [TimePart(part=name, seconds=seconds, share=0.0) for name, seconds in spans.items()]
+    return [part for part in (*parts.values(), *rest) if part.seconds > 0]
+
+
+def _add(parts: dict[str, TimePart], name: str, seconds: float, place: Source, *, steps: int = 0) -> None:
+    """Add to a part, which is found at the place of the first that is added: of the longest."""
+    part = parts.get(name) or TimePart(part=name, seconds=0.0, share=0.0, source=place)
+    parts[name] = part.model_copy(update={"seconds": part.seconds + seconds, "steps": part.steps + steps})
+
+
+def seconds_between_steps(run: RunRecord) -> float:
+    """The seconds per step that pass between the printed seconds: the dates of the lines, less the steps between.
+
+    0 where the log does not date its lines. A line that is printed late comes after the step that follows it.
+    """
+    rows, table = run.reading.steps, step_table(run)
+    if rows.height < 3 or rows["time"].null_count() or table.height != rows.height:
+        return 0.0
+    whole = seconds_between(rows["time"][0], rows["time"][-1])
+    if whole is None or whole <= 0:
+        return 0.0
+    steps = float(table["seconds"][2 if run.reading.deferred else 1 :].fill_null(0.0).sum())
+    coarse = WHOLE_S if not any("." in time for time in rows["time"]) else 0.0
+    return max(0.0, whole - steps - coarse) / (rows.height - 1)

@@ -1,0 +1,201 @@
+"""Turns a verdict into its sign, its colour and the words around it, the same on every surface."""
+
+import re
+from typing import Literal
+
+from configs.schema import Frozen
+from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
+from tasks.diff.metric_row import ABSENT, DIED
+from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
+from tasks.records.run_end import DeathKind
+from tasks.records.text import visible
+
+DIGITS = 6  # significant ones of a difference
+SHORT = 64  # characters of a reason in a table
+Effect = Literal["blocks", "qualifies", "note"]
+type Outcome = Verdict | Literal["died", "failed"]  # what became of a comparison; failed: there is none
+
+
+class Word(Frozen):
+    """A sign that needs no colour, the colour on white paper, and the style in a terminal."""
+
+    sign: str
+    colour: str
+    style: str
+
+
+OUTCOMES: dict[Outcome, Word] = {
+    "same": Word(sign="=", colour="#0550ae", style="bold blue"),
+    "improved": Word(sign="✓", colour="#1a7f37", style="bold green"),
+    "regressed": Word(sign="✗", colour="#cf222e", style="bold red"),
+    "changed": Word(sign="≠", colour="#8250df", style="bold magenta"),
+    "unknown": Word(sign="?", colour="#9a6700", style="bold yellow"),
+    "not judged": Word(sign="·", colour="#57606a", style="dim"),
+    "died": Word(sign="†", colour="#cf222e", style="bold red"),
+    "failed": Word(sign="✗", colour="#cf222e", style="bold red"),
+}
+WORST_FIRST: tuple[Verdict, ...] = ("regressed", "changed", "unknown", "improved", "same", "not judged")
+
+EFFECTS: dict[Effect, Word] = {
+    "blocks": Word(sign="✗", colour="#cf222e", style="bold red"),
+    "qualifies": Word(sign="!", colour="#9a6700", style="bold yellow"),
+    "note": Word(sign="·", colour="#57606a", style="dim"),
+}
+
+EFFECT_WORDS: dict[Effect, str] = {
+    "blocks": "blocks the verdict",
+    "qualifies": "qualifies the verdict",
+    "note": "worth knowing",
+}
+
+# will running it again help?
+AGAIN: dict[DeathKind, str] = {
+    "not_implemented": "No: the program refuses this configuration.",
+    "device_oom": "No: it needs more memory than the device has.",
+    "host_oom": "Only on a host with more memory.",
+    "preempted": "Yes: the machine was taken away.",
+    "nan": "No, on the same data and seed: the loss is not finite.",
+    "shape_mismatch": "No: shapes or shardings do not fit.",
+    "storage": "Perhaps: the storage failed, which may pass.",
+    "configuration": "No: the configuration is wrong.",
+    "timeout": "Perhaps, if something else kept the machine busy.",
+    "killed": "Perhaps: it was killed from outside.",
+    "cut_off": "Perhaps: the log ends without a reason.",
+    "other": "Not known: the cause is of no known kind.",
+}
+
+GROUPS: dict[Literal["maxview", "ours"], str] = {
+    "maxview": "MaxView's rows",
+    "ours": "Beyond MaxView",
+}
+
+
+def name_group(record: ComparisonRecord, group: Literal["maxview", "ours"]) -> str:
+    """What stands above rows of a group."""
+    return "The compiled step" if record.programs else GROUPS[group]
+
+
+def name_row(record: ComparisonRecord, row: MetricDiff) -> str:
+    """What a row of a text is called. The sizes of a compiled step are of many units, which their titles lack."""
+    return visible(f"{row.title} ({row.unit})" if record.programs and row.unit else row.title)
+
+
+def name_verdict(outcome: Outcome) -> str:
+    """`✗ regressed` and its kind."""
+    return f"{OUTCOMES[outcome].sign} {outcome}"
+
+
+def outcome_of(record: ComparisonRecord) -> Outcome:
+    """What people call the result: the verdict, or that an arm died."""
+    return "died" if record.has_died else record.verdict
+
+
+def name_side(record: ComparisonRecord, arm: str) -> Literal["baseline", "candidate"] | None:
+    """Which side of the comparison an arm is; None for a name that is neither."""
+    if arm == record.baseline.name:
+        return "baseline"
+    return "candidate" if arm == record.candidate.name else None
+
+
+def cell_text(text: str, arm: ArmSummary) -> str:
+    """A value as the record words it, or why there is none."""
+    if text.strip():
+        return visible(text)
+    return DIED if arm.has_died else ABSENT
+
+
+def absent_text(record: ComparisonRecord) -> str:
+    """One line that names the metrics without a value on either side; empty if there are none."""
+    return f"No value on either side: {', '.join(map(visible, record.absent))}." if record.absent else ""
+
+
+def difference_text(row: MetricDiff) -> str:
+    """The difference as the record words it, the effect behind it (MaxView's rows share that of another row), and what
+    a word rests on where that is little, or where it is no measurement."""
+    words = round_numbers(visible(row.difference_text)) or "—"
+    if row.effect_text and row.group == "ours":
+        words = f"{words}: {visible(row.effect_text)}"
+    little = row.evidence == ONE_RUN and row.verdict in ("improved", "regressed", "changed")
+    noise = row.evidence == ONE_PROGRAM and row.difference not in (None, 0)
+    return f"{words} ({ONE_RUN})" if little else f"{words} (noise)" if noise else words
+
+
+def round_numbers(text: str) -> str:
+    """The text with at most six significant digits in each of its decimal numbers: more are never read."""
+
+    def round_one(match: re.Match[str]) -> str:
+        whole, decimals = match.groups()
+        digits = len(whole.replace(",", "").lstrip("0"))
+        kept = max(0, DIGITS - digits) if digits else len(decimals)
+        if kept >= len(decimals):
+            return match[0]
+        return f"{float(match[0].replace(',', '')):{',' if ',' in whole else ''}.{kept}f}"
+
+    return re.sub(r"(?<![\d.])(\d[\d,]*)\.(\d+)(?![\d.])", round_one, text)
+
+
+def threshold_text(row: MetricDiff) -> str:
+    """The threshold as the record words it, or in the metric's own unit when it only has the number."""
+    if row.threshold_text or row.threshold is None:
+        return visible(row.threshold_text)
+    return f"±{row.threshold:g} {visible(row.unit)}".rstrip()
+
+
+def short_reason(row: MetricDiff) -> str:
+    """What a reason begins with, in whole clauses: one line of a table. The rest is for those who ask.
+
+    What stands in brackets explains what stands before them. A first clause that is too long ends at a comma, or else
+    at a word.
+    """
+    text = visible(row.reason)
+    while (bare := re.sub(r" ?\([^()]*\)", "", text)) != text:
+        text = bare
+    ends = [end.start() for end in re.finditer(r"[;:] |$", text)]
+    commas = [end.start() for end in re.finditer(", ", text)]
+    fitting = [end for end in ends if end <= SHORT] or [end for end in commas if end <= SHORT]
+    return text[: max(fitting)] if fitting else text[:SHORT].rsplit(" ", 1)[0] + " …"
+
+
+def unbroken(text: str, blank: str = "\u00a0") -> str:
+    """The text with blanks that no line breaks at: in an interval, a count, and a number with what it is known to."""
+    return re.sub(r" (?=[%…±×])|(?<=[…±×]) ", blank, text)
+
+
+def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
+    """(name, value) of what identifies an arm: commit, versions, devices, start, exit; only what its log says."""
+    here = arm.environment
+    devices = " × ".join(part for part in (str(here.num_devices or ""), here.device_kind or "") if part)
+    mesh = ", ".join(f"{axis} {size}" for axis, size in (here.mesh or {}).items())
+    pairs = [
+        ("branch", arm.branch),
+        ("commit", arm.commit and arm.commit[:9]),
+        ("JAX", arm.jax or here.jax),
+        ("jaxlib", here.jaxlib if here.jaxlib != (arm.jax or here.jax) else None),
+        ("libtpu", here.libtpu),
+        ("backend", here.backend),
+        ("devices", devices),
+        ("mesh", mesh),
+        ("attention", arm.attention),
+        ("host process", None if here.process_index is None else str(here.process_index)),
+        ("ran on", here.place),
+        ("exit code", None if arm.exit_code is None else str(arm.exit_code)),
+        ("started", format_moment(arm.started)),
+    ]
+    return [(name, visible(value)) for name, value in pairs if value]
+
+
+def format_moment(iso: str | None) -> str | None:
+    """An ISO 8601 moment as people write it; anything else as it is."""
+    return re.sub(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)$", r"\1 \2 UTC", iso) if iso else None
+
+
+def describe_coverage(arm: ArmSummary) -> str:
+    """How much of the arm's log was understood, as one line."""
+    cover = arm.coverage
+    parts = [f"{cover.step_lines_parsed} of {cover.step_lines_seen} step lines read"]
+    parts += [f"steps {first}–{last} missing" for first, last in cover.gaps]
+    parts += [f"{cover.rewinds} rewinds"] if cover.rewinds else []
+    parts += [f"{cover.glued_lines} glued lines"] if cover.glued_lines else []
+    parts += ["cut off"] if cover.truncated else []
+    parts += [f"unknown keys: {', '.join(map(visible, cover.unknown_keys))}"] if cover.unknown_keys else []
+    return "; ".join([*parts, "complete" if cover.complete else "not complete"])

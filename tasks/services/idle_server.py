@@ -1,0 +1,129 @@
+"""Finds, uses and ends the embedded Prefect server that stays between two commands.
+
+Its files are in a folder of `PREFECT_HOME`, under a key of its Python, its packages and Prefect's settings: other
+values have their own server.
+"""
+
+import fcntl
+import os
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import IO
+
+from tasks.launch.processes import Kept, end_kept, is_running
+
+IDLE_S = 600.0  # from its last command to its end
+STOP_S = 10.0
+FOLDER = "maxview"
+
+
+class Server(Kept):
+    """A server that listens on a loopback port; its name is its key."""
+
+    port: int
+
+    @property
+    def url(self) -> str:
+        """The address of its API."""
+        return f"http://127.0.0.1:{self.port}/api"
+
+
+class Place:
+    """The files of the server with a key: its address, its users' lock, its log."""
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self.folder, self.key = folder, key
+        self.address, self.users, self.log = (folder / f"{key}.{ending}" for ending in ("json", "users", "log"))
+
+    def find(self) -> Server | None:
+        """Return the server, or None if none runs and listens."""
+        try:
+            server = Server.model_validate_json(self.address.read_text())
+        except (OSError, ValueError):
+            return None
+        return server if is_running(server) else None
+
+    def use(self) -> IO[str]:
+        """Return a lock that keeps the server running until it is closed or this process ends."""
+        users = self.users.open("a")
+        fcntl.flock(users, fcntl.LOCK_SH)
+        os.utime(users.fileno())
+        return users
+
+    @contextmanager
+    def unused(self) -> Iterator[bool]:
+        """Yield whether the server has no users; if so, it gets none while the block runs."""
+        with self.users.open("a") as users:
+            try:
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+    def end(self) -> bool:
+        """End the server gracefully; return False if a command uses it."""
+        with self.unused() as unused:
+            server = self.find() if unused else None
+            if server is not None:
+                end_kept(server, state=self.folder, patience_s=STOP_S)
+        return unused
+
+
+def find_home() -> Path:
+    """Return Prefect's home folder."""
+    return Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
+
+
+def find_idle() -> list[Place]:
+    """Return the places of all running embedded servers."""
+    places = [Place(path.parent, path.stem) for path in sorted((find_home() / FOLDER).glob("*.json"))]
+    return [place for place in places if place.find() is not None]
+
+
+def is_embedded(url: str | None) -> bool:
+    """Return whether the API at this address belongs to an embedded server, which only this user's commands use."""
+    return any(server.url == url for place in find_idle() if (server := place.find()) is not None)
+
+
+def end_idle(say: Callable[[str], None]) -> bool:
+    """End every unused embedded server; return whether any ran."""
+    places = find_idle()
+    for place in places:
+        if place.end():
+            say("embedded server: ended")
+        else:
+            say(f"embedded server: in use by a command; ends {IDLE_S / 60:g} minutes after it")
+    return bool(places)
+
+
+def make_place() -> Place:
+    """Return the place of the server that fits this process; a temporary one if Prefect's home cannot be written."""
+    folder = find_home() / FOLDER
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:  # the server will report the problem with its folder
+        folder = Path(tempfile.mkdtemp(prefix="maxview-"))
+    return Place(folder, server_key())
+
+
+def server_key() -> str:
+    """Return a key of twelve hex digits over the Python, its packages, and Prefect's settings and settings files."""
+    settings = sorted((name, value) for name, value in os.environ.items() if name.startswith("PREFECT_"))
+    packages = {
+        Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")
+    }  # they change with every installation
+    files = [Path("prefect.toml"), Path(".env"), find_home() / "profiles.toml"]
+    if "[tool.prefect" in _read(Path("pyproject.toml")):
+        files.append(Path("pyproject.toml"))
+    changed = [(str(path.absolute()), path.stat().st_mtime_ns) for path in [*files, *packages] if path.exists()]
+    return sha256(repr((sys.executable, sys.version, settings, sorted(changed))).encode()).hexdigest()[:12]
+
+
+def _read(path: Path) -> str:
+    return path.read_text(errors="replace") if path.is_file() else ""
