@@ -15,7 +15,7 @@ from tasks.causes.programs import compare_program_files
 from tasks.causes.tensors import compare_tensors
 from tasks.causes.touched_lines import Refs, find_refs, name_commits
 from tasks.preflight.analyse import analyse_program
-from tasks.preflight.compare import Side, compare_programs
+from tasks.preflight.compare_programs import Side, compare_programs
 from tasks.records import (
     CodeLine,
     CompiledProgram,
@@ -31,7 +31,7 @@ from tasks.records import (
 )
 from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
 
-PROFILED = (2, 6)  # calls of the step: the first ones wait for the compiler and a save
+PROFILED = (2, 21)  # calls of the step: the first ones wait for the compiler and a save
 BUFFERS, INSTRUCTIONS = "step.buffers.pb", "step.hlo.pb"
 MOST_RESULTS = 3  # that a headline names
 
