@@ -34,7 +34,7 @@ def observe_arm(
     The judged run's folder is not touched. A trainer that fails, and one in which no step is found, is a note.
     """
     if plan.backend != "local":
-        where = "in an image on a cluster" if plan.backend == "xpk" else "nowhere: a stored log is played"
+        where = "in an image on a cluster" if plan.launch is not None else "nowhere: a stored log is played"
         return Observation(arm=plan.arm, notes=(f"{plan.arm} runs {where}, and is not observed",))
     if folder.exists():
         shutil.rmtree(folder)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from tasks.records import RunHandle
+from configs.launch import RunHandle
 from tasks.store import Store, check_name
 
 FOLDER = "flows"

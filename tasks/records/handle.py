@@ -1,41 +1,8 @@
-"""A launched run's handle, and its job's status."""
+"""A job's status, and the platform's reason for ending it."""
 
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from configs.schema import Frozen
-
-
-class LocalHandle(Frozen):
-    """A run on this machine: a trainer, or a replayed log, under a supervisor."""
-
-    backend: Literal["local", "replay"]
-    job_name: str
-    pid: int  # the supervisor, leader of the run's process group
-    created: float  # the supervisor's start in seconds since `boot`: a reused pid is not the same process
-    boot: str = ""  # the machine's boot
-    host: str = ""  # the machine's name: pids of other machines do not apply
-    log: str
-
-
-class XpkHandle(Frozen):
-    """A run on a cluster: a workload created by xpk."""
-
-    backend: Literal["xpk"]
-    job_name: str  # of the workload and its JobSet
-    family: str  # common prefix of the names of all attempts
-    namespace: str
-    context: str | None  # of the kubeconfig; None: the credentials of the pod that the flow runs in
-    created: float  # seconds since the epoch
-    tries: int = 1  # starts of the run; a preempted run is restarted
-    extra_argv: tuple[str, ...] = ()  # the trainer's arguments beyond the plan's
-    grace_s: int = 60  # from SIGTERM to SIGKILL
-    log: str  # path of the collected log
-
-
-# Contains enough to attach to the run again after the flow died.
-type RunHandle = Annotated[LocalHandle | XpkHandle, Field(discriminator="backend")]
 
 
 class JobCause(Frozen):

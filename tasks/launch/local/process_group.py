@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from configs.backends.local import LocalHandle
 from configs.environment import pass_on
 from configs.installed import COMMIT_VARIABLE
 from configs.read import CONFIG_ROOT
@@ -21,7 +22,7 @@ from tasks.launch.errors import LaunchError
 from tasks.launch.local import confine
 from tasks.launch.logs import open_locked
 from tasks.launch.same_process import is_same, start_of
-from tasks.records import LocalHandle, RunPlan
+from tasks.records import RunPlan
 from tasks.store.seals import state_folder
 
 KILL_S = 5.0  # from SIGKILL to the process's end

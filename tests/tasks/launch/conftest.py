@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from configs.backends.local import LocalHandle
 from tasks.launch.local import process_group
-from tasks.records import LocalHandle, RunPlan
+from tasks.records import RunPlan
 from tasks.store import RunDirectory
 
 

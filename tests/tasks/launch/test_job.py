@@ -16,13 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs.backends.local import LocalHandle
 from configs.read import CONFIG_ROOT, read_yaml
 from tasks.launch import supervise
 from tasks.launch.config import config_text
 from tasks.launch.job import LaunchedRun, LaunchError, launch_or_attach
 from tasks.launch.local import process_group
 from tasks.launch.logs import open_locked, read_exit_code, set_aside
-from tasks.records import LocalHandle, RunPlan
+from tasks.records import RunPlan
 from tasks.resolve.plans import Request, resolve
 from tasks.store import RunDirectory
 

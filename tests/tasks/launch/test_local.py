@@ -15,13 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs.backends.local import LocalHandle
 from configs.environment import PASSED_ON
 from configs.read import CONFIG_ROOT
 from tasks.launch import supervise
 from tasks.launch.errors import LaunchError
 from tasks.launch.local import process_group
 from tasks.launch.logs import open_locked
-from tasks.records import LocalHandle, RunPlan
+from tasks.records import RunPlan
 from tasks.store import RunDirectory, StoreError
 
 type Start = Callable[..., LocalHandle]

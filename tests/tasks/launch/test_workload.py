@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs.backends.xpk import Xpk
 from configs.errors import ConfigError
-from configs.launch import Xpk
 from tasks.launch.xpk.workload import (
     attempt_of,
     create_argv,
@@ -143,7 +143,7 @@ def test_a_plan_for_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv(name, value)
     plans = resolve(request, tmp_path)
     assert {plan.backend for plan in plans} == {"xpk"}
-    assert all(plan.xpk is not None and plan.xpk.tpu_type == "v6e-32" for plan in plans)
+    assert all(plan.launch is not None and plan.launch.tpu_type == "v6e-32" for plan in plans)
     assert all(plan.argv == ("python", "-m", "model.train", "/tmp/maxview/config.yml") for plan in plans)
     before = [plan.identity for plan in plans]
     monkeypatch.setenv("MAXVIEW_IMAGE", "i:2")
