@@ -97,7 +97,7 @@ def read_ours(path: Path) -> int:
 
 def show_ours(path: Path, *, format_: Literal["table", "json"]) -> int:
     """The same, and written as `maxview scrape --format … -o FILE` writes it."""
-    from flows.cli.show_reading import show_reading
+    from tasks.publish.terminal.reading import show_reading
     from tasks.scrape import scrape
 
     reading = scrape(path)
@@ -161,7 +161,7 @@ WAYS: dict[str, Callable[[Path], int]] = {
 def run_one(way: str, path: Path) -> None:
     """Read once in this process and print seconds, rows and peak memory as JSON. Imports are not counted."""
     if way in ("ours", "table", "json"):
-        import flows.cli.show_reading  # noqa: F401
+        import tasks.publish.terminal.reading
         import tasks.scrape  # noqa: F401
     if way == "polars":
         import polars  # noqa: F401

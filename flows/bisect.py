@@ -34,7 +34,7 @@ from tasks.diff.noise import Past
 from tasks.diff.time_rows import STEP_TIME
 from tasks.history.prior import read_past
 from tasks.preflight.lanes import count_lanes
-from tasks.publish.site import PublishedPage
+from tasks.publish.content.page_address import PublishedPage
 from tasks.records import BisectedPoint, Bisection, Corner, LedgerEntry, RunPlan, RunRecord
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import REGRESSED, tell_end

@@ -24,9 +24,8 @@ from tasks.launch.job import find_checkpoint
 from tasks.launch.one_flow_per_run import find_finished
 from tasks.preflight.lanes import count_lanes, order_compiles
 from tasks.preflight.read import find_missing_compilers
-from tasks.publish.comment import comparison_comment
-from tasks.publish.pull_request import parse_pull_request
-from tasks.publish.site import PublishedPage
+from tasks.publish.content.page_address import PublishedPage
+from tasks.publish.markdown.comment import comparison_comment
 from tasks.records import CheckpointCommitted, CheckpointProof, ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.arm_trainers import ArmOptions
 from tasks.resolve.plans import Request
@@ -35,6 +34,7 @@ from tasks.services.endings import final_state, tell_end
 from tasks.services.events import EVENTS, Compared, Explaining, Extended, Logged, Planned, Reused, Troubled, Verified
 from tasks.services.held_runs import held_job, held_run
 from tasks.services.lanes import in_lanes
+from tasks.services.pull_request import parse_pull_request
 from tasks.services.run_form import (
     Baseline,
     Branch,

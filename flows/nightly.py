@@ -13,9 +13,9 @@ from prefect.states import Completed, Failed
 from configs.nightly import BLESSED
 from flows.bisect import bisect
 from flows.compare import compare_cases
-from tasks.publish.index import PAGE
-from tasks.publish.nightly import comment_markdown, night_headline
-from tasks.publish.site import find_page
+from tasks.publish.content.page_address import find_page
+from tasks.publish.markdown.night import comment_markdown, night_headline
+from tasks.publish.site.index import PAGE
 from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest, find_new, tell_culprit
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed

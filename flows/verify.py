@@ -9,7 +9,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from tasks.publish.proofs import list_wrong, proofs_headline
+from tasks.publish.markdown.proofs import list_wrong, proofs_headline
 from tasks.services.run_form import Field, show_name
 from tasks.steps import find_checkpoints_step, prove_step, publish_proofs_step
 

@@ -31,7 +31,6 @@ from tasks.causes.occasion import explain_comparison
 from tasks.diff.case import CaseRuns, case_id, compare_case
 from tasks.diff.compare_logs import Given, archive, case_runs, compare_pair
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
-from tasks.history import append_comparison
 from tasks.history.prior import read_past
 from tasks.ingest.given_logs import open_arms
 from tasks.ingest.run_record import build_record
@@ -43,15 +42,21 @@ from tasks.launch.owners import forget
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import JobEvent, LogLine, watch
 from tasks.preflight.case import compare_case_compiled
-from tasks.publish.artifacts import artifact_key, escape_markdown, summary_description, summary_markdown, table_rows
-from tasks.publish.bisection import bisection_markdown, publish_bisection
-from tasks.publish.index import add_nights
-from tasks.publish.index_page import update_index
-from tasks.publish.next_command import add_next, add_next_of_compiles
-from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
-from tasks.publish.proofs import proof_rows, proofs_headline, proofs_markdown
-from tasks.publish.pull_request import API, CommentError, parse_pull_request, put_comment
-from tasks.publish.site import PublishedPage, find_page, publish_comparison
+from tasks.publish.content.next_command import add_next, add_next_of_compiles
+from tasks.publish.content.page_address import PublishedPage, find_page
+from tasks.publish.markdown.artifacts import (
+    artifact_key,
+    escape_markdown,
+    summary_description,
+    summary_markdown,
+    table_rows,
+)
+from tasks.publish.markdown.night import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
+from tasks.publish.markdown.proofs import proof_rows, proofs_headline, proofs_markdown
+from tasks.publish.site.bisection_page import bisection_markdown, publish_bisection
+from tasks.publish.site.index import add_nights
+from tasks.publish.site.index_page import update_index
+from tasks.publish.site.publish import publish_comparison
 from tasks.records import (
     Bisection,
     CheckpointDifference,
@@ -71,6 +76,7 @@ from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.services.events import EVENTS, Comparing
 from tasks.services.outage import outlast, unless_away
+from tasks.services.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.store import Store
 from tasks.verify.checkpoint import verify_saved
 from tasks.verify.common_step import compare_arms
@@ -305,7 +311,6 @@ def publish_step(comparison: ComparisonRecord, store: Store) -> PublishedPage:
     # An embedded server will have ended when the page is read: link no flow run of it.
     address = flow_run.ui_url if os.environ.get("PREFECT_API_URL") else None
     page = find_page(publish_comparison(comparison, store, flow_run=address or ""), store)
-    append_comparison(comparison, store)
     name = (comparison.comparison, comparison.case, *(["preflight"] if comparison.programs else []))
     summary, description = summary_markdown(comparison), summary_description(comparison)
     outlast(lambda: create_markdown_artifact(key=artifact_key(*name), markdown=summary, description=description))

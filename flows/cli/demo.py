@@ -6,15 +6,15 @@ from pathlib import Path
 
 from configs.comparison import list_names
 from tasks.diff.compare_logs import UNTITLED, archive, compare_pair
-from tasks.history import append_comparison, load_history
+from tasks.history import load_history
 from tasks.history.judge import judge
 from tasks.history.series import find_series
 from tasks.ingest.example_logs import ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
-from tasks.publish.history import write_history_page
-from tasks.publish.index import PAGE, add_nights
-from tasks.publish.index_page import update_index
-from tasks.publish.site import publish_comparison
+from tasks.publish.site.history_page import write_history_page
+from tasks.publish.site.index import PAGE, add_nights
+from tasks.publish.site.index_page import update_index
+from tasks.publish.site.publish import publish_comparison
 from tasks.records import Commit, ComparisonRecord, RunRecord
 from tasks.resolve.night import CellResult, NightCell, NightPlan, finish_night
 from tasks.scrape import LogFormatError
@@ -75,7 +75,6 @@ def _compare(pair: ExamplePair, folder: Path, store: Store) -> ComparisonRecord:
     if pair.commits:
         record = _at_commits(record, runs, pair.commits, store)
     publish_comparison(record, store)
-    append_comparison(record, store)
     return record
 
 

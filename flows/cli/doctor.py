@@ -1,4 +1,4 @@
-"""Says what works and what is missing on this machine, and what to type about it."""
+"""Checks this machine: prints what works, what is missing, and the command that mends it."""
 
 import importlib.metadata
 import importlib.util
@@ -31,7 +31,7 @@ LEAST_FREE_GB = 2.0
 
 
 def examine(out: str, target: str | None, *, as_json: bool = False) -> int:
-    """Print one line per check; return 0 if everything that is needed is there, else 2. A target that is named is."""
+    """Print one line per check; return 0 if nothing required is missing, else 2. A target given by name is required."""
     console = Console(highlight=False, soft_wrap=True)
     worst = 0
     targets = _targets() if target is None else _target(target)

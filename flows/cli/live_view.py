@@ -26,7 +26,7 @@ from rich.text import Text
 from tasks.launch.backend import Restarted
 from tasks.launch.job import LaunchedRun
 from tasks.launch.watch import LogLine, ProcessGone
-from tasks.publish.site import PublishedPage
+from tasks.publish.content.page_address import PublishedPage
 from tasks.records import (
     CheckpointCommitted,
     CheckpointProof,

@@ -4,10 +4,9 @@ from collections.abc import Collection, Sequence
 from itertools import groupby
 
 from tasks.diff.case import CaseRuns, compare_case
-from tasks.history import append_comparison
 from tasks.history.prior import read_past
-from tasks.publish.next_command import add_next
-from tasks.publish.site import publish_comparison
+from tasks.publish.content.next_command import add_next
+from tasks.publish.site.publish import publish_comparison
 from tasks.records import RunPlan
 from tasks.store import Store
 
@@ -29,5 +28,4 @@ def publish_finished(plans: Sequence[RunPlan], store: Store, done: Collection[tu
         runs = CaseRuns(comparison=name, case=case, target=place, runs=tuple(records), cases=cases, rules=rules)
         result = add_next(compare_case(runs, past=read_past(runs, store)), records, cases=cases)
         pages.append(str(publish_comparison(result, store)))
-        append_comparison(result, store)
     return pages

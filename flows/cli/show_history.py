@@ -15,9 +15,9 @@ from tasks.history.describe import draw_trend, exit_status, show_event, suggest_
 from tasks.history.judge import Judged, judge
 from tasks.history.series import find_series
 from tasks.history.table import compact_history, load_history, rebuild_history
-from tasks.publish.history import write_history_page
-from tasks.publish.index_page import rebuild_index
-from tasks.publish.next_command import DEFAULT_OUT
+from tasks.publish.content.next_command import DEFAULT_OUT
+from tasks.publish.site.history_page import write_history_page
+from tasks.publish.site.index_page import rebuild_index
 from tasks.records.counted import counted
 from tasks.store import Store, open_store
 

@@ -1,7 +1,7 @@
-"""The spare process: loads what a command needs, and does each command that it is handed in a copy of itself.
+"""The spare process: imports the modules that a command needs, and forks a copy of itself for each command.
 
-Python's own part of it has one thread, so that a copy finds no lock that another thread held. It ends with the embedded
-server that rests beside it, or when no command came for as long as that rests.
+It has one Python thread, so that no copy inherits a lock that another thread holds. It ends when the embedded server
+ends, or after as long without a command as the server waits.
 """
 
 import fcntl
@@ -23,19 +23,20 @@ from flows.cli.interrupts import INTERRUPTED, leave_at_interrupt, run, say_inter
 LOADED = (
     "flows.cli.app", "flows.cli.commands.flow_runs", "flows.cli.first_command", "flows.cli.interrupted",
     "flows.cli.live_view", "flows.cli.offline", "flows.compare", "flows.ingest", "flows.nightly", "flows.preflight",
-    "tasks.publish.floors", "tasks.publish.terminal", "tasks.services.server", "tasks.services.slices",
+    "tasks.publish.terminal.floors_table", "tasks.publish.terminal.report", "tasks.services.server",
+    "tasks.services.slices",
     # what Prefect and its client load when the first flow is run
     "anyio._backends._asyncio", "prefect.flow_engine", "prefect.task_engine",
 )  # fmt: skip
-PATIENCE_S = 10.0  # with whoever has begun to hand a command over
+PATIENCE_S = 10.0  # for a client that has connected to send its command
 
 
 def main(path: Path, server: int, rest_s: float) -> None:
-    """Take commands at a socket until the server with this process id ends."""
+    """Accept commands on a Unix socket until the process `server` ends, or `rest_s` seconds pass without a command."""
     with path.with_suffix(".spare").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # another command has left one
+        except BlockingIOError:  # another spare process is running
             return
         line = wait_for_command(path, os.pidfd_open(server), rest_s)
     if line is not None:
@@ -43,7 +44,7 @@ def main(path: Path, server: int, rest_s: float) -> None:
 
 
 def wait_for_command(path: Path, server: int, rest_s: float) -> socket.socket | None:
-    """In each copy the line to whoever handed its command over; in the spare process None, when it is over."""
+    """Fork a copy for each client. Return the client's socket in the copy, and None at the end of the spare process."""
     listener = listen(path)
     load()
     copies: dict[int, tuple[int, socket.socket]] = {}
@@ -55,7 +56,7 @@ def wait_for_command(path: Path, server: int, rest_s: float) -> socket.socket | 
             for copy in [fd for fd in ready if fd in copies]:
                 selector.unregister(copy)
                 report_end(copy, *copies.pop(copy))
-            if server in ready or not (ready or copies):  # no further command; those that go on are seen to their end
+            if server in ready or not (ready or copies):  # accept no more commands, but wait for the running copies
                 path.unlink(missing_ok=True)
                 listener.close()
                 for copy in copies:
@@ -76,9 +77,9 @@ def wait_for_command(path: Path, server: int, rest_s: float) -> socket.socket | 
 
 
 def listen(path: Path) -> socket.socket:
-    """The socket, before anything is loaded: a client that comes meanwhile waits for less than it would load itself.
+    """Return the listening socket. It opens before the imports: a client that waits for them still saves time.
 
-    Only this user may reach it: whoever does runs programs here.
+    Only this user has access, because a client can run any program.
     """
     path.parent.chmod(0o700)
     path.unlink(missing_ok=True)
@@ -93,11 +94,11 @@ def listen(path: Path) -> socket.socket:
 
 
 def load() -> None:
-    """Import what the commands import."""
+    """Import the modules of the commands. Raises RuntimeError if one starts a Python thread."""
     from tasks.services import settings
 
     settings.prepare()
-    # the other threads are those of libraries in C, which see to it themselves
+    # the warning is about threads of C libraries, which handle forks themselves
     warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
     for module in LOADED:
         importlib.import_module(module)
@@ -106,7 +107,7 @@ def load() -> None:
 
 
 def report_end(copy: int, child: int, line: socket.socket) -> None:
-    """Tell whoever handed the command over how it ended: its exit status, or minus the number of a signal."""
+    """Send the client the exit status of its copy, or minus the number of the signal that ended it."""
     _, status = os.waitpid(child, 0)
     os.close(copy)
     with line, suppress(OSError):
@@ -114,7 +115,7 @@ def report_end(copy: int, child: int, line: socket.socket) -> None:
 
 
 def do(line: socket.socket) -> None:
-    """Be the process that handed its command over: its terminal, its folder, its environment, its signals."""
+    """Run the client's command with its terminal, folder, environment and signals."""
     os.setsid()
     line.settimeout(PATIENCE_S)
     start, streams, _, _ = socket.recv_fds(line, LENGTH_BYTES, 3)
@@ -124,7 +125,7 @@ def do(line: socket.socket) -> None:
             packed += raw.read(int.from_bytes(start) - len(packed)) or sys.exit(1)
     request = json.loads(packed)
     line.settimeout(None)
-    line.sendall(TAKEN)  # from here on whoever handed it over waits; one that is gone ends this with an error, unseen
+    line.sendall(TAKEN)  # the client now waits; if it has gone, the error that ends this copy is not shown
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -134,7 +135,7 @@ def do(line: socket.socket) -> None:
     sys.argv = ["maxview", *request["words"]]
     for text in (sys.stdin, sys.stdout):
         text.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
-    first = line.recv(1)  # nothing begins before whoever handed it over passes signals on
+    first = line.recv(1)  # wait until the client forwards signals
     if first != GO:
         if first:
             say_interrupted()
@@ -147,7 +148,7 @@ def do(line: socket.socket) -> None:
 
 
 def obey(line: socket.socket) -> None:
-    """Do to this process what is done to the other: the signals that it passes on, and its end."""
+    """Apply the client's signals to this process; exit if the client exits."""
     while True:
         try:
             number = line.recv(1)

@@ -1,4 +1,4 @@
-"""Turns activations and a kernel into their contraction, in the numbers asked for and with its gradients spelt out."""
+"""Contracts activations with a kernel, in float or int8, with explicit gradients."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,10 +16,10 @@ type Product = Callable[[str, jax.Array, jax.Array], jax.Array]  # (equation, le
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def contract(product: Product, equation: str, x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """`product(equation, x, kernel)` for an equation whose every letter stands in two of its three terms.
+    """Return `product(equation, x, kernel)`. Each letter of the equation must occur in exactly two of its three terms.
 
-    The weight gradient is spelt out because the one that JAX derives contracts in the other order and then transposes:
-    on CPU that falls out of the fast matmul path and costs about as much as the rest of the step.
+    The gradients are explicit because JAX's own gradient of the kernel contracts in the other order and transposes the
+    result: on CPU that leaves the fast matmul path and takes about as long as the rest of the step.
     """
     return product(equation, x, kernel)
 
@@ -46,14 +46,14 @@ contract.defvjp(_contract_forward, _contract_backward)
 
 
 def plain(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
-    """The product in the type of its operands."""
+    """Return the product in the dtype of its operands."""
     return jnp.einsum(equation, left, right)
 
 
 def int8(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
-    """The product of both operands rounded to int8, each scaled by its largest value along what is summed over.
+    """Return the product of both operands in int8. Each has one scale per slice along the contracted axes.
 
-    Scales, rounding and range are those of AQT in MaxText, but for the gradients, which it rounds at random (decision
+    Scales, rounding and range equal those of AQT in MaxText, except that AQT rounds gradients stochastically (decision
     0055).
     """
     import qwix  # only this needs it
@@ -69,13 +69,13 @@ def int8(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
 
 
 def within_127(rounded: "qwix.QArray") -> "qwix.QArray":
-    """The same with -127 for -128.
+    """Replace -128 by -127.
 
-    The largest value of each scale lies at ±127.5, so that the last bit of a division, which is another one on a mesh,
-    decides whether it rounds to -127 or to -128.
+    The largest value of a slice is scaled to ±127.5. The last bit of that division, which can differ on a mesh, decides
+    whether it rounds to -127 or to -128.
     """
     return dataclasses.replace(rounded, qvalue=jnp.maximum(rounded.qvalue, -127))
 
 
-# By the value of `quantization`.
+# value of `quantization` -> its product
 PRODUCTS: dict[str, Product] = {"": plain, "int8": int8}

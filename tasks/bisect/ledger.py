@@ -1,4 +1,4 @@
-"""Turns commits into the compile ledger: what the compiler makes of each one's step, kept by source."""
+"""Compiles the training step of each commit without training it, and keeps the results: the compile ledger."""
 
 import gzip
 import hashlib
@@ -28,19 +28,22 @@ from tasks.store.documents import model_from_json, read_document
 FOLDER = "bisect"
 TIMEOUT_S = 1800.0
 TAIL_LINES = 3
-NOTHING_COMPILED = "NothingCompiled"  # of model/compile_record.py: a trainer that only compiles as it is called
-LAST = 0.02  # weight, for a time, of a point with an equal program: only the host loop may have changed
-HOST = 0.2  # the same for a loss: only the data or what is drawn may have changed
+NOTHING_COMPILED = (
+    "NothingCompiled"  # an error type of model/compile_record.py: the trainer has no separate compile step
+)
+# Prior weight of a commit whose program equals that of the commit before, by the kind of metric:
+LAST = 0.02  # step times: only a change of the host loop can matter
+HOST = 0.2  # losses: only a change of data or random numbers can matter
 PREFIXES = ("", "k", "M", "G", "T", "P")
-MORE_MEMORY = 1.001  # as the tolerance of the row
+MORE_MEMORY = 1.001  # the tolerance of the memory row
 
 type Forecast = Literal["good", "bad", "unknown"]
 
 
 def ledger_key(source: str, plan: RunPlan) -> str:
-    """What an entry depends on: the source, and the good end's config, software and environment.
+    """Return the key of a ledger entry: a hash of the source, and of a plan's config, software and environment.
 
-    The plan's own source is left out: the entry of another commit has the same plan otherwise.
+    source: digest of the commit's source. plan: that of the good end, whatever the commit; its own source is left out.
     """
     config = {k: v for k, v in plan.config.items() if k not in ("run_name", "base_output_directory", "metrics_file")}
     versions = {k: v for k, v in plan.versions.items() if k != "trainer source"}
@@ -49,15 +52,15 @@ def ledger_key(source: str, plan: RunPlan) -> str:
 
 
 def read_entry(store: Store, key: str) -> LedgerEntry | None:
-    """An entry that was made before."""
+    """Return the stored entry, or None."""
     name = f"{FOLDER}/ledger/{key}.json"
     return LedgerEntry.model_validate_json(store.files.read(name)) if store.files.stat(name) else None
 
 
 def make_entry(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerEntry:
-    """Lower and compile the step of a plan on this machine, and keep what comes of it in the store.
+    """Lower and compile the step of a plan on this machine; return its entry and write it to the store.
 
-    A program that an earlier entry compiled is only lowered. A step that does not compile is an entry with its error.
+    A lowered program that equals an earlier one is not compiled again. If the compile fails, the entry has the error.
     """
     folder = store.path / FOLDER / "programs" / key
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +77,7 @@ def _compile(plan: RunPlan, target: Target, folder: Path, programs: Path) -> Led
     moved = plan.model_copy(update={"config": plan.config | place})
     (folder / "config.yml").write_text(config_text(moved), encoding="utf-8")
     environment = build_environment(plan, os.environ)
-    if plan.trainer == "maxview" and plan.checkout:  # the probe runs as a file: its own folder is not searched
+    if plan.trainer == "maxview" and plan.checkout:  # run as a file, Python does not search the working folder
         environment["PYTHONPATH"] = plan.checkout
     try:
         done = subprocess.run(
@@ -95,7 +98,7 @@ def _compile(plan: RunPlan, target: Target, folder: Path, programs: Path) -> Led
 
 
 def summarise_program(program: CompiledProgram, optimised: Path) -> LedgerEntry:
-    """The entry of a compiled program."""
+    """Return the ledger entry of a compiled program. optimised: the file with its optimised text."""
     assert program.fingerprints is not None  # it was lowered
     with gzip.open(optimised, "rt", encoding="utf-8", newline="\n") as lines:
         found = analyse_program(lines)
@@ -110,10 +113,10 @@ def summarise_program(program: CompiledProgram, optimised: Path) -> LedgerEntry:
 
 
 def probe_words(plan: RunPlan, target: Target, folder: Path, programs: Path) -> tuple[str, ...] | None:
-    """The command that compiles the step of a plan and trains nothing; None where that cannot be known.
+    """Return the command that compiles the step of a plan and trains nothing; None for a custom command.
 
-    A plan that compiles ahead only gets another folder. A training starts as it would, by way of
-    `model/compile_record.py`, which ends it when its step is compiled; a custom command may compile none ahead.
+    If the plan already compiles ahead of time, only its folder is replaced. Otherwise `model/compile_record.py` starts
+    the trainer and ends it as soon as its step is compiled.
     """
     words = tuple(word.replace(plan.directory, str(folder)) for word in plan.argv)
     words = tuple(_moved(word, Path(plan.directory).name, folder) for word in words)
@@ -128,7 +131,7 @@ def probe_words(plan: RunPlan, target: Target, folder: Path, programs: Path) -> 
 
 
 def _moved(word: str, run_name: str, folder: Path) -> str:
-    """MaxText's words name the run and the folder above it apart."""
+    """Replace the run's name and folder in an argument; MaxText has a separate argument for each."""
     if word == f"run_name={run_name}":
         return f"run_name={folder.name}"
     return f"base_output_directory={folder.parent}" if word.startswith("base_output_directory=") else word
@@ -136,7 +139,7 @@ def _moved(word: str, run_name: str, folder: Path) -> str:
 
 @lru_cache(maxsize=64)
 def _rules_of(metric: str) -> tuple[float, str]:
-    """(weight of a point with an equal program, why it is ruled out where that is 0)."""
+    """Return the weight of a commit with an unchanged program, and the reason if that weight is 0."""
     if metric in (MEMORY.name, PROGRAM):
         return 0.0, "its program is that of the commit before it"
     if metric in TIMES:
@@ -145,9 +148,10 @@ def _rules_of(metric: str) -> tuple[float, str]:
 
 
 def draw_line(points: Sequence[BisectedPoint], question: Question) -> tuple[Line, dict[int, str]]:
-    """The line that the search works on, and per point why it is ruled out before anything is run.
+    """Return the weight of each commit for the search, and the reason for each commit that needs no run.
 
-    Equal source trains alike; of an equal program only the host's part of the source can have changed.
+    A commit with the source of the commit before it trains the same. With only the same program, the commit can still
+    change the host loop or the data.
     """
     weights, why = [0.0], {}
     for number in range(1, len(points)):
@@ -165,13 +169,13 @@ def draw_line(points: Sequence[BisectedPoint], question: Question) -> tuple[Line
         like_good = points[number].source and points[number].source == points[0].source
         alike.append(0 if like_good else number if weights[number] else alike[-1])
     tail = alike[last]
-    if tail:  # the last ones that train alike are the bad end
+    if tail:  # the commits at the end that train the same count as the bad end
         alike = [last if one == tail else one for one in alike]
     return Line(weights=tuple(weights), alike=tuple(alike)), why
 
 
 def search_ledger(points: Sequence[BisectedPoint], question: Question) -> Finish | None:
-    """The answer where the ledger alone has it: another program, or more memory; None where runs are needed."""
+    """Return the answer for a changed program or more memory, which need no run; None for other metrics."""
     ends = points[0].ledger, points[-1].ledger
     if question.metric == PROGRAM:
         if not all(end.program for end in ends):
@@ -213,7 +217,7 @@ def _last_change(
 
 
 def tell_programs(before: LedgerEntry, here: LedgerEntry) -> str:
-    """How one entry's program differs from another's, in one line; empty if it does not."""
+    """Return one line that describes how two entries' programs differ; empty if they are equal."""
     if before.program is None or here.program is None or before.program == here.program:
         return ""
     fields: Mapping[str, str] = {
@@ -229,7 +233,7 @@ def tell_programs(before: LedgerEntry, here: LedgerEntry) -> str:
 
 
 def show_size(value: int | None) -> str:
-    """A count with a unit's prefix, in powers of 1000; a dash for None."""
+    """Return a count with a metric prefix, e.g. `1.2G`; a dash for None."""
     if value is None:
         return "–"
     power = min(len(PREFIXES) - 1, (len(str(abs(int(value)))) - 1) // 3)

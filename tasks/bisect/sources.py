@@ -1,12 +1,12 @@
 """Turns commits into digests of the source that a run of each executes, out of git's objects, without a checkout."""
 
-import ast
 import hashlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from configs.comparison import Trainer
+from tasks.resolve.code_digest import digest_code
 from tasks.resolve.git import run_git
 
 # what a run of the trainer reads of its checkout: elsewhere are tests, docs and what chooses the config
@@ -51,17 +51,3 @@ def _digest_blob(folder: str, blob: str, is_python: bool) -> str:
         return blob
     text = run_git(["cat-file", "blob", blob], folder=Path(folder), whole=True)
     return digest_code(text) or blob
-
-
-def digest_code(text: str) -> str:
-    """A digest of what Python compiles of a module, without comments, docstrings and layout; empty if it is none."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return ""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
-            node, clean=False
-        ):
-            node.body[0] = ast.Pass()
-    return hashlib.sha256(ast.dump(tree).encode("utf-8", "surrogateescape")).hexdigest()[:16]

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from configs.environment import pass_on
+from tasks.causes.build_graph import Transcript, make_graph
 from tasks.causes.source_lines import SourceLine, name_place
-from tasks.causes.value_graph import FREE, RANDOM, Graph, Input, Node, Transcript, make_graph, shape_of
+from tasks.causes.value_graph import FREE, RANDOM, Graph, Input, Node, shape_of
 from tasks.records import CodeLine, InputDifference, OperationDifference, ProgramAnswer, ProgramExplanation
 from tasks.records.counted import counted
 

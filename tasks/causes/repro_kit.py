@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tasks.causes.build_graph import Transcript, make_graph
 from tasks.causes.explain import Both, ObservedArm
 from tasks.causes.programs import read_transcripts
-from tasks.causes.value_graph import Graph, Transcript, make_graph, shape_of
+from tasks.causes.value_graph import Graph, shape_of
 from tasks.observe.read import read_observation
 from tasks.records import RunPlan
 from tasks.records.observation import ARGUMENTS, PROGRAM

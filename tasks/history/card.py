@@ -3,15 +3,18 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from configs.comparison import list_names
+from tasks.history.card_sources import date_card
 from tasks.history.newest import newest_comparisons
-from tasks.records import ComparisonRecord
-from tasks.records.card import Card, CardItem, CardRow, CardState, ReferenceCheck
+from tasks.records import ComparisonRecord, RunPlan
+from tasks.records.card import UNCOMMITTED, Card, CardItem, CardRow, CardState, ReferenceCheck
 from tasks.store import Store, StoreError
 
+OURS = "maxview"  # the name of our trainer
 REFERENCES = "references"  # a store's folder with the results of tests/references
 FLOORS = ("same program", "same bits", "same checkpoint")
 LOSSES, CHECKPOINTS, OUTSIDE, PREFLIGHT = "equal losses", "checkpoints proved", "outside references", "preflight"
@@ -19,10 +22,11 @@ ITEMS = (*FLOORS, LOSSES, CHECKPOINTS, OUTSIDE, PREFLIGHT)
 STATES: dict[bool | None, CardState] = {True: "verified", False: "failed", None: "not verified"}
 
 
-def make_card(store: Store, comparison: str | None = None) -> Card:
+def make_card(store: Store, comparison: str | None = None, root: Path | None = None) -> Card:
     """Return the signed card of a store, of one comparison or of all. Raises StoreError for damaged records.
 
     Every case in configs/cases has a row for every comparison: one that was never compared is "not verified".
+    root: the checkout of our trainer, for the digests of its sources at the commits of the card.
     """
     newest = newest_comparisons(store, comparison)
     names = sorted({record.comparison for record in newest} | ({comparison} if comparison else set()))
@@ -34,12 +38,22 @@ def make_card(store: Store, comparison: str | None = None) -> Card:
             trained.setdefault((record.comparison, record.case), []).append(record)
     rows = []
     for name in names:
-        for case in sorted({*list_names("cases"), *(case for known, case in trained if known == name)}):
-            preflight = compiled.get((name, case))
+        known = {record.case for record in newest if record.comparison == name}
+        for case in sorted({*list_names("cases"), *known}):
             for found in trained.get((name, case), [None]):
-                rows.append(_row(name, case, found, preflight, checks.get(case, ()), store))
+                rows.append(_row(name, case, found, compiled.get((name, case)), checks.get(case, ()), store))
     card = Card(rows=tuple(rows))
+    card = date_card(card, root) if root else card
     return card.model_copy(update={"signature": sign(card)})
+
+
+def add_missing_cases(card: Card) -> Card:
+    """Return a card with a row for each case that was added to configs/cases after the card was made."""
+    rows = list(card.rows)
+    for name in dict.fromkeys(row.comparison for row in card.rows):
+        known = {row.case for row in card.rows if row.comparison == name}
+        rows += [_empty_row(name, case, ()) for case in list_names("cases") if case not in known]
+    return card.model_copy(update={"rows": tuple(sorted(rows, key=lambda row: (row.comparison, row.case)))})
 
 
 def _row(
@@ -50,33 +64,71 @@ def _row(
     checks: Sequence[ReferenceCheck],
     store: Store,
 ) -> CardRow:
-    items = [*(_trained_items(record) if record else _missing()), _outside(checks), _preflight(preflight)]
-    common = {"comparison": comparison, "case": case, "items": tuple(items)}
-    digests = {name: value for one in (record, preflight) if one for name, value in _digests(one, store).items()}
-    if record is None:
-        command = f"maxview compare {comparison} --case {case}"
-        empty = {"target": "", "device": "", "verdict": "not compared", "arms": ("", ""), "day": ""}
-        return CardRow.model_validate(common | empty | {"command": command, "records": digests})
-    environment = record.candidate.environment
-    device = f"{environment.num_devices or '?'} × {environment.device_kind or environment.backend or 'unknown device'}"
-    return CardRow.model_validate(
-        common
-        | {
+    trained, compiled = _plans(record, store), _plans(preflight, store)
+    # the checks are of our trainer's decoders
+    ours = all(plan.trainer == OURS for plan in (*trained, *compiled))
+    checks = checks if ours else ()
+    items = [*(_trained_items(record, _sources(trained)) if record else _missing())]
+    items += [_outside(checks, ours=ours), _preflight(preflight, _sources(compiled))]
+    row = _empty_row(comparison, case, checks)
+    update: dict[str, Any] = {"items": tuple(items), "records": _digests([record, preflight], checks, store)}
+    if record is not None:
+        environment = record.candidate.environment
+        kind = environment.device_kind or environment.backend or "unknown device"
+        update |= {
             "target": record.target,
-            "device": device,
+            "device": f"{environment.num_devices or '?'} × {kind}",
             "verdict": "died" if record.has_died else record.verdict,
             "arms": (record.baseline.label, record.candidate.label),
+            "trainers": _trainers(trained),
             "day": record.created[:10],
-            "command": f"maxview compare {comparison} --case {case} --target {record.target}",
-            "records": digests,
+            "command": f"{row.command} --target {record.target}",
         }
+    return row.model_copy(update=update)
+
+
+def _empty_row(comparison: str, case: str, checks: Sequence[ReferenceCheck]) -> CardRow:
+    return CardRow(
+        comparison=comparison,
+        case=case,
+        target="",
+        device="",
+        verdict="not compared",
+        arms=("", ""),
+        day="",
+        command=f"maxview compare {comparison} --case {case}",
+        items=(*_missing(), _outside(checks, ours=True), _preflight(None, "")),
+        checks=tuple(checks),
     )
 
 
-def _trained_items(record: ComparisonRecord) -> list[CardItem]:
+def _plans(record: ComparisonRecord | None, store: Store) -> list[RunPlan]:
+    """Return the plans of a comparison's runs, the baseline's first; omits given logs and missing records."""
+    logs = (*record.baseline.logs, *record.candidate.logs) if record else ()
+    runs = [store.run_of_log(log).read_record() for log in logs]
+    return [run.plan for run in runs if run is not None and run.plan is not None]
+
+
+def _trainers(plans: Sequence[RunPlan]) -> tuple[str, ...]:
+    """Return the trainers of runs with their commit or version, each once."""
+    named = []
+    for plan in plans:
+        version = (plan.commit or "")[:9] or plan.versions.get(plan.trainer, "")
+        named.append(" ".join(filter(None, (plan.trainer, version, UNCOMMITTED if plan.dirty else ""))))
+    return tuple(dict.fromkeys(named))
+
+
+def _sources(plans: Sequence[RunPlan]) -> str:
+    """Return the candidate's commit if it is of our trainer, else an empty string."""
+    if not plans or plans[-1].trainer != OURS:
+        return ""
+    return plans[-1].commit if plans[-1].commit and not plans[-1].dirty else UNCOMMITTED
+
+
+def _trained_items(record: ComparisonRecord, sources: str) -> list[CardItem]:
     floors = {floor.name: floor for floor in record.floors}
     items = [
-        CardItem(name=name, state=STATES[floor.holds], evidence=floor.evidence)
+        CardItem(name=name, state=STATES[floor.holds], evidence=floor.evidence, sources=sources)
         if (floor := floors.get(name))  # type: ignore[call-overload]
         else CardItem(name=name, state="not verified", evidence="the trainers' records hold no such proof")
         for name in FLOORS
@@ -86,7 +138,7 @@ def _trained_items(record: ComparisonRecord) -> list[CardItem]:
         row = verdicts.get(metric)
         holds = None if row is None or row.verdict in ("unknown", "not judged") else row.verdict == good
         evidence = "no such row" if row is None else row.reason or row.candidate_text
-        items.append(CardItem(name=name, state=STATES[holds], evidence=evidence))
+        items.append(CardItem(name=name, state=STATES[holds], evidence=evidence, sources=sources))
     return items
 
 
@@ -96,24 +148,35 @@ def _missing() -> list[CardItem]:
     ]
 
 
-def _outside(checks: Sequence[ReferenceCheck]) -> CardItem:
+def _outside(checks: Sequence[ReferenceCheck], *, ours: bool) -> CardItem:
     if not checks:
-        return CardItem(name=OUTSIDE, state="not verified", evidence="no outside reference was run: tests/references")
-    told = "; ".join(f"{c.reference}: {c.quantity} {c.difference:.1e} (limit {c.limit:.0e})" for c in checks)
-    return CardItem(name=OUTSIDE, state=STATES[all(check.holds for check in checks)], evidence=told)
+        reason = "tests/references was not run" if ours else "tests/references compares maxview's own trainer only"
+        return CardItem(name=OUTSIDE, state="not verified", evidence=reason)
+    commits = {check.commit or UNCOMMITTED for check in checks}
+    return CardItem(
+        name=OUTSIDE,
+        state=STATES[all(check.holds for check in checks)],
+        evidence="; ".join(f"{c.reference}: {c.quantity} {c.difference:.1e} (limit {c.limit:.0e})" for c in checks),
+        sources=commits.pop() if len(commits) == 1 else UNCOMMITTED,
+    )
 
 
-def _preflight(record: ComparisonRecord | None) -> CardItem:
+def _preflight(record: ComparisonRecord | None, sources: str) -> CardItem:
     if record is None or record.programs is None:
         return CardItem(name=PREFLIGHT, state="not verified", evidence="compiled for no slice: maxview preflight")
     state = STATES[not record.programs.unfit and record.verdict != "regressed"]
-    return CardItem(name=PREFLIGHT, state=state, evidence=f"{record.target}, {record.created[:10]}: {record.headline}")
+    evidence = f"{record.target}, {record.created[:10]}: {record.headline}"
+    return CardItem(name=PREFLIGHT, state=state, evidence=evidence, sources=sources)
 
 
-def _digests(record: ComparisonRecord, store: Store) -> dict[str, str]:
-    """Return the sha256 of the comparison's record and of its runs' records; leaves out missing files."""
-    files = [store.comparison(record.comparison, record.case, record.id).comparison]
-    files += [store.run_of_log(log).record for arm in (record.baseline, record.candidate) for log in arm.logs]
+def _digests(
+    records: Sequence[ComparisonRecord | None], checks: Sequence[ReferenceCheck], store: Store
+) -> dict[str, str]:
+    """Return the sha256 of the comparisons' and their runs' records and of the checks' files; omits missing files."""
+    files = sorted((store.path / REFERENCES).glob("*.json")) if checks else []
+    for record in filter(None, records):
+        files.append(store.comparison(record.comparison, record.case, record.id).comparison)
+        files += [store.run_of_log(log).record for arm in (record.baseline, record.candidate) for log in arm.logs]
     return {path.relative_to(store.path).as_posix(): _digest(path) for path in files if path.is_file()}
 
 

@@ -15,7 +15,7 @@ class ReferenceCheck(Frozen):
     quantity: str  # e.g. "loss" or "worst gradient, relative"
     difference: float
     limit: float
-    commit: str | None
+    commit: str | None  # of our trainer; None with uncommitted changes
     day: str  # ISO 8601
     command: str  # repeats the check
 
@@ -30,6 +30,7 @@ class CardItem(Frozen):
     name: str
     state: CardState
     evidence: str
+    sources: str = ""  # the verified commit of our trainer; UNCOMMITTED, or empty for another trainer
 
 
 class CardRow(Frozen):
@@ -44,12 +45,23 @@ class CardRow(Frozen):
     day: str
     command: str  # repeats the verification
     items: tuple[CardItem, ...]
+    trainers: tuple[str, ...] = ()  # e.g. "maxview 64bc92418" or "maxtext 0.2.4"; two if the arms differ in it
+    checks: tuple[ReferenceCheck, ...] = ()  # the evidence for outside references
     records: dict[str, str] = {}  # file in the store -> sha256 of its content
 
 
 class Card(Frozen):
     """The rows of every case. `signature`: sha256 of all other fields, including the digests of the records."""
 
-    version: int = 1
+    version: int = 2
     rows: tuple[CardRow, ...]
+    sources: dict[str, dict[str, str]] = {}  # commit of our trainer -> file -> digest of its meaning
     signature: str = ""
+
+
+UNCOMMITTED = "uncommitted changes"
+
+
+def key_of(row: CardRow, item: CardItem) -> tuple[str, ...]:
+    """Return the key of an item of a card."""
+    return row.comparison, row.case, row.target, item.name

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tasks.launch.job import LaunchedRun
 from tasks.launch.watch import JobEvent
-from tasks.publish.site import PublishedPage
+from tasks.publish.content.page_address import PublishedPage
 from tasks.records import Bisection, CheckpointProof, ComparisonRecord, RunPlan
 
 

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from configs.comparison import list_names
 from configs.nightly import load_nightly
-from tasks.publish.nightly import CHANGED_EVENT
+from tasks.publish.markdown.night import CHANGED_EVENT
 from tasks.services.flow_runs import HEARTBEAT
 from tasks.services.slices import limit_name
 

@@ -18,7 +18,7 @@ QUARTER_S = 900  # time zones differ by multiples of this
 
 
 def lives_of(runs: Iterable[RunRecord], others: Iterable[RunRecord] = ()) -> tuple[CheckpointLife, ...]:
-    """Return every save of an arm's runs, by run in log order; `others`: runs that may have continued from one."""
+    """Return every save of an arm's runs, run by run in log order. others: runs that may have continued from a save."""
     continued = set(_continued(others))
     return tuple(life for number, run in enumerate(runs) for life in _lives_of_run(run, number, continued))
 
@@ -83,7 +83,7 @@ def _after(zero: str | None, moment: str | None, shift: float = 0.0) -> float | 
 
 
 def _clock_shift(event: CheckpointEvent | None, proof: CheckpointProof | None) -> float:
-    """Return the seconds by which the log's time zone is behind the store's; both date the commit."""
+    """Return the offset of the log's time zone from the store's, in seconds, from the commit time that both record."""
     if event is None or proof is None:
         return 0.0
     apart = seconds_between(event.committed_at, proof.committed_at)
@@ -109,7 +109,7 @@ def _saving(event: CheckpointEvent | None, announced: float | None, size: int) -
 
 
 def _proving(proof: CheckpointProof, zero: str | None) -> list[LifeSpan]:
-    """Return the spans of the checks, one after the other, up to the end of the proof."""
+    """Return the time spans of the proof's checks, which run one after the other."""
     end = _after(zero, proof.verified_at or None)
     if end is None:
         return []

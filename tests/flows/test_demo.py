@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.ingest.example_logs import SUBJECTS
-from tasks.publish.index import PAGE, parse_index
+from tasks.publish.site.index import PAGE, parse_index
 
 type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 

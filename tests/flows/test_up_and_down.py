@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tasks.publish.index import parse_index
-from tasks.publish.nightly import CHANGED_EVENT
+from tasks.publish.markdown.night import CHANGED_EVENT
+from tasks.publish.site.index import parse_index
 
 pytestmark = pytest.mark.long
 

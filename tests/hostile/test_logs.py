@@ -18,9 +18,9 @@ from rich.console import Console
 from flows.cli.app import call
 from tasks.diff.compare_logs import archive, compare_pair, read_pair
 from tasks.launch.watch import LogLine, watch
-from tasks.publish.artifacts import summary_description, summary_markdown, table_rows
-from tasks.publish.site import publish_comparison
-from tasks.publish.terminal import render_terminal
+from tasks.publish.markdown.artifacts import summary_description, summary_markdown, table_rows
+from tasks.publish.site.publish import publish_comparison
+from tasks.publish.terminal.report import render_terminal
 from tasks.records import ComparisonRecord
 from tasks.scrape import LogFormatError, scrape
 from tasks.scrape.wrappings.unpack import unpack

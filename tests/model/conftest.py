@@ -8,31 +8,14 @@ from typing import Any
 import jax
 import pytest
 
-from configs.load import CONFIG_ROOT, load_train_config
 from configs.schema import TrainConfig
 from model.train.loop import train
 from model.train.stop import StopSignal
+from tests.small_trainer import small_arguments, small_config, start_backend
 
-
-def start_backend() -> None:
-    """Eight devices, and a compiler that does not optimise: these programs are compiled once and run four times.
-
-    XLA reads its flags once, so they are gone from the environment before any test starts a process of its own.
-    """
-    before = os.environ.get("XLA_FLAGS")
-    os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
-    jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_num_cpu_devices", 8)
-    # silent broadcasting between ranks is an error
-    jax.config.update("jax_numpy_rank_promotion", "raise")
-    jax.jit(lambda x: x + 1)(0)
-    if before is None:
-        del os.environ["XLA_FLAGS"]
-    else:
-        os.environ["XLA_FLAGS"] = before
-
-
-start_backend()
+start_backend(devices=8)
+# silent broadcasting between ranks is an error
+jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # one device and eight see the same number of sequences: `per_device_batch_size` is the test's business
 MINI = {
@@ -61,19 +44,17 @@ def mini_config() -> MiniConfig:
     """A case of ours at a size for tests, with changes."""
 
     def make(case: str = "01_base", **changes: Any) -> TrainConfig:
-        words = [f"{key}={value}" for key, value in (MINI | changes).items()]
-        return load_train_config(CONFIG_ROOT / "cases" / f"{case}.yml", words)
+        return small_config(case, MINI | changes)
 
     return make
 
 
 @pytest.fixture(scope="session")
 def mini_arguments() -> MiniArguments:
-    """The same as a command line, as far as its overrides."""
+    """Return the arguments of `model.train` for the same."""
 
     def make(case: str = "01_base", **changes: Any) -> list[str]:
-        words = [f"{key}={value}" for key, value in (MINI | changes).items()]
-        return [str(CONFIG_ROOT / "cases" / f"{case}.yml"), *words]
+        return small_arguments(case, MINI | changes)
 
     return make
 

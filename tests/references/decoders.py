@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from configs.schema import TrainConfig
+from tests.references.names import to_transformers
+from tests.references.our_step import draw_weights, make_batches, mini
 
 MIXTURE = {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True, "load_balance_loss_weight": 0.0}
 DEEPSEEK = MIXTURE | {"norm_topk_prob": False, "shared_experts": 1, "first_num_dense_layers": 1, "base_num_kv_heads": 4}
@@ -61,21 +63,21 @@ def keys_of(config: TrainConfig) -> dict[str, Any]:
     return keys
 
 
-def config_of(references: Any, name: str, *, packed: bool, pure_nnx: bool) -> TrainConfig:
+def decoder_config(name: str, *, packed: bool, pure_nnx: bool) -> TrainConfig:
     """A decoder of the table."""
     case, changes, _ = DECODERS[name]
-    config: TrainConfig = references.mini(case, pure_nnx=pure_nnx, **changes)
+    config: TrainConfig = mini(case, pure_nnx=pure_nnx, **changes)
     return config.model_copy(update={"dataset_type": "grain"}) if packed else config
 
 
-def write_job(references: Any, folder: Path, name: str, *, packed: bool) -> None:
+def write_job(folder: Path, name: str, *, packed: bool) -> None:
     """A job for `hf_decoder.py`."""
-    config = config_of(references, name, packed=packed, pure_nnx=False)
+    config = decoder_config(name, packed=packed, pure_nnx=False)
     balance = config.load_balance_loss_weight if config.num_experts > 1 else 0.0
     told = {"config": DECODERS[name][2], "keys": keys_of(config), "balance": balance}
     (folder / "job.json").write_text(json.dumps(told), encoding="utf-8")
-    np.savez(folder / "weights.npz", **references.to_transformers(config, references.draw_weights(config)))
-    np.savez(folder / "batch.npz", **references.make_batches(config, 1, packed=packed)[0])
+    np.savez(folder / "weights.npz", **to_transformers(config, draw_weights(config)))
+    np.savez(folder / "batch.npz", **make_batches(config, 1, packed=packed)[0])
 
 
 def write_plain_job(folder: Path, config: TrainConfig, weights: Any, batches: Sequence[Any]) -> None:

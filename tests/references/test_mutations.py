@@ -13,6 +13,10 @@ import numpy as np
 import pytest
 
 import model
+from tests.references.decoders import decoder_config, write_plain_job
+from tests.references.names import to_transformers
+from tests.references.our_step import Ours, draw_weights, make_batches, our_step
+from tests.references.run_program import run_program
 
 type Arrays = dict[str, Any]
 
@@ -107,31 +111,29 @@ def mutated(folder: Path, files: tuple[str, ...], before: str, after: str) -> It
 
 
 @pytest.fixture(scope="module")
-def plain_found(references: Any, torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Arrays:
+def plain_found(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Arrays:
     """Steps of the plain trainer, with a warm-up and packed texts."""
-    config, folder = config_of(references, "llama", pure_nnx=False), tmp_path_factory.mktemp("plain")
-    batches = references.make_batches(config, STEPS, packed=True)
-    references.write_plain_job(folder, config, references.draw_weights(config), batches)
-    references.run(torch_python, "plain_trainer.py", folder)
+    config, folder = config_of("llama", pure_nnx=False), tmp_path_factory.mktemp("plain")
+    batches = make_batches(config, STEPS, packed=True)
+    write_plain_job(folder, config, draw_weights(config), batches)
+    run_program(torch_python, "plain_trainer.py", folder)
     return dict(np.load(folder / "found.npz"))
 
 
-def config_of(references: Any, decoder: str, *, pure_nnx: bool) -> Any:
-    config = references.config_of(references, decoder, packed=decoder == "llama", pure_nnx=pure_nnx)
+def config_of(decoder: str, *, pure_nnx: bool) -> Any:
+    config = decoder_config(decoder, packed=decoder == "llama", pure_nnx=pure_nnx)
     # an epsilon of the size of some gradients, so that it counts
     changes = {"steps": STEPS, "warmup_steps_fraction": 0.34, "learning_rate": 1e-3, "adam_eps": 1e-4}
     return config.model_copy(update=changes)
 
 
-def differences(
-    references: Any, decoder: str, found: Any, hf: Arrays, plain: Arrays, worst: Callable[..., Any]
-) -> list[str]:
+def differences(decoder: str, found: Any, hf: Arrays, plain: Arrays, worst: Callable[..., Any]) -> list[str]:
     """What is not as the references have it, by the tolerances of the other tests."""
-    config = config_of(references, decoder, pure_nnx=False)
+    config = config_of(decoder, pure_nnx=False)
     packed = decoder == "llama"
-    counted = references.make_batches(config, 1, packed=packed)[0]["weights"] > 0
+    counted = make_batches(config, 1, packed=packed)[0]["weights"] > 0
     gradients = {key.removeprefix("gradients/"): value for key, value in hf.items() if key.startswith("gradients/")}
-    ours = references.to_transformers(config, found.gradients, gradients=True)
+    ours = to_transformers(config, found.gradients, gradients=True)
     wrong = {
         "loss": abs(found.loss - float(hf["loss"])) > 1e-6,
         "logits": np.max(np.abs(found.logits - hf["logits"])[counted]) > 5e-5,
@@ -151,24 +153,24 @@ def differences(
 
 @pytest.mark.parametrize("decoder", ["llama", "mixtral", "mixtral, balanced", "deepseek"])
 def test_what_is_not_changed_is_right(
-    decoder: str, references: Any, transformers_found: Any, plain_found: Arrays, worst: Callable[..., Any]
+    decoder: str, transformers_found: Any, plain_found: Arrays, worst: Callable[..., Any]
 ) -> None:
-    config = config_of(references, decoder, pure_nnx=True)
-    batches = references.make_batches(config, STEPS, packed=decoder == "llama")
-    found = references.ours(config).train(references.draw_weights(config), batches)
+    config = config_of(decoder, pure_nnx=True)
+    batches = make_batches(config, STEPS, packed=decoder == "llama")
+    found = our_step(config).train(draw_weights(config), batches)
     expected = transformers_found[decoder, decoder == "llama"]
-    assert differences(references, decoder, found, expected, plain_found, worst) == []
+    assert differences(decoder, found, expected, plain_found, worst) == []
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_change_of_both_dialects_is_found(
-    name: str, references: Any, transformers_found: Any, plain_found: Arrays, worst: Callable[..., Any], tmp_path: Path
+    name: str, transformers_found: Any, plain_found: Arrays, worst: Callable[..., Any], tmp_path: Path
 ) -> None:
     decoder, files, before, after = MUTATIONS[name]
-    config = config_of(references, decoder, pure_nnx=bool(list(MUTATIONS).index(name) % 2))
-    weights = references.draw_weights(config)
-    batches = references.make_batches(config, STEPS, packed=decoder == "llama")
+    config = config_of(decoder, pure_nnx=bool(list(MUTATIONS).index(name) % 2))
+    weights = draw_weights(config)
+    batches = make_batches(config, STEPS, packed=decoder == "llama")
     with mutated(tmp_path, files, before, after):
-        found = references.fresh(config).train(weights, batches)
+        found = Ours(config).train(weights, batches)
     expected = transformers_found[decoder, decoder == "llama"]
-    assert differences(references, decoder, found, expected, plain_found, worst)
+    assert differences(decoder, found, expected, plain_found, worst)

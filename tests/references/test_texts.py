@@ -3,18 +3,21 @@
 import json
 import sysconfig
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 import pytest
+
+from tests.references.decoders import write_plain_job
+from tests.references.our_step import mini
+from tests.references.run_program import run_program
 
 pytestmark = pytest.mark.long
 STEPS = 60
 
 
 def test_sixty_steps_on_python_s_own_sources_reach_the_plain_trainer_s_loss(
-    references: Any, torch_python: str, pure_nnx: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    torch_python: str, pure_nnx: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every line of a module that every machine has is a text; several share a sequence."""
     from model.decoder.sharding import make_mesh
@@ -25,7 +28,7 @@ def test_sixty_steps_on_python_s_own_sources_reach_the_plain_trainer_s_loss(
     from model.train.stop import StopSignal
 
     source = Path(sysconfig.get_path("stdlib")) / "argparse.py"
-    config = references.mini(
+    config = mini(
         "08_packing", pure_nnx=pure_nnx, steps=STEPS, learning_rate=3e-3, warmup_steps_fraction=0.1, vocab_size=384,
         max_target_length=96, per_device_batch_size=4, grain_train_files=source, base_output_directory=tmp_path,
     )  # fmt: skip
@@ -48,8 +51,8 @@ def test_sixty_steps_on_python_s_own_sources_reach_the_plain_trainer_s_loss(
 
     folder = tmp_path / "plain"
     folder.mkdir()
-    references.write_plain_job(folder, config, weights, batches)
-    references.run(torch_python, "plain_trainer.py", folder)
+    write_plain_job(folder, config, weights, batches)
+    run_program(torch_python, "plain_trainer.py", folder)
     expected = np.load(folder / "found.npz")["steps"]
 
     assert train(config, StopSignal()) == 0

@@ -6,6 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.references.decoders import decoder_config
+from tests.references.names import to_transformers
+from tests.references.our_step import draw_weights, make_batches, our_step
+
 type Arrays = dict[str, Any]
 
 pytestmark = pytest.mark.long
@@ -23,19 +27,20 @@ def test_a_decoder_is_that_of_transformers(
     packed: bool,
     pure_nnx: bool,
     transformers_found: dict[Any, Arrays],
-    references: Any,
     worst: Callable[..., Any],
     record_check: Callable[..., None],
 ) -> None:
     expected = transformers_found[name, packed]
-    config = references.config_of(references, name, packed=packed, pure_nnx=pure_nnx)
-    batches = references.make_batches(config, 1, packed=packed)
-    ours = references.ours(config).train(references.draw_weights(config), batches)
+    config = decoder_config(name, packed=packed, pure_nnx=pure_nnx)
+    batches = make_batches(config, 1, packed=packed)
+    ours = our_step(config).train(draw_weights(config), batches)
     counted = batches[0]["weights"] > 0
     gradients = {key.removeprefix("gradients/"): value for key, value in expected.items() if key.startswith("grad")}
-    found = references.to_transformers(config, ours.gradients, gradients=True)
+    found = to_transformers(config, ours.gradients, gradients=True)
     case = "08_packing" if packed and name == "llama" else CASES[name]
-    reference = f"transformers {name}, {'NNX' if pure_nnx else 'Linen'}{', packed' if packed else ''}"
+    reference = (
+        f"transformers {expected['version']} {name}, {'NNX' if pure_nnx else 'Linen'}{', packed' if packed else ''}"
+    )
     differences = {
         "loss": (abs(ours.loss - float(expected["loss"])), LOSS),
         "logits": (float(np.max(np.abs(ours.logits[counted] - expected["logits"][counted]))), LOGITS),
@@ -48,14 +53,14 @@ def test_a_decoder_is_that_of_transformers(
 
 
 @pytest.mark.parametrize("name", ["llama", "llama with flash", "mixtral", "deepseek"])
-def test_a_packed_text_alone_gives_the_same_bits(name: str, pure_nnx: bool, references: Any) -> None:
+def test_a_packed_text_alone_gives_the_same_bits(name: str, pure_nnx: bool) -> None:
     """Each text of a sequence, moved to its own sequence of the same length and padded, has the logits that it had."""
-    config = references.config_of(references, name, packed=True, pure_nnx=pure_nnx)
-    (batch,) = references.make_batches(config, 1, packed=True)
-    weights = references.draw_weights(config)
-    logits = references.ours(config).read_logits(weights, batch)
+    config = decoder_config(name, packed=True, pure_nnx=pure_nnx)
+    (batch,) = make_batches(config, 1, packed=True)
+    weights = draw_weights(config)
+    logits = our_step(config).read_logits(weights, batch)
     for text in (1, 2):
         alone = {key: np.where(batch["segment_ids"] == text, array, 0) for key, array in batch.items()}
-        found = references.ours(config).read_logits(weights, alone)
+        found = our_step(config).read_logits(weights, alone)
         kept = batch["segment_ids"] == text
         np.testing.assert_array_equal(found[kept], logits[kept])

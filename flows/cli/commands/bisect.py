@@ -94,7 +94,7 @@ def bisect(
         state, _ = finish_flow("bisect", parameters, out)
     if not found:
         raise FlowError(state.message or "the bisection did not finish")
-    from tasks.publish.bisection import render_bisection
+    from tasks.publish.site.bisection_page import render_bisection
 
     if json_:
         print(json.dumps([json.loads(one.record.model_dump_json()) for one in found], indent=1))

@@ -1,12 +1,18 @@
-"""`maxview card`: what was verified of every case, and what was not."""
+"""`maxview card`: the verified and unverified properties of every case."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
 
+from configs.read import CONFIG_ROOT
 from flows.cli.commands.options import DEFAULT_OUT, Json, Out
+
+if TYPE_CHECKING:
+    from tasks.records.card import Card
+
+ROOT = CONFIG_ROOT.parent  # of our trainer's checkout
 
 
 def card(
@@ -14,52 +20,66 @@ def card(
     /,
     *,
     markdown: Annotated[str | None, Parameter(help="Also write it to this file, as Markdown.")] = None,
+    from_: Annotated[
+        str | None, Parameter(name="--from", help="Draw this card of --json instead of the store's.")
+    ] = None,
     check: Annotated[str | None, Parameter(help="Check a card of --json against the records of the store.")] = None,
     out: Out = DEFAULT_OUT,
     json_: Json = False,
 ) -> int:
-    """Show what was verified of every case: floors, losses, checkpoints, outside references, preflight.
+    """Show what was verified for every case: floors, losses, checkpoints, outside references, preflight.
 
     Parameters
     ----------
     comparison
-        A comparison, for example linen-vs-nnx; by default every one that the store has.
+        A comparison, for example linen-vs-nnx; by default all that the store has.
     """
-    from pydantic import ValidationError
-
-    from tasks.history.card import check_card, make_card
-    from tasks.publish.card import card_markdown, card_tables, summarise, write_card_page
-    from tasks.records.card import Card
+    from tasks.history.card import add_missing_cases, check_card, make_card
+    from tasks.history.card_sources import find_changes
+    from tasks.publish.content.card_words import LEGEND, describe_changes, summarise
+    from tasks.publish.markdown.card import card_markdown
+    from tasks.publish.site.card_page import write_card_page
+    from tasks.publish.terminal.card_tables import card_tables
     from tasks.store import open_store, write_atomically
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     if check is not None:
-        try:
-            given = Card.model_validate_json(Path(check).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, ValidationError) as error:
-            reason = str(error).partition("\n")[0]
-            raise ValueError(f"{check}: is no card of `maxview card --json`: {reason}") from error
-        problems = check_card(given, open_store(out, reading=True))
+        problems = check_card(read_card(check), open_store(out, reading=True))
         for problem in problems:
             console.print(f"✗ {problem}")
         if not problems:
             console.print(f"✓ {check}: the signature and every record are as they were")
         return 1 if problems else 0
-    store = open_store(out, reading=True)
-    made = make_card(store, comparison)
+    store = None if from_ else open_store(out, reading=True)
+    made = make_card(store, comparison, ROOT) if store else add_missing_cases(read_card(from_ or ""))
+    if not made.rows:
+        raise ValueError(f"{out} has no comparisons; first: maxview compare linen-vs-nnx --case all")
+    changed = find_changes(made, ROOT)
     if markdown is not None:
-        write_atomically(Path(markdown), card_markdown(made))
+        write_atomically(Path(markdown), card_markdown(made, changed))
     if json_:
         console.print(made.model_dump_json(indent=1))
         return 0
-    if not made.rows:
-        raise ValueError(f"{store.address} has no comparisons; first: maxview compare linen-vs-nnx --case all")
     wide = Console(highlight=False)
-    for table in card_tables(made, wide.width):
+    for table in card_tables(made, changed, wide.width):
         wide.print(table)
-    wide.print("✓ verified  ✗ failed  – not verified\n")
-    console.print(summarise(made))
-    if store.writable:
-        console.print(f"page: {store.address_of(write_card_page(made, store))}")
+    console.print(f"{LEGEND}\n")
+    for line in (*describe_changes(made, changed), *summarise(made).split("\n")):
+        console.print(line)
+    if store is not None and store.writable:
+        console.print(f"page: {store.address_of(write_card_page(made, changed, store))}")
     console.print("next: maxview card --json > card.json")
     return 0
+
+
+def read_card(name: str) -> "Card":
+    """Return the card in a file. Raises ValueError if it is none, or was edited."""
+    from pydantic import ValidationError
+
+    from tasks.records.card import Card
+
+    try:
+        return Card.model_validate_json(Path(name).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ValidationError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{name}: is no card of `maxview card --json`: {reason}") from error

@@ -100,7 +100,7 @@ def compare(
     if "all" in request.cases:
         left_out = find_unfit(list_names("cases"), load_target(plans[0].target), model=model)
     if comment is not None:
-        from tasks.publish.pull_request import parse_pull_request
+        from tasks.services.pull_request import parse_pull_request
 
         parse_pull_request(comment)
     check_out(out)

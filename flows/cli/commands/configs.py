@@ -24,7 +24,7 @@ def resolve_command(
         One arm of the comparison; its first by default.
     """
     from configs.comparison import load_comparison, load_target
-    from flows.cli.show_configs import show_config
+    from tasks.publish.terminal.configs import show_config
     from tasks.resolve.plans import find_arm, resolve_config
 
     spec = load_comparison(comparison)
@@ -37,7 +37,7 @@ def resolve_command(
 
 def cases(*, json_: Json = False) -> int:
     """Show the cases, targets, models and comparisons there are."""
-    from flows.cli.show_configs import show_matrix
+    from tasks.publish.terminal.configs import show_matrix
 
     show_matrix(as_json=json_)
     return 0

@@ -31,7 +31,7 @@ def explain(
     from tasks.causes.explain import explain_plans, say_cost
     from tasks.causes.repro_kit import write_kit_of
     from tasks.causes.subjects import find_subject
-    from tasks.publish.terminal import render_explanation
+    from tasks.publish.terminal.report import render_explanation
 
     found = find_subject(subject, store)
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
@@ -42,7 +42,7 @@ def explain(
         explanation = explanation.model_copy(update={"repro": str(out)})
         errors.print(f"repro kit: python {program}")
     if found.record is not None and found.store is not None:
-        from tasks.publish.site import publish_comparison
+        from tasks.publish.site.publish import publish_comparison
 
         page = publish_comparison(found.record.model_copy(update={"explanation": explanation}), found.store)
         errors.print(f"page: {page}")

@@ -31,8 +31,8 @@ def run_flow(
     """
     state, view = finish_flow(name, parameters, out)
     from tasks.diff import exit_status
-    from tasks.publish.floors import render_floors
-    from tasks.publish.terminal import render_terminal
+    from tasks.publish.terminal.floors_table import render_floors
+    from tasks.publish.terminal.report import render_terminal
     from tasks.services.endings import FOUND
 
     records = [record for record, _ in view.comparisons]

@@ -52,7 +52,7 @@ def nightly(
     check_out(out)
 
     state, _ = finish_flow("nightly", request.model_dump(mode="json"), out)
-    from tasks.publish.nightly import night_markdown
+    from tasks.publish.markdown.night import night_markdown
     from tasks.resolve.night import read_records
     from tasks.store import open_store
 

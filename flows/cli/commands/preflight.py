@@ -1,4 +1,4 @@
-"""`maxview preflight`: words to the flow `preflight`."""
+"""`maxview preflight`: passes the command line to the flow `preflight`."""
 
 from pathlib import Path
 

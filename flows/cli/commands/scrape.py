@@ -29,9 +29,9 @@ def scrape(
     A stream may still go on (kubectl logs -f POD | maxview scrape -); Ctrl-C ends it and gives what came so far.
     Step lines that were seen and could not be read are reported on standard error; the exit status stays 0.
     """
-    from flows.cli.reading_notes import show_progress, warn_of_unread
-    from flows.cli.show_reading import show_reading, write_schedule
     from tasks.ingest.sources import read_sources
+    from tasks.publish.terminal.reading import show_reading, write_schedule
+    from tasks.publish.terminal.reading_notes import show_progress, warn_of_unread
 
     show = partial(show_progress, Console(stderr=True))
     reading = read_sources(logs, stream=sys.stdin.buffer, on_progress=show)

@@ -17,8 +17,8 @@ site = App(name="site", help="The pages of a store: built out of its records, se
 @site.command
 def build(*, out: Out = DEFAULT_OUT, json_: Json = False) -> int:
     """Write every page that is missing or out of date, and the index; what is up to date is left alone."""
-    from tasks.publish.build import build_site
-    from tasks.publish.index import PAGE
+    from tasks.publish.site.build import build_site
+    from tasks.publish.site.index import PAGE
     from tasks.records.counted import counted
     from tasks.store import open_store
 

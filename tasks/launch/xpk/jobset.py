@@ -20,7 +20,7 @@ CANNOT_START = {
     "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
     "CreateContainerError", "RunContainerError", "CreateContainer", "StartError", "ContainerCannotRun",
 }  # fmt: skip
-# The kind of death of each cause; the launcher itself finds `StartLimit` and the causes after it.
+# Cause -> kind of death. The last five causes are found by our launcher, the others by Kubernetes.
 CAUSE_KINDS: dict[str, DeathKind] = {
     **dict.fromkeys(TAKEN_AWAY, "preempted"),
     **dict.fromkeys(CANNOT_START, "configuration"),
@@ -36,7 +36,7 @@ POD_INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 class PodView(Frozen):
-    """One pod: its slice and host, and its trainer's state. Times are ISO 8601."""
+    """A pod: its slice, its host, and the state of its trainer. Times are ISO 8601."""
 
     name: str
     place: tuple[int, int]
@@ -46,7 +46,7 @@ class PodView(Frozen):
     exit_code: int | None
     started: str | None
     finished: str | None
-    cause: JobCause | None  # the platform's reason for ending it or for not starting it
+    cause: JobCause | None  # the platform's reason for ending the pod or for not starting it
 
 
 class JobView(Frozen):
@@ -80,7 +80,7 @@ class JobView(Frozen):
 
     @property
     def cause(self) -> JobCause | None:
-        """The platform's reason for ending it or for not starting it. A trainer's own failure is in its log."""
+        """The platform's reason for ending the job or for not starting it. A trainer's own failure is in its log."""
         blocked = [pod.cause for pod in self.pods if pod.cause and pod.cause.type not in TAKEN_AWAY and not pod.running]
         if self.failed is not None:
             return self.failed.cause
@@ -109,7 +109,7 @@ class JobView(Frozen):
 
     @property
     def _done(self) -> bool:
-        # without the first pod, pods are being deleted
+        # a job without its first pod is being deleted
         return self.first is not None and all(pod.exit_code == 0 for pod in self.pods)
 
 

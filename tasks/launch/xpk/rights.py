@@ -45,4 +45,8 @@ NEEDED = (
     *(Right(verb=verb, resource="serviceaccounts") for verb in ("get", "create")),
     *(Right(verb=verb, resource=name, group=RBAC) for name in ("roles", "rolebindings") for verb in ("get", "create")),
     Right(verb="get", resource="configmaps"),
+    Right(verb="watch", resource="pods"),
+    *(Right(verb=verb, resource="services") for verb in ("get", "list", "watch")),
+    *(Right(verb=verb, resource="jobs", group="batch") for verb in ("get", "list", "watch")),
+    Right(verb="list", resource="storages", group="xpk.x-k8s.io", cluster_wide=True),
 )  # fmt: skip

@@ -45,7 +45,8 @@ def run(folder: Path) -> None:
         loss = loss + job["balance"] * balance
     loss.backward()
     found = {f"gradients/{name}": value.grad.numpy() for name, value in model.named_parameters()}
-    np.savez(folder / "found.npz", loss=loss.item(), logits=made.logits.detach().numpy(), **found)
+    found |= {"loss": loss.item(), "logits": made.logits.detach().numpy(), "version": transformers.__version__}
+    np.savez(folder / "found.npz", **found)
 
 
 if __name__ == "__main__":

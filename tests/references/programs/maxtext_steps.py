@@ -6,6 +6,9 @@ reads from every folder `words.json` (its command line), `weights.npz` (MaxText'
 names, axes S, B, L), and writes `found.npz`: the first batch's loss and gradients, what S steps log, and
 the parameters after the first and after the last of them. It runs in MaxText's environment.
 
+If a folder has `gradients.npz` (MaxText's names, a leading axis S), `found.npz` also has the parameters after the first
+and after the last of S steps with these gradients instead of the model's: `given-once/…` and `given/…`.
+
 A folder with a file `to-nearest` rounds int8 gradients to the nearest step, where AQT does so at random.
 """
 
@@ -49,6 +52,27 @@ def fill(state, weights):
     assert not weights, sorted(weights)
 
 
+def linear_loss(model, config, data, *_, **__):
+    """A loss whose gradients are the arrays of `data`, in place of MaxText's loss."""
+    params = name_leaves(nnx.state(model, nnx.Param).to_pure_dict())
+    assert params.keys() == data.keys(), sorted(params.keys() ^ data.keys())
+    loss = sum(jax.numpy.vdot(param, data[name]) for name, param in params.items())
+    return loss, {"intermediate_outputs": {}, "xent_sum": loss, "total_weights": 1, "moe_lb_loss": 0.0}
+
+
+def step_with(gradients, structure, state, config, shardings):
+    """The parameters after the first and after the last of MaxText's steps with given gradients."""
+    loss_fn, trainer.loss_fn = trainer.loss_fn, linear_loss
+    step_fn = jax.jit(functools.partial(trainer.train_step, structure, config, shardings, None))
+    found = {}
+    for step in range(len(next(iter(gradients.values())))):
+        state, _ = step_fn(state, {name: jax.numpy.asarray(array[step]) for name, array in gradients.items()})
+        prefix = "given" if step else "given-once"
+        found |= {f"{prefix}/{name}": leaf for name, leaf in params_of(nnx.merge(structure, state)).items()}
+    trainer.loss_fn = loss_fn
+    return found
+
+
 def run(folder):
     """One job."""
     aqt_config.set_stochastic_rounding = to_nearest if (folder / "to-nearest").exists() else AT_RANDOM
@@ -74,6 +98,8 @@ def run(folder):
     found |= {f"gradients/{name}": leaf for name, leaf in name_leaves(gradients.to_pure_dict()).items()}
 
     structure, state = nnx.split(state)
+    if (folder / "gradients.npz").exists():
+        found |= step_with(dict(np.load(folder / "gradients.npz")), structure, state, config, shardings)
     step_fn = jax.jit(functools.partial(trainer.train_step, structure, config, shardings, None))
     logged = []
     for step in range(steps):

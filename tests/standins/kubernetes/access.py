@@ -42,6 +42,15 @@ class Accounts:
         kind, _, token = headers.get("Authorization", "").partition(" ")
         return token if kind.lower() == "bearer" and token in self.rules else None
 
+    def exceeds(self, headers: Mapping[str, str], rules: Rules) -> list[str]:
+        """The rights in the rules of a new role that its maker lacks."""
+        token = self.find(headers) or ""
+        return [
+            f"{verb} {resource}"
+            for rule in rules for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]
+            if not self.allows(token, verb, group, resource)
+        ]  # fmt: skip
+
     def allows(self, token: str, verb: str, group: str, resource: str) -> bool:
         """Whether a token's rules grant a verb; `resource` holds the subresource too."""
         rules = self.rules[token]

@@ -156,29 +156,6 @@ class RealServer:
         while self.request("GET", "/api/v1/namespaces/default/pods", headers=headers).status_code != 401:
             time.sleep(0.2)
 
-    def reject_reads_of_jobsets(self, token: str) -> None:
-        """Answer accounts that get JobSets with 429 and Retry-After: 1, as a server does whose queues are full."""
-        group = "/apis/flowcontrol.apiserver.k8s.io/v1"
-        none = {"nominalConcurrencyShares": 0, "lendablePercent": 0, "borrowingLimitPercent": 0}
-        level = {"type": "Limited", "limited": none | {"limitResponse": {"type": "Reject"}}}
-        self._create(f"{group}/prioritylevelconfigurations", {"metadata": {"name": "full"}, "spec": level})
-        accounts = [{"kind": "Group", "group": {"name": "system:serviceaccounts"}}]
-        reads = {"verbs": ["get"], "apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "namespaces": ["*"]}
-        schema = {
-            "priorityLevelConfiguration": {"name": "full"}, "matchingPrecedence": 2,
-            "rules": [{"subjects": accounts, "resourceRules": [reads]}],
-        }  # fmt: skip
-        self._create(f"{group}/flowschemas", {"metadata": {"name": "full"}, "spec": schema})
-        path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/none"
-        while self.request("GET", path, headers={"Authorization": f"Bearer {token}"}).status_code != 429:
-            time.sleep(0.2)
-
-    def serve_all(self) -> None:
-        """End the rejections."""
-        group = "/apis/flowcontrol.apiserver.k8s.io/v1"
-        for kind in ("flowschemas", "prioritylevelconfigurations"):
-            self.request("DELETE", f"{group}/{kind}/full")
-
     def _create(self, path: str, item: Object) -> None:
         answer = self.request("POST", path, json=item)
         assert answer.is_success or answer.status_code == 409, answer.text

@@ -646,6 +646,8 @@ class Cluster:
                 return failure(refused[0], "Invalid", refused[1])
             if plural == "jobsets":
                 fill_in(item)
+            if plural == "roles" and (more := self.accounts.exceeds(request.headers, item["rules"])):
+                return failure(403, "Forbidden", f"attempting to grant RBAC permissions not currently held: {more}")
             if (group, plural, namespace, item["metadata"].get("name", "")) in self.objects:
                 return failure(409, "AlreadyExists", f'{plural} "{item["metadata"]["name"]}" already exists')
             return web.json_response(self.create(group, version, plural, namespace, item), status=201)

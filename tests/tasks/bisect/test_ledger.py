@@ -11,7 +11,7 @@ from tasks.bisect.ledger import draw_line, probe_words, search_ledger, show_size
 from tasks.bisect.questions import DIED, Question, read_question
 from tasks.bisect.search import Rated
 from tasks.diff.noise import Noise
-from tasks.publish.bisection import render_ledger
+from tasks.publish.site.bisection_page import render_ledger
 from tasks.records import BisectedPoint, Commit, LedgerEntry
 
 TIME = read_question("Step time, steady")

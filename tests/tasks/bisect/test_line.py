@@ -9,7 +9,8 @@ import pytest
 from configs.errors import ConfigError
 from tasks.bisect.line import describe_commit, find_dirt, find_inside, find_line
 from tasks.bisect.points import BisectRequest, find_span, read_versions
-from tasks.bisect.sources import digest_code, digest_sources
+from tasks.bisect.sources import digest_sources
+from tasks.resolve.code_digest import digest_code
 from tasks.resolve.refs import ResolvedRef
 
 type Git = Callable[..., str]

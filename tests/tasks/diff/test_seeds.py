@@ -11,9 +11,9 @@ from rich.console import Console
 
 from tasks.diff import exit_status
 from tasks.diff.compare_logs import archive, compare_pair, read_pair
-from tasks.publish.artifacts import summary_markdown, table_rows
-from tasks.publish.page import write_page
-from tasks.publish.terminal import render_terminal
+from tasks.publish.markdown.artifacts import summary_markdown, table_rows
+from tasks.publish.page.write_page import write_page
+from tasks.publish.terminal.report import render_terminal
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.scrape import scrape
 from tasks.store import Store

@@ -63,6 +63,31 @@ def test_another_loss_than_the_blessed_one_is_found(night: Night, store: Store, 
     assert (result.divergence.step, result.divergence.baseline, result.divergence.candidate) == (3, "7.500", "8.000")
 
 
+@pytest.mark.parametrize(
+    ("config", "jax", "kind", "told"),
+    [
+        ({"learning_rate": 0.5}, "0.12.0", "config", "learning_rate differs (0.1 and 0.5)"),
+        ({"learning_rate": 0.1}, "0.13.0", "jax-version", "0.13.0"),
+    ],
+)
+def test_another_config_or_jax_than_the_blessed_one_is_a_finding(
+    config: dict[str, float], jax: str, kind: str, told: str, night: Night, store: Store, folder: str
+) -> None:
+    path, _ = bless(night(1), store, "the first", folder)
+    path.write_text(path.read_text().replace('"steps": 6', '"learning_rate": 0.1'))
+    run = candidate_of(night(2), store)
+    assert run.plan is not None
+    environment = run.reading.environment.model_copy(update={"jax": jax})
+    now = run.model_copy(
+        update={
+            "plan": run.plan.model_copy(update={"config": config}),
+            "reading": run.reading.model_copy(update={"environment": environment}),
+        }
+    )
+    (finding,) = [finding for finding in judge(now, store, folder).findings if finding.kind == kind]
+    assert told in finding.message
+
+
 def test_renewing_keeps_old_values_reason_and_commit(night: Night, store: Store, folder: str) -> None:
     bless(night(1, commit="aaaaaaa1"), store, "the first", folder)
     path, blessing = bless(night(2, seconds=0.2, commit="bbbbbbb2"), store, "a slower, safer kernel", folder)

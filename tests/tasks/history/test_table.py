@@ -18,7 +18,7 @@ from tasks.history import (
 from tasks.history.record_rows import history_rows
 from tasks.history.series import find_series
 from tasks.history.table import read_runs
-from tasks.publish.site import publish_comparison
+from tasks.publish.site.publish import publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.store import Store, StoreError, open_store
 
@@ -142,7 +142,6 @@ def test_the_history_is_rebuilt_from_the_folders_alone(store: Store, night: Nigh
     for day in (1, 2):
         record = night(day)
         publish_comparison(record, store)
-        append_comparison(record, store)
     night(3)  # its runs are there, and no comparison holds them
     before = load_history(store.files)
     moved = tmp_path / "moved"
@@ -158,7 +157,6 @@ def test_the_history_is_rebuilt_from_the_folders_alone(store: Store, night: Nigh
     assert lone["role"].unique(maintain_order=True).to_list() == ["baseline", "candidate"]
     assert set(lone["verdict"]) == {None}
     publish_comparison(night(3), store)
-    append_comparison(night(3), store)
     assert not load_history(store.files)["comparison_id"].str.starts_with("run-").any()  # now they are held by one
 
 

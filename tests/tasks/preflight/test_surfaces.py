@@ -10,10 +10,10 @@ from rich.console import Console
 from configs.verdict_rules import load_verdict_rules
 from tasks.history.record_rows import history_rows
 from tasks.preflight.verdict import Compiled, compare_compiles
-from tasks.publish.artifacts import summary_markdown
-from tasks.publish.page import write_page
-from tasks.publish.site import read_packed_lines
-from tasks.publish.terminal import render_terminal
+from tasks.publish.markdown.artifacts import summary_markdown
+from tasks.publish.page.write_page import write_page
+from tasks.publish.site.publish import read_packed_lines
+from tasks.publish.terminal.report import render_terminal
 from tasks.records import ComparisonRecord, CompiledProgram, RunReading, RunRecord
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "preflight"

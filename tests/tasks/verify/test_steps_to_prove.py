@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from etils import epath
 
-from tasks.publish.proofs import list_wrong, proof_rows, proofs_headline, proofs_markdown
+from tasks.publish.markdown.proofs import list_wrong, proof_rows, proofs_headline, proofs_markdown
 from tasks.records import CheckpointProof
 from tasks.verify.checkpoint import verify_checkpoints
 from tasks.verify.layout import CheckpointError

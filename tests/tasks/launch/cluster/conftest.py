@@ -131,7 +131,7 @@ class RealStandIn(StandIn):
         return answer
 
     def order(self, *faults: dict[str, Any]) -> None:
-        own = [fault for fault in faults if fault["kind"] in ("restart", "rules", "expired", "no_v1beta1", "error")]
+        own = [fault for fault in faults if fault["kind"] in ("restart", "rules", "expired", "no_v1beta1")]
         others = [fault for fault in faults if fault not in own]
         tls = ssl.create_default_context(cafile=self.server.certificate)
         httpx.post(f"{self.kubelet}/_faults", json=others, timeout=60, verify=tls).raise_for_status()
@@ -139,7 +139,6 @@ class RealStandIn(StandIn):
             self.server.wait()
             self._grant([rule for item in documented_objects() for rule in item["rules"]])
             self._serve_v1beta1(served=True)
-            self.server.serve_all()
         for fault in own:
             if fault["kind"] == "restart":
                 self.server.stop()
@@ -149,9 +148,6 @@ class RealStandIn(StandIn):
                 self._grant(fault["rules"])
             elif fault["kind"] == "expired":
                 self.server.revoke(fault["token"], self.tokens.pop(fault["token"]))
-            elif fault["kind"] == "error":
-                assert (fault["path"], fault["code"], fault["retry_after"]) == ("/jobsets/", 429, 1)
-                self.server.reject_reads_of_jobsets(self.token(RUNNER))
             else:
                 self._serve_v1beta1(served=False)
 
@@ -160,8 +156,9 @@ class RealStandIn(StandIn):
         self.token(RUNNER)
         for item in documented_objects():
             kind, name = item["kind"], item["metadata"]["name"]
-            wide = [rule for rule in rules if (rule["resources"] == ["nodes"]) == (kind == "ClusterRole")]
-            place = "/namespaces/default" if kind == "Role" else ""
+            of_cluster = kind == "ClusterRole"
+            wide = [rule for rule in rules if (rule["resources"] in (["nodes"], ["storages"])) == of_cluster]
+            place = "" if of_cluster else "/namespaces/default"
             path = f"/apis/rbac.authorization.k8s.io/v1{place}/{kind.lower()}s/{name}"
             self.request("PUT", path, json=item | {"rules": wide}).raise_for_status()
         time.sleep(0.5)  # until the authorizer has seen it

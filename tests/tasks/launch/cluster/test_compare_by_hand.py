@@ -30,6 +30,11 @@ xpk:
     context: loopback, grace_s: 20, extra: [--ttl-seconds-after-finished=60]}}
 set: {{hardware: cpu, per_device_batch_size: 2, max_target_length: 64}}
 """
+# on a machine whose pods share the cores with other work, only a factor of two is news
+TIMES = """
+step_time_s: {relative: 1.0, why: pods share the cores with other work}
+step_cpu_time_s: {relative: 1.0, why: the same}
+"""
 
 
 @pytest.fixture
@@ -41,7 +46,11 @@ def tree(tmp_path: Path) -> Path:
             shutil.copytree(ROOT / name, copied / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / name, copied / name)
-    (copied / "configs" / "targets" / "loopback.yml").write_text(TARGET.format(tree=copied))
+    configs = copied / "configs"
+    (configs / "targets" / "loopback.yml").write_text(TARGET.format(tree=copied))
+    (configs / "tolerances" / "shared.yml").write_text((configs / "tolerances" / "default.yml").read_text() + TIMES)
+    comparison = configs / "comparisons" / "linen-vs-nnx.yml"
+    comparison.write_text(comparison.read_text().replace("tolerances: default", "tolerances: shared"))
     return copied
 
 
@@ -62,19 +71,18 @@ def test_compare_by_a_token_with_the_documented_role(
     environment |= {"PREFECT_HOME": str(tmp_path / "prefect"), "MAXVIEW_CACHE": str(tmp_path / "cache")}
     doctor = maxview(tree, environment, "doctor", "--target", "loopback", "--out", str(tmp_path / "out"))
     assert "target loopback: can be used" in doctor.stdout, doctor.stdout + doctor.stderr
-    words = ("--case", "01_base", "--set", "steps=60", "--set", "checkpoint_period=30", "--out", str(tmp_path / "out"))
+    words = ("--case", "01_base", "--repeats", "2", "--set", "steps=60", "--set", "checkpoint_period=30")
+    words += ("--out", str(tmp_path / "out"))
     try:
         done = maxview(tree, environment, "compare", "linen-vs-nnx", "--target", "loopback", *words, "--json")
     finally:
         maxview(tree, environment, "down")  # the embedded server, which rests
     (record,) = json.loads(done.stdout)
     told = record["headline"] + done.stderr[-3000:]
-    # beside other work on the machine step times stay undecided
-    assert done.returncode == {"same": 0, "unknown": 3}[record["verdict"]], told
-    assert not {"regressed", "changed"} & {row["verdict"] for row in record["rows"]}, told
-    assert done.stderr.count("3 of 3 checkpoints verified") == 2, told
+    assert (done.returncode, record["verdict"]) == (0, "same"), told
+    assert done.stderr.count("3 of 3 checkpoints verified") == 4, told
     assert list((tmp_path / "out").rglob("*.html"))
-    places = [arm["environment"]["place"] for arm in record["arms"]]
+    places = [record[arm]["environment"]["place"] for arm in ("baseline", "candidate")]
     assert places == ["cluster loopback: node-0-0"] * 2  # one slice
     wait_for(lambda: not standin.names("jobsets") and not standin.names("pods"))  # their time is over
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from configs.model_checks import Pipeline
 from model.decoder.pipeline import schedule_events
-from tasks.publish.schedule import draw_schedule
+from tasks.publish.content.schedule import draw_schedule
 from tasks.scrape.read import scrape
 
 SHAPE = Pipeline(stages=2, chunks=2, layers=1, microbatches=4)

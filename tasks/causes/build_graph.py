@@ -1,0 +1,311 @@
+"""Turns a transcribed StableHLO program into the graph of its values.
+
+Functions are inlined, and arguments and results are known by their meaning, so neither names nor the order of
+arguments, carries and independent operations changes a hash.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tasks.causes.source_lines import find_source_line, is_library
+from tasks.causes.value_graph import FREE, RANDOM, Graph, Input, Node, Value, count_bytes, digest, shape_of
+from tasks.observe.inject.maxview_observe.meaning import meaning_of
+from tasks.preflight.analyse import locate
+
+type Transcript = Mapping[str, Any]  # as `model/compile/stablehlo.py` writes it
+type Operation = Mapping[str, Any]
+type Values = Mapping[int, Value]  # by the number of the transcript
+
+PLACEMENTS = frozenset({"sdy.sharding_constraint", "sdy.reshard"})
+BARRIER = "stablehlo.optimization_barrier"
+COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ("add", "multiply", "maximum", "minimum", "and", "or", "xor"))
+BRANCHES = frozenset({"stablehlo.case", "stablehlo.if"})
+_RETURNS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
+_RANDOM = re.compile(r"_?threefry\w*")  # one operation: how it is computed belongs to JAX
+_MOST_ROUNDS = 8
+_INTEGER = re.compile(r"dense<(-?\d+)> : tensor<u?i\d+>")
+_AXES = re.compile(r'"(\w+)"=(\d+)')
+_NUMBER = re.compile(r"\d+")
+
+
+class Around(NamedTuple):
+    """The calls and loops around an operation."""
+
+    times: int = 1  # how often they run it in a step
+    call: int | None = None  # the place of the trainer's call, inside of a library's function
+    record: bool = False  # keep the operations as nodes; a loop's first rounds go without
+
+
+def make_graph(transcript: Transcript, root: str = "") -> Graph:
+    """The graph of a program. root: the arm's folder, which its source lines are told without."""
+    return _Builder(transcript, root).graph
+
+
+class _Builder:
+    def __init__(self, transcript: Transcript, root: str) -> None:
+        self.functions: Mapping[str, Any] = transcript["functions"]
+        self.sources = [find_source_line(map(tuple, one["frames"]), root) for one in transcript["places"]]
+        self.in_library = [not one["frames"] or is_library(one["frames"][0][1]) for one in transcript["places"]]
+        self.stacks: list[str] = [one["stack"] for one in transcript["places"]]
+        self.sizes = {axis: int(size) for axis, size in _AXES.findall(" ".join(transcript["meshes"]))}
+        self.integers: dict[str, int] = {}
+        self.bodies: dict[str, str] = {}  # of functions by themselves
+        self.carries = 0  # bits that the surrounding loops use
+        self.graph = Graph()
+        main = self.functions["main"]
+        env = self._arguments(main["arguments"])
+        self._results(main, self.block(main["operations"], env, Around(record=True)))
+
+    def _arguments(self, arguments: Sequence[Mapping[str, Any]]) -> dict[int, Value]:
+        env = {}
+        for number, one in enumerate(arguments):
+            name = _unique(_name_argument(one["name"], number), self.graph.inputs)
+            attributes = one["attributes"]
+            donated = "tf.aliasing_output" in attributes or "jax.buffer_donor" in attributes
+            self.graph.inputs[name] = Input(one["type"], self.lies(attributes.get("sdy.sharding", "")), donated)
+            env[one["value"]] = Value.leaf("argument", name, one["type"])
+        return env
+
+    def _results(self, main: Mapping[str, Any], returned: Sequence[Value]) -> None:
+        """Name the results: one that replaces an argument by that argument."""
+        names = list(self.graph.inputs)
+        replaced = {
+            int(found[0]): name
+            for name, one in zip(names, main["arguments"], strict=True)
+            if (found := _NUMBER.findall(one["attributes"].get("tf.aliasing_output", "")))
+        }
+        for number, value in enumerate(returned):
+            attributes = main["results"][number] if number < len(main["results"]) else {}
+            info = attributes.get("jax.result_info", "").strip('"')
+            name = replaced.get(number) or (info.partition("[")[2].rstrip("]") and info) or f"result {number}"
+            lies = self.lies(attributes.get("sdy.sharding", ""))
+            placed = digest(value.exact, lies) if lies.strip("(-, )") else value.exact
+            self.graph.outputs[_unique(name, self.graph.outputs)] = Value(value.value, placed)
+
+    def lies(self, sharding: str) -> str:
+        """How an array is split, as `(fsdp, -)`, without the axes of one device."""
+        found = re.search(r", \[(.*?)\]", sharding)
+        if not found:
+            return ""
+        groups = [re.findall(r'"(\w+)"', one) for one in re.findall(r"\{[^}]*\}", found[1])]
+        parts = ["+".join(axis for axis in axes if self.sizes.get(axis, 2) > 1) or "-" for axes in groups]
+        return f"({', '.join(parts)})"
+
+    def block(self, operations: Iterable[Operation], given: Values, around: Around) -> list[Value]:
+        """Return the values that a block returns. given: the values that are known before it."""
+        env = dict(given)
+        for one in operations:
+            read = [env[number] for number in one["operands"]]
+            name = one["name"]
+            if name in _RETURNS:
+                return read
+            if name == "func.call":
+                made = self.call(one, read, around)
+            elif name == "stablehlo.while":
+                made = self.loop(one, read, env, around)
+            elif name in BRANCHES or name == "sdy.manual_computation":
+                made = self.regions(one, read, env, around)
+            elif name in PLACEMENTS:
+                made = self.placement(one, read, around)
+            elif name == BARRIER:
+                made = [value._replace(exact=digest(BARRIER, value.exact)) for value in read]
+            else:
+                made = self.operation(one, read, env, around)
+            env.update(zip(one["results"], made, strict=True))
+        return []
+
+    def call(self, one: Operation, read: Sequence[Value], around: Around) -> list[Value]:
+        callee: str = one["callee"]
+        if _RANDOM.fullmatch(callee):
+            return self.keep(one, read, f"random bits {self.body(callee)}", around)
+        function = self.functions[callee]
+        env = dict(zip((value["value"] for value in function["arguments"]), read, strict=True))
+        return self.block(function["operations"], env, around._replace(call=self.at(one["place"], around)))
+
+    def body(self, callee: str) -> str:
+        """The hash of a function by itself, without its callers."""
+        if callee not in self.bodies:
+            self.bodies[callee] = ""  # ends a recursion
+            function = self.functions[callee]
+            given = {
+                one["value"]: Value.leaf("given", number, one["type"])
+                for number, one in enumerate(function["arguments"])
+            }
+            returned = self.block(function["operations"], given, Around())
+            self.bodies[callee] = digest(*(value.exact for value in returned))
+        return self.bodies[callee]
+
+    def placement(self, one: Operation, read: Sequence[Value], around: Around) -> list[Value]:
+        lies = self.lies(one["attributes"].get("sharding", ""))
+        if not lies.strip("(-, )"):
+            return list(read)
+        if around.record:
+            key = lies, self.sources[self.at(one["place"], around)]
+            self.graph.placements[key] = self.graph.placements.get(key, 0) + around.times
+        return [value._replace(exact=digest("placed", lies, value.exact)) for value in read]
+
+    def at(self, place: int, around: Around) -> int:
+        """The place at which an operation is reported: a library's function at the line that calls it."""
+        return place if around.call is None or not self.in_library[place] else around.call
+
+    def operation(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
+        """Any operation that computes; the function that it applies to elements (reduction, sort) is part of it."""
+        inner = []
+        for region in one.get("regions", ()):
+            given = {number: Value.leaf("element", place) for place, number in enumerate(region["arguments"])}
+            returned = self.block(region["operations"], {**env, **given}, Around(call=around.call))
+            inner.append(digest(*(value.exact for value in returned)))
+        return self.keep(one, read, "".join(inner), around)
+
+    def keep(self, one: Operation, read: Sequence[Value], inner: str, around: Around) -> list[Value]:
+        """The results of an operation, which becomes a node if it is recorded. inner: the hash of its regions."""
+        name, detail = one["name"], self.detail(one)
+        key = digest(name, detail, inner, one["reads"], one["makes"])
+        whole = Value.combine(key, of=read, ordered=name not in COMMUTATIVE)
+        made = [Value.combine(n, of=[whole]) for n in range(len(one["results"]))]
+        if name == "stablehlo.constant" and (found := _INTEGER.fullmatch(one["attributes"].get("value", ""))):
+            self.integers[made[0].exact] = int(found[1])
+        if around.record:
+            place = self.at(one["place"], around)
+            reads, results = (tuple(value.exact for value in values) for values in (read, made))
+            moved = 0 if name in FREE else sum(map(count_bytes, (*one["reads"], *one["makes"])))
+            self.graph.values.update(reads, results)
+            self.graph.nodes.append(
+                Node(
+                    name=RANDOM if name == "func.call" else name,
+                    key=key,
+                    reads=reads,
+                    made=results,
+                    types=(tuple(one["reads"]), tuple(one["makes"])),
+                    detail=detail,
+                    source=self.sources[place],
+                    phase=locate(self.stacks[one["place"]] or self.stacks[place])[0],
+                    times=around.times,
+                    flops=around.times * _count_flops(one) if name == "stablehlo.dot_general" else 0,
+                    bytes=around.times * moved,
+                )
+            )
+        return made
+
+    def detail(self, one: Operation) -> str:
+        """An operation's attributes; a function that they name is replaced by its hash."""
+        text = ", ".join(f"{name} = {value}" for name, value in one["attributes"].items() if name != "callee")
+        if "@" not in text:
+            return text
+        return re.sub(r"@([\w.$-]+)", lambda found: self.body(found[1]) if found[1] in self.functions else "@", text)
+
+    def regions(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
+        """The branches of a conditional, each as if it ran; the body of a manual computation."""
+        returned = []
+        for region in one["regions"]:
+            inner = {**env, **dict(zip(region["arguments"], read, strict=False))}
+            returned.append(self.block(region["operations"], inner, around))
+        index = read[:1] if one["name"] in BRANCHES else []
+        what = one["name"], self.detail(one)
+        return [Value.combine(*what, of=[*index, *parts]) for parts in zip(*returned, strict=True)]
+
+    def loop(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
+        """A loop's results. Carries are distinguished by initial value and update, in rounds, until a round separates
+        no more of them; a result depends on all carries that it is computed from, and on those of the condition.
+        """
+        condition, body = one["regions"]
+        last = body["operations"][-1]["operands"]
+        kept = [number == argument for number, argument in zip(last, body["arguments"], strict=True)]
+        base = self.carries
+        self.carries += len(read)  # a loop inside uses other bits
+
+        def go_round(colours: Sequence[Value], inside: Around) -> tuple[list[Value], Value]:
+            marked = [
+                colour._replace(carries=read[n].carries if kept[n] else 1 << base + n)
+                for n, colour in enumerate(colours)
+            ]
+            given = {**env, **dict(zip(condition["arguments"], marked, strict=True))}
+            (test,) = self.block(condition["operations"], given, Around(call=around.call))
+            given = {**env, **dict(zip(body["arguments"], marked, strict=True))}
+            return self.block(body["operations"], given, inside), test
+
+        colours, classes, rounds = list(read), 0, 0
+        while rounds == 0 or (len({colour.exact for colour in colours}) > classes and rounds < _MOST_ROUNDS):
+            classes, rounds = len({colour.exact for colour in colours}), rounds + 1
+            made, test = go_round(colours, Around(call=around.call))
+            colours = [
+                colour if kept[n] else Value.combine("carry", of=[read[n], made[n], test])
+                for n, colour in enumerate(colours)
+            ]  # fmt: skip
+        if around.record:
+            trips = self.trips(condition, {**env, **dict(zip(condition["arguments"], read, strict=True))})
+            self.graph.unknown_loops += trips is None
+            # with equal initial values, a difference in the body does not change every reader of a carry
+            go_round(read, around._replace(times=around.times * (1 if trips is None else trips)))
+        self.carries = base
+        needs = [value.carries | test.carries | 1 << base + n for n, value in enumerate(made)]
+        closed = _close_loop(read, colours, needs, base)
+        return [value if keep else result for value, keep, result in zip(read, kept, closed, strict=True)]
+
+    def trips(self, condition: Mapping[str, Any], inner: Values) -> int | None:
+        """The iterations of a loop whose counter starts at a constant and is compared with one; None if unknown."""
+        constants: dict[int, int] = {}
+        for one in condition["operations"]:
+            if one["name"] == "stablehlo.constant":
+                found = _INTEGER.fullmatch(one["attributes"].get("value", ""))
+                if found:
+                    constants[one["results"][0]] = int(found[1])
+            elif one["name"] == "stablehlo.compare":
+                start, limit = (
+                    constants.get(number, self.integers.get(inner[number].exact) if number in inner else None)
+                    for number in one["operands"]
+                )
+                return None if start is None or limit is None else max(limit - start, 0)
+        return None
+
+
+def _close_loop(read: Sequence[Value], colours: Sequence[Value], needs: Sequence[int], base: int) -> list[Value]:
+    """The results of a loop from the last colours of its carries.
+
+    needs: the carries that each carry is computed from, itself included, a bit for each from `base` on; lower bits are
+    of the surrounding loops.
+    """
+    reached = [mask | value.carries for mask, value in zip(needs, read, strict=True)]
+    changed = True
+    while changed:
+        changed = False
+        for n, mask in enumerate(reached):
+            wider = mask
+            for other, others in enumerate(reached):
+                if mask >> base + other & 1:
+                    wider |= others
+            if wider != mask:
+                reached[n], changed = wider, True
+    outer = (1 << base) - 1
+    results = []
+    for colour, mask in zip(colours, reached, strict=True):
+        among = [other for n, other in enumerate(colours) if mask >> base + n & 1]
+        value = Value.combine("while", of=[colour, Value.combine(of=among, ordered=False)])
+        results.append(value._replace(carries=mask & outer))
+    return results
+
+
+def _name_argument(name: str, number: int) -> str:
+    if not name:
+        return f"argument {number}"
+    role, path = meaning_of(name)
+    return f"{role} {path}"
+
+
+def _unique(name: str, among: Mapping[str, object]) -> str:
+    found, number = name, 1
+    while found in among:
+        number += 1
+        found = f"{name} #{number}"
+    return found
+
+
+def _count_flops(one: Operation) -> int:
+    """The FLOPs of a matrix product: a product and a sum each one."""
+    text = one["attributes"].get("dot_dimension_numbers", "")
+    found = re.search(r"lhs_contracting_dimensions = \[([\d, ]*)\]", text)
+    left, made = shape_of(one["reads"][0])[0], shape_of(one["makes"][0])[0]
+    axes = [int(axis) for axis in found[1].split(",")] if found and found[1] else []
+    return 2 * math.prod(made) * math.prod(left[axis] for axis in axes)

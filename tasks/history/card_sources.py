@@ -1,0 +1,86 @@
+"""Finds the sources of our trainer that a card rests on, and those that have changed since."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ruamel.yaml.error import YAMLError
+
+from configs.read import load_yaml
+from tasks.records.card import UNCOMMITTED, Card, CardItem, CardRow, key_of
+from tasks.resolve.code_digest import digest_code
+from tasks.resolve.git import GitError, run_git
+
+FOLDERS = ("model", "configs/cases", "configs/models", "configs/targets")
+FILES = ("configs/base.yml",)
+
+type Digests = Mapping[str, str]  # file -> digest of its meaning
+
+
+def read_sources(root: Path, commit: str) -> Digests:
+    """Return the digests of our trainer's sources at a commit of the checkout `root`; empty if it lacks the commit."""
+    try:
+        listed = run_git(["ls-tree", "-r", "-z", "--full-tree", commit, "--", *FOLDERS, *FILES], folder=root)
+        entries = [entry.partition("\t") for entry in listed.split("\0") if entry]
+        return {
+            path: _digest(path, run_git(["cat-file", "blob", head.split(" ")[2]], folder=root, whole=True))
+            for head, _, path in entries
+            if _counts(path)
+        }
+    except GitError:
+        return {}
+
+
+def current_sources(root: Path) -> Digests:
+    """Return the digests of our trainer's sources as they are in the folder `root`, uncommitted changes included."""
+    paths = [*(path for folder in FOLDERS for path in (root / folder).rglob("*")), *(root / file for file in FILES)]
+    names = {path.relative_to(root).as_posix(): path for path in paths if path.is_file()}
+    return {name: _digest(name, path.read_text(encoding="utf-8")) for name, path in names.items() if _counts(name)}
+
+
+def _counts(path: str) -> bool:
+    return path.endswith((".py", ".yml"))
+
+
+def _digest(path: str, text: str) -> str:
+    """Return a digest that comments, docstrings and layout do not change."""
+    if path.endswith(".py"):
+        return digest_code(text)
+    with suppress(YAMLError):  # then its text identifies it
+        text = json.dumps(load_yaml(text, typ="safe"), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def find_changes(card: Card, root: Path) -> dict[tuple[str, ...], list[str]]:
+    """Return the sources of each item that have changed in `root` since it was verified, by `key_of`.
+
+    [UNCOMMITTED] if the sources were never committed, or their commit is unknown. Omits unchanged items.
+    """
+    now = current_sources(root)
+    found = {key_of(row, item): _changed(card, item, row, now) for row in card.rows for item in row.items}
+    return {key: paths for key, paths in found.items() if paths}
+
+
+def _changed(card: Card, item: CardItem, row: CardRow, now: Digests) -> list[str]:
+    if not item.sources or item.state == "not verified":
+        return []
+    before = card.sources.get(item.sources)
+    if not before:
+        return [UNCOMMITTED]
+    return [path for path in _concerning(row, {**before, **now}) if before.get(path) != now.get(path)]
+
+
+def _concerning(row: CardRow, paths: Mapping[str, str]) -> Iterator[str]:
+    """Yield the sources that a row depends on: all but other cases and targets."""
+    own = (f"configs/cases/{row.case}.yml", f"configs/targets/{row.target}.yml")
+    for path in sorted(paths):
+        if not path.startswith(("configs/cases/", "configs/targets/")) or path in own:
+            yield path
+
+
+def date_card(card: Card, root: Path) -> Card:
+    """Return the card with the sources of each of its commits that the checkout `root` has."""
+    commits = {item.sources for row in card.rows for item in row.items} - {"", UNCOMMITTED}
+    return card.model_copy(update={"sources": {sha: dict(read_sources(root, sha)) for sha in sorted(commits)}})

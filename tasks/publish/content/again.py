@@ -1,0 +1,30 @@
+"""Turns the plans of a comparison's runs into the command that runs exactly this comparison again."""
+
+import shlex
+from collections.abc import Sequence
+
+from tasks.publish.content.next_command import arm_wishes, wishes_of
+from tasks.records import ComparisonRecord, RunRecord
+
+
+def command_again(record: ComparisonRecord, baseline: RunRecord | None, candidate: RunRecord | None) -> str:
+    """`maxview compare … --fresh` at the commits that were compared, or `maxview ingest` of the logs; empty if the runs
+    are gone."""
+    if baseline is None or candidate is None:
+        return ""
+    plans = [run.plan for run in (baseline, candidate) if run.plan is not None]
+    if len(plans) < 2:
+        sides = [list(arm.logs) for arm in (record.baseline, record.candidate)]
+        words = [*sides[0], *sides[1]] if len(sides[0]) == len(sides[1]) == 1 else _several(sides)
+        words += ["--case", record.case, *(["--target", record.target] if " " not in record.target else [])]
+        return shlex.join(["maxview", "ingest", *words, *(["--aa"] if record.aa else [])])
+    verb = "preflight" if plans[0].compiles_for else "compare"
+    words = ["maxview", verb, record.comparison, "--case", record.case, "--target", plans[0].target]
+    if len(record.baseline.runs) > 1:
+        words += ["--repeats", str(len(record.baseline.runs))]
+    pinned = [plan.model_copy(update={"ref": plan.ref and (plan.commit or plan.ref)}) for plan in plans]
+    return shlex.join([*words, *wishes_of(plans[0]), *arm_wishes(pinned), "--fresh"])
+
+
+def _several(sides: Sequence[Sequence[str]]) -> list[str]:
+    return ["--baseline", *sides[0], "--candidate", *sides[1]]

@@ -1,0 +1,141 @@
+"""Turns the difference of two checkpoints into two tables: the number of arrays of each kind, and every array."""
+
+from collections.abc import Sequence
+
+from configs.schema import Frozen
+from tasks.records import ArrayDifference, ArrayRole, CheckpointDifference, Verdict
+from tasks.records.counted import counted
+from tasks.records.text import visible
+
+WHY_ALONE: dict[ArrayRole, str] = {
+    "random numbers": "streams of random numbers, which one implementation keeps in its checkpoint",
+    "quantisation": "what quantisation keeps beside the weights",
+    "other state": "state of one implementation alone",
+}
+LACKING = "missing on the other side"
+
+
+class RoleCount(Frozen):
+    """The arrays of one kind: how many each side has, and how many pairs are equal."""
+
+    role: ArrayRole
+    here: int
+    there: int
+    equal: int  # pairs; if one side stacks all layers in one array, they count as one pair
+    differing: int  # pairs
+    alone: int  # arrays without a partner on the other side
+    why: str  # the reason for arrays without a partner; empty if there are none
+
+
+class ArrayLine(Frozen):
+    """A row of the table: a pair of arrays, or an array without a partner."""
+
+    role: ArrayRole
+    names: tuple[str, ...]
+    other_names: tuple[str, ...]
+    shapes: str
+    dtypes: str
+    word: str
+    verdict: Verdict  # decides the colour
+
+
+def count_roles(found: CheckpointDifference) -> list[RoleCount]:
+    """Return one row per kind of array, parameters first."""
+    counts = []
+    for role in ("parameter", "optimizer", "counter", "random numbers", "quantisation", "other state"):
+        arrays = [array for array in found.arrays if array.role == role]
+        if not arrays:
+            continue
+        alone = [array for array in arrays if not (array.names and array.other_names)]
+        counts.append(
+            RoleCount(
+                role=role,
+                here=sum(len(array.names) for array in arrays),
+                there=sum(len(array.other_names) for array in arrays),
+                equal=sum(array.exact for array in arrays),
+                differing=sum(not array.exact for array in arrays) - len(alone),
+                alone=sum(len(array.names) + len(array.other_names) for array in alone),
+                why=WHY_ALONE.get(role, LACKING) if alone else "",
+            )
+        )
+    return counts
+
+
+def list_arrays(found: CheckpointDifference) -> list[ArrayLine]:
+    """Return a row per pair or lone array, the largest difference first."""
+    return [_line(array) for array in found.arrays]
+
+
+def _line(array: ArrayDifference) -> ArrayLine:
+    word, verdict = _judge(array)
+    return ArrayLine(
+        role=array.role,
+        names=tuple(map(visible, array.names)),
+        other_names=tuple(map(visible, array.other_names)),
+        shapes=" → ".join(dict.fromkeys(str(list(s)) for s, n in _sides(array, array.shape, array.other_shape) if n)),
+        dtypes=" → ".join(dict.fromkeys(visible(d) for d, n in _sides(array, array.dtype, array.other_dtype) if n)),
+        word=word,
+        verdict=verdict,
+    )
+
+
+def _sides[T](array: ArrayDifference, here: T, there: T) -> tuple[tuple[T, tuple[str, ...]], ...]:
+    return (here, array.names), (there, array.other_names)
+
+
+def _judge(array: ArrayDifference) -> tuple[str, Verdict]:
+    if array.values is None:
+        side = "baseline" if array.names else "candidate"
+        why = WHY_ALONE.get(array.role, LACKING)
+        return f"{side} alone: {why}", "changed" if array.is_state else "same"
+    return describe_values(array), "same" if array.exact else "changed"
+
+
+def describe_values(array: ArrayDifference) -> str:
+    """Return `equal bit for bit`, or the size of the difference."""
+    values = array.values
+    if array.exact or values is None:
+        return "equal bit for bit"
+    if not values.differing:
+        return "equal values of another type"
+    odd = f", {values.not_finite:,} not finite" if values.not_finite else ""
+    place = f" at {list(values.where)}" if values.where else ""
+    return (
+        f"{values.differing:,} of {counted(values.values, 'value')} differ{odd}: norm {values.norm:.4g}, "
+        f"largest {values.largest:.4g}{place}"
+    )
+
+
+def describe_counts(found: CheckpointDifference, here: str = "here", there: str = "there") -> str:
+    """Return a sentence such as `39 arrays here, 69 there: 39 equal bit for bit`."""
+    left, right = (sum(len(names) for names in side) for side in zip(*map(_names, found.arrays), strict=True))
+    compared = found.compared
+    differing = sum(not array.exact for array in compared)
+    ratio = f"{differing} of {len(compared)} differ" if differing else f"{len(compared)} equal bit for bit"
+    return f"{counted(left, 'array')} {here}, {right} {there}: {ratio}"
+
+
+def describe_alone(found: CheckpointDifference, most: int = 3) -> list[str]:
+    """Return a line per side and kind of lone arrays: `only there: 30 random numbers: REASON: a, b and 28 more`."""
+    lines = []
+    for side, is_here in (("here", True), ("there", False)):
+        alone = [array for array in found.arrays if bool(array.names) is is_here and _is_alone(array)]
+        for role in dict.fromkeys(array.role for array in alone):
+            names = [name for array in alone if array.role == role for name in (*array.names, *array.other_names)]
+            shown = ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+            lines.append(f"only {side}: {len(names)} {role}: {WHY_ALONE.get(role, LACKING)}: {visible(shown)}")
+    return lines
+
+
+def name_pair(array: ArrayDifference) -> str:
+    """Return both names, or one if they are equal. Of layers stacked on the other side only the first is named."""
+    names = [name[0] + (f" … ({len(name)} layers)" if len(name) > 1 else "") for name in _names(array) if name]
+    return visible(" ↔ ".join(dict.fromkeys(names)))
+
+
+def _names(array: ArrayDifference) -> Sequence[tuple[str, ...]]:
+    return array.names, array.other_names
+
+
+def _is_alone(array: ArrayDifference) -> bool:
+    return not (array.names and array.other_names)

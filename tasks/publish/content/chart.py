@@ -1,0 +1,215 @@
+"""Turns the curves and rows of a comparison record into SVG charts on white, for places that draw only images."""
+
+import base64
+from collections.abc import Sequence
+from itertools import count
+from math import isfinite
+from typing import Any
+
+import pygal  # type: ignore[import-untyped]
+from pygal.style import Style  # type: ignore[import-untyped]
+
+from tasks.publish.content.curves import thin_out
+from tasks.publish.content.time_bars import average_parts
+from tasks.publish.content.verdict_words import OUTCOMES, name_verdict
+from tasks.records import ComparisonRecord, Curve, MetricDiff
+from tasks.records.text import shorten, visible
+
+WIDTH = 760
+POINTS = 120  # per curve: more cannot be distinguished at this width
+SIDE_COLOURS = ("#0969da", "#bc4c00")
+# computing is green, what was waited for is warm, what lies outside of the steps is grey
+PART_COLOURS = {
+    "compute": "#1a7f37", "dispatch": "#94d3a2", "compile": "#0969da", "checkpoint": "#bc4c00", "eval": "#8250df",
+    "profiler": "#bf3989", "restart": "#cf222e", "unexplained": "#d4a72c",
+    "waits for saves": "#953800", "blocking saves": "#e16f24", "wait at the end": "#ffb77c",
+    "evaluation at the end": "#c297ff", "start": "#8c959f", "between": "#afb8c1", "end": "#57606a",
+    "outside": "#d0d7de",
+}  # fmt: skip
+LEGEND_COLUMNS = 4
+OTHER_PART = "#24292f"
+LIMIT = 3.0  # bars end here, in multiples of the threshold
+
+_STYLE = Style(
+    background="#ffffff",
+    plot_background="#ffffff",
+    foreground="#57606a",
+    foreground_strong="#24292f",
+    foreground_subtle="#d0d7de",
+    font_family="system-ui, -apple-system, 'Segoe UI', sans-serif",
+    label_font_size=12,
+    major_label_font_size=12,
+    legend_font_size=13,
+    title_font_size=15,
+    value_font_size=12,
+    value_label_font_size=12,
+    value_colors=("#24292f",) * 16,
+    guide_stroke_color="#eaeef2",
+    major_guide_stroke_color="#d0d7de",
+    guide_stroke_dasharray="1,0",
+    major_guide_stroke_dasharray="1,0",
+    colors=SIDE_COLOURS,
+    opacity="1",
+    opacity_hover="1",
+    stroke_opacity="1",
+    stroke_width="2.5",
+    transition="0s",
+)
+
+
+def draw_loss(record: ComparisonRecord) -> str | None:
+    """The loss of every run per step as SVG text, baseline solid and candidate dashed; None if nothing was printed."""
+    return draw_curve(record, "loss")
+
+
+def draw_curve(record: ComparisonRecord, metric: str) -> str | None:
+    """The same of any curve of the record; of step times those that are neither the first nor stalls."""
+    curves = [_steady(record, curve) for curve in record.curves if curve.metric == metric]
+    curves = [curve for curve in curves if _points(curve)]
+    if not curves:
+        return None
+    chart = pygal.XY(
+        _config(260),
+        style=_coloured([_side_colour(record, curve) for curve in curves]),
+        title="steady step time, s" if metric == "step_time_s" else f"{metric} per step",
+        show_legend=True,
+        legend_at_bottom=True,
+        legend_at_bottom_columns=1,
+        truncate_legend=90,
+        dots_size=3,
+        show_dots=all(len(curve.steps) <= 40 for curve in curves),
+        x_title="step",
+        x_value_formatter=lambda step: f"{step:g}",
+    )
+    for number, curve in zip(count(1), curves, strict=False):
+        dashed = curve.arm == record.candidate.name
+        stroke = {"dasharray": "7, 5"} if dashed else {}
+        name = f"{'- - ' if dashed else '—— '}{visible(curve.arm)}"
+        repeat = f", run {number}" if len(curves) > 2 else ""
+        chart.add(shorten(name + repeat, 80), _points(curve), stroke_style=stroke)
+    return _render(chart)
+
+
+def draw_changes(record: ComparisonRecord) -> str | None:
+    """Each metric's change in multiples of its threshold, better to the right, as SVG text; None if no row has both."""
+    rows = [row for row in record.rows if _scaled(row) is not None]
+    if not rows:
+        return None
+    chart = pygal.HorizontalBar(
+        _config(110 + 30 * len(rows)),
+        style=_STYLE,
+        title="change, in multiples of what would matter   (← worse · better →)",
+        show_legend=False,
+        range=(-LIMIT, LIMIT),
+        y_labels=[-3, -2, -1, 0, 1, 2, 3],
+        value_formatter=lambda value: f"{value:g} ×" if value else "0",
+    )
+    rows.reverse()  # pygal draws the first bar at the bottom
+    chart.x_labels = [_label(row) for row in rows]
+    chart.add("change", [{"value": _scaled(row), "color": OUTCOMES[row.verdict].colour} for row in rows])
+    return _render(chart)
+
+
+def draw_times(record: ComparisonRecord) -> str | None:
+    """Where the time of a run of each arm went, one stacked bar each, as SVG text; None if no run has an account."""
+    # pygal draws the first bar at the bottom
+    both = (("candidate", record.candidate), ("baseline", record.baseline))
+    sides = [(side, parts) for side, arm in both if (parts := average_parts(record, arm.name))]
+    if not sides:
+        return None
+    found = {part.part for _, parts in sides for part in parts}
+    names = [name for name in PART_COLOURS if name in found] + sorted(found - PART_COLOURS.keys())
+    more = (len(names) - 1) // LEGEND_COLUMNS
+    chart = pygal.HorizontalStackedBar(
+        _config(150 + 40 * len(sides) + 22 * more),
+        style=_coloured([PART_COLOURS.get(name, OTHER_PART) for name in names]),
+        title="where the time of a run went, s",
+        show_legend=True,
+        legend_at_bottom=True,
+        legend_at_bottom_columns=LEGEND_COLUMNS,
+        margin_bottom=14 + 22 * more,  # pygal keeps room for one row of the legend
+        truncate_legend=20,
+        value_formatter=lambda value: f"{value:.3g} s",
+    )
+    chart.x_labels = [side for side, _ in sides]
+    for name in names:
+        chart.add(
+            shorten(visible(name), 28),
+            [{part.part: part.seconds for part in parts}.get(name, 0.0) for _, parts in sides],
+        )
+    return _render(chart)
+
+
+def to_data_uri(svg: str) -> str:
+    """The SVG as an address that Markdown and HTML take for an image."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+
+def _render(chart: pygal.graph.graph.Graph) -> str:
+    """The chart as SVG text that is the same every time and holds nothing an image cannot use."""
+    chart.uuid = "chart"
+    chart.add_xml_filter(_strip)
+    return str(chart.render())
+
+
+def _strip(root: Any) -> Any:
+    """Takes out the script, the comments (one holds the date) and the places of tooltips."""
+    for parent in list(root.iter()):
+        for child in list(parent):
+            place = child.tag == "desc" and child.get("class") != "value"
+            if place or not isinstance(child.tag, str) or child.tag == "script":
+                parent.remove(child)
+    return root
+
+
+def _config(height: int) -> pygal.Config:
+    # js=[]: pygal otherwise links a script on a public host into every chart
+    return pygal.Config(
+        width=WIDTH,
+        height=height,
+        explicit_size=True,
+        js=[],
+        disable_xml_declaration=True,
+        no_data_text="nothing to draw",
+        max_scale=8,
+        margin=14,
+    )
+
+
+def _coloured(colours: Sequence[str]) -> Style:
+    return Style(**{**_STYLE.__dict__, "colors": tuple(colours)})
+
+
+def _side_colour(record: ComparisonRecord, curve: Curve) -> str:
+    return SIDE_COLOURS[curve.arm == record.candidate.name]
+
+
+def _steady(record: ComparisonRecord, curve: Curve) -> Curve:
+    """The curve, of step times without the first and without stalls, beside which the others would look equal."""
+    if curve.metric != "step_time_s":
+        return curve
+    left_out = {stall.step for stall in record.stalls.get(curve.arm, ())} | set(curve.steps[:1])
+    values = tuple(v if s not in left_out else None for s, v in zip(curve.steps, curve.values, strict=True))
+    return curve.model_copy(update={"values": values})
+
+
+def _points(curve: Curve) -> list[tuple[int, float]]:
+    kept = thin_out(curve.values, POINTS)
+    pairs = [(curve.steps[i], curve.values[i]) for i in kept]
+    return [(step, value) for step, value in pairs if value is not None and isfinite(value)]
+
+
+def _scaled(row: MetricDiff) -> float | None:
+    """The change over its threshold with better as plus, cut at LIMIT; None where a direction or figure is missing."""
+    if row.difference is None or row.threshold is None or not isfinite(row.difference) or row.better == "equal":
+        return None
+    if row.difference == 0:
+        return 0.0
+    ratio = abs(row.difference) / row.threshold if row.threshold > 0 else LIMIT
+    worse = (row.difference > 0) == (row.better == "lower")
+    return min(ratio, LIMIT) * (-1 if worse else 1)
+
+
+def _label(row: MetricDiff) -> str:
+    change = f" {shorten(visible(row.difference_text), 20)}" if row.difference_text else ""
+    return f"{shorten(visible(row.title), 28)}{change}  {name_verdict(row.verdict)}"

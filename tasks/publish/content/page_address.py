@@ -1,0 +1,35 @@
+"""Where a published page is: its path, its address in the store, and the link that a browser opens."""
+
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+from configs.schema import Frozen
+from tasks.store import Store
+
+SITE = "MAXVIEW_SITE"  # where the store is served: browsers follow no link of Prefect's pages into a folder
+
+
+class PublishedPage(Frozen):
+    """Where a page is: on this machine, what people call it, and what opens it in a browser."""
+
+    path: Path
+    address: str
+    link: str
+
+    @property
+    def told(self) -> str:
+        """What a log names it by: what a browser opens from anywhere, else its address."""
+        return self.link if self.link.startswith(("http://", "https://")) else self.address
+
+
+def find_page(path: Path, store: Store) -> PublishedPage:
+    """Where a page of the store is. Its link begins with what MAXVIEW_SITE says, where the store is served.
+
+    Raises ValueError for a MAXVIEW_SITE that is no address.
+    """
+    base = os.environ.get(SITE, "").rstrip("/")
+    if base and not base.startswith(("http://", "https://")):
+        raise ValueError(f"{SITE}={base!r:.80}: say where the store is served, for example http://host:8000")
+    link = f"{base}/{quote(path.relative_to(store.path).as_posix())}" if base else store.link_to(path)
+    return PublishedPage(path=path, address=store.address_of(path), link=link)

@@ -1,0 +1,1 @@
+"""Markdown for Prefect artifacts and for comments on pull requests."""

@@ -1,0 +1,205 @@
+"""Turns comparison records into the contents of Prefect artifacts: Markdown, table rows, keys."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+from tasks.publish.content.chart import draw_changes, draw_loss, draw_times, to_data_uri
+from tasks.publish.content.explanation import TITLE, list_sections
+from tasks.publish.content.verdict_words import (
+    EFFECT_WORDS,
+    EFFECTS,
+    GROUPS,
+    WORST_FIRST,
+    absent_text,
+    cell_text,
+    difference_text,
+    facts_of,
+    name_group,
+    name_row,
+    name_verdict,
+    outcome_of,
+    threshold_text,
+)
+from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff
+from tasks.records.text import shorten, visible
+
+LONGEST_KEY = 100
+MOST_DIFFERENCES = 10  # between two compiled programs
+LONGEST_HEADING = 20  # a longer label heads its column as "baseline" or "candidate": both UIs cut wide tables off
+LONGEST_TEXT = 600  # of one sentence in an artifact: the page has the rest
+
+_MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
+
+
+def artifact_key(*parts: str) -> str:
+    """A Prefect artifact key out of names: lowercase letters, digits and dashes, never empty, at most 100 characters.
+
+    Underscores and dots become dashes (`01_base` is `01-base`). Where anything else is lost, a short hash is added, so
+    that `feat/x` and `feat:x` do not write over each other.
+    """
+    wanted = "-".join(parts)
+    key = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")
+    if key == re.sub(r"[_.]", "-", wanted) and 0 < len(key) <= LONGEST_KEY:
+        return key
+    digest = hashlib.sha256(wanted.encode("utf-8", "backslashreplace")).hexdigest()[:8]
+    return f"{key[: LONGEST_KEY - 9].strip('-')}-{digest}".strip("-")
+
+
+def summary_description(record: ComparisonRecord) -> str:
+    """The verdict in one line, for the description of an artifact, which the UIs read as Markdown too."""
+    return _md(f"{name_verdict(outcome_of(record))}: {record.headline}")
+
+
+def summary_markdown(record: ComparisonRecord) -> str:
+    """The comparison as Markdown that both Prefect UIs draw: verdict, findings, charts as images, tables."""
+    blocks = [
+        f"# {name_verdict(outcome_of(record))}: {_md(record.case)}",
+        f"**{_md(record.headline)}**",
+        *_explanation(record),
+        *_arms(record),
+        *_deaths(record),
+        *_findings(record.findings),
+        *_charts(record),
+        *_programs(record),
+        *_tables(record),
+        *_floors(record),
+    ]
+    if record.next_command:
+        blocks.append(f"Next: {_code(record.next_command)}")
+    return "\n\n".join(blocks) + "\n"
+
+
+def table_rows(records: Sequence[ComparisonRecord]) -> list[dict[str, str]]:
+    """The rows of one table artifact over several comparisons, what needs a look first; every value is a string."""
+    pairs = [(record, row) for record in records for row in record.rows]
+    pairs.sort(key=lambda pair: WORST_FIRST.index(pair[1].verdict))
+    return [_table_row(record, row) for record, row in pairs]
+
+
+def _table_row(record: ComparisonRecord, row: MetricDiff) -> dict[str, str]:
+    return {
+        "verdict": name_verdict(row.verdict),
+        "case": visible(record.case),
+        "metric": visible(row.title),
+        "baseline": cell_text(row.baseline_text, record.baseline),
+        "candidate": cell_text(row.candidate_text, record.candidate),
+        "difference": difference_text(row),
+        "threshold": threshold_text(row) or "—",
+        "why": shorten(visible(row.reason), LONGEST_TEXT),
+    }
+
+
+def escape_markdown(text: str) -> str:
+    """Text as itself in Markdown, in a table cell too: no markup, no HTML, no address that turns into a link."""
+    escaped = _MARKDOWN.sub(r"\\\1", shorten(visible(text), LONGEST_TEXT))
+    escaped = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escaped.replace("://", ":&#47;&#47;").replace("www.", "www&#46;").replace("@", "&#64;")
+
+
+_md = escape_markdown
+
+
+def _code(text: str) -> str:
+    fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    return f"{fence} {visible(text)} {fence}"
+
+
+def _deaths(record: ComparisonRecord) -> list[str]:
+    blocks = []
+    for role, arm in _sides(record):
+        if arm.has_died:
+            error = arm.cause_of_death
+            cause = f"{error.summary} (line {error.line} of its log)" if error else "no cause in its log"
+            blocks.append(f"† {role} **{_md(arm.label)}** died: {_md(cause)}")
+    return blocks
+
+
+def _findings(findings: tuple[Finding, ...]) -> list[str]:
+    if not findings:
+        return []
+    order = list(EFFECTS)
+    lines = []
+    for finding in sorted(findings, key=lambda f: order.index(f.effect)):
+        evidence = "; ".join(f"{e.arm}: {e.value}" for e in finding.evidence)
+        tail = f" ({_md(evidence)})" if evidence else ""
+        lines.append(f"- {EFFECTS[finding.effect].sign} *{EFFECT_WORDS[finding.effect]}*: {_md(finding.message)}{tail}")
+    return ["## Are the two comparable?", "\n".join(lines)]
+
+
+def _charts(record: ComparisonRecord) -> list[str]:
+    drawn = [
+        ("change of every metric against its threshold", draw_changes(record)),
+        ("loss per step", draw_loss(record)),
+        ("where the time of a run went", draw_times(record)),
+    ]
+    return [f"![{title}]({to_data_uri(svg)})" for title, svg in drawn if svg is not None]
+
+
+def _tables(record: ComparisonRecord) -> list[str]:
+    blocks = []
+    for group in GROUPS:
+        rows = [row for row in record.rows if row.group == group]
+        if not rows:
+            continue
+        arms = " | ".join(_md(arm.label) if len(arm.label) <= LONGEST_HEADING else role for role, arm in _sides(record))
+        lines = [f"| verdict | metric | {arms} | difference | threshold |", "|:--|:--|--:|--:|--:|--:|"]
+        lines += ["| " + " | ".join(_cells(record, row)) + " |" for row in rows]
+        reasons = [f"- {_md(row.title)}: {_md(row.reason)}" for row in rows if row.verdict != "same" and row.reason]
+        blocks += [f"## {name_group(record, group)}", "\n".join(lines), *(["\n".join(reasons)] if reasons else [])]
+    return [*blocks, *([_md(absent_text(record))] if record.absent else [])]
+
+
+def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
+    verdict = name_verdict(row.verdict)
+    return [
+        f"**{verdict}**" if row.verdict in ("regressed", "changed") else verdict,
+        _md(name_row(record, row)),
+        _md(cell_text(row.baseline_text, record.baseline)),
+        _md(cell_text(row.candidate_text, record.candidate)),
+        _md(difference_text(row)),
+        _md(threshold_text(row)) or "—",
+    ]
+
+
+def _explanation(record: ComparisonRecord) -> list[str]:
+    if record.explanation is None:
+        return []
+    blocks = [f"## {TITLE}", _md(record.explanation.headline)]
+    for section in list_sections(record.explanation):
+        shown = [line for line in section.lines if line != section.sentence][:MOST_DIFFERENCES]
+        blocks.append(
+            "\n".join([f"**{section.title}**: {_md(section.sentence)}", "", *(f"- {_md(one)}" for one in shown)])
+        )
+    return blocks
+
+
+def _programs(record: ComparisonRecord) -> list[str]:
+    if record.programs is None or not record.programs.differences:
+        return []
+    lines = ["| share | what | where | baseline | candidate |", "|--:|:--|:--|:--|:--|"]
+    lines += [
+        "| "
+        + " | ".join([f"{100 * item.share:+.1f} %", *map(_md, (item.what, item.where, item.baseline, item.candidate))])
+        + " |"
+        for item in record.programs.differences[:MOST_DIFFERENCES]
+    ]
+    return ["## What differs between the programs, by cost", "\n".join(lines)]
+
+
+def _floors(record: ComparisonRecord) -> list[str]:
+    signs = {True: "✓", False: "✗", None: "?"}
+    lines = [f"- {signs[floor.holds]} **{floor.name}**: {_md(floor.evidence)}" for floor in record.floors]
+    return ["## Are they the same by construction?", "\n".join(lines)] if lines else []
+
+
+def _arms(record: ComparisonRecord) -> list[str]:
+    def line(role: str, arm: ArmSummary) -> str:
+        facts = ", ".join(f"{name} {value}" for name, value in facts_of(arm))
+        return f"- {role}: **{_md(arm.label)}**{f' ({_md(facts)})' if facts else ''}"
+
+    return ["\n".join(line(role, arm) for role, arm in _sides(record))]
+
+
+def _sides(record: ComparisonRecord) -> tuple[tuple[str, ArmSummary], tuple[str, ArmSummary]]:
+    return ("baseline", record.baseline), ("candidate", record.candidate)

@@ -1,0 +1,54 @@
+"""Turns the comparisons of one flow into the body of a pull request's comment: verdicts, what needs a look, pages."""
+
+from collections.abc import Sequence
+
+from tasks.diff.metric_row import NOT_JUDGED
+from tasks.publish.content.page_address import PublishedPage
+from tasks.publish.content.verdict_words import WORST_FIRST, difference_text, name_verdict, outcome_of
+from tasks.publish.markdown.artifacts import escape_markdown
+from tasks.publish.markdown.night import MARKER
+from tasks.records import ComparisonRecord, MetricDiff
+from tasks.records.text import shorten, visible
+from tasks.store import safe_name
+
+LONGEST = 300
+MOST_ROWS = 20  # of one case
+
+
+def comparison_comment(compared: Sequence[tuple[ComparisonRecord, PublishedPage]], name: str) -> str:
+    """One line per case, the rows that are not the same, and the command to go on with.
+
+    The mark names the comparison: another comparison of the same pull request has a comment of its own.
+    """
+    ranked = sorted(compared, key=lambda pair: WORST_FIRST.index(pair[0].verdict))
+    blocks = [MARKER.format(f"compare {safe_name(name)}")]
+    if ranked:
+        worst = ranked[0][0]
+        blocks.append(f"# {name_verdict(outcome_of(worst))}: {escape_markdown(name)}")
+        lines = ["| case | verdict | why |", "|:--|:--|:--|"]
+        lines += ["| " + " | ".join(_cells(record, page)) + " |" for record, page in ranked]
+        blocks.append("\n".join(lines))
+        for record, _ in ranked:
+            blocks += _rows(record)
+        if worst.next_command:
+            blocks.append(f"Next:\n\n    {visible(worst.next_command)}")  # an indented block: nothing in it is markup
+    return "\n\n".join(blocks).replace("-->\n\n", "-->\n", 1) + "\n"
+
+
+def _cells(record: ComparisonRecord, page: PublishedPage) -> list[str]:
+    case = escape_markdown(record.case)
+    linked = f"[{case}]({page.link})" if page.link.startswith(("http://", "https://")) else case
+    return [linked, name_verdict(outcome_of(record)), escape_markdown(shorten(record.headline, LONGEST))]
+
+
+def _rows(record: ComparisonRecord) -> list[str]:
+    judged = [row for row in record.rows if row.verdict != NOT_JUDGED]
+    rows = [row for row in judged if row.verdict != "same"]
+    lines = [_line(row) for row in rows[:MOST_ROWS]]
+    more = [f"- … and {len(rows) - MOST_ROWS} more"] if len(rows) > MOST_ROWS else []
+    return [f"## {escape_markdown(record.case)}", "\n".join([*lines, *more])] if lines else []
+
+
+def _line(row: MetricDiff) -> str:
+    texts = [f"- {name_verdict(row.verdict)} **{escape_markdown(row.title)}**", escape_markdown(difference_text(row))]
+    return " ".join(text for text in texts if text) + f": {escape_markdown(shorten(row.reason, LONGEST))}"

@@ -1,0 +1,107 @@
+"""Turns a night's record into what people read: a matrix, a comment for a pull request, and a message."""
+
+from collections.abc import Sequence
+
+from tasks.publish.content.verdict_words import OUTCOMES, name_verdict
+from tasks.publish.markdown.artifacts import escape_markdown
+from tasks.records.text import shorten, visible
+from tasks.resolve.night import CellResult, NightRecord
+
+CHANGED_EVENT = "maxview.nightly.changed"
+MARKER = "<!-- maxview:{} -->"  # by which a comment is found again
+LONGEST_HEADLINE = 300
+MOST_LINES = 20  # of one message
+
+
+def night_markdown(record: NightRecord) -> str:
+    """The summary of a night: one line that says it, what counts, the matrix, what is in quarantine."""
+    blocks = [
+        f"# {night_headline(record)}",
+        _facts(record),
+        *_bad(record),
+        _matrix(record.results),
+        *_quarantine(record),
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def night_headline(record: NightRecord) -> str:
+    """One line: how many of how many are bad."""
+    total, bad = len(record.results), len(record.bad)
+    if bad:
+        return f"✗ {bad} of {total} comparisons need a look"
+    unknown = sum(result.outcome == "unknown" for result in record.results if not result.cell.quarantine)
+    return f"? {unknown} of {total} comparisons are undecided" if unknown else f"✓ nothing regressed, {total} compared"
+
+
+def comment_markdown(record: NightRecord, *, about: str = "nightly") -> str:
+    """The summary as the body of a comment, with the mark by which the next one replaces it."""
+    return f"{MARKER.format(about)}\n{night_markdown(record)}"
+
+
+def night_message(record: NightRecord) -> str:
+    """What has changed since the night before, as text for a chat; empty if nothing has."""
+    if not record.changes:
+        return ""
+    lines = [shorten(visible(line), LONGEST_HEADLINE) for line in record.changes[:MOST_LINES]]
+    more = len(record.changes) - len(lines)
+    rest = [f"… and {more} more"] if more > 0 else []
+    # Slack's own three characters that mean something in its text
+    text = "\n".join([f"maxview {record.plan.id}: {night_headline(record)}", *(f"• {line}" for line in lines), *rest])
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def sign(result: CellResult) -> str:
+    """The cell of the matrix."""
+    word = name_verdict(result.word)
+    return f"({word})" if result.cell.quarantine else word
+
+
+def _facts(record: NightRecord) -> str:
+    plan = record.plan
+    commits = ", ".join(f"{escape_markdown(name)} {sha[:9]}" for name, sha in plan.commits.items())
+    words = [f"night {plan.id}", f"target {escape_markdown(plan.target)}", f"ended {record.ended}"]
+    changed = f"{len(record.changes)} changed since {record.before}" if record.before else "the first night"
+    return " · ".join([*words, *([commits] if commits else []), changed])
+
+
+def _bad(record: NightRecord) -> list[str]:
+    lines = [
+        f"- **{sign(result)}** {escape_markdown(result.cell.comparison)} {escape_markdown(result.cell.case)}"
+        f"{_owner(result)}: {escape_markdown(shorten(result.headline, LONGEST_HEADLINE))}"
+        for result in record.bad
+    ]
+    return ["## Needs a look", "\n".join(lines)] if lines else []
+
+
+def _owner(result: CellResult) -> str:
+    return f" ({owner_text(result.cell.owner)})" if result.cell.owner else ""
+
+
+def owner_text(owner: str) -> str:
+    """The owner as the config names them; an `@name` stays one, so that a comment calls them."""
+    return escape_markdown(owner).replace("&#64;", "@")
+
+
+def _matrix(results: Sequence[CellResult]) -> str:
+    comparisons = list(dict.fromkeys(result.cell.comparison for result in results))
+    cases = list(dict.fromkeys(result.cell.case for result in results))
+    found = {(result.cell.comparison, result.cell.case): result for result in results}
+    owners = {result.cell.case: result.cell.owner for result in results}
+    heads = [escape_markdown(name) for name in comparisons]
+    lines = ["| case | " + " | ".join(heads) + " | owner |", "|:--|" + ":--|" * len(heads) + ":--|"]
+    for case in cases:
+        cells = [sign(found[name, case]) if (name, case) in found else "—" for name in comparisons]
+        lines.append(f"| {escape_markdown(case)} | " + " | ".join(cells) + f" | {owner_text(owners[case]) or '—'} |")
+    counts = [f"{word} {n}" for word in OUTCOMES if (n := sum(r.word == word for r in results))]
+    return "\n".join(["## Every case", "", *lines, "", " · ".join(counts)])
+
+
+def _quarantine(record: NightRecord) -> list[str]:
+    lines = [
+        f"- {escape_markdown(result.cell.comparison)} {escape_markdown(result.cell.case)}: {sign(result)}; "
+        f"{escape_markdown(result.cell.quarantine)}"
+        for result in record.results
+        if result.cell.quarantine
+    ]
+    return ["## In quarantine", "\n".join(lines)] if lines else []

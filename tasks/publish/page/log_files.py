@@ -1,0 +1,128 @@
+"""Writes the logs of both arms beside the page, and finds the link to a line of a log."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tasks.publish.content.checkpoints import CheckpointLine, list_checkpoints
+from tasks.publish.page.logview import Kind, LogView, read_log
+from tasks.records import ArmSummary, ComparisonRecord, Evidence, Source
+from tasks.records.compiled import LOWERED, OPTIMISED
+from tasks.records.text import visible
+
+PROGRAMS = {OPTIMISED: "the optimised program", LOWERED: "the lowered program"}
+
+type Lines = Iterable[tuple[int, str]]
+
+
+class Logs:
+    """The logs of both sides as the page shows them. The constructor writes `logs/` into the page's folder."""
+
+    def __init__(self, record: ComparisonRecord, log_lines: Mapping[str, Lines], folder: Path):
+        self._arms = {arm.name: arm for arm in (record.baseline, record.candidate)}
+        self._views: dict[tuple[str, str], LogView] = {}
+        self.by_side: dict[str, list[LogView]] = {"baseline": [], "candidate": []}
+        for side, arm in (("baseline", record.baseline), ("candidate", record.candidate)):
+            for number, run in enumerate(arm.runs):
+                lines = log_lines.get(f"{arm.name}/{run}", log_lines.get(arm.name) if number == 0 else None)
+                if lines is None:
+                    continue
+                error = arm.cause_of_death
+                view = read_log(
+                    lines,
+                    list_places(record, arm, number),
+                    folder,
+                    title=visible(arm.label if run in arm.label else f"{arm.label} · {run}"),
+                    prefix=side if number == 0 else f"{side}-{number + 1}",
+                    death=error.offset if error is not None and error.run == number else None,
+                )
+                self.by_side[side].append(view)
+                self._views[arm.name, run] = view
+            for number, text in enumerate(arm.programs, start=len(arm.runs)):
+                self._views[arm.name, text] = view = read_log(
+                    log_lines.get(f"{arm.name}/{text}", ()),
+                    list_places(record, arm, number),
+                    folder,
+                    title=f"{visible(arm.label)} · {PROGRAMS.get(text, text)}",
+                    prefix=f"{side}-{text.partition('.')[0]}",
+                )
+                self.by_side[side].append(view)
+
+    @property
+    def views(self) -> list[LogView]:
+        return [view for side in self.by_side.values() for view in side]
+
+    def unique(self, side: str) -> list[tuple[str, int, Kind]]:
+        """Return (anchor, line number, kind) of each kind of line that the other side never prints, in log order."""
+        other = {kind for name, views in self.by_side.items() if name != side for view in views for kind in view.kinds}
+        found: dict[str, tuple[str, int, Kind]] = {}
+        for view in self.by_side[side]:
+            for text, kind in view.kinds.items():
+                if text not in other and text not in found:
+                    number = kind.place + view.shift
+                    found[text] = (f"{view.prefix}-L{number}", number, kind)
+        return list(found.values())
+
+    def view(self, arm: ArmSummary, run: int) -> LogView | None:
+        """Return the log of the arm's run number `run`, or None if its log was missing."""
+        names = (*arm.runs, *arm.programs)
+        return self._views.get((arm.name, names[run])) if run < len(names) else None
+
+    def anchor(self, arm: ArmSummary, source: Source | None) -> str | None:
+        """Return the anchor of the line at `source`, which also has the number of the run."""
+        if source is None or not source.line:
+            return None
+        view = self.view(arm, source.run)
+        return view.anchor(source.offset) if view is not None else None
+
+    def evidence_anchor(self, evidence: Evidence) -> str | None:
+        """Return the anchor of the line with an arm's evidence for a finding."""
+        arm = self._arms.get(evidence.arm)
+        return self.anchor(arm, evidence.source) if arm is not None else None
+
+    def checkpoint_anchor(self, arm: ArmSummary, line: CheckpointLine) -> str | None:
+        """Return the anchor of the line that announces a checkpoint."""
+        return self.anchor(arm, line.source)
+
+    def death_anchor(self, arm: ArmSummary) -> str | None:
+        """Return the anchor of the line that names the cause of death."""
+        error = arm.cause_of_death
+        return None if error is None else self.anchor(arm, Source(line=error.line, offset=error.offset, run=error.run))
+
+    def before_death(self, arm: ArmSummary) -> list[str]:
+        """Return the last lines of the dead run's log, up to the line that names the cause of death."""
+        error = arm.cause_of_death
+        view = None if error is None else self.view(arm, error.run)
+        return [] if view is None else view.before_death
+
+
+def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Source, tuple[str, ...]]:
+    """Return the places in the log of run number `run` whose values the page shows, with the names of the values."""
+    places: dict[Source, tuple[str, ...]] = {}
+
+    def add(source: Source | None, *names: str) -> None:
+        if source is not None and source.line and source.run == run:
+            places[source] = places.get(source, ()) + tuple(visible(name) for name in names)
+
+    for difference in record.programs.differences if record.programs else ():
+        add(difference.baseline_source if arm is record.baseline else difference.candidate_source, difference.what)
+    stalls = {(stall.step, stall.offset) for stall in record.stalls.get(arm.name, ())}
+    own = set()  # the stalls of this run
+    for curve in record.curves:
+        if run < len(arm.runs) and (curve.arm, curve.run_name) == (arm.name, arm.runs[run]) and curve.offsets:
+            own |= stalls.intersection(zip(curve.steps, curve.offsets, strict=True))
+            for i in (0, -1):  # two lines suffice to find the offset of line numbers
+                add(Source(line=curve.lines[i], offset=curve.offsets[i], run=run))
+    for stall in record.stalls.get(arm.name, ()):
+        if (stall.step, stall.offset) in own:
+            add(Source(line=stall.line, offset=stall.offset, run=stall.run), f"stall: {stall.cause}")
+    for line in list_checkpoints(arm):
+        add(line.source, f"checkpoint {line.step}")
+    if (death := arm.cause_of_death) is not None:
+        add(Source(line=death.line, offset=death.offset, run=death.run), "cause of death")
+    for row in record.rows:
+        add(row.baseline_source if arm is record.baseline else row.candidate_source, row.title)
+    for finding in record.findings:
+        for evidence in finding.evidence:
+            if evidence.arm == arm.name:
+                add(evidence.source, finding.kind)
+    return places

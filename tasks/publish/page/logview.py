@@ -1,0 +1,219 @@
+"""Turns a log of any size into pieces that a page loads when they are wanted, and places in it into line numbers."""
+
+import json
+import re
+from array import array
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tasks.publish.page.streamed_file import replace_text, replacing
+from tasks.publish.page.word_filter import Letters
+from tasks.records import Source
+from tasks.records.text import shorten, visible
+
+PIECE = 1_000_000  # characters: what is loaded at once
+LINES_BEFORE_DEATH = 12
+MOST_FOLDS = 2_000
+LONGEST_CAUSE = 300  # characters
+LONGEST_TRACEBACK = 2_000  # lines
+LONGEST_KIND = 400  # characters by which lines are known apart
+MOST_KINDS = 20_000  # of lines: a log of more says something else in each
+
+_TRACEBACK = "Traceback (most recent call last):"
+_CAUSE = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning|Fault|Iteration)?(?::|$)")
+
+# what two runs of one program say differently: when, where, which process, how much
+_MOMENT = re.compile(r"^(?:\[?[\d:.,TZ+-]+(?: [\d:.,Z+-]+)*\]? ?|[IWEF]\d{4} [\d:.]+ +\d+ )")
+_OWN = re.compile(
+    r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2}\b|\S*/\S*"
+    r"|0x[0-9a-fA-F]+|\b(?=\w*\d)[0-9a-f]{7,}\b|[-+]?\d[\d.,:_]*(?:e[-+]?\d+)?"
+)
+
+_DIGITS = b"0123456789"
+
+
+def kind_of(text: str) -> str:
+    """A line without what two runs of one program print differently: moments, numbers, paths."""
+    return " ".join(_OWN.sub("#", _MOMENT.sub("", text[:LONGEST_KIND], count=1)).split())
+
+
+@dataclass
+class Kind:
+    """Lines that say the same but for numbers and paths: how many, the place of the first, and what it says."""
+
+    count: int
+    place: int
+    text: str
+
+
+@dataclass
+class LogView:
+    """A run's log as the page shows it; its text lies in `logs/<prefix>-<n>.js`, and whole in `file`. Where there are
+    several pieces, `logs/<prefix>-letters.js` tells which words each of them cannot hold."""
+
+    title: str
+    prefix: str
+    file: str
+    size: int = 0  # bytes
+    pieces: list[tuple[int, int]] = field(default_factory=list)  # (number of the first line, lines) of each
+    folds: list[tuple[int, int, str]] = field(default_factory=list)  # a traceback: its first and last line, its cause
+    values: dict[int, list[str]] = field(default_factory=dict)  # what on the page was read from a line, by its number
+    before_death: list[str] = field(default_factory=list)  # the last lines up to the one that names the cause
+    kinds: dict[str, Kind] = field(default_factory=dict)  # by what is alike in their lines
+    _quick: dict[bytes, Kind] = field(default_factory=dict, repr=False)  # the same by a line without its digits
+    starts: array[int] = field(default_factory=lambda: array("q"))  # byte offset of every line
+    end: int = 0  # byte offset behind the last
+    shift: int = 0  # from a line's place in the run to its number in the file
+
+    @property
+    def lines(self) -> int:
+        return len(self.starts)
+
+    def number(self, offset: int) -> int | None:
+        """The number of the line that holds the byte; None if it is outside of the log."""
+        if not self.starts or not self.starts[0] <= offset < self.end:
+            return None
+        return bisect_right(self.starts, offset) + self.shift
+
+    def anchor(self, offset: int) -> str | None:
+        """What leads to the line that holds the byte."""
+        number = self.number(offset)
+        return None if number is None else f"{self.prefix}-L{number}"
+
+    def count_kind(self, data: bytes, text: str) -> None:
+        """The last line, as it stands in the log and as it is shown, is one more of its kind."""
+        quick = data[:LONGEST_KIND].translate(None, _DIGITS)  # most lines say what another one said, with other digits
+        known = self._quick.get(quick)
+        if known is None:
+            kind = kind_of(text)
+            known = self.kinds.get(kind)
+            if known is None and kind and len(self.kinds) < MOST_KINDS:
+                known = self.kinds[kind] = Kind(count=0, place=self.lines, text=shorten(text, LONGEST_CAUSE))
+            if known is not None and len(self._quick) < MOST_KINDS:
+                self._quick[quick] = known
+        if known is not None:
+            known.count += 1
+
+    def to_json(self) -> dict[str, object]:
+        """What the page's script needs to show it."""
+        return {
+            "pieces": self.pieces,
+            "folds": self.folds,
+            "values": {number: ", ".join(dict.fromkeys(names)) for number, names in sorted(self.values.items())},
+            "lines": self.lines,
+        }
+
+
+def read_log(
+    lines: Iterable[tuple[int, str]],
+    references: Mapping[Source, tuple[str, ...]],
+    folder: Path,
+    *,
+    title: str,
+    prefix: str,
+    death: int | None = None,
+) -> LogView:
+    """One pass over (byte offset, text) pairs in order; what it holds in memory is one piece and 8 bytes a line.
+
+    `references` maps places that the page tells of to the names of the values read there; `death` is the offset of
+    the line that names the cause of death. Lines are numbered as in the file that the references count in; where that
+    is impossible (a log whose line breaks were lost is one line to them), from 1. Raises StoreError.
+    """
+    view = LogView(title=title, prefix=prefix, file=f"logs/{prefix}.txt")
+    texts: list[str] = []
+    size = 0
+    last: deque[str] = deque(maxlen=LINES_BEFORE_DEATH)
+    folds = _Folds()
+    letters = Letters()
+    pieces: list[tuple[int, int]] = []
+    filters: list[str] = []
+
+    def write_piece(*, only: bool = False) -> None:
+        nonlocal letters
+        pieces.append((view.lines - len(texts) + 1, len(texts)))
+        filters.append("" if only else letters.filter())
+        letters = Letters()
+        text = json.dumps("\n".join(texts), ensure_ascii=False)
+        replace_text(folder / f"logs/{prefix}-{len(pieces)}.js", f'maxviewLog("{prefix}",{len(pieces)},{text});\n')
+        texts.clear()
+
+    with replacing(folder / view.file) as copy:
+        for offset, raw in lines:
+            if death is not None and not view.before_death and view.starts and view.starts[-1] <= death < offset:
+                view.before_death = list(last)
+            data = raw.encode("utf-8", "backslashreplace")
+            copy.write(data + b"\n")
+            view.starts.append(offset)
+            view.size += len(data) + 1
+            view.end = offset + len(raw.encode("utf-8", "surrogatepass")) + 1
+            text = visible(raw)
+            folds.take(view.lines, text)
+            view.count_kind(data, text)
+            last.append(shorten(text, LONGEST_CAUSE))
+            letters.take(text)
+            texts.append(text)
+            size += len(text)
+            if size >= PIECE:
+                write_piece()
+                size = 0
+        if texts:
+            write_piece(only=not pieces)
+    filter_file = folder / f"logs/{prefix}-letters.js"
+    if len(pieces) > 1:
+        replace_text(filter_file, f'maxviewLetters("{prefix}",{json.dumps(filters)});\n')
+    else:
+        filter_file.unlink(missing_ok=True)
+    for number in range(len(pieces) + 1, len(pieces) + 1_000_000):  # of a longer log that was shown here before
+        old = folder / f"logs/{prefix}-{number}.js"
+        if not old.exists():
+            break
+        old.unlink()
+    if death is not None and not view.before_death and view.starts and view.starts[-1] <= death < view.end:
+        view.before_death = list(last)
+    view.shift = _shift(view, references)
+    view.pieces = [(first + view.shift, count) for first, count in pieces]
+    view.folds = [(first + view.shift, end + view.shift, cause) for first, end, cause in folds.found]
+    for source, names in references.items():
+        place = view.number(source.offset)
+        if place is not None and names:
+            view.values.setdefault(place, []).extend(names)
+    return view
+
+
+def _shift(view: LogView, references: Mapping[Source, tuple[str, ...]]) -> int:
+    """What to add to a line's place in the run's text for its line in the file: what all references agree on, or 0."""
+    places = [(source.line, view.number(source.offset)) for source in references]
+    shifts = {line - place for line, place in places if place is not None}
+    return max(shifts.pop(), 0) if len(shifts) == 1 else 0
+
+
+class _Folds:
+    """Finds tracebacks: from their first line to the exception that ends the last of a chain."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[int, int, str]] = []
+        self._first: int | None = None
+        self._margin = 0  # what stands before the traceback in each of its lines
+        self._chained = 0  # where a chain may go on: the line of the exception before
+
+    def take(self, place: int, text: str) -> None:
+        """Look at the next line."""
+        at = text.find(_TRACEBACK)
+        if at >= 0 and len(self.found) < MOST_FOLDS:
+            if self._first is None and not (self._chained and place - self._chained <= 4):
+                self._first, self._margin = place, at
+            elif self._first is None:
+                self._first = self.found.pop()[0]
+            return
+        if self._first is None:
+            return
+        rest = text[self._margin :]
+        if place - self._first > LONGEST_TRACEBACK:
+            self._first = None
+        elif rest[:1] not in (" ", "", "\t") and not rest.startswith(("During handling", "The above exception")):
+            cause = rest if _CAUSE.match(rest) else f"traceback, then: {rest}"
+            self.found.append((self._first, place, shorten(cause, LONGEST_CAUSE)))
+            self._first, self._chained = None, place

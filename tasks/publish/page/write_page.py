@@ -1,0 +1,151 @@
+"""Turns a comparison record, its runs and the lines of its logs into a static page that works from a file, offline."""
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from tasks.publish.content import verdict_words
+from tasks.publish.content.again import command_again
+from tasks.publish.content.answer import answer_of, find_frame
+from tasks.publish.content.array_tables import count_roles, describe_counts, list_arrays
+from tasks.publish.content.chart import draw_curve, to_data_uri
+from tasks.publish.content.checkpoint_lives import draw_lives
+from tasks.publish.content.checkpoints import STATES, list_checkpoints
+from tasks.publish.content.effects import draw_effects
+from tasks.publish.content.explanation import list_sections
+from tasks.publish.content.templating import hash_of, make_environment, read_asset
+from tasks.publish.content.time_bars import draw_bars, list_parts, show_seconds
+from tasks.publish.page.curve_data import list_marks, write_figures
+from tasks.publish.page.differences import list_differences
+from tasks.publish.page.facts import compare_facts
+from tasks.publish.page.log_files import Lines, Logs
+from tasks.publish.page.logview import Kind
+from tasks.publish.page.streamed_file import replace_text
+from tasks.records import ComparisonRecord, RunRecord
+from tasks.resolve.commits_between import MOST
+
+MOST_LINES = 100  # of each side, of the lines that only it has
+
+
+def write_page(
+    record: ComparisonRecord,
+    directory: str | os.PathLike[str],
+    *,
+    log_lines: Mapping[str, Lines],
+    runs: Mapping[str, RunRecord] | None = None,
+    schedules: Mapping[str, str] | None = None,
+    home: str = "",
+    neighbours: str = "",
+    flow_run: str = "",
+    stamp: str = "",
+) -> Path:
+    """Writes `directory/index.html`, `directory/logs/` and `directory/curves/`, and returns the page's path.
+
+    `log_lines` gives the (byte offset, text) pairs of a log in order, once: by arm name for an arm's first run, by
+    `arm/run name` for any run. Any iterable will do; a log is read once and never held whole. An arm that it lacks
+    is shown without its log. `runs`: the records, by `arm/run name`; without them there are no differences of the
+    settings. `schedules`: SVG text by arm name, shown as images. `home` leads to the index of all pages, `neighbours`
+    to the file that knows the other cases, `flow_run` to Prefect's page of the flow run; `stamp` tells later whether
+    the page is up to date. Raises StoreError when something cannot be written.
+    """
+    folder = Path(directory)
+    known = runs or {}
+    first = [
+        known.get(f"{arm.name}/{arm.runs[0]}") if arm.runs else None for arm in (record.baseline, record.candidate)
+    ]
+    logs = Logs(record, log_lines, folder)
+    figures = write_figures(record, known, logs, folder)
+    style, script = read_asset("page.css"), "".join(map(read_asset, ("page.js", "logs.js", "curves.js")))
+    marks = list_marks(record, known) if figures else []
+    effects = draw_effects(record.rows)
+    answer = answer_of(record, effects)
+    drawn = [figure["id"] for figure in figures]
+    first_curve = next((metric for metric in (answer.curve, "loss", *drawn) if metric in drawn), "")
+    still = draw_curve(record, first_curve)
+    data = {
+        "id": record.id,
+        "figures": figures,
+        "marks": marks,
+        "divergence": record.divergence and {"metric": record.divergence.metric, "step": record.divergence.step},
+        "logs": {view.prefix: view.to_json() for view in logs.views},
+        "place": [record.case, record.target, record.baseline.ref, record.candidate.ref],
+    }
+    html = (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            record=record,
+            sections=list_sections(record.explanation),
+            sides=[("baseline", record.baseline), ("candidate", record.candidate)],
+            facts=compare_facts(record),
+            effects=effects,
+            answer=answer,
+            first_curve=first_curve,
+            still=to_data_uri(still) if still else "",
+            logs=logs,
+            home=home,
+            neighbours=neighbours,
+            flow_run=flow_run if flow_run.startswith(("http://", "https://")) else "",
+            stamp=stamp,
+            again=command_again(record, *first),
+            differences=list_differences(*first),
+            own_lines=_own_lines(logs),
+            most_lines=MOST_LINES,
+            commits=_commits(record),
+            most_commits=MOST,
+            figures=figures,
+            causes=sorted({mark["cause"] for mark in marks}),
+            bars=draw_bars(record),
+            schedules={arm: to_data_uri(picture) for arm, picture in (schedules or {}).items()},
+            icon=to_data_uri(_icon(record)),
+            data=json.loads(json.dumps(data)),
+            style=Markup(style),
+            style_hash=hash_of(style),
+            script=Markup(script),
+            script_hash=hash_of(script),
+        )
+    )
+    page = folder / "index.html"
+    replace_text(page, html)
+    return page
+
+
+def _own_lines(logs: Logs) -> dict[str, list[tuple[str, int, Kind]]]:
+    """Per side the lines that only its logs have; nothing where one side has no log."""
+    return {side: logs.unique(side) for side in logs.by_side} if all(logs.by_side.values()) else {}
+
+
+def _commits(record: ComparisonRecord) -> str:
+    """What lists the commits between the two sides; empty where they are one, or one is not known."""
+    left, right = record.baseline.commit, record.candidate.commit
+    return f"git log --oneline --left-right {left}...{right}" if left and right and left != right else ""
+
+
+def _icon(record: ComparisonRecord) -> str:
+    word = verdict_words.OUTCOMES[verdict_words.outcome_of(record)]
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
+        f'<rect width="32" height="32" rx="7" fill="{word.colour}"/><text x="16" y="24" font-size="22" fill="#fff" '
+        f'font-family="sans-serif" font-weight="bold" text-anchor="middle">{word.sign}</text></svg>'
+    )
+
+
+@cache
+def _environment() -> Environment:
+    return make_environment(
+        words=verdict_words,
+        find_frame=find_frame,
+        list_parts=list_parts,
+        show_seconds=show_seconds,
+        checkpoint_states=STATES,
+        list_checkpoints=list_checkpoints,
+        count_roles=count_roles,
+        list_arrays=list_arrays,
+        describe_counts=describe_counts,
+        draw_lives=draw_lives,
+    )

@@ -1,0 +1,160 @@
+"""Turns a bisection into what a terminal, a Prefect artifact and a page show of it."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from tasks.bisect.ledger import show_size
+from tasks.bisect.report import name_point, show_counts
+from tasks.publish.content.templating import hash_of, make_environment, read_asset
+from tasks.publish.markdown.artifacts import escape_markdown
+from tasks.publish.site.index import PAGE
+from tasks.publish.site.index_page import link_home
+from tasks.records import BisectedPoint, Bisection
+from tasks.records.text import shorten, visible
+from tasks.store import Store, check_name, write_atomically
+
+FOLDER, RECORD = "bisections", "bisection.json"
+SIGNS = {"found": "✗", "range": "?", "no difference": "?", "ledger": "·"}
+MARKS = {"good": "=", "bad": "✗", "between": "≠", "unknown": "?", "skipped": "–", "": " "}
+SUBJECT = 48
+HEIGHT, WIDTH = 150.0, 12.0  # of the drawing, and of a point in it
+BAR = 20
+
+
+def render_bisection(record: Bisection, page: str = "") -> str:
+    """What a terminal shows: the answer, how it was reached, and where the page is."""
+    lines = [f"{SIGNS[record.outcome]} {visible(record.headline)}", f"  {show_counts(record)}"]
+    lines += [f"  {corner.name}: {corner.verdict}, {corner.text}" for corner in record.corners]
+    lines += [f"  {visible(note)}" for note in record.notes]
+    if record.programs:
+        lines.append(f"  {record.programs}")
+    if record.outcome == "ledger":
+        lines += ["", *render_ledger(record.points)]
+    if page:
+        lines.append(f"page: {visible(page)}")
+    if record.next_command:
+        lines.append(f"next: {visible(record.next_command)}")
+    return "\n".join(lines) + "\n"
+
+
+def render_ledger(points: Sequence[BisectedPoint]) -> list[str]:
+    """The compile ledger as aligned lines; a program that is that of the line above is a ditto mark."""
+    rows = [("commit", "program", "collectives", "recomputed", "memory", "subject"), *_ledger_rows(points)]
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    right = {2, 3, 4}
+    return [
+        "  ".join([*(cell.rjust(width) if column in right else cell.ljust(width)
+                     for column, (cell, width) in enumerate(zip(row, widths, strict=False))), row[5]]).rstrip()
+        for row in rows
+    ]  # fmt: skip
+
+
+def _ledger_rows(points: Sequence[BisectedPoint]) -> Iterator[tuple[str, str, str, str, str, str]]:
+    before: str | None = None
+    for point in points:
+        entry, subject = point.ledger, shorten(visible(point.commit.subject), SUBJECT)
+        if entry.program is None:
+            shown = "does not compile" if entry.error else "not known"
+        else:
+            shown = "″" if entry.program == before else entry.program[:9]
+        yield (
+            name_point(point), shown, show_size(entry.collective_bytes), show_size(entry.recomputed_flops),
+            show_size(entry.memory_bytes), subject,
+        )  # fmt: skip
+        before = entry.program or before
+
+
+def draw_belief(record: Bisection) -> str:
+    """The posterior as bars in Markdown, of the points that still may be it."""
+    held = [(point.chance, name_point(point), point.commit.subject) for point in record.points if point.chance >= 0.005]
+    rows = [f"| `{name}` | {'█' * max(1, round(BAR * chance))} {100 * chance:.0f} % | {escape_markdown(subject)} |"
+            for chance, name, subject in held]  # fmt: skip
+    return "\n".join(["| commit | chance | |", "|:--|:--|:--|", *rows]) if rows else ""
+
+
+def bisection_markdown(record: Bisection) -> str:
+    """The answer as Markdown that both Prefect UIs draw."""
+    blocks = [f"# {SIGNS[record.outcome]} {escape_markdown(record.headline)}", show_counts(record)]
+    if record.corners:
+        blocks.append("\n".join(f"- **{one.name}**: {one.verdict}, {one.text}" for one in record.corners))
+    blocks += [f"- {escape_markdown(note)}" for note in record.notes]
+    if belief := draw_belief(record):
+        blocks.append(belief)
+    if record.diffstat:
+        blocks.append(f"```\n{record.diffstat.replace('```', '')}\n```")
+    rows = ["| commit | mark | runs | against good | program | why |", "|:--|:--|--:|:--|:--|:--|"]
+    rows += [
+        f"| `{name_point(point)}` {escape_markdown(shorten(visible(point.commit.subject), SUBJECT))} | "
+        f"{MARKS[point.mark]} {point.mark} | {point.runs or ''} | {show_level(point)} | "
+        f"{(point.ledger.program or '')[:9]} | {escape_markdown(shorten(point.ruled_out or point.why, 120))} |"
+        for point in record.points
+    ]
+    return "\n\n".join([*blocks, "\n".join(rows)]) + "\n"
+
+
+def show_level(point: BisectedPoint) -> str:
+    """`+8.2 % (+6.8 … +9.7)`, or nothing."""
+    if point.level is None or point.low is None or point.high is None:
+        return ""
+    return f"{100 * point.level:+.1f} % ({100 * point.low:+.1f} … {100 * point.high:+.1f})"
+
+
+def publish_bisection(record: Bisection, store: Store) -> Path:
+    """Write the record and its page into the store; returns the page's path. Again: replaces them."""
+    parts = (check_name(record.comparison, "comparison"), check_name(record.case, "case"), check_name(record.id, "id"))
+    folder = store.path.joinpath(FOLDER, *parts)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / RECORD, json.dumps(json.loads(record.model_dump_json()), indent=1))
+    style = read_asset("page.css") + read_asset("bisect.css")
+    html = (
+        make_environment(show_level=show_level, name_point=name_point, show_size=show_size, marks=MARKS)
+        .get_template("bisect.html.j2")
+        .render(
+            record=record,
+            sign=SIGNS[record.outcome],
+            counts=show_counts(record),
+            drawing=list(_drawing(record)),
+            height=HEIGHT,
+            width=WIDTH * len(record.points),
+            zero=_place(0.0, _reach(record)),
+            style=Markup(style),
+            style_hash=hash_of(style),
+            home=f"../../../../{PAGE}" if store.mirror is None else link_home(store),
+        )
+    )
+    page = write_atomically(folder / "index.html", html)
+    store.push(folder)
+    return page
+
+
+def _reach(record: Bisection) -> tuple[float, float]:
+    """The lowest and the highest level that are drawn."""
+    ends = [value for point in record.points for value in (point.low, point.high, point.level) if value is not None]
+    ends = [value for value in ends if abs(value) < 1]
+    return min([0.0, *ends]) - 0.01, max([0.0, *ends]) + 0.01
+
+
+def _place(level: float, reach: tuple[float, float]) -> float:
+    low, high = reach
+    return round(HEIGHT - HEIGHT * (min(max(level, low), high) - low) / (high - low), 1)
+
+
+def _drawing(record: Bisection) -> Iterator[dict[str, object]]:
+    """Every point of the line with its places in the drawing."""
+    reach = _reach(record)
+    for number, point in enumerate(record.points):
+        known = point.level is not None and point.low is not None and point.high is not None
+        grey = bool(point.ruled_out) and not point.runs
+        kind = "culprit" if number == record.culprit else "ruled" if grey else point.mark or "open"
+        yield {
+            "point": point,
+            "kind": kind,
+            "suspect": number in record.suspects,
+            "x": round(WIDTH * (number + 0.5), 1),
+            "y": _place(point.level or 0.0, reach) if known or number == 0 else _place(0.0, reach),
+            "low": _place(point.low or 0.0, reach) if known else None,
+            "high": _place(point.high or 0.0, reach) if known else None,
+        }

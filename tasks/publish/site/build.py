@@ -1,0 +1,51 @@
+"""Turns the records of a store into its site: the pages that are missing or were made otherwise, and the index."""
+
+from collections.abc import Callable
+
+from configs.schema import Frozen
+from tasks.publish.site.index import StoreIndex, gather_index, in_order, index_comparison
+from tasks.publish.site.index_page import update_index, write_neighbours
+from tasks.publish.site.publish import write_comparison_page
+from tasks.publish.site.stamp import is_current
+from tasks.store import Store, StoreError
+
+
+class Built(Frozen):
+    """What became of the pages of a store; `unread` names what is no comparison of ours, and why."""
+
+    written: int
+    kept: int
+    unread: tuple[str, ...] = ()
+
+
+def build_site(store: Store, *, tell: Callable[[str], None] = lambda page: None) -> Built:
+    """Write every page whose record, or whose way of being drawn, is another than when it was written; then the index.
+
+    `tell` is called with the address of each page that was written. Raises StoreError.
+    """
+    store.refresh("comparisons")
+    written, kept, unread = [], 0, []
+    for directory in store.comparisons():
+        try:
+            if is_current(directory.page, directory.comparison.read_bytes()):
+                kept += 1
+                continue
+            record = directory.read_comparison(listed=True)
+            if record is not None:
+                written.append(index_comparison(record))
+                tell(store.address_of(write_comparison_page(record, store)))
+        except StoreError as error:
+            unread.append(str(error))
+
+    def change(index: StoreIndex) -> StoreIndex:
+        known = in_order([*index.comparisons, *written])
+        return (
+            index.model_copy(update={"comparisons": known})
+            if len(known) == len(written) + kept
+            else gather_index(store)
+        )
+
+    index = update_index(store, change)
+    for comparison in {item.comparison for item in written}:
+        write_neighbours(store, index, comparison)
+    return Built(written=len(written), kept=kept, unread=tuple(unread))

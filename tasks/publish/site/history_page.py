@@ -1,0 +1,303 @@
+"""Turns judged series into one static page: the changes of level with their commits, then a row of charts per case."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from configs.comparison import list_names, load_comparison
+from configs.read import CONFIG_ROOT
+from tasks.bisect.questions import KNOWN
+from tasks.diff.maxview_rows import FINAL_LOSS, READERS
+from tasks.diff.stall_rows import STALLS
+from tasks.diff.state_rows import MEMORY
+from tasks.diff.time_rows import CPU_TIME, FIRST_STEP, MIDDLE, QUICK, STEP_TIME
+from tasks.history.describe import show_event, show_time
+from tasks.history.judge import Event, Judged, Line
+from tasks.history.series import Night, Series
+from tasks.publish.content.templating import hash_of, make_environment, read_asset
+from tasks.publish.site.index import HISTORY, PAGE, add_history, parse_index
+from tasks.publish.site.index_page import link_home, update_index
+from tasks.records import Commit
+from tasks.resolve.commits_between import list_commits
+from tasks.store import Store, write_atomically
+
+SIDES: tuple[Line, ...] = ("baseline", "candidate")
+HEIGHT = 40.0  # of a chart, whose width is 100
+LEAST_REACH = 0.02  # of a chart, relative, up and down: less would draw noise as mountains
+# what a case is looked at for first: the columns that are shown without being asked for
+MAIN = (QUICK[STEP_TIME.name], *(metric.name for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP)))
+TITLES = {metric.name: metric.title for metric in (MEMORY, FIRST_STEP, STALLS, *MIDDLE.values())}
+TITLES |= {reader.metric.name: reader.metric.title for reader in READERS}
+TITLES |= {QUICK[metric.name]: metric.title for metric in (STEP_TIME, CPU_TIME)}
+
+type Group = tuple[str, str, str]  # comparison, pair of refs, target
+type Places = dict[str, int]  # of the nights of a case, by the ids of their comparisons
+
+
+def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
+    """Write `history.html` at the top of the store; returns its path. Series of one pair of refs stand together.
+
+    Of a bucket that may only be read the page stays in the working copy; in such a folder there can be none: None.
+    """
+    if not store.writable and store.mirror is None:
+        return None
+    script, style = read_asset("history.js"), read_asset("page.css")
+    drawn = Drawn(pages=_find_pages(store), died=_find_deaths(store))
+    groups: dict[Group, list[Judged]] = {}
+    for item in judged:
+        groups.setdefault((item.series.comparison, item.series.pair, item.series.target), []).append(item)
+    html = (
+        make_environment(title_of=title_of)
+        .get_template("history.html.j2")
+        .render(
+            groups=[
+                (
+                    " · ".join(filter(None, group)),
+                    [table for table in _tables(items, drawn) if table["rows"]],
+                    list(_notes(items)),
+                )
+                for group, items in sorted(groups.items(), key=_longest_first)
+            ],
+            metrics=sorted({item.series.metric for item in judged}, key=_order),
+            changes=list(_changes(groups, drawn.pages, store)),
+            data={"rows": drawn.rows, "charts": drawn.charts},
+            style=Markup(style),
+            style_hash=hash_of(style),
+            script=Markup(script),
+            script_hash=hash_of(script),
+            home=PAGE if store.mirror is None else link_home(store),
+        )
+    )
+    page = write_atomically(store.path / HISTORY, html)
+    if store.writable:
+        store.push(page)
+        update_index(store, add_history)
+    return page
+
+
+@dataclass
+class Drawn:
+    """What the charts know of the store's pages, and what their points lead to: the data of the page's script."""
+
+    pages: dict[str, str]
+    died: set[str]
+    rows: list[list[tuple[str, str, str]]] = field(
+        default_factory=list
+    )  # per case: page, day and verdict of each night
+    charts: list[tuple[int, list[float | None], list[float | None]]] = field(default_factory=list)  # row, both arms
+
+
+def _longest_first(group: tuple[Group, list[Judged]]) -> int:
+    """Orders pairs of which much is known before those that were compared once."""
+    return -max(len(item.series.nights) for item in group[1])
+
+
+def _notes(items: Sequence[Judged]) -> Iterator[str]:
+    """What was noted about the metrics that are looked at first, each with its cases, and its metric if it has one."""
+    found: dict[str, list[Judged]] = {}
+    for item in items:
+        for note in item.notes if item.series.metric in MAIN else ():
+            found.setdefault(note, []).append(item)
+    for note, about in found.items():
+        titles = {title_of(item.series.metric) for item in about}
+        cases = ", ".join(dict.fromkeys(item.series.case for item in about))
+        yield f"{cases}{f' · {titles.pop()}' if len(titles) == 1 else ''}: {note}"
+
+
+def title_of(metric: str) -> str:
+    """What people call a metric."""
+    return TITLES.get(metric, metric.replace("_", " "))
+
+
+def _find_pages(store: Store) -> dict[str, str]:
+    """What leads to the page of every comparison, by its name in the store: beside this page, or in the bucket."""
+    beside = store.mirror is None or store.writable
+    names = [entry.name for entry in store.files.entries("comparisons", "comparisons/*/*/*/index.html")]
+    return {name: quote(name) if beside else store.link_to(store.path / name) for name in names}
+
+
+def _find_deaths(store: Store) -> set[str]:
+    """The pages of the comparisons of which an arm died, as the index names them."""
+    index = parse_index(store.files.read(PAGE).decode("utf-8", "replace")) if store.files.stat(PAGE) else None
+    return {item.page for item in index.comparisons if item.died} if index else set()
+
+
+def _changes(groups: dict[Group, list[Judged]], pages: dict[str, str], store: Store) -> Iterator[dict[str, Any]]:
+    """What happened, the last first: all that moved in a case on a night is one change, its first metric leading."""
+    found: dict[tuple[Group, str, str], list[tuple[Judged, Event]]] = {}
+    for group, items in groups.items():
+        for item in items:
+            for event in item.events:
+                key = (group, item.series.case, event.after.comparison_id)
+                found.setdefault(key, []).append((item, event))
+    for (group, case, _), moved in sorted(found.items(), key=lambda pair: show_time(pair[1][0][1].after), reverse=True):
+        moved.sort(key=lambda pair: (_order(pair[0].series.metric), pair[1].line == "ratio"))
+        item, event = moved[0]
+        metrics = dict.fromkeys(title_of(other.series.metric) for other, _ in moved)
+        yield {
+            "word": _word(event),
+            "when": show_time(event.after),
+            "page": pages.get(_page(item.series, event.after)),
+            "case": case,
+            "group": " · ".join(filter(None, group)),
+            "id": _anchor(item),
+            "title": next(iter(metrics)),
+            "levels": f"{event.change.before:.4g} → {event.change.after:.4g}",
+            "unit": item.series.unit if event.line != "ratio" else "",
+            "relative": event.change.relative,
+            "besides": list(metrics)[1:],
+            "events": [(title_of(other.series.metric), show_event(event, other.series)) for other, event in moved],
+            "commits": (commits := _commits_between(item, event, store)),
+            "bisect": _offer_bisection(item, commits),
+        }
+
+
+def _offer_bisection(item: Judged, commits: dict[str, Any]) -> str:
+    """The command that finds the commit, where the arms are refs and several commits lie between the nights."""
+    series = item.series
+    if len(commits["list"]) < 2 or series.comparison not in _with_refs():
+        return ""
+    words = ["maxview", "bisect", series.comparison, "--good", commits["before"], "--bad", commits["after"]]
+    words += ["--case", series.case, "--target", series.target]
+    metric = ["--metric", KNOWN[series.metric]] if series.metric in KNOWN else []
+    return shlex.join([*words, *metric])
+
+
+@cache
+def _with_refs() -> frozenset[str]:
+    """The comparisons whose arms are refs."""
+    return frozenset(name for name in list_names("comparisons") if load_comparison(name).has_refs)
+
+
+def _order(metric: str) -> tuple[int, str]:
+    return (MAIN.index(metric) if metric in MAIN else len(MAIN), metric)
+
+
+def _commits_between(item: Judged, event: Event, store: Store) -> dict[str, Any]:
+    """The commits of the side that moved, between the two nights: as the clone at hand lists them, else those that the
+    later comparison names and the earlier did not."""
+    side = "baseline" if event.line == "baseline" or event.cause == "baseline" else "candidate"
+    before, after = (getattr(night, f"{side}_commit") for night in (event.before, event.after))
+    shown: dict[str, Any] = {
+        "before": (before or "")[:9],
+        "after": (after or "")[:9],
+        "list": (),
+        "same": before == after,
+    }
+    if before and after and before != after:
+        shown["list"] = list_commits(CONFIG_ROOT.parent, before, after) or tuple(
+            commit
+            for commit in _named(item, event.after, side, store)
+            if commit.sha not in {other.sha for other in _named(item, event.before, side, store)}
+        )
+    return shown
+
+
+def _named(item: Judged, night: Night, side: str, store: Store) -> Iterable[Commit]:
+    """The commits of the side that the record of a night's comparison names."""
+    series = item.series
+    record = store.comparison(series.comparison, series.case, night.comparison_id).read_comparison()
+    return () if record is None else record.commits.get(getattr(record, side).name, ())
+
+
+def _tables(items: Sequence[Judged], drawn: Drawn) -> Iterator[dict[str, Any]]:
+    """A row of charts per case: the metrics that are looked at first, then all others."""
+    nights: dict[str, dict[str, Night]] = {}
+    for item in items:
+        nights.setdefault(item.series.case, {}).update((night.comparison_id, night) for night in item.series.nights)
+    places: dict[str, Places] = {}
+    for case, found in nights.items():
+        inside = sorted(found.values(), key=lambda night: (show_time(night), night.comparison_id))
+        series = next(item.series for item in items if item.series.case == case)
+        places[case] = {night.comparison_id: place for place, night in enumerate(inside)}
+        drawn.rows.append(
+            [(drawn.pages.get(_page(series, night), ""), show_time(night), night.verdict or "") for night in inside]
+        )
+    row_of = {case: len(drawn.rows) - len(nights) + number for number, case in enumerate(nights)}
+    for main in (True, False):
+        metrics = sorted({i.series.metric for i in items if (i.series.metric in MAIN) is main}, key=_order)
+        rows: dict[str, dict[str, Any]] = {}
+        for item in items:
+            if item.series.metric in metrics:
+                rows.setdefault(item.series.case, {})[item.series.metric] = _cell(
+                    item, row_of[item.series.case], places[item.series.case], drawn
+                )
+        units = {i.series.metric: i.series.unit for i in items}
+        yield {"main": main, "metrics": [(metric, units[metric]) for metric in metrics], "rows": rows}
+
+
+def _anchor(item: Judged) -> str:
+    """What leads to the chart of a series."""
+    return quote(
+        "-".join(
+            ("series", *item.series.model_dump(include={"comparison", "pair", "case", "target", "metric"}).values())
+        ),
+        safe="",
+    )
+
+
+def _page(series: Series, night: Night) -> str:
+    """The name of a night's page in the store."""
+    return f"comparisons/{series.comparison}/{series.case}/{night.comparison_id}/index.html"
+
+
+def _cell(item: Judged, row: int, places: Places, drawn: Drawn) -> dict[str, Any]:
+    series, latest = item.series, item.series.nights[-1]
+    last = item.events[-1] if item.events else None
+    page = _page(series, latest)
+    drawn.charts.append((row, _values(series, "baseline", places), _values(series, "candidate", places)))
+    return {
+        "id": _anchor(item),
+        "chart": len(drawn.charts) - 1,
+        "nights": len(series.nights),
+        "when": show_time(latest),
+        "value": "" if latest.candidate is None else f"{latest.candidate:.4g}",
+        "died": page in drawn.died,
+        "page": drawn.pages.get(page),
+        "last": last and {"word": _word(last), "relative": last.change.relative},
+        "lines": list(_lines(series, places)),
+        "changes": [
+            {"x": _x(places[event.after.comparison_id] - 0.5, places), "word": _word(event)} for event in item.events
+        ],
+    }
+
+
+def _values(series: Series, side: Line, places: Places) -> list[float | None]:
+    """The medians of an arm, of every night of the row."""
+    values: list[float | None] = [None] * len(places)
+    for night in series.nights:
+        value = getattr(night, side)
+        values[places[night.comparison_id]] = None if value is None else float(f"{value:.4g}")
+    return values
+
+
+def _word(event: Event) -> str:
+    if event.worse is None or event.cause == "shared":
+        return "unknown"
+    return "regressed" if event.worse else "improved"
+
+
+def _x(place: float, places: Places) -> float:
+    return round(2 + 96 * place / max(len(places) - 1, 1), 2)
+
+
+def _lines(series: Series, places: Places) -> Iterator[tuple[Line, str]]:
+    """The points of both arms' medians, around the middle of all; the height is at least LEAST_REACH each way."""
+    nights = series.nights
+    values = [value for night in nights for value in (night.baseline, night.candidate) if value is not None]
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    middle = (low + high) / 2
+    reach = max((high - low) / 2, abs(middle) * LEAST_REACH) or 1.0
+    for side in SIDES:
+        points = [
+            f"{_x(places[night.comparison_id], places)},{HEIGHT / 2 - (HEIGHT / 2 - 4) * (value - middle) / reach:.1f}"
+            for night in nights
+            if (value := getattr(night, side)) is not None
+        ]
+        yield side, " ".join(points)

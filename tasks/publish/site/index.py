@@ -1,0 +1,240 @@
+"""Turns what is published into the index of a store: every comparison there ever was, the last nights, the history.
+
+The index page carries its own data, so one file is both: replaced only over the version that was read, it never loses
+what another writer put in, and adding to it takes no look at the thousands of folders beside it.
+"""
+
+import re
+import textwrap
+from collections.abc import Callable, Iterable
+from itertools import batched
+from typing import Any, Literal
+
+from pydantic import ValidationError, field_serializer, field_validator
+
+from configs.schema import Frozen
+from tasks.publish.markdown.night import night_headline
+from tasks.records import ComparisonRecord, Verdict
+from tasks.records.text import shorten, visible
+from tasks.resolve.night import NightRecord, read_records
+from tasks.store import Store, StoreError
+
+PAGE = "index.html"
+HISTORY = "history.html"
+CARD = "card.html"
+MARK = '<meta name="generator" content="maxview">'
+DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
+NIGHTS = 5  # whose matrices are shown
+HEADLINE = 110  # characters: the page of the comparison has it in full
+TREND = "step_time_s"  # whose ratio of candidate to baseline a cell's trend is drawn from
+AT_ONCE = 100  # records that are held while the index is made anew
+
+
+type Pair = tuple[str, str, str, str]  # comparison, baseline, candidate, target
+
+
+class IndexedComparison(Frozen):
+    """What the index tells of a comparison."""
+
+    comparison: str
+    case: str
+    id: str
+    target: str
+    created: str  # ISO 8601
+    verdict: Verdict
+    headline: str
+    baseline: str  # the ref or the arm, without its commit
+    candidate: str
+    died: bool = False  # an arm of it did
+    ratio: float | None = None  # candidate / baseline of the steady step time
+
+    @property
+    def outcome(self) -> Verdict | Literal["died"]:
+        """What people call the result."""
+        return "died" if self.died else self.verdict
+
+    @property
+    def page(self) -> str:
+        """The name of its page in the store."""
+        return f"comparisons/{self.comparison}/{self.case}/{self.id}/index.html"
+
+    @property
+    def pair(self) -> Pair:
+        """What is compared with what, and where: a column of the matrix."""
+        return self.comparison, self.baseline, self.candidate, self.target
+
+
+PAIR = ("comparison", "baseline", "candidate", "target")
+FIELDS = tuple(name for name in IndexedComparison.model_fields if name not in PAIR)
+
+
+class IndexedCell(Frozen):
+    """One cell of a night's matrix."""
+
+    comparison: str
+    case: str
+    outcome: Verdict | Literal["failed", "died"]
+    quarantine: str = ""  # why it counts for nothing
+    owner: str = ""
+    page: str = ""  # its name in the store
+
+
+class IndexedNight(Frozen):
+    """What the index tells of a night."""
+
+    id: str
+    target: str
+    ended: str  # ISO 8601
+    headline: str
+    cells: tuple[IndexedCell, ...]
+    changes: tuple[str, ...] = ()  # since the night before
+
+
+class StoreIndex(Frozen):
+    """Everything on the index page."""
+
+    comparisons: tuple[IndexedComparison, ...] = ()  # all there are, the last one first
+    nights: tuple[IndexedNight, ...] = ()  # the last one first
+    history: bool = False  # whether there is a page of it
+    card: bool = False  # whether there is one of what was verified
+    unread: tuple[str, ...] = ()  # what could not be read when the index was made anew
+
+    @field_serializer("comparisons")
+    def _rows(self, comparisons: tuple[IndexedComparison, ...]) -> dict[str, Any]:
+        """Values without their names, and each pair once: of thousands of comparisons these would be most of the page.
+        A row is the place of its pair, then the values of FIELDS."""
+        places = {pair: place for place, pair in enumerate(dict.fromkeys(item.pair for item in comparisons))}
+        rows = [[places[item.pair], *(getattr(item, name) for name in FIELDS)] for item in comparisons]
+        return {"pairs": list(places), "rows": rows}
+
+    @field_validator("comparisons", mode="before")
+    @classmethod
+    def _of_rows(cls, value: Any) -> Any:
+        """The inverse; a row of another length is one of another version."""
+        if not isinstance(value, dict):
+            return value
+        try:
+            return [
+                dict(zip((*PAIR, *FIELDS), (*value["pairs"][place], *rest), strict=True))
+                for place, *rest in value["rows"]
+            ]
+        except (LookupError, TypeError) as error:
+            raise ValueError("no rows of comparisons") from error
+
+
+type Change = Callable[[StoreIndex], StoreIndex]
+
+
+def add_comparison(record: ComparisonRecord) -> Change:
+    """The comparison is in the index, once, and takes the place of no other."""
+    new = index_comparison(record)
+    return lambda index: index.model_copy(update={"comparisons": in_order([*index.comparisons, new])})
+
+
+def index_comparison(record: ComparisonRecord) -> IndexedComparison:
+    """What the index tells of the comparison."""
+    row = next((row for row in record.rows if row.metric == TREND), None)
+    both = row is not None and row.baseline and row.candidate is not None
+    return IndexedComparison(
+        **record.model_dump(include={"comparison", "case", "id", "target", "created", "verdict"}),
+        headline=textwrap.shorten(visible(_what(record.headline)), HEADLINE, placeholder=" …"),
+        baseline=record.baseline.ref,
+        candidate=record.candidate.ref,
+        died=record.has_died,
+        ratio=float(f"{row.candidate / row.baseline:.4g}") if both else None,  # type: ignore[union-attr,operator]
+    )
+
+
+def _what(headline: str) -> str:
+    """A headline without who was compared with whom, which the pair beside it tells."""
+    arms, _, rest = headline.partition(": ")
+    return rest if " against " in arms else headline
+
+
+def in_order(found: Iterable[IndexedComparison]) -> tuple[IndexedComparison, ...]:
+    """Each comparison once, as it was published last; the one that was made last stands first."""
+    kept = {(item.comparison, item.case, item.id): item for item in found}
+    return tuple(sorted(kept.values(), key=lambda item: (item.created, item.comparison, item.case, item.id))[::-1])
+
+
+def add_nights(records: Iterable[NightRecord]) -> Change:
+    """The nights are among the last ones, each once."""
+    new = [_indexed(record) for record in records]
+
+    def change(index: StoreIndex) -> StoreIndex:
+        nights = {night.id: night for night in (*index.nights, *new)}.values()
+        last = sorted(nights, key=lambda night: night.ended, reverse=True)[:NIGHTS]
+        return index.model_copy(update={"nights": tuple(last)})
+
+    return change
+
+
+def _indexed(record: NightRecord) -> IndexedNight:
+    return IndexedNight(
+        id=record.plan.id,
+        target=record.plan.target,
+        ended=record.ended,
+        headline=night_headline(record),
+        changes=record.changes,
+        cells=tuple(
+            IndexedCell(
+                comparison=result.cell.comparison,
+                case=result.cell.case,
+                outcome=result.word,
+                quarantine=shorten(result.cell.quarantine, HEADLINE),
+                owner=result.cell.owner,
+                page=_name_of(result.page),
+            )
+            for result in record.results
+        ),
+    )
+
+
+def _name_of(address: str) -> str:
+    """The name of a comparison's page in the store, wherever the store was when its address was written."""
+    parts = address.split("/")[-5:]
+    return "/".join(parts) if len(parts) == 5 and parts[0] == "comparisons" else ""
+
+
+def add_history(index: StoreIndex) -> StoreIndex:
+    """There is a page of the history."""
+    return index.model_copy(update={"history": True})
+
+
+def add_card(index: StoreIndex) -> StoreIndex:
+    """There is a page of what was verified."""
+    return index.model_copy(update={"card": True})
+
+
+def is_ours(page: str) -> bool:
+    """Whether a page was written by maxview."""
+    return MARK in page
+
+
+def parse_index(page: str) -> StoreIndex | None:
+    """The data that an index page carries; None if it carries none, or that of another version."""
+    found = DATA.search(page)
+    try:
+        return StoreIndex.model_validate_json(found[1]) if found else None
+    except ValidationError:
+        return None
+
+
+def gather_index(store: Store) -> StoreIndex:
+    """The index out of the folders of the store alone; what cannot be read is named in it."""
+    found: list[IndexedComparison] = []
+    unread: list[str] = []
+    names = [entry.name for entry in store.files.entries("comparisons", "comparisons/*/*/*/comparison.json")]
+    for some in batched(names, AT_ONCE):
+        for name, data in store.files.read_many(list(some)).items():
+            try:
+                found.append(index_comparison(ComparisonRecord.model_validate_json(data)))
+            except ValidationError:
+                unread.append(name)
+    pages = {name: store.files.stat(page) is not None for name, page in (("history", HISTORY), ("card", CARD))}
+    index = StoreIndex(comparisons=in_order(found), **pages)
+    try:
+        index = add_nights(read_records(store))(index)
+    except StoreError as error:
+        unread.append(str(error))
+    return index.model_copy(update={"unread": tuple(unread)})

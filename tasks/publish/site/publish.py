@@ -1,0 +1,96 @@
+"""Writes a comparison into the store: its record, its page with the logs that the record points into, and the index."""
+
+import gzip
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tasks.history import append_comparison
+from tasks.publish.content.schedule import draw_schedule
+from tasks.publish.page.log_lines import stream_lines
+from tasks.publish.page.write_page import write_page
+from tasks.publish.site.index import PAGE, add_comparison
+from tasks.publish.site.index_page import NEIGHBOURS, link_home, update_index, write_neighbours
+from tasks.publish.site.stamp import make_stamp
+from tasks.records import ComparisonRecord, RunRecord
+from tasks.store import Store
+
+FLOW_RUN = "flow-run.txt"  # beside a page: the address of the flow run that made it
+
+
+def publish_comparison(record: ComparisonRecord, store: Store, *, flow_run: str = "") -> Path:
+    """Write `comparison.json`, the page, the store's index and history; returns the page's path. Again: replaces them.
+
+    `flow_run`: the address of the flow run that made it, for the page to lead back to.
+    """
+    directory = store.comparison(record.comparison, record.case, record.id)
+    directory.write_comparison(record)
+    if flow_run:
+        directory.write_file(FLOW_RUN, flow_run)
+    page = write_comparison_page(record, store)
+    write_neighbours(store, update_index(store, add_comparison(record)), record.comparison)
+    append_comparison(record, store)
+    return page
+
+
+def write_comparison_page(record: ComparisonRecord, store: Store) -> Path:
+    """Write the page of a comparison whose record is in the store, and nothing else; returns its path."""
+    directory = store.comparison(record.comparison, record.case, record.id)
+    lines: dict[str, Iterator[tuple[int, str]]] = {}
+    runs = read_runs(record, store)
+    for arm in (record.baseline, record.candidate):
+        for run, log, span in zip(arm.runs, arm.logs, arm.spans, strict=True):
+            lines[f"{arm.name}/{run}"] = read_lines(store.run_of_log(log).bring_log(), span)
+        for text in arm.programs:
+            lines[f"{arm.name}/{text}"] = read_packed_lines(store.run_of_log(arm.logs[0]).bring(text))
+    page = write_page(
+        record,
+        directory.path,
+        log_lines=lines,
+        runs=runs,
+        schedules=draw_schedules(record, runs),
+        neighbours=f"../../{NEIGHBOURS}",
+        home=f"../../../../{PAGE}" if store.mirror is None else link_home(store),
+        flow_run=known.read_text().strip() if (known := directory.file(FLOW_RUN)).is_file() else "",
+        stamp=make_stamp(directory.comparison.read_bytes()),
+    )
+    store.push(directory.path)
+    return page
+
+
+def read_runs(record: ComparisonRecord, store: Store) -> dict[str, RunRecord]:
+    """The records of the runs, by `arm/run name`; a run whose folder is gone is left out."""
+    found = {}
+    for arm in (record.baseline, record.candidate):
+        for run, log in zip(arm.runs, arm.logs, strict=True):
+            read = store.run_of_log(log).read_record()
+            if read is not None:
+                found[f"{arm.name}/{run}"] = read
+    return found
+
+
+def draw_schedules(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> dict[str, str]:
+    """The pipeline schedule of each arm's first run as SVG text, by arm name; no arm whose log shows none."""
+    found = {}
+    for arm in (record.baseline, record.candidate):
+        run = runs.get(f"{arm.name}/{arm.runs[0]}")
+        picture = None if run is None else draw_schedule(run.reading)
+        if picture is not None:
+            found[arm.name] = picture
+    return found
+
+
+def read_lines(log: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:
+    """(byte offset, text) of every line of a run; nothing if the log is no longer there."""
+    if log.is_file():
+        yield from stream_lines(log, span)
+
+
+def read_packed_lines(text: Path) -> Iterator[tuple[int, str]]:
+    """The same of a text that is packed with gzip; offsets are of what it holds."""
+    if not text.is_file():
+        return
+    offset = 0
+    with gzip.open(text, "rb") as lines:
+        for line in lines:
+            yield offset, line.decode("utf-8", "replace").rstrip("\n")
+            offset += len(line)

@@ -1,0 +1,1 @@
+"""What the terminal shows of comparisons, checkpoints, logs and configs."""

@@ -1,0 +1,50 @@
+"""Prints how two checkpoints differ: the largest difference first, then what one of them alone has."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from tasks.publish.content.array_tables import describe_alone, describe_counts, name_pair
+from tasks.records import ArrayDifference, CheckpointDifference, ValueDifference
+from tasks.records.text import plain
+
+MOST_ROWS = 20
+
+
+def show_difference(found: CheckpointDifference, *, as_json: bool) -> None:
+    """The table for people, or everything about every array for programs."""
+    if as_json:
+        print(found.model_dump_json(indent=1))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    word = "[green]✓ equal[/]" if found.equal else "[red]✗ different[/]"
+    console.print(f"{word}  {plain(found.path)}  against  {plain(found.other_path)}  ({found.seconds:.2f} s)")
+    console.print(describe_counts(found))
+    differing = [array for array in found.compared if not array.exact]
+    if differing:
+        _show_rows(console, differing)
+    for line in describe_alone(found):
+        console.print(plain(line))
+    _show_sharding(console, [array for array in found.compared if array.sharding != array.other_sharding])
+
+
+def _show_rows(console: Console, differing: Sequence[ArrayDifference]) -> None:
+    """A line each, as long as it is: names are, and a table would fold them."""
+    console.print(f"{'norm':>10} {'largest':>10} {'at':>16} {'differing':>24}  array", style="bold")
+    for array in differing[:MOST_ROWS]:
+        values = array.values or ValueDifference(values=0)
+        dtypes = " → ".join(dict.fromkeys((array.dtype, array.other_dtype)))
+        odd = f"  {values.not_finite:,} not finite" if values.not_finite else ""
+        place = ", ".join(map(str, values.where))
+        count = f"{values.differing:,} of {values.values:,}"
+        name = f"{plain(name_pair(array))}  {dtypes}{odd}"
+        console.print(f"{values.norm:>10.4g} {values.largest:>10.4g} {place:>16} {count:>24}  {name}")
+    if len(differing) > MOST_ROWS:
+        console.print(f"and {len(differing) - MOST_ROWS} more; --json has all")
+
+
+def _show_sharding(console: Console, moved: Sequence[ArrayDifference]) -> None:
+    if moved:
+        first = moved[0]
+        layouts = f"{first.sharding or 'not written down'} here, {first.other_sharding or 'not written down'} there"
+        console.print(f"{len(moved)} lay otherwise over the devices, first {plain(first.names[0])}: {plain(layouts)}")

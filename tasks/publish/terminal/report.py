@@ -1,0 +1,384 @@
+"""Turns a comparison record into the report that a terminal shows: the verdict first, the next command last."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from tasks.diff.metric_row import NOT_JUDGED
+from tasks.publish.content.answer import shorten_title
+from tasks.publish.content.array_tables import describe_alone, describe_counts, describe_values, name_pair
+from tasks.publish.content.checkpoints import STATES, list_checkpoints
+from tasks.publish.content.explanation import TITLE, list_sections
+from tasks.publish.content.time_bars import describe_part, list_parts
+from tasks.publish.content.verdict_words import (
+    EFFECTS,
+    GROUPS,
+    OUTCOMES,
+    absent_text,
+    cell_text,
+    describe_coverage,
+    difference_text,
+    facts_of,
+    name_group,
+    name_row,
+    name_side,
+    name_verdict,
+    outcome_of,
+    unbroken,
+)
+from tasks.publish.content.verdict_words import threshold_text as words_of_threshold
+from tasks.records import ArmSummary, CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
+from tasks.records.text import visible
+
+MOST_DIFFERENCES = 6  # between programs, in a terminal
+MOST_CAUSES = 4  # of each part of an explanation
+LONGEST_HEADING = 16  # a longer arm name heads its column as "baseline" or "candidate"
+MOST_ARRAYS = 5  # that differ; the page has all
+GLUE = "\ue000"  # a blank that no line breaks at: rich breaks at every kind that Unicode has
+GAP = 2  # characters between the columns of a table
+LONGEST_WORD = 14  # characters of a word in a table that is not folded; numbers never are
+
+
+def render_terminal(
+    record: ComparisonRecord, *, page: str | os.PathLike[str] | None = None, link: str | None = None
+) -> RenderableType:
+    """The whole report as a rich renderable; legible at 80 columns and without colours.
+
+    `page` is the path or address that the closing lines name; `link` opens it in a browser, if that needs another.
+    """
+    parts: list[RenderableType] = [*_headline(record), Text(), _arms(record)]
+    parts += _explanation(record.explanation)
+    parts += _deaths(record)
+    parts += _findings(record)
+    parts += [Text(), _Metrics(record)]
+    parts += [Text(absent_text(record), style="dim", overflow="fold")] if record.absent else []
+    parts += _programs(record)
+    parts += _reasons(record)
+    parts += _divergence(record)
+    parts += _times(record)
+    parts += _floors(record)
+    parts += _checkpoints(record)
+    parts += [Text(), *_closing(record, page, link)]
+    return _Report(Group(*parts))
+
+
+class _Report:
+    """What is shown, with blanks for GLUE."""
+
+    def __init__(self, content: RenderableType):
+        self.content = content
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for text, style, control in console.render(self.content, options):
+            yield Segment(text.replace(GLUE, " "), style, control)
+
+
+def _headline(record: ComparisonRecord) -> Iterator[RenderableType]:
+    outcome = outcome_of(record)
+    title = Text(overflow="fold")
+    title.append(name_verdict(outcome).upper(), style=OUTCOMES[outcome].style)
+    title.append(f"  {visible(record.comparison)} · {visible(record.case)} · {visible(record.target)}")
+    yield title
+    yield _plain(record.headline)
+
+
+def _arms(record: ComparisonRecord) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for role, arm in _sides(record):
+        table.add_row(role, _plain(arm.label))
+        facts = "  ".join(f"{name} {value}".replace(" ", GLUE) for name, value in facts_of(arm))
+        table.add_row("", Text(facts or "its log names neither commit nor versions", style="dim", overflow="fold"))
+        if record.programs is None:
+            table.add_row("", Text(describe_coverage(arm), style="dim", overflow="fold"))
+    return table
+
+
+def _deaths(record: ComparisonRecord) -> Iterator[RenderableType]:
+    for role, arm in _sides(record):
+        if not arm.has_died:
+            continue
+        code = "" if arm.exit_code is None else f" with exit code {arm.exit_code}"
+        line = Text("\n† ", style="bold red", overflow="fold")
+        line.append(f"{role} died{code}: ")
+        error = arm.cause_of_death
+        if error is None:
+            line.append("its log names no cause", style="default")
+        else:
+            line.append(visible(error.summary), style="default")
+            line.append(f"  (line {error.line} of {_log_of(arm)})", style="dim")
+        yield line
+
+
+def _log_of(arm: ArmSummary) -> str:
+    return visible(arm.logs[0]) if arm.logs else "its log"
+
+
+def _findings(record: ComparisonRecord) -> Iterator[RenderableType]:
+    # a death stands above the findings already, with its line
+    findings = [f for f in record.findings if f.kind != "died" or not any(arm.has_died for _, arm in _sides(record))]
+    if not findings:
+        return
+    yield _section("Are the two comparable?")
+    order = list(EFFECTS)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(width=11)
+    table.add_column(overflow="fold")
+    for finding in sorted(findings, key=lambda f: order.index(f.effect)):
+        word = EFFECTS[finding.effect]
+        table.add_row(Text(f"{word.sign} {finding.effect}", style=word.style), _plain(finding.message))
+        evidence = "; ".join(f"{_heading(record, e.arm)}: {visible(e.value)}" for e in finding.evidence)
+        if evidence:
+            table.add_row("", Text(evidence, style="dim", overflow="fold"))
+    yield table
+
+
+class _Metrics:
+    """The table of metrics, in columns that break no number."""
+
+    def __init__(self, record: ComparisonRecord):
+        self.record = record
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        sides = [_heading(self.record, arm.name) for _, arm in _sides(self.record)]
+        heads = ["Metric", *sides, "Difference", "Verdict"]
+        named = {row.group for row in self.record.rows} - {"maxview"}  # whose rows need no heading
+        groups = {group: name_group(self.record, group) for group in GROUPS if group in named}
+        cells = [_cells(self.record, row) for row in self.record.rows]
+        columns = [list(column) for column in zip(heads, *cells, strict=True)]
+        columns[0] += [name.replace(" ", GLUE) for name in groups.values()]
+        widths = share_width(columns, options.max_width - GAP * (len(heads) - 1))
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, collapse_padding=True)
+        for place, (head, width) in enumerate(zip(heads, widths, strict=True)):
+            table.add_column(Text(head), justify="right" if 0 < place < 4 else "left", overflow="fold", width=width)
+        for group in GROUPS:
+            of_group = [pair for pair in zip(self.record.rows, cells, strict=True) if pair[0].group == group]
+            if of_group:
+                table.add_section()
+            if group in groups:
+                table.add_row(Text(groups[group], style="dim"), "", "", "", "")
+            for row, (*texts, verdict) in of_group:
+                told = Text(verdict, style=OUTCOMES[row.verdict].style)
+                table.add_row(*(Text(text, overflow="fold") for text in texts), told)
+        yield table
+
+
+def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
+    texts = [
+        name_row(record, row),
+        cell_text(row.baseline_text, record.baseline),
+        cell_text(row.candidate_text, record.candidate),
+        difference_text(row),
+    ]
+    return [*(unbroken(text, GLUE) for text in texts), name_verdict(row.verdict).replace(" ", GLUE)]
+
+
+def share_width(columns: Sequence[Sequence[str]], room: int) -> list[int | None]:
+    """The width of each column of texts: its longest word at least; what is left goes to the column that lacks most.
+
+    Where there is no room for the words, none is said.
+    """
+    widths = [max(map(_least_width, texts)) for texts in columns]
+    lack = [max(map(len, texts)) - width for texts, width in zip(columns, widths, strict=True)]
+    if room < sum(widths):
+        return [None] * len(widths)
+    for _ in range(room - sum(widths)):
+        place = lack.index(max(lack))
+        if lack[place] <= 0:
+            break
+        widths[place] += 1
+        lack[place] -= 1
+    return [*widths]
+
+
+def _least_width(text: str) -> int:
+    """Of the longest word: long ones may be folded, numbers and signs may not."""
+    words = [(len(word), re.search(r"[\d=✗≠?·]", word)) for word in text.split()]
+    return max((length if whole else min(length, LONGEST_WORD) for length, whole in words), default=0)
+
+
+def _reasons(record: ComparisonRecord) -> Iterator[RenderableType]:
+    """Why, for every row that is not simply the same; the page has the reasons of all."""
+    rows = [row for row in record.rows if row.verdict not in ("same", NOT_JUDGED)]
+    if not rows:
+        return
+    yield _section("Why")
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(width=1)
+    table.add_column(overflow="fold")
+    for reason, titles in _group_by_reason(rows).items():
+        word = OUTCOMES[titles[0].verdict]
+        text = Text(", ".join(visible(row.title) for row in titles), style="bold", overflow="fold")
+        text.append(f": {reason}", style="not bold")
+        table.add_row(Text(word.sign, style=word.style), text)
+    yield table
+
+
+def _group_by_reason(rows: list[MetricDiff]) -> dict[str, list[MetricDiff]]:
+    """Rows under the reason and threshold they share: a dead arm gives every row the same one."""
+    groups: dict[str, list[MetricDiff]] = {}
+    for row in rows:
+        threshold = words_of_threshold(row)
+        reason = visible(row.reason) + (f" [threshold {threshold}]" if threshold else "")
+        groups.setdefault(reason, []).append(row)
+    return groups
+
+
+def render_explanation(explanation: Explanation) -> RenderableType:
+    """The explanation alone."""
+    return _Report(Group(*_explanation(explanation)))
+
+
+def _explanation(explanation: Explanation | None) -> Iterator[RenderableType]:
+    """Why the arms differ: the headline, and the first lines of each part; the page has the rest."""
+    if explanation is None:
+        return
+    yield _section(TITLE)
+    yield _plain(explanation.headline)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for section in list_sections(explanation):
+        table.add_row(Text(section.title, style="bold"), _plain(section.sentence))
+        shown = [line for line in section.lines if line != section.sentence][:MOST_CAUSES]
+        for line in shown:
+            table.add_row("", Text(visible(line), style="dim", overflow="fold"))
+    yield table
+
+
+def _programs(record: ComparisonRecord) -> Iterator[RenderableType]:
+    """In what two compiled programs differ, the largest share first; the page has the rest."""
+    if record.programs is None or not record.programs.differences:
+        return
+    yield _section("What differs between the programs, by share of cycles, collective bytes or memory")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for item in record.programs.differences[:MOST_DIFFERENCES]:
+        style = "red" if item.share > 0 else "green"
+        text = Text(visible(item.what), style="bold", overflow="fold")
+        text.append(f"  {visible(item.where)}", style="not bold dim")
+        table.add_row(Text(f"{100 * item.share:+.1f} %", style=style), text)
+        table.add_row("", _plain(f"{item.baseline} → {item.candidate}"))
+    yield table
+    more = len(record.programs.differences) - MOST_DIFFERENCES + record.programs.left_out
+    if more > 0:
+        yield Text(f"and {more} smaller ones", style="dim")
+
+
+def _divergence(record: ComparisonRecord) -> Iterator[RenderableType]:
+    if record.divergence is None:
+        return
+    first = record.divergence
+    yield Text(
+        f"\nFirst differing step: {first.step} ({visible(first.metric)}: {visible(first.baseline)} and "
+        f"{visible(first.candidate)}, known to {visible(first.precision)})",
+        overflow="fold",
+    )
+
+
+def _times(record: ComparisonRecord) -> Iterator[RenderableType]:
+    sides = [(role, list_parts(record, arm.name)) for role, arm in _sides(record)]
+    if not any(parts for _, parts in sides):
+        return
+    yield _section("Where the time of a run went")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for role, parts in sides:
+        told = ", ".join(describe_part(part).replace(" ", GLUE) for part in parts)
+        table.add_row(role, Text(told or "not known", overflow="fold"))
+    yield table
+
+
+def _floors(record: ComparisonRecord) -> Iterator[RenderableType]:
+    if not record.floors:
+        return
+    yield _section("Are they the same by construction?")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for floor in record.floors:
+        sign, style = {True: ("✓", "bold green"), False: ("✗", "bold red"), None: ("?", "bold yellow")}[floor.holds]
+        table.add_row(Text(f"{sign} {floor.name}", style=style), _plain(floor.evidence))
+    yield table
+
+
+def _checkpoints(record: ComparisonRecord) -> Iterator[RenderableType]:
+    lines = [(role, line) for role, arm in _sides(record) for line in list_checkpoints(arm)]
+    if not lines:
+        return
+    yield _section("Checkpoints")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for role, line in lines:
+        verdict, _ = STATES[line.state]
+        state = Text(f"{OUTCOMES[verdict].sign} {line.word}", style=OUTCOMES[verdict].style)
+        table.add_row(f"{role} {line.step}", state, _plain(f"{line.proof}; {line.log}"))
+        for problem in line.problems:
+            table.add_row("", "", Text(problem, style="red", overflow="fold"))
+    yield table
+    yield from _checkpoint_content(record.checkpoints)
+
+
+def _checkpoint_content(found: CheckpointDifference | None) -> Iterator[RenderableType]:
+    """How the checkpoints of one step compare, array by array: counts, what one side alone has, what differs most."""
+    if found is None:
+        return
+    if found.problem:
+        yield _plain(f"not compared: {found.problem}")
+        return
+    sign = "✓" if found.equal else "✗"
+    yield Text(
+        f"{sign} step {found.step}, baseline here and candidate there: {describe_counts(found)}", overflow="fold"
+    )
+    for line in describe_alone(found):
+        yield Text(f"  {line}", overflow="fold")
+    for array in found.differing[:MOST_ARRAYS]:
+        if array.values is not None:
+            yield Text(f"  {name_pair(array)}: {describe_values(array)}", overflow="fold")
+
+
+def _closing(
+    record: ComparisonRecord, page: str | os.PathLike[str] | None, link: str | None
+) -> Iterator[RenderableType]:
+    outcome = outcome_of(record)
+    last = Text(name_verdict(outcome).upper(), style=OUTCOMES[outcome].style, overflow="fold")
+    last.append(f"  {shorten_title(visible(record.headline))}", style="default not bold")
+    yield last
+    if page is not None:
+        yield Text(f"page: {visible(os.fspath(page))}", overflow="fold")
+    if link is not None:
+        yield Text(f"link: {visible(link)}", overflow="fold")
+    if record.next_command:
+        yield Text(f"next: {visible(record.next_command)}", style="bold", overflow="fold")
+
+
+def _sides(record: ComparisonRecord) -> tuple[tuple[str, ArmSummary], tuple[str, ArmSummary]]:
+    return ("baseline", record.baseline), ("candidate", record.candidate)
+
+
+def _heading(record: ComparisonRecord, arm: str) -> str:
+    """The arm's name, or which side it is where that is shorter: the lines above have the name."""
+    name = visible(arm)
+    return name if len(name) <= LONGEST_HEADING else (name_side(record, arm) or name)
+
+
+def _plain(text: str) -> Text:
+    """Text from outside as itself: a plain `str` in a rich table would be read as markup."""
+    return Text(visible(text), overflow="fold")
+
+
+def _section(title: str) -> RenderableType:
+    return Padding(Rule(title, align="left", style="dim", characters="─"), (1, 0, 0, 0))

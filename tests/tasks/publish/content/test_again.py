@@ -1,0 +1,44 @@
+"""The command that runs a comparison again: at the commits that were compared, with what was set by hand."""
+
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tasks.publish.content.again import command_again
+from tasks.records import ComparisonRecord
+from tasks.resolve.plans import Request, resolve
+
+
+def planned(out: Path, **changes: Any) -> Any:
+    """The runs of both arms, of which only the plans count."""
+    request = Request(
+        comparison="linen-vs-nnx", target="v6e-32", model="tiny", overrides=("steps=9",), compile_only=True
+    )
+    left, right = resolve(request, out)[:2]
+    return [
+        SimpleNamespace(plan=plan.model_copy(update={"ref": ref, "commit": letter * 40} | changes))
+        for plan, ref, letter in ((left, "main", "a"), (right, "feat/x", "b"))
+    ]
+
+
+@pytest.mark.parametrize(("verb", "topology"), [("compare", None), ("preflight", "v6e:4x8")])
+def test_branches_are_named_by_the_commits_they_were_and_nothing_that_was_asked_for_is_lost(
+    verb: str, topology: str | None, record_002: ComparisonRecord, tmp_path: Path
+) -> None:
+    runs = planned(tmp_path, compiles_for=topology, software=("python /usr/bin/python3",))
+    assert shlex.split(command_again(record_002, *runs)) == [
+        "maxview", verb, "main-vs-branch", "--case", "03_dropout", "--target", "v6e-32",
+        "--model", "tiny", "--set", "steps=9", "--out", str(tmp_path), "--baseline", "a" * 40, "--branch", "b" * 40,
+        "--with", "linen:/usr/bin/python3", "--with", "nnx:/usr/bin/python3", "--fresh",
+    ]  # fmt: skip
+
+
+def test_logs_are_given_again(record_002: ComparisonRecord) -> None:
+    gone = SimpleNamespace(plan=None)
+    command = command_again(record_002.model_copy(update={"target": "as logged"}), gone, gone)  # type: ignore[arg-type]
+    logs = [*record_002.baseline.logs, *record_002.candidate.logs]
+    assert shlex.split(command) == ["maxview", "ingest", *logs, "--case", "03_dropout"]
+    assert command_again(record_002, None, None) == ""

@@ -1,0 +1,60 @@
+"""What the log and the verifier say of a checkpoint meets in one line."""
+
+from tasks.publish.content.checkpoints import list_checkpoints
+from tasks.records import CheckpointEvent, CheckpointProof, ComparisonRecord, Restore
+
+
+def event(step: int, path: str | None, committed: bool | None = True) -> CheckpointEvent:
+    return CheckpointEvent(step=step, path=path, committed=committed, line=1, offset=0)
+
+
+def proof(step: int, path: str) -> CheckpointProof:
+    return CheckpointProof(step=step, path=path, ok=True, checks=("commit",))
+
+
+def test_each_state_is_named(record_000: ComparisonRecord, record_002: ComparisonRecord) -> None:
+    assert [line.state for line in list_checkpoints(record_000.baseline)] == ["proved", "damaged"]
+    assert [line.state for line in list_checkpoints(record_002.baseline)] == ["unproved"]
+    assert [line.state for line in list_checkpoints(record_002.candidate)] == ["committed"]
+    assert list_checkpoints(record_000.candidate) == []
+
+
+def test_the_log_of_a_save_that_was_cut_off_is_not_taken_for_a_checkpoint(record_000: ComparisonRecord) -> None:
+    arm = record_000.baseline.model_copy(update={"checkpoints": (event(9, None, committed=False),), "proofs": ()})
+    assert [line.state for line in list_checkpoints(arm)] == ["uncommitted"]
+
+
+def test_repeats_that_save_the_same_step_keep_their_own_proof(record_000: ComparisonRecord) -> None:
+    arm = record_000.baseline.model_copy(
+        update={
+            "checkpoints": (event(0, "/out/a/checkpoints/0"), event(0, "/out/b/checkpoints/0")),
+            "proofs": (proof(0, "/out/b/checkpoints/0"),),
+        }
+    )
+    first, second = list_checkpoints(arm)
+    assert (first.state, first.path) == ("committed", "/out/a/checkpoints/0")
+    assert (second.state, second.path) == ("proved", "/out/b/checkpoints/0")
+
+
+def test_a_checkpoint_that_only_the_verifier_saw_is_listed(record_000: ComparisonRecord) -> None:
+    arm = record_000.baseline.model_copy(update={"checkpoints": (), "proofs": (proof(3, "c/3"),)})
+    (line,) = list_checkpoints(arm)
+    assert (line.step, line.state, line.log, line.source) == ("3", "proved", "not mentioned", None)
+
+
+def test_what_a_run_went_on_from_comes_first(record_000: ComparisonRecord) -> None:
+    restore = Restore(step=7, path="/out/a/checkpoints/7", finished=True, seconds=0.06, line=12, offset=99)
+    arm = record_000.baseline.model_copy(update={"restores": (restore,)})
+    first, *rest = list_checkpoints(arm)
+    assert rest == list_checkpoints(record_000.baseline)
+    assert (first.step, first.state) == ("7", "committed")
+    assert first.log == "restored step 7 from /out/a/checkpoints/7 in 0.06 s"
+    assert first.source is not None
+    assert first.source.line == 12
+
+
+def test_a_commit_that_another_host_prints_is_called_so(record_000: ComparisonRecord) -> None:
+    seen = event(9, None, committed=None).model_copy(update={"state": "not_visible", "validated": True})
+    arm = record_000.baseline.model_copy(update={"checkpoints": (seen,), "proofs": ()})
+    (line,) = list_checkpoints(arm)
+    assert (line.state, line.log) == ("unproved", "commit not visible from this host, over on all hosts")

@@ -1,0 +1,50 @@
+"""The interval of a row, drawn against its threshold on the scale of its table."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tasks.publish.content.effects import LEAST, MARGIN, MOST, WIDTH, EffectLine, draw_effects
+from tasks.records import MetricDiff
+
+type MakeRow = Callable[..., MetricDiff]
+
+
+def noisy(make_row: MakeRow, name: str, effect: float, better: str = "lower") -> MetricDiff:
+    """A row of 1 s with a threshold of 2 %, known to half a percent."""
+    row = make_row(name, name, ("1", "1", "0"), "unknown", "", better=better)
+    told = {"baseline": 1.0, "threshold": 0.02, "effect": effect}
+    return row.model_copy(update=told | {"effect_low": effect - 0.005, "effect_high": effect + 0.005})
+
+
+def thresholds(line: EffectLine) -> float:
+    """How many thresholds the point lies from the middle, to the right, as it is drawn."""
+    return (line.point - WIDTH / 2) / (line.band[1] - WIDTH / 2)
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.01, -0.05, 0.08, 0.24])
+def test_a_point_lies_as_many_thresholds_away_as_the_effect_has(make_row: MakeRow, effect: float) -> None:
+    slower, faster = noisy(make_row, "slower", effect), noisy(make_row, "fewer", effect, better="higher")
+    drawn = draw_effects([slower, faster])
+    assert thresholds(drawn["slower"]) == pytest.approx(effect / 0.02, abs=0.05)
+    assert thresholds(drawn["fewer"]) == pytest.approx(-effect / 0.02, abs=0.05)
+    for line in drawn.values():
+        assert line.low is not None
+        assert line.high is not None
+        assert MARGIN <= line.low <= line.point <= line.high <= WIDTH - MARGIN
+
+
+def test_all_rows_share_a_scale_that_is_neither_too_fine_nor_too_coarse(make_row: MakeRow) -> None:
+    half = WIDTH / 2 - MARGIN
+    calm = draw_effects([noisy(make_row, "calm", 0.0)])["calm"]
+    assert calm.band[1] - WIDTH / 2 == pytest.approx(half / LEAST, abs=0.1)
+    both = draw_effects([noisy(make_row, "calm", 0.0), noisy(make_row, "wild", 5.0)])
+    assert both["calm"].band == both["wild"].band
+    assert both["calm"].band[1] - WIDTH / 2 == pytest.approx(half / MOST, abs=0.1)
+    assert both["wild"].point == WIDTH - MARGIN  # at the edge, and whole
+
+
+def test_what_has_no_threshold_is_not_drawn(make_row: MakeRow) -> None:
+    row = noisy(make_row, "x", 0.01)
+    assert draw_effects([row.model_copy(update={"threshold": None})]) == {}
+    assert draw_effects([row.model_copy(update={"better": "equal"})]) == {}

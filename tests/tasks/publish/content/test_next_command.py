@@ -1,0 +1,116 @@
+"""The command that comes after a comparison, and the options that make the same plans again."""
+
+import shlex
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.comparison import list_names
+from tasks.publish.content.next_command import suggest_next, wishes_of
+from tasks.records import Commit, ComparisonRecord, RunPlan
+from tasks.resolve.plans import Request, resolve
+from tasks.store import Store
+
+
+def next_after(record: ComparisonRecord, out: Path, *, repeats: int = 1, cases: int = 1, **changes: Any) -> str:
+    record = record.model_copy(update={"comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"} | changes)
+    baseline = record.baseline.model_copy(update={"logs": record.baseline.logs[:1] * repeats})
+    plans = resolve(Request(comparison="linen-vs-nnx", target=record.target), out)[:2]
+    return shlex.join(suggest_next(record.model_copy(update={"baseline": baseline}), plans, cases=cases))
+
+
+def test_where_nothing_differs_it_looks_at_the_other_cases(record_002: ComparisonRecord, tmp_path: Path) -> None:
+    command = next_after(record_002, tmp_path, findings=(), verdict="same")
+    assert command == f"maxview compare linen-vs-nnx --case all --target cpu --out {tmp_path}"
+
+
+def test_after_every_case_of_a_target_come_those_that_need_more_devices(
+    record_002: ComparisonRecord, tmp_path: Path
+) -> None:
+    there = len(list_names("cases"))
+    calm: dict[str, Any] = {"findings": (), "verdict": "same"}
+    assert "--case all" in next_after(record_002, tmp_path, cases=there - 2, **calm)
+    command = next_after(record_002, tmp_path, cases=there - 1, **calm)  # one device runs all but 12_pipeline
+    assert command == f"maxview compare linen-vs-nnx --case 12_pipeline --target cpu-8 --out {tmp_path}"
+    command = next_after(record_002, tmp_path, cases=there, target="cpu-8", case="12_pipeline", **calm)
+    assert command == f"maxview preflight linen-vs-nnx --case 12_pipeline --out {tmp_path}"
+
+
+def test_a_command_is_not_asked_for_cases_that_it_has_no_place_for(
+    record_002: ComparisonRecord, tmp_path: Path
+) -> None:
+    record = record_002.model_copy(
+        update={"findings": (), "verdict": "same", "comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"}
+    )
+    plans = [plan_of(tmp_path).model_copy(update={"trainer": "command"})] * 2
+    assert suggest_next(record, plans, cases=1) == []  # all that its comparison names
+
+
+def test_what_is_not_comparable_is_explained(record_002: ComparisonRecord, tmp_path: Path) -> None:
+    assert any(finding.effect == "blocks" for finding in record_002.findings)
+    folder = Store(tmp_path).comparison("linen-vs-nnx", "01_base", record_002.id).path
+    assert next_after(record_002, tmp_path) == f"maxview explain {folder}"  # where the record of this page is
+
+
+def test_after_a_death_comes_the_same_again(record_000: ComparisonRecord, tmp_path: Path) -> None:
+    """The page tells the cause; once that is mended, only new runs tell whether it is."""
+    command = f"maxview compare linen-vs-nnx --case 01_base --target cpu --out {tmp_path} --fresh"
+    assert next_after(record_000, tmp_path) == command
+
+
+@pytest.mark.parametrize("repeats", [1, 3, 7])
+def test_what_is_not_clear_goes_on_until_it_is(record_002: ComparisonRecord, tmp_path: Path, repeats: int) -> None:
+    """How many repeats the stated noise asks for is no better than a guess."""
+    rows = tuple(
+        row.model_copy(update={"runs_wanted": wanted})
+        for row, wanted in zip(record_002.rows, (None, 7, 4), strict=False)
+    )
+    command = next_after(record_002, tmp_path, findings=(), verdict="unknown", rows=rows, repeats=repeats)
+    assert command == f"maxview compare linen-vs-nnx --case 01_base --target cpu --out {tmp_path} --until-decided"
+
+
+def plan_of(out: Path, **changes: Any) -> RunPlan:
+    return resolve(Request(comparison="linen-vs-nnx", **changes), out)[0]
+
+
+def test_wishes_that_were_not_made_are_not_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert wishes_of(plan_of(Path("maxview-out"))) == []
+
+
+def test_the_wishes_of_a_plan_make_the_same_plan_again(tmp_path: Path) -> None:
+    overrides = ("steps=7", "dtype=float32", "learning_rate=0.001", "log_config=false")
+    plan = plan_of(tmp_path / "my out", model="seed-1b", overrides=overrides)
+    words = wishes_of(plan)
+    assert words == [
+        "--model", "seed-1b", "--set", "steps=7", "--set", "log_config=false", "--set", "dtype=float32",
+        "--set", "learning_rate=0.001", "--out", str(tmp_path / "my out"),
+    ]  # fmt: skip
+    again = tuple(word for option, word in pairwise(words) if option == "--set")
+    assert plan_of(tmp_path / "my out", model="seed-1b", overrides=again) == plan
+
+
+def test_a_regression_between_two_refs_with_several_commits_offers_to_find_the_commit(
+    record_002: ComparisonRecord, tmp_path: Path
+) -> None:
+    commits = tuple(Commit(sha=f"{n:040x}", time="", author="", subject=f"commit {n}") for n in range(3))
+    plans = [
+        plan_of(tmp_path).model_copy(update={"commit": "a" * 40, "ref": "v1", "arm": record_002.baseline.name}),
+        plan_of(tmp_path).model_copy(update={"commit": "b" * 40, "ref": "main", "arm": record_002.candidate.name}),
+    ]
+    facts: dict[str, Any] = {"comparison": "main-vs-branch", "case": "01_base", "target": "cpu", "findings": ()}
+    regressed = record_002.model_copy(update=facts | {"verdict": "regressed"})
+    between = regressed.model_copy(update={"commits": {regressed.candidate.name: commits}})
+    words = shlex.join(suggest_next(between, plans, cases=1))
+    assert words.startswith(
+        "maxview bisect main-vs-branch --good aaaaaaaaa --bad bbbbbbbbb --case 01_base --target cpu"
+    )
+    alone = regressed.model_copy(update={"commits": {regressed.candidate.name: commits[:1]}})
+    same = between.model_copy(update={"verdict": "same"})
+    diverged = between.model_copy(
+        update={"commits": dict.fromkeys((regressed.baseline.name, regressed.candidate.name), commits)}
+    )
+    for record in (alone, same, diverged):  # one commit is the culprit; nothing is to be found; no line leads there
+        assert "bisect" not in suggest_next(record, plans, cases=1)

@@ -1,0 +1,73 @@
+"""Where the time of a run went, as words and as a chart."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tasks.publish.content.chart import draw_times
+from tasks.publish.content.time_bars import average_parts, describe_part, draw_bars, list_parts
+from tasks.publish.page.write_page import write_page
+from tasks.records import ComparisonRecord, Source, TimeAccount, TimePart
+
+
+def account(arm: str, run: str, parts: dict[str, float], place: Source | None = None) -> TimeAccount:
+    total = sum(parts.values())
+    return TimeAccount(
+        arm=arm,
+        run_name=run,
+        total_s=total,
+        parts=tuple(
+            TimePart(part=name, seconds=seconds, share=seconds / total, steps=1, source=place)
+            for name, seconds in parts.items()
+        ),
+    )
+
+
+@pytest.fixture
+def record(record_002: ComparisonRecord) -> ComparisonRecord:
+    """Two runs of the baseline, of which only one waited for a checkpoint; none of the candidate."""
+    runs = (
+        account("main", "a", {"compute": 6.0, "start": 2.0}),
+        account("main", "b", {"compute": 4.0, "checkpoint": 8.0}, Source(line=9, offset=90, run=1)),
+    )
+    return record_002.model_copy(update={"times": runs})
+
+
+def test_the_parts_of_an_arm_are_means_over_its_runs(record: ComparisonRecord) -> None:
+    parts = {part.part: part for part in average_parts(record, "main")}
+    assert {name: part.seconds for name, part in parts.items()} == {"compute": 5.0, "start": 1.0, "checkpoint": 4.0}
+    assert {name: part.share for name, part in parts.items()} == {"compute": 0.5, "start": 0.1, "checkpoint": 0.4}
+    assert parts["checkpoint"].source == Source(line=9, offset=90, run=1)
+    assert average_parts(record, "feat/x") == []
+
+
+def test_the_largest_part_is_told_first(record: ComparisonRecord) -> None:
+    words = [describe_part(part) for part in list_parts(record, "main")]
+    assert words == ["compute 5 s (50 %)", "checkpoint 4 s (40 %)", "start 1 s (10 %)"]
+
+
+def test_every_part_has_a_bar_and_a_name_in_the_legend(record: ComparisonRecord) -> None:
+    svg = draw_times(record)
+    assert svg is not None
+    texts = re.findall(r"<text[^>]*>([^<]+)</text>", svg)
+    assert {"compute", "start", "checkpoint", "baseline"} <= set(texts)
+    assert "candidate" not in texts  # no run of it has an account
+    assert "<script" not in svg
+
+
+def test_without_an_account_there_is_no_chart(record_002: ComparisonRecord) -> None:
+    assert draw_times(record_002) is None
+
+
+def test_a_bar_names_its_parts_where_they_have_room(record: ComparisonRecord, tmp_path: Path) -> None:
+    short = account(record.candidate.name, "c", {"start": 5.0, "eval": 0.01})
+    record = record.model_copy(update={"times": (*record.times, short)})
+    assert [(bar.words, bar.has_room) for bar in draw_bars(record)[record.candidate.name]] == [
+        ("start 5 s", True),
+        ("eval 0.01 s", False),
+    ]
+    page = write_page(record, tmp_path, log_lines={}).read_text()
+    assert 'aria-label="candidate: start 5 s, eval 0.01 s"' in page
+    assert ">start 5 s</text>" in page
+    assert "eval 0.01 s</text>" not in page

@@ -1,0 +1,72 @@
+"""Short reasons: whole clauses that say something, for every kind of reason that a comparison gives."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
+from tasks.publish.content.verdict_words import difference_text, round_numbers, short_reason, unbroken
+from tasks.records import MetricDiff
+
+
+@pytest.mark.parametrize(
+    ("reason", "short"),
+    [
+        (
+            "equal to the last digit (whole numbers) at all 10 common steps: total_weights, lm_loss, perplexity",
+            "equal to the last digit at all 10 common steps",
+        ),
+        (
+            "quick steps +0.0 % (-4.6 … +4.9): neither inside ±2 % nor surely different; run 8 more (49 minutes)",
+            "quick steps +0.0 %: neither inside ±2 % nor surely different",
+        ),
+        (
+            "quick steps -0.2 % (-1.5 … +1.1), inside ±2 % (it repeats to 0.4 % (or so)); one run of each",
+            "quick steps -0.2 %, inside ±2 %; one run of each",
+        ),
+        (
+            "waiting for checkpoints and the host, kept apart from the step time: storage decides it",
+            "waiting for checkpoints and the host",
+        ),
+        (
+            "noise by construction: one program, source, config and software; measured +33.7 % (-40.7 … +201.5)",
+            "noise by construction: one program, source, config and software",
+        ),
+        ("different versions: this alone can change speed, memory and losses", "different versions"),
+        (
+            "a sentence that goes on without any break until no table has room for it",
+            "a sentence that goes on without any break until no table has …",
+        ),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_a_short_reason_is_whole_clauses(make_row: Callable[..., MetricDiff], reason: str, short: str) -> None:
+    assert short_reason(make_row("x", "X", ("1", "2", "1"), "unknown", reason)) == short
+
+
+@pytest.mark.parametrize(
+    ("evidence", "verdict", "words"),
+    [
+        (ONE_PROGRAM, "same", "-0.1: -25.2 % (noise)"),  # else a large figure stands beside "same" without a reason
+        (ONE_RUN, "regressed", "-0.1: -25.2 % (one run of each)"),
+        (ONE_RUN, "same", "-0.1: -25.2 %"),
+    ],
+)
+def test_a_difference_says_what_its_word_rests_on(
+    make_row: Callable[..., MetricDiff], evidence: str, verdict: str, words: str
+) -> None:
+    row = make_row("x", "X", ("0.4", "0.3", "-0.1"), verdict, "")
+    told = {"evidence": evidence, "difference": -0.1, "effect_text": "-25.2 %", "group": "ours"}
+    assert difference_text(row.model_copy(update=told)) == words
+
+
+def test_a_count_stays_on_one_line() -> None:
+    pieces = unbroken("6.0 (2 × checkpoint, 1 × eval in 2 runs)").split(" ")
+    assert pieces == ["6.0", "(2\u00a0×\u00a0checkpoint,", "1\u00a0×\u00a0eval", "in", "2", "runs)"]
+
+
+def test_a_difference_has_at_most_six_significant_digits() -> None:
+    assert round_numbers("-1215.012") == "-1215.01"
+    assert round_numbers("+12,345.6789: +1.1 % (-54.0 … +122.3)") == "+12,345.7: +1.1 % (-54.0 … +122.3)"
+    assert round_numbers("-0.0007") == "-0.0007"  # no digit of a small number goes
+    assert round_numbers("0.12.0.1") == "0.12.0.1"  # a version is no number

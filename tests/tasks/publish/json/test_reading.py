@@ -1,0 +1,64 @@
+"""The JSON that programs read: its keys, and what stands for what JSON has no word for."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tasks.publish.json.reading import json_text, to_json
+from tasks.scrape import scrape_text
+
+
+def test_keys_and_missing_values(logs: Any) -> None:
+    lines = [
+        logs.step(0),
+        "completed step: 1, seconds: 0.200, loss: nan",
+        "completed step: 2, seconds: 0.200, loss: nan",
+        logs.step(3).replace("loss: 8.125", "loss: inf", 1),
+    ]
+    document = json.loads(json.dumps(to_json(scrape_text(logs.framed(*lines), name="x")), allow_nan=False))
+    assert document["format"] == "maxtext"
+    (run,) = document["runs"]
+    keys = (
+        "name exit_code started ended error steps evals environment memory parameters flops checkpoints stalls config"
+    )
+    assert list(run)[:17] == [*keys.split(), "ranks", "schedule", "coverage"]
+    first, second, _, third = run["steps"]
+    columns = (
+        "step seconds tflops_per_device tokens_per_s_per_device total_weights loss lm_loss perplexity time line offset"
+    )
+    assert list(first) == columns.split()
+    assert (second["loss"], second["tflops_per_device"], second["total_weights"]) == ("nan", None, None)
+    assert third["loss"] == "inf"
+    assert run["error"] is None
+    assert (run["exit_code"], run["memory"]["total_gb"], run["environment"]["mesh"]) == (0, None, None)
+    receipt = "step_lines_seen step_lines_parsed gaps rewinds glued_lines truncated unknown_keys complete"
+    assert set(run["coverage"]) >= set(receipt.split())
+    assert run["coverage"]["complete"]
+
+
+def test_the_error_of_a_run_that_died(logs: Any) -> None:
+    data = logs.framed(
+        "Traceback (most recent call last):", '  File "x.py", line 1, in <module>', "ValueError: no", code=1
+    )
+    (run,) = to_json(scrape_text(data, name="x"))["runs"]
+    place = {"line": 4, "offset": data.index(b"ValueError")}
+    assert run["error"] == {"type": "ValueError", "message": "no", **place, "kind": "other", "why": "", "detail": ""}
+    assert run["fate"] == "other"
+
+
+def test_a_long_table_is_text_in_pieces(logs: Any) -> None:
+    """No piece holds more than a part of the rows, and a number that JSON lacks among thousands is the one it was."""
+    steps = logs.steps(50_000)
+    steps[30_000] = steps[30_000].replace("loss: ", "loss: nan, was: ", 1)
+    steps[30_002] = steps[30_002].replace("loss: ", "loss: -inf, phase: a\u2028b, was: ", 1)
+    reading = scrape_text(logs.framed(*steps), name="x")
+    pieces = list(json_text(reading))
+    assert max(map(len, pieces)) < sum(map(len, pieces)) / 2
+    (run,) = json.loads("".join(pieces), parse_constant=pytest.fail)["runs"]
+    rows = reading.runs[0].steps.to_dicts()
+    assert run["steps"][30_000]["loss"] == "nan"
+    assert (run["steps"][30_002]["loss"], run["steps"][30_002]["phase"]) == ("-inf", "a\u2028b")
+    for step in (0, 19_999, 20_000, 29_999, 30_001, 49_999):
+        assert run["steps"][step] == rows[step]
+    assert len(run["steps"]) == 50_000

@@ -1,0 +1,88 @@
+"""A night's summary: a matrix in which nothing is hidden, text that stays text, and a comment that is found again."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tasks.publish.markdown.night import comment_markdown, night_headline, night_markdown, night_message
+from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord
+
+EVIL = "<script>alert(1)</script>|`x`\n# not a heading [a](https://evil.example) @channel <!channel>"
+
+
+def night(*results: CellResult, **changes: Any) -> NightRecord:
+    plan = NightPlan(
+        id="2026-11-21", created="2026-11-21T03:00:00+00:00", target="cpu", slices=1, request="x",
+        commits={"main-vs-branch": "a" * 40}, cells=tuple(result.cell for result in results),
+    )  # fmt: skip
+    return NightRecord(plan=plan, results=results, ended="2026-11-21T04:00:00+00:00", **changes)
+
+
+def result(comparison: str, case: str, outcome: str, headline: str = "why", **cell: Any) -> CellResult:
+    cell_ = NightCell(comparison=comparison, case=case, **cell)
+    return CellResult(cell=cell_, outcome=outcome, headline=headline)  # type: ignore[arg-type]
+
+
+RECORD = night(
+    result("linen-vs-nnx", "01_base", "same", owner="all"),
+    result("main-vs-branch", "01_base", "regressed", "slower by 8 %", owner="all"),
+    result("linen-vs-nnx", "03_dropout", "failed", "LaunchError: no slice", owner="alice"),
+    result("main-vs-branch", "03_dropout", "regressed", owner="alice", quarantine="known (until 2026-12-31)"),
+)
+
+
+def test_the_matrix_has_every_cell() -> None:
+    lines = night_markdown(RECORD).splitlines()
+    assert r"| 01\_base | = same | **✗ regressed** | all |".replace("**", "") in lines
+    assert r"| 03\_dropout | ✗ failed | (✗ regressed) | alice |" in lines
+    assert lines[0] == "# ✗ 2 of 4 comparisons need a look"
+    assert "same 1 · regressed 2 · failed 1" in lines
+
+
+def test_what_counts_stands_first_and_what_is_in_quarantine_apart() -> None:
+    text = night_markdown(RECORD)
+    look, rest = text.split("## Every case")
+    assert look.count("\n- ") == 2
+    assert "slower by 8 %" in look
+    assert "no slice" in look
+    assert "known (until 2026-12-31)" in rest.split("## In quarantine")[1]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "headline"),
+    [
+        (("same", "improved"), "✓ nothing regressed, 2 compared"),
+        (("same", "unknown"), "? 1 of 2 comparisons are undecided"),
+        (("failed", "unknown"), "✗ 1 of 2 comparisons need a look"),
+    ],
+)
+def test_one_line_says_it(outcomes: tuple[str, str], headline: str) -> None:
+    assert night_headline(night(*(result("c", f"{n}", outcome) for n, outcome in enumerate(outcomes)))) == headline
+
+
+def test_text_of_others_stays_text() -> None:
+    record = night(result(EVIL, EVIL, "failed", EVIL, owner="@alice", quarantine=""), changes=(EVIL,))
+    shown = comment_markdown(record)
+    assert "<script>" not in shown
+    assert not re.search(r"(?<!\\)\]\(", shown)
+    assert "https://" not in shown
+    assert "@channel" not in shown
+    assert "(@alice)" in shown  # whom the config names is called
+    assert "\n# not" not in shown
+    message = night_message(record)
+    assert "<!channel>" not in message  # would call everybody in Slack
+    assert "&lt;!channel&gt;" in message
+
+
+def test_a_message_is_only_sent_for_news_and_has_an_end() -> None:
+    assert night_message(RECORD) == ""
+    many = night(changes=tuple(f"c {n}: regressed" for n in range(300)))
+    text = night_message(many)
+    assert text.endswith("… and 280 more")
+    assert len(text) < 8000
+
+
+def test_a_comment_carries_the_mark_by_which_it_is_replaced() -> None:
+    first, second = (comment_markdown(record).splitlines()[0] for record in (RECORD, night()))
+    assert first == second == "<!-- maxview:nightly -->"

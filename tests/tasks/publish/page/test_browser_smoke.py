@@ -1,0 +1,29 @@
+"""A page opens in a real browser without a complaint, draws its curves, and finds a line of its log.
+
+What else a reader can do is in test_browser.py, which takes longer. Skipped without playwright or Chromium.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tasks.publish.page.write_page import write_page
+from tasks.records import ComparisonRecord
+
+
+def test_a_page_can_be_used(
+    visit: Callable[..., Any],
+    tmp_path: Path,
+    record_002: ComparisonRecord,
+    logs_002: dict[str, list[tuple[int, str]]],
+) -> None:
+    seen = visit(write_page(record_002, tmp_path, log_lines=logs_002).as_uri())
+    page = seen.page
+    page.locator("#curves").scroll_into_view_if_needed()
+    page.wait_for_selector("#plot[data-drawn=loss] svg")
+    page.fill("#find", "completed step: 9,")
+    page.locator("#log-baseline .hits a").first.click()
+    page.locator("#log-baseline .here").wait_for()
+    assert page.locator("#log-baseline .here").get_attribute("id") == "baseline-L14"
+    assert seen.foreign() == []
+    assert seen.complaints == []

@@ -1,0 +1,446 @@
+"""The page says what the record says, every link leads somewhere, and text from outside stays text."""
+
+import base64
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.publish.page.write_page import write_page
+from tasks.records import CheckpointEvent, Commit, ComparisonRecord, Curve, Evidence, Finding, LogError, Source
+from tasks.records.text import visible
+from tasks.store.atomic import StoreError
+
+VOID = {"meta", "link", "img", "input", "br"}
+
+
+@dataclass
+class Element:
+    """A tag of the page with what it holds, and all text in it."""
+
+    tag: str
+    attributes: dict[str, str]
+    children: list["Element"] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.parts).split())
+
+    def all(self, tag: str | None = None, **wanted: str) -> list["Element"]:
+        """Every element inside with this tag whose attributes hold the wanted words (`class_`, `data_label`, …)."""
+        found = []
+        for child in self.children:
+            if (tag is None or child.tag == tag) and all(
+                value in child.attributes.get(name.strip("_").replace("_", "-"), "").split(" ")
+                for name, value in wanted.items()
+            ):
+                found.append(child)
+            found += child.all(tag, **wanted)
+        return found
+
+    def one(self, tag: str | None = None, **wanted: str) -> "Element":
+        (element,) = self.all(tag, **wanted)
+        return element
+
+
+class Reader(HTMLParser):
+    """Reads a page into elements and insists that every tag is closed in order."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.root = Element("", {})
+        self._open = [self.root]
+        self.feed(html)
+        self.close()
+        assert self._open == [self.root], f"not closed: {self._open[-1].tag}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        element = Element(tag, {name: value or "" for name, value in attrs})
+        self._open[-1].children.append(element)
+        if tag not in VOID:
+            self._open.append(element)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open[-1].tag == tag, f"</{tag}> closes <{self._open[-1].tag}>"
+        self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        for element in self._open:
+            element.parts.append(data)
+
+
+type Lines = dict[str, list[tuple[int, str]]]
+
+
+def numbered(texts: list[str]) -> list[tuple[int, str]]:
+    """Lines with their byte offsets in a file of their own."""
+    lengths = [len(text.encode()) + 1 for text in texts]
+    return [(sum(lengths[:i]), text) for i, text in enumerate(texts)]
+
+
+def read(page: Path) -> Element:
+    return Reader(page.read_text(encoding="utf-8")).root
+
+
+def data(root: Element) -> dict[str, Any]:
+    return json.loads("".join(root.one("script", id="data").parts))  # type: ignore[no-any-return]
+
+
+def called(file: Path, function: str) -> list[Any]:
+    """What a file of the page hands to the page's script."""
+    text = file.read_text(encoding="utf-8").strip()
+    assert text.startswith(f"{function}(")
+    assert text.endswith(");")
+    return json.loads(f"[{text[len(function) + 1 : -2]}]")  # type: ignore[no-any-return]
+
+
+def curve(folder: Path, number: int) -> list[dict[str, Any]]:
+    """The traces of the page's curve with this number."""
+    place, traces = called(folder / f"curves/{number}.js", "maxviewCurve")
+    assert place == number
+    return traces  # type: ignore[no-any-return]
+
+
+def log_lines(folder: Path, prefix: str, root: Element) -> dict[str, str]:
+    """The lines of a log as the page shows them, by their anchors."""
+    found = {}
+    for number, (first, count) in enumerate(data(root)["logs"][prefix]["pieces"], start=1):
+        name, place, text = called(folder / f"logs/{prefix}-{number}.js", "maxviewLog")
+        lines = text.split("\n")
+        assert (name, place, len(lines)) == (prefix, number, count)
+        found |= {f"{prefix}-L{first + i}": line for i, line in enumerate(lines)}
+    return found
+
+
+def ids(root: Element) -> list[str]:
+    return [element.attributes["id"] for element in root.all() if "id" in element.attributes]
+
+
+def test_every_cell_of_the_table_equals_the_record(
+    tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines
+) -> None:
+    root = read(write_page(record_002, tmp_path, log_lines=logs_002))
+    for row in record_002.rows:
+        line = root.one("tr", id=f"m-{row.metric}")
+        assert line.one("th").text.startswith(row.title)
+        assert line.one("td", data_label="baseline").text == row.baseline_text
+        assert line.one("td", data_label="candidate").text == row.candidate_text
+        assert line.one("td", data_label="difference").text == row.difference_text
+        assert line.one("td", data_label="verdict").text.endswith(row.verdict)
+        why = line.one("td", data_label="why")
+        assert row.reason in [told.text for told in why.all("dd")]
+        assert len(why.one("summary").text) <= 66
+        if row.threshold_text:
+            assert why.one("dd", class_="threshold").text == row.threshold_text
+    assert root.one("tr", id="m-median_step").one("dd", class_="threshold").text == "±0.0015 s"
+
+
+def test_the_verdict_the_arms_and_the_findings_stand_in_words(
+    tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines
+) -> None:
+    root = read(write_page(record_002, tmp_path, log_lines=logs_002))
+    verdict = root.one("section", class_="front")
+    assert verdict.one("h1").text == record_002.headline
+    assert verdict.one("p", class_="word").text.startswith("? unknown")
+    assert record_002.question in verdict.text
+    assert root.one("title").text.startswith("? unknown · 03_dropout")
+    sides = root.one("section", id="sides")
+    differing = {row.one("th").text: [cell.text for cell in row.all("td")] for row in sides.all("tr") if row.all("td")}
+    assert differing["JAX"][:2] == ["0.9.2", "0.8.1"]
+    assert differing["host process"] == ["7", "0", "The logs come from host processes 7 and 0.", "· worth knowing"]
+    harmless, equal = (line.text for line in sides.all("p"))
+    assert f"branch {record_002.baseline.branch} → {record_002.candidate.branch}" in harmless  # no finding is about it
+    for fact in ("574ad3fb9", "32 × TPU v6 lite", "fsdp 32", "2026-04-18 18:08:48 UTC", "10 of 10 step lines"):
+        assert fact in equal
+    weights = [row.all("td")[-1].text for row in sides.all("tr") if row.all("td")]
+    assert weights == ["✗ blocks the verdict", "! qualifies the verdict", "· worth knowing"]
+    assert [row.all("td")[2].text for row in sides.all("tr")[1:4]] == [found.message for found in record_002.findings]
+    assert "First differing step: 4." in root.text
+    assert [item.one("h3").text for item in root.one("ol", class_="floors").all("li")] == [
+        "same program",
+        "same bits",
+        "same checkpoint",
+    ]
+
+
+def test_every_link_leads_to_something_that_is_there(
+    tmp_path: Path, record_000: ComparisonRecord, record_002: ComparisonRecord, logs_000: Lines, logs_002: Lines
+) -> None:
+    for record, lines in ((record_000, logs_000), (record_002, logs_002)):
+        folder = tmp_path / record.case
+        page = write_page(record, folder, log_lines=lines)
+        (folder / "comparison.json").write_text("{}")  # the store writes it
+        root = read(page)
+        known = ids(root)
+        lines_there = {anchor for prefix in data(root)["logs"] for anchor in log_lines(folder, prefix, root)}
+        assert len(known) == len(set(known))
+        for element in root.all():
+            target = element.attributes.get("href") or element.attributes.get("src")
+            if target is None or target.startswith("data:image/svg+xml;base64,"):
+                continue
+            if re.match("#(baseline|candidate)-L", target):
+                assert target[1:] in lines_there, target
+            elif target.startswith("#"):
+                assert target[1:] in known, target
+            else:
+                assert ":" not in target
+                assert not target.startswith("/")
+                assert (folder / target).is_file(), target
+        for number in range(len(data(root)["figures"])):
+            for trace in curve(folder, number):
+                assert {f"{trace['side']}-L{line}" for line in trace["lines"]} <= lines_there
+
+
+def test_a_value_leads_to_the_line_that_says_it(tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines) -> None:
+    root = read(write_page(record_002, tmp_path, log_lines=logs_002))
+    link = root.one("tr", id="m-final_loss").one("td", data_label="baseline").one("a")
+    anchor = link.attributes["href"][1:]
+    lines = log_lines(tmp_path, "baseline", root)
+    assert "completed step: 9," in lines[anchor]
+    assert data(root)["logs"]["baseline"]["values"][anchor.removeprefix("baseline-L")] == "Final loss, TFLOP/s, Tok/s"
+    loss = curve(tmp_path, 0)[1]
+    other = log_lines(tmp_path, "candidate", root)
+    assert "completed step: 4," in other[f"candidate-L{loss['lines'][4]}"]
+    assert (loss["steps"][4], loss["values"][4]) == (4, 8.458)
+
+
+def test_the_logs_are_there_in_full_with_their_own_line_numbers(
+    tmp_path: Path, record_000: ComparisonRecord, logs_000: Lines
+) -> None:
+    root = read(write_page(record_000, tmp_path, log_lines=logs_000))
+    for side, arm in (("baseline", "linen"), ("candidate", "nnx")):
+        assert list(log_lines(tmp_path, side, root).values()) == [text for _, text in logs_000[arm]]
+        assert (tmp_path / "logs" / f"{side}.txt").read_text().splitlines() == [text for _, text in logs_000[arm]]
+    # the second log of the file goes on counting where the first ends
+    start = len(logs_000["linen"])
+    assert next(iter(log_lines(tmp_path, "candidate", root))) == f"candidate-L{start + 1}"
+    folded = data(root)["logs"]["candidate"]["folds"]
+    assert folded == [[start + 3, start + 5, "NotImplementedError: Pure NNX support has not been implemented yet."]]
+
+
+def test_a_dead_arm_is_shown_with_its_cause(tmp_path: Path, record_000: ComparisonRecord, logs_000: Lines) -> None:
+    root = read(write_page(record_000, tmp_path, log_lines=logs_000))
+    death = root.one("section", id="death-candidate")
+    assert "† died NNX · 1b5e4eb5a, exit code 1" in death.text
+    cause = death.one("p", class_="cause")
+    assert cause.text == "NotImplementedError: Pure NNX support has not been implemented yet."
+    assert "NotImplementedError" in log_lines(tmp_path, "candidate", root)[cause.one("a").attributes["href"][1:]]
+    assert "Traceback (most recent call last):" in death.one("pre").text
+    for cell in root.one("section", id="metrics").all("td", class_="num"):
+        assert cell.text, "a blank cell hides a dead run"
+    assert [row.attributes["id"] for row in root.one("section", id="metrics").all("tr") if "id" in row.attributes] == [
+        f"m-{row.metric}" for row in record_000.rows
+    ]
+    dead = root.one("tr", id="m-tflops").one("td", data_label="candidate")
+    assert (dead.text, dead.one("a").attributes["href"]) == ("–, died", "#death-candidate")
+    assert "Loss, Step time: nnx: died before its first step" in root.one("section", id="curves").text
+
+
+def test_a_page_without_logs_says_so(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    nothing: list[Lines] = [{}, {"main": []}]
+    for lines in nothing:
+        root = read(write_page(record_002, tmp_path, log_lines=lines))
+        assert root.one("section", id="logs").text.count("was not at hand") == 2
+        assert root.one("tr", id="m-final_loss").one("td", data_label="baseline").text == "6.9810"
+        assert not root.one("section", id="metrics").all("a")
+
+
+def test_each_repeat_has_its_own_log_and_curve(tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines) -> None:
+    again = logs_002["main"]
+    extra = [c.model_copy(update={"run_name": "again"}) for c in record_002.curves if c.arm == "main"]
+    record = record_002.model_copy(
+        update={
+            "baseline": record_002.baseline.model_copy(update={"runs": (*record_002.baseline.runs, "again")}),
+            "curves": (*record_002.curves, *extra),
+        }
+    )
+    root = read(write_page(record, tmp_path, log_lines={**logs_002, "main/again": iter(again)}))
+    assert root.one("details", id="log-baseline-2")
+    trace = next(t for t in curve(tmp_path, 0) if t["run"] == "again")
+    assert f"baseline-2-L{trace['lines'][3]}" in log_lines(tmp_path, "baseline-2", root)
+
+
+def test_with_repeats_each_place_leads_into_the_log_of_its_own_run(
+    tmp_path: Path, record_000: ComparisonRecord, logs_000: Lines
+) -> None:
+    good = numbered([f"padding {i}" for i in range(3)] + ["saving a checkpoint at step 0", "EXIT_CODE=0"])
+    bad = numbered(["saving a checkpoint at step 0", "x" * 40, "RuntimeError: out of memory", "EXIT_CODE=1"])
+    error, saves = bad[2][0], (good[3][0], bad[0][0])
+    arm = record_000.candidate.model_copy(
+        update={
+            "runs": ("first", "second"),
+            "cause_of_death": LogError(type="RuntimeError", message="out of memory", line=3, offset=error, run=1),
+            "checkpoints": tuple(
+                CheckpointEvent(step=0, line=line, offset=saves[run], run=run) for run, line in enumerate((4, 1))
+            ),
+        }
+    )
+    ended = Source(line=4, offset=bad[3][0], run=1)
+    finding = Finding(
+        kind="missing-steps", effect="qualifies", message="?", evidence=(Evidence(arm="nnx", value="1", source=ended),)
+    )
+    rows = (record_000.rows[0].model_copy(update={"candidate_text": "1", "candidate_source": ended}),)
+    record = record_000.model_copy(update={"candidate": arm, "findings": (finding,), "rows": rows})
+    root = read(write_page(record, tmp_path, log_lines={"nnx/first": good, "nnx/second": bad}))
+    cause = root.one("section", id="death-candidate").one("p", class_="cause").one("a")
+    assert cause.attributes["href"] == "#candidate-2-L3"
+    links = [cell.all("a") for cell in root.one("section", id="checkpoints").all("td", data_label="step")]
+    assert [link.attributes["href"] for cell in links for link in cell] == ["#candidate-L4", "#candidate-2-L1"]
+    for place in (root.one("section", id="sides"), root.one("section", id="metrics")):
+        assert [link.attributes["href"] for link in place.all("a")] == ["#candidate-2-L4"]
+
+
+def test_the_schedule_of_an_arm_is_shown_as_an_image(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    root = read(write_page(record_002, tmp_path, log_lines={}, schedules={record_002.candidate.name: "<svg/>"}))
+    section = root.one("section", id="schedule")
+    (image,) = section.all("img")
+    assert base64.b64decode(str(image.attributes["src"]).removeprefix("data:image/svg+xml;base64,")) == b"<svg/>"
+    assert record_002.candidate.label in section.text
+    assert record_002.baseline.label not in section.text
+
+
+def test_the_page_allows_no_network_and_only_its_own_script(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    root = read(write_page(record_002, tmp_path, log_lines={}))
+    policy = root.one("meta", http_equiv="Content-Security-Policy").attributes["content"]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    assert re.fullmatch(r"'self' file: 'sha256-[A-Za-z0-9+/=]{44}'", rules["script-src"])
+    assert re.fullmatch(r"'sha256-[A-Za-z0-9+/=]{44}'", rules["style-src"])
+    assert rules["img-src"] == "data:"
+    assert not [element for element in root.all() if "style" in element.attributes]
+    assert "http" not in policy
+
+
+def test_text_from_outside_stays_text_everywhere(
+    tmp_path: Path, hostile_record: ComparisonRecord, hostile_logs: Lines
+) -> None:
+    page = write_page(hostile_record, tmp_path, log_lines=hostile_logs)
+    html = page.read_text(encoding="utf-8")
+    root = Reader(html).root
+    scripts = root.all("script")
+    assert [(s.attributes.get("type"), "src" in s.attributes) for s in scripts] == [
+        ("application/json", False),
+        (None, False),
+    ]
+    for element in root.all():
+        assert not [name for name in element.attributes if name.startswith("on")]
+        for name in ("href", "src"):
+            assert re.match(r"#|data:image/svg|logs/|comparison\.json|$", element.attributes.get(name, ""))
+    assert root.one("h1").text.startswith("</script><script>window.owned=1")
+    assert "{{ 7*7 }}" in root.one("h1").attributes["title"]  # in full: the headline itself is too long for two lines
+    assert not [c for c in html if ord(c) < 32 and c not in "\n\t"]
+    assert "\u202e" not in html
+    assert "<" not in "".join(root.one("script", id="data").parts)
+
+
+def test_what_a_chart_cannot_draw_is_said_beside_it(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    def spoilt(given: Curve) -> Curve:
+        return given.model_copy(update={"values": (*given.values[:5], float("nan"), float("inf"), *given.values[7:])})
+
+    record = record_002.model_copy(update={"curves": tuple(map(spoilt, record_002.curves))})
+    root = read(write_page(record, tmp_path, log_lines={}))
+    assert "main: not a finite number at step 5 and 1 more" in root.one("section", id="curves").text
+    trace = curve(tmp_path, 0)[0]
+    assert trace["values"][4:8] == [record_002.curves[0].values[4], None, None, record_002.curves[0].values[7]]
+
+
+def long_log(count: int) -> Iterable[tuple[int, str]]:
+    offset = 0
+    for i in range(count):
+        text = f"I0418 18:10:00.000000 1352 metric_logger.py:196] completed step: {i}, seconds: 0.100, loss: 1.0"
+        yield offset, text
+        offset += len(text) + 1
+
+
+def test_a_long_run_gives_a_page_of_bounded_size(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    count = 60_000
+    steps = tuple(range(count))
+    offsets = tuple(offset for offset, _ in long_log(count))
+    values = tuple(28.0 if i == 30_001 else 0.1 + (i % 7) / 1000 for i in steps)
+    curves = tuple(
+        Curve(
+            metric=metric,
+            arm=arm.name,
+            run_name=arm.runs[0],
+            steps=steps,
+            values=values,
+            lines=tuple(i + 1 for i in steps),
+            offsets=offsets,
+        )
+        for metric in ("loss", "step_time_s")
+        for arm in (record_002.baseline, record_002.candidate)
+    )
+    record = record_002.model_copy(update={"curves": curves, "rows": (), "findings": (), "stalls": {}})
+    lines = {arm.name: long_log(count) for arm in (record.baseline, record.candidate)}
+    page = write_page(record, tmp_path, log_lines=lines)
+    assert page.stat().st_size < 150_000  # what is long is loaded when it is wanted
+    root = read(page)
+    trace = curve(tmp_path, 1)[0]
+    assert len(trace["values"]) == count  # and nothing of it is left out
+    stall = trace["values"].index(28.0)
+    lines = log_lines(tmp_path, "baseline", root)
+    assert len(lines) == count
+    assert "completed step: 30001," in lines[f"baseline-L{trace['lines'][stall]}"]
+    whole = (tmp_path / "logs" / "baseline.txt").read_text().splitlines()
+    assert len(whole) == count
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"file/page.*--out"):
+        write_page(record_002, tmp_path / "file" / "page", log_lines={})
+
+
+def test_a_page_that_failed_half_way_leaves_the_old_one(
+    tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines
+) -> None:
+    page = write_page(record_002, tmp_path, log_lines=logs_002)
+    before = page.read_text()
+
+    def breaking() -> Iterable[tuple[int, str]]:
+        yield from logs_002["main"]
+        raise RuntimeError("the log went away")
+
+    with pytest.raises(RuntimeError, match="went away"):
+        write_page(record_002, tmp_path, log_lines={"main": breaking()})
+    assert page.read_text() == before
+    assert sorted(p.name for p in (tmp_path / "logs").iterdir()) == [
+        f"{side}{end}" for side in ("baseline", "candidate") for end in ("-1.js", ".txt")
+    ]
+
+
+def test_the_commits_between_are_listed(tmp_path: Path, record_002: ComparisonRecord, hostile: str) -> None:
+    own = Commit(sha="1b5e4eb5a" + "0" * 31, time="2026-04-17T10:11:12+02:00", author="A. Uthor", subject=hostile)
+    told = {"commits": {record_002.candidate.name: (own,)}}
+    between = {"candidate": record_002.candidate.model_copy(update={"commit": own.sha})}
+    root = read(write_page(record_002.model_copy(update=told | between), tmp_path, log_lines={}))
+    commits = root.one("details", id="d-commits")
+    assert commits.one("summary").text == "Commits 0 only in the baseline, 1 only in the candidate"
+    assert visible(hostile).split() == commits.one("tbody").one("td", class_="why").text.split()
+
+
+def test_a_curve_says_what_it_is_and_its_unit(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    curves = tuple(
+        one.model_copy(update={"metric": name})
+        for name in ("device_s", "step_cpu_time_s", "tflops_per_device", "lm_loss")
+        for one in record_002.curves[:1]
+    )
+    page = write_page(record_002.model_copy(update={"curves": curves}), tmp_path, log_lines={})
+    assert [(figure["title"], figure["unit"]) for figure in data(read(page))["figures"]] == [
+        ("Step time: the device and waiting for it", "s"),
+        ("CPU time per step", "s"),
+        ("TFLOP/s", "TFLOP/s/device"),
+        ("lm loss", ""),
+    ]
+
+
+def test_what_neither_log_has_is_one_grey_line(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    record = record_002.model_copy(update={"absent": ("Memory %", "<b>")})
+    line = read(write_page(record, tmp_path, log_lines={})).one("p", class_="absent")
+    assert line.text == "No value on either side: Memory %, <b>."

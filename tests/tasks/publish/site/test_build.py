@@ -1,0 +1,95 @@
+"""A site is built out of records alone, and what is up to date is left alone."""
+
+from pathlib import Path
+
+import pytest
+
+from tasks.publish.content.page_address import find_page
+from tasks.publish.page.write_page import write_page
+from tasks.publish.site.build import build_site
+from tasks.publish.site.index import PAGE, parse_index
+from tasks.publish.site.publish import publish_comparison
+from tasks.records import ComparisonRecord
+from tasks.store import Store, open_store
+
+
+def put(store: Store, record: ComparisonRecord) -> Path:
+    directory = store.comparison(record.comparison, record.case, record.id)
+    directory.write_comparison(record)
+    return directory.page
+
+
+def without_logs(record: ComparisonRecord, **changes: str) -> ComparisonRecord:
+    gone = {"spans": ((0, 0),)}
+    arms = {side: getattr(record, side).model_copy(update=gone) for side in ("baseline", "candidate")}
+    return record.model_copy(update={**arms, "curves": (), **changes})
+
+
+def test_only_what_is_missing_or_out_of_date_is_written(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    store = open_store(tmp_path / "out")
+    records = [without_logs(record_002, id=id, created=f"2026-11-2{id}T03:00:00+00:00") for id in ("1", "2", "3")]
+    pages = [put(store, record) for record in records]
+    built = build_site(store)
+    assert (built.written, built.kept) == (3, 0)
+    before = [page.stat().st_mtime_ns for page in pages]
+    assert (build_site(store).written, build_site(store).kept) == (0, 3)
+    assert [page.stat().st_mtime_ns for page in pages] == before
+    put(store, records[1].model_copy(update={"headline": "said otherwise"}))
+    told: list[str] = []
+    assert build_site(store, tell=told.append).written == len(told) == 1
+    assert "said otherwise" in pages[1].read_text()
+    pages[0].unlink()
+    assert build_site(store).written == 1
+    index = parse_index((store.path / PAGE).read_text())
+    assert index is not None
+    assert [(item.id, item.headline == "said otherwise") for item in index.comparisons] == [
+        ("3", False), ("2", True), ("1", False)
+    ]  # fmt: skip
+    assert '"id":"3"' in (store.path / "comparisons" / record_002.comparison / "cases.js").read_text()
+
+
+def test_what_is_drawn_as_it_was_is_not_written_again(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    lines = {record_002.baseline.name: [(0, "one line")]}
+    page = write_page(record_002, tmp_path, log_lines=lines)
+    files = [*(tmp_path / "curves").iterdir(), tmp_path / "logs/baseline-1.js"]
+    before = [file.stat().st_ino for file in files]
+    own = page.stat().st_ino
+    write_page(record_002.model_copy(update={"headline": "said otherwise"}), tmp_path, log_lines=lines)
+    assert [file.stat().st_ino for file in files] == before
+    assert page.stat().st_ino != own
+
+
+def test_a_record_that_cannot_be_read_is_told_and_stops_nothing(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    store = open_store(tmp_path / "out")
+    put(store, without_logs(record_002))
+    broken = store.path / "comparisons/x/y/z/comparison.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("{")
+    built = build_site(store)
+    assert (built.written, len(built.unread)) == (1, 1)
+    assert str(broken) in built.unread[0]
+
+
+def test_a_page_is_linked_to_where_the_store_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path / "out")
+    page = store.path / "comparisons/x/01 base/1/index.html"
+    assert find_page(page, store).link == page.as_uri()
+    assert find_page(page, store).told == str(page)
+    monkeypatch.setenv("MAXVIEW_SITE", "http://host:8000/maxview/")
+    assert find_page(page, store).link == "http://host:8000/maxview/comparisons/x/01%20base/1/index.html"
+    assert find_page(page, store).told == find_page(page, store).link
+    monkeypatch.setenv("MAXVIEW_SITE", "javascript:alert(1)")
+    with pytest.raises(ValueError, match="MAXVIEW_SITE"):
+        find_page(page, store)
+
+
+def test_a_page_leads_back_to_its_flow_run(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    store = open_store(tmp_path / "out")
+    address = "http://127.0.0.1:4200/runs/flow-run/abc"
+    page = publish_comparison(without_logs(record_002), store, flow_run=address)
+    assert f'<a href="{address}">this flow run</a>' in page.read_text()
+    page.unlink()
+    build_site(store)
+    assert f'<a href="{address}">this flow run</a>' in page.read_text()
+    publish_comparison(without_logs(record_002), store, flow_run="javascript:alert(1)")
+    assert "javascript:" not in page.read_text()

@@ -1,0 +1,257 @@
+"""The index of a store: what was compared last, the last nights, the history, and nothing lost between two writers."""
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tasks.diff.compare_logs import archive, compare_pair, read_pair
+from tasks.publish.site.history_page import write_history_page
+from tasks.publish.site.index import (
+    HISTORY,
+    NIGHTS,
+    PAGE,
+    IndexedCell,
+    IndexedNight,
+    StoreIndex,
+    add_comparison,
+    add_history,
+    add_nights,
+    index_comparison,
+    parse_index,
+)
+from tasks.publish.site.index_page import find_states, rebuild_index, render_index, tally, update_index
+from tasks.publish.site.publish import publish_comparison
+from tasks.records import ComparisonRecord
+from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, find_changes
+from tasks.store import Store, StoreError, open_store
+
+WRITERS, EACH = 4, 3
+STEP = "completed step: {}, seconds: {}, TFLOP/s/device: 1.000, Tokens/s/device: 9.000, total_weights: 64, loss: {}\n"
+
+
+@pytest.fixture(params=["local", "gs"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A store of both kinds, empty."""
+    if request.param == "local":
+        return open_store(tmp_path / "out")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return open_store(request.getfixturevalue("gcs_url"))
+
+
+def shown(store: Store) -> StoreIndex:
+    index = parse_index(store.files.read(PAGE).decode())
+    assert index is not None
+    return index
+
+
+def compared(record: ComparisonRecord, **changes: Any) -> ComparisonRecord:
+    return record.model_copy(update={"created": "2026-11-21T03:00:00+00:00", **changes})
+
+
+def night(day: int, *outcomes: str, page: str = "") -> NightRecord:
+    cells = [NightCell(comparison="linen-vs-nnx", case=f"{n:02}_case") for n in range(len(outcomes))]
+    results = [
+        CellResult(cell=cell, outcome=outcome, headline="h", page=page)  # type: ignore[arg-type]
+        for cell, outcome in zip(cells, outcomes, strict=True)
+    ]
+    plan = NightPlan(
+        id=f"2026-11-{day:02}", created=f"2026-11-{day:02}T03:00:00+00:00", target="cpu", slices=1, request="x",
+        cells=tuple(cells),
+    )  # fmt: skip
+    return NightRecord(plan=plan, results=tuple(results), ended=f"2026-11-{day:02}T04:00:00+00:00")
+
+
+def test_nothing_is_ever_evicted(store: Store, record_002: ComparisonRecord) -> None:
+    for id, created in (("b", "2026-11-20T03:00:00+00:00"), ("c", "2026-11-21T03:00:00+00:00"), ("a", "2026-11-19T03")):
+        update_index(store, add_comparison(compared(record_002, id=id, created=created)))
+    update_index(store, add_comparison(compared(record_002, id="x", case="16_f32_exact", verdict="same")))
+    update_index(store, add_comparison(compared(record_002, id="y", target="~ another", created="2026-11-18T03")))
+    update_index(store, add_comparison(compared(record_002, id="b", created="2026-11-20T03:00:00+00:00")))  # again
+    index = shown(store)
+    assert [item.id for item in index.comparisons] == ["x", "c", "b", "a", "y"]  # by their moments, then names
+    page = store.files.read(PAGE).decode()
+    for item in index.comparisons:
+        assert f'href="{item.page if store.mirror is None else store.link_to(store.path / item.page)}"' in page
+    assert record_002.headline in page
+
+
+def test_each_pair_of_refs_has_a_column_with_its_newest_verdict(store: Store, record_002: ComparisonRecord) -> None:
+    def of_branch(ref: str, id: str, verdict: str) -> ComparisonRecord:
+        candidate = record_002.candidate.model_copy(update={"label": f"{ref} · 574ad3fb9"})
+        return compared(record_002, id=id, verdict=verdict, candidate=candidate, created=f"2026-11-2{id}T03")
+
+    for ref, id, verdict in (("feat/a", "1", "regressed"), ("feat/b", "2", "same"), ("feat/a", "3", "same")):
+        update_index(store, add_comparison(of_branch(ref, id, verdict)))
+    page = store.files.read(PAGE).decode()
+    matrix = page[page.index('<section id="matrix"') : page.index('<section id="compared"')]
+    assert re.findall(r"<bdi>(main → .*?)</bdi>", matrix) == ["main → feat/a", "main → feat/b"]
+    assert re.findall(r"/([123])/index.html", matrix) == ["3", "2"]
+
+
+def test_the_last_nights_stand_there_as_matrices(store: Store) -> None:
+    for day in (3, 1, 2):
+        update_index(store, add_nights([night(day, "same", "failed")]))
+    place = "/anywhere/out/comparisons/linen-vs-nnx/00_case/abc/index.html"
+    update_index(store, add_nights([night(4, "regressed", page=place)]))
+    assert [found.id for found in shown(store).nights] == [f"2026-11-{day:02}" for day in (4, 3, 2, 1)]
+    assert shown(store).nights[0].cells[0].page == place.removeprefix("/anywhere/out/")
+    update_index(store, add_nights(night(day, "same") for day in range(5, 20)))
+    assert [found.id for found in shown(store).nights] == [f"2026-11-{day}" for day in range(19, 19 - NIGHTS, -1)]
+
+
+def test_writers_at_once_lose_nothing_of_each_other(store: Store, record_002: ComparisonRecord) -> None:
+    def write(writer: int) -> None:
+        own = open_store(store.address)  # a client of its own
+        for number in range(EACH):
+            update_index(own, add_comparison(compared(record_002, case=f"{writer}-{number}")))
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(write, range(WRITERS)))
+    cases = {item.case for item in shown(store).comparisons}
+    assert cases == {f"{writer}-{number}" for writer in range(WRITERS) for number in range(EACH)}
+
+
+def test_it_comes_back_from_the_folders(store: Store, record_002: ComparisonRecord) -> None:
+    for id, day in (("a", 19), ("b", 21), ("c", 20)):
+        record = compared(record_002, id=id, created=f"2026-11-{day}T03:00:00+00:00")
+        name = f"comparisons/{record.comparison}/{record.case}/{id}/comparison.json"
+        store.files.write(name, record.model_dump_json().encode())
+    store.files.write("comparisons/x/y/z/comparison.json", b"{")
+    store.files.write(HISTORY, b"")
+    done = night(3, "same")
+    store.files.write("nightly/2026-11-03/record.json", done.model_dump_json().encode())
+    update_index(store, lambda index: index)
+    before = shown(store)
+    assert [item.id for item in before.comparisons] == ["b", "c", "a"]
+    assert before.history
+    assert [found.id for found in before.nights] == ["2026-11-03"]
+    assert before.unread == ("comparisons/x/y/z/comparison.json",)
+    page = store.files.read(PAGE).decode()
+    damages: list[Callable[[], object]] = [
+        lambda: store.files.delete(PAGE),
+        lambda: store.files.write(PAGE, page[: len(page) // 2].encode()),
+        lambda: store.files.write(PAGE, page.replace('"comparisons":', '"entries":').encode()),  # another version's
+    ]
+    for damage in damages:
+        damage()
+        update_index(store, add_history)
+        assert shown(store) == before
+    update_index(store, add_comparison(compared(record_002, case="of no folder")))
+    rebuild_index(store)
+    assert store.files.read(PAGE).decode() == page
+
+
+def test_the_front_of_two_thousand_comparisons_is_small(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    """Branches of 37 letters, 16 cases, and headlines of 80."""
+    one = index_comparison(compared(record_002))
+    every = tuple(
+        one.model_copy(update={"case": f"{n % 16:02}_gradient_accum", "id": f"{n:010x}", "headline": "h" * 80})
+        for n in range(2000)
+    )
+    store = open_store(tmp_path / "out")
+    page = render_index(StoreIndex(comparisons=every), store)
+    assert len(page.encode()) < 500_000
+    assert parse_index(page) == StoreIndex(comparisons=every)
+
+
+def test_what_changed_leads_to_its_page_and_names_its_owner(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "out")
+    done = night(4, "regressed", page=str(store.path / "comparisons/linen-vs-nnx/00_case/a/index.html"))
+    (result,) = done.results
+    cell = result.cell.model_copy(update={"owner": "a team"})
+    owned = result.model_copy(update={"cell": cell, "died": True})
+    changes = (*find_changes((), [owned]), "told otherwise")
+    update_index(store, add_nights([done.model_copy(update={"results": (owned,), "changes": changes})]))
+    page = (store.path / PAGE).read_text()
+    told = re.search(r'<ul class="changes">(.*?)</ul>', page, re.DOTALL)
+    assert told
+    first, second = re.findall(r"<li>(.*?)</li>", told[1], re.DOTALL)
+    assert 'href="comparisons/linen-vs-nnx/00_case/a/index.html"' in first
+    assert " ".join(re.sub(r"<.*?>", " ", first).split()) == "† died 00_case linen-vs-nnx h is new; a team"
+    assert second == "told otherwise"
+    assert "regressed" not in page[page.index('<section id="nights"') :].split("</section>")[0]  # one word for it
+
+
+def test_a_page_of_somebody_else_stays(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    store.files.write(PAGE, b"<h1>my home</h1>")
+    update_index(store, add_history)
+    assert store.files.read(PAGE) == b"<h1>my home</h1>"
+    assert "index.html is none of maxview's pages: left as it is" in caplog.text
+
+
+def test_what_others_keep_changing_is_an_error(tmp_path: Path, gcs_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("tasks.publish.site.index_page.PAUSE_S", 0.0)
+    monkeypatch.setattr("tasks.publish.site.index_page.ATTEMPTS", 3)
+    store = open_store(gcs_url)
+
+    def disturbed(index: StoreIndex) -> StoreIndex:
+        store.files.write(PAGE, store.files.read(PAGE) + b" ")
+        return index
+
+    update_index(store, add_history)
+    with pytest.raises(StoreError, match=r"index\.html: is changed again and again by others"):
+        update_index(store, disturbed)
+
+
+def test_text_of_others_stays_text(store: Store, hostile_record: ComparisonRecord) -> None:
+    update_index(store, add_comparison(compared(hostile_record)))
+    page = store.files.read(PAGE).decode()
+    assert page.count("<script") == 2  # the data, and ours
+    assert shown(store).comparisons[0].target == hostile_record.target
+    # well-formed but for what HTML leaves open: whatever was brought in is inside of texts and attributes
+    body = page[page.index("<main>") : page.index("</main>") + len("</main>")]
+    assert ElementTree.fromstring(body.replace(" open>", ">").replace("&nbsp;", " ")).tag == "main"
+
+
+def test_whatever_publishes_brings_it_up_to_date(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "out")
+    logs = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for log in logs:
+        log.write_text("".join(STEP.format(step, 1.0, 3.0 - step / 4) for step in range(4)))
+    record = compare_pair(archive(read_pair(logs), store), case="logs", aa=True)
+    page = publish_comparison(record, store)
+    (item,) = shown(store).comparisons
+    assert store.path / item.page == page
+    assert (item.verdict, item.target, item.created) == (record.verdict, "as logged", record.created)
+    home = (page.parent / "../../../../index.html").resolve()
+    assert home == store.path / PAGE
+    assert 'href="../../../../index.html"' in page.read_text()
+    write_history_page([], store)
+    assert shown(store).history
+    assert 'href="index.html"' in (store.path / HISTORY).read_text()
+
+
+def test_the_front_parts_what_is_new_from_what_is_still_broken_absent_and_healed() -> None:
+    def night(day: int, **words: str) -> IndexedNight:
+        cells = tuple(IndexedCell(comparison="c", case=case, outcome=word) for case, word in words.items())  # type: ignore[arg-type]
+        return IndexedNight(id=str(day), target="cpu", ended=f"2026-11-{day}", headline="", cells=cells)
+
+    before = night(1, a="same", b="regressed", c="died", d="same", e="same")
+    elsewhere = night(2, a="regressed").model_copy(
+        update={"target": "v6e-32"}
+    )  # of another target: not the night before
+    now = night(3, a="regressed", b="regressed", c="same", d="failed")
+    states = {name: [cell.case for cell in cells] for name, cells in find_states([now, elsewhere, before])}
+    assert states == {
+        "new": ["a"],
+        "still broken": ["b"],
+        "did not run": ["d", "e"],
+        "healed": ["c"],
+        "in quarantine": [],
+    }
+    quiet = now.cells[0].model_copy(update={"quarantine": "known"})
+    states = dict(find_states([now.model_copy(update={"cells": (quiet,)})]))
+    assert (states["new"], states["in quarantine"]) == ([], [quiet])
+
+
+def test_the_bar_of_a_night_has_each_words_share() -> None:
+    cells = [
+        IndexedCell(comparison="c", case=str(n), outcome=w) for n, w in enumerate(("same", "died", "same", "same"))
+    ]  # type: ignore[arg-type]
+    assert tally(cells) == [("died", 1, 0.0, 25.0), ("same", 3, 25.0, 75.0)]

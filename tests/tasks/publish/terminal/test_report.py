@@ -1,0 +1,143 @@
+"""The terminal report says everything in words, at 80 columns, with or without colours."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from tasks.publish.terminal.report import render_terminal
+from tasks.records import ComparisonRecord
+
+
+def report(record: ComparisonRecord, width: int = 80, colour: bool = False, page: str | None = "out/index.html") -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=colour, color_system="truecolor" if colour else None)
+    console.print(render_terminal(record, page=page))
+    return out.getvalue()
+
+
+def flat(text: str) -> str:
+    """The report without its folding."""
+    return re.sub(r"\s+", " ", text)
+
+
+def table_line(text: str, title: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith(f"{title}  "))
+
+
+def test_no_line_is_wider_than_the_terminal(record_000: ComparisonRecord, record_002: ComparisonRecord) -> None:
+    for record in (record_000, record_002):
+        for width in (60, 80, 200):
+            assert max(map(len, report(record, width).splitlines())) <= width
+
+
+def test_no_number_is_broken_at_80_columns(record_002: ComparisonRecord) -> None:
+    wide = {"baseline_text": "0.2496 ± 0.0233", "candidate_text": "0.3337 ± 0.0084", "difference_text": "+0.0842"}
+    row = record_002.rows[0].model_copy(
+        update=wide | {"effect_text": "+33.7 % (-40.7 … +201.5)", "group": "ours", "title": "A long name of a metric"}
+    )
+    lines = report(record_002.model_copy(update={"rows": (*record_002.rows, row)})).splitlines()
+    for number in ("0.2496 ± 0.0233", "0.3337 ± 0.0084", "+33.7 %", "(-40.7 … +201.5)"):
+        assert any(number in line for line in lines), number
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_verdict_comes_first_and_the_next_command_last(record_002: ComparisonRecord) -> None:
+    lines = report(record_002).strip().splitlines()
+    assert lines[0].startswith("? UNKNOWN")
+    assert flat("\n".join(lines[1:3])).startswith(record_002.headline)
+    assert lines[-2] == "page: out/index.html"
+    assert lines[-1] == f"next: {record_002.next_command}"
+
+
+def test_every_row_stands_in_the_table_as_the_record_words_it(record_002: ComparisonRecord) -> None:
+    text = report(record_002)
+    for row in record_002.rows:
+        line = table_line(text, row.title)
+        assert re.split(r"\s{2,}", line.strip()) == [
+            row.title,
+            row.baseline_text,
+            row.candidate_text,
+            row.difference_text,
+            f"{ {'same': '=', 'improved': '✓', 'regressed': '✗', 'unknown': '?'}[row.verdict] } {row.verdict}",
+        ]
+
+
+def test_a_row_that_is_not_the_same_gets_its_reason_and_threshold(record_002: ComparisonRecord) -> None:
+    text = flat(report(record_002))
+    reason = "-0.3 % from 1 run per arm: run-to-run noise is not known; run 2 more of each (--repeats 3)"
+    assert f"? TFLOP/s, Tok/s: {reason} [threshold ±2 %]" in text
+    assert "✓ Median steady step: 7 steady steps of each" in text
+    assert "[threshold ±0.0015 s]" in text  # a threshold without words, in the metric's unit
+
+
+def test_a_dead_arm_leaves_no_cell_blank_and_its_cause_is_told(record_000: ComparisonRecord) -> None:
+    text = report(record_000)
+    assert re.split(r"\s{2,}", table_line(text, "TFLOP/s")) == ["TFLOP/s", "91.900", "–, died", "—", "✗ regressed"]
+    assert "No value on either side" not in text
+    cause = "† candidate died with exit code 1: NotImplementedError: Pure NNX support has not been implemented yet."
+    assert cause in flat(text)
+    assert "(line 21 of logs/nnx.txt)" in flat(text)
+
+
+def test_a_death_without_a_cause_is_told_too(record_000: ComparisonRecord) -> None:
+    silent = record_000.candidate.model_copy(update={"cause_of_death": None, "exit_code": 137})
+    text = flat(report(record_000.model_copy(update={"candidate": silent})))
+    assert "candidate died with exit code 137: its log names no cause" in text
+
+
+def test_findings_stand_in_the_order_of_their_weight(record_002: ComparisonRecord) -> None:
+    shuffled = record_002.model_copy(update={"findings": tuple(reversed(record_002.findings))})
+    text = report(shuffled)
+    assert text.index("✗ blocks") < text.index("! qualifies") < text.index("· note")
+
+
+def test_floors_and_checkpoints_are_named_with_their_state(
+    record_000: ComparisonRecord, record_002: ComparisonRecord
+) -> None:
+    text = report(record_002)
+    assert re.search(r"^\? same program +no StableHLO", text, re.MULTILINE)
+    assert re.search(r"^✗ same bits +step 4: 8.459 and 8.458", text, re.MULTILINE)
+    assert re.search(r"^baseline 0 +\? not proved ", text, re.MULTILINE)
+    assert re.search(r"^baseline 0 +✓ content recorded +checked commit, metadata", report(record_000), re.MULTILINE)
+    assert "9/commit_success.txt: missing: the save was cut off" in flat(report(record_000))
+
+
+def test_a_long_branch_name_is_folded_not_cut(record_002: ComparisonRecord) -> None:
+    name = "feat/" + "a-very-long-name-" * 12
+    branch = record_002.candidate.model_copy(update={"name": name, "label": name, "branch": name})
+    text = report(record_002.model_copy(update={"candidate": branch}))
+    assert name in re.sub(r"\s+", "", text)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_colours_only_repeat_what_the_words_say(record_002: ComparisonRecord) -> None:
+    coloured = re.sub(r"\x1b\[[0-9;]*m", "", report(record_002, colour=True))
+    assert coloured == report(record_002)
+
+
+def test_hostile_text_reaches_the_terminal_as_text(record_002: ComparisonRecord, hostile: str) -> None:
+    record = record_002.model_copy(
+        update={
+            "headline": hostile,
+            "case": hostile,
+            "candidate": record_002.candidate.model_copy(update={"label": f"[bold]{hostile}", "branch": hostile}),
+            "rows": tuple(row.model_copy(update={"reason": hostile}) for row in record_002.rows),
+        }
+    )
+    text = report(record)
+    assert "\x1b" not in text
+    assert "\x00" not in text
+    assert "\u202e" not in text
+    assert "[bold]</script>" in text
+
+
+@pytest.mark.parametrize("page", [None, "a/b.html"])
+def test_the_page_is_named_only_when_there_is_one(record_002: ComparisonRecord, page: str | None) -> None:
+    assert ("page: " in report(record_002, page=page)) == (page is not None)
+
+
+def test_what_neither_log_has_is_one_line(record_002: ComparisonRecord) -> None:
+    text = report(record_002.model_copy(update={"absent": ("Memory %", "Program memory")}))
+    assert flat(text).count("No value on either side: Memory %, Program memory.") == 1
