@@ -8,14 +8,13 @@ from typing import Any
 
 from etils import epath
 
-from configs.launch import RunHandle
 from tasks.launch.backend import Backend, Restarted
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError as LaunchError
 from tasks.launch.launchers import LAUNCHERS
 from tasks.observe.kept_program import program_variables
 from tasks.observe.shared_start import with_shared_start
-from tasks.records import JobStatus, RunPlan
+from tasks.records import JobStatus, RunHandle, RunPlan
 from tasks.resolve.checkout import check_checkout
 from tasks.resolve.replay.play import TMP_MARK
 from tasks.store import RunDirectory

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from configs.launch import RunHandle
+from tasks.records import RunHandle
 from tasks.store import Store, check_name
 
 FOLDER = "flows"

@@ -24,7 +24,7 @@ from tasks.records.explanation import (
     TimeExplanation,
 )
 from tasks.records.finding import Evidence, Finding
-from tasks.records.handle import JobCause, JobStatus
+from tasks.records.handle import JobCause, JobStatus, RunHandle
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
 from tasks.records.log_events import (
     CheckpointCommitted,
@@ -131,6 +131,7 @@ __all__ = [
     "Root",
     "RunFate",
     "RunFiles",
+    "RunHandle",
     "RunPlan",
     "RunReading",
     "RunRecord",

@@ -1,7 +1,8 @@
-"""A job's status, and the platform's reason for ending it."""
+"""A launched run's handle, its job's status, and the platform's reason for ending it."""
 
 from typing import Literal
 
+from configs.launch import RunHandle as RunHandle
 from configs.schema import Frozen
 
 

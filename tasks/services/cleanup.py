@@ -6,9 +6,9 @@ from typing import Any
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.flows import Flow
 
-from configs.launch import RunHandle
 from tasks.launch import job
 from tasks.launch.owners import forget, handles_of
+from tasks.records import RunHandle
 from tasks.store import Store, open_store
 
 logger = logging.getLogger("prefect.flow_runs.maxview")

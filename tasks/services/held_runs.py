@@ -6,12 +6,11 @@ from contextlib import contextmanager
 from prefect import get_run_logger
 from prefect.runtime import flow_run
 
-from configs.launch import RunHandle
 from tasks.launch import job
 from tasks.launch.job import LaunchedRun
 from tasks.launch.one_flow_per_run import find_heir, turn_of
 from tasks.launch.owners import own
-from tasks.records import RunPlan, RunRecord
+from tasks.records import RunHandle, RunPlan, RunRecord
 from tasks.services.cleanup import is_running
 from tasks.services.events import EVENTS, Launched, Reused, Stopping, Troubled, Waits
 from tasks.services.flow_runs import goes_on, life_of

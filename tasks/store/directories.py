@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from configs.launch import RunHandle
-from tasks.records import ComparisonRecord, RunPlan, RunRecord
+from tasks.records import ComparisonRecord, RunHandle, RunPlan, RunRecord
 from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.disk import explain_full
 from tasks.store.documents import (
