@@ -29,7 +29,7 @@ import httpx
 import psutil
 
 from benchmarks.machine import describe_machine
-from tasks.services.processes import Kept
+from tasks.launch.processes import Kept
 
 ROOT = Path(__file__).parent.parent
 COPIED = ("configs", "flows", "tasks", "model", "deployments")

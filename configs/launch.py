@@ -6,10 +6,10 @@ from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from configs.backends.local import Local, LocalHandle
+from configs.backends.local import Local
 from configs.backends.replay import Replay
 from configs.backends.settings import Settings
-from configs.backends.xpk import Xpk, XpkHandle
+from configs.backends.xpk import Xpk
 from configs.errors import ConfigError, suggest
 
 Launch = Annotated[
@@ -18,9 +18,6 @@ Launch = Annotated[
     | Xpk,
     Field(discriminator="backend"),
 ]  # fmt: skip
-# Contains enough to attach to the run again after the flow died.
-RunHandle = Annotated[LocalHandle | XpkHandle, Field(discriminator="backend")]
-
 BACKENDS: Mapping[str, type[Settings]] = {
     model.model_fields["backend"].default: model for model in get_args(get_args(Launch)[0])
 }

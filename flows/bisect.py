@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
@@ -17,7 +17,6 @@ from tasks.bisect.judge import RunJudge
 from tasks.bisect.ledger import draw_line, ledger_key, read_entry, search_ledger
 from tasks.bisect.line import describe_commit
 from tasks.bisect.points import (
-    BisectRequest,
     Span,
     corner_span,
     hold_packages,
@@ -36,11 +35,12 @@ from tasks.history.prior import read_past
 from tasks.preflight.lanes import count_lanes
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import BisectedPoint, Bisection, Corner, LedgerEntry, RunPlan, RunRecord
+from tasks.resolve.options import BisectOptions
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import REGRESSED, tell_end
 from tasks.services.events import EVENTS, Bisected, Extended, Planned
 from tasks.services.lanes import in_lanes
-from tasks.services.run_form import Cases, Field, Model, Overrides, Repository, choices, show_name
+from tasks.services.run_form import show_name, takes
 from tasks.services.running_jobs import Jobs, Stopped
 from tasks.services.slices import slice_of
 from tasks.steps import (
@@ -71,36 +71,13 @@ def name_run() -> str:
     on_cancellation=[on_cancellation],
     on_crashed=[on_crashed],
 )
-def bisect(
-    good: Annotated[str, Field(description="The branch, tag or commit that was good")],
-    bad: Annotated[str, Field(description="The one that is bad")] = "HEAD",
-    comparison: Annotated[
-        str, Field(description="A comparison of two refs", json_schema_extra=choices("comparisons"))
-    ] = "main-vs-branch",
-    cases: Cases = [],  # noqa: B006 - a run form needs a plain default; nothing changes it
-    target: Annotated[str | None, Field(description="Where to run; empty: the comparison's own target")] = None,
-    model: Model = None,
-    overrides: Overrides = [],  # noqa: B006
-    repository: Repository = None,
-    metric: Annotated[
-        str, Field(description="A row's title, loss, died, memory, program or checkpoint; empty: the worst row")
-    ] = "",
-    packages: Annotated[str, Field(description="Versions to bisect, for example jax==0.12.0..0.12.3")] = "",
-    budget_s: Annotated[float | None, Field(gt=0, description="Seconds of runs; empty: no limit")] = None,
-    max_runs: Annotated[int | None, Field(ge=2, description="Runs in all; empty: as many as it takes")] = None,
-    free: Annotated[bool, Field(description="Stop at the compile ledger; train nothing")] = False,
-    out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
-) -> State[Any]:
+@takes(BisectOptions)
+def bisect(options: BisectOptions) -> State[Any]:
     """Find for every case the first point of the line that differs from good."""
-    request = BisectRequest(
-        comparison=comparison, good=good, bad=bad, cases=tuple(cases), target=target, model=model,
-        overrides=tuple(overrides), repository=repository, metric=metric, packages=packages, budget_s=budget_s,
-        max_runs=max_runs, free=free,
-    )  # fmt: skip
-    return bisect_cases(request, open_store(out), Jobs())
+    return bisect_cases(options, open_store(options.out), Jobs())
 
 
-def bisect_cases(request: BisectRequest, store: Store, jobs: Jobs) -> State[Any]:
+def bisect_cases(request: BisectOptions, store: Store, jobs: Jobs) -> State[Any]:
     """Bisect every case of a request; return the flow's final state."""
     if request.metric:
         read_question(request.metric)
@@ -127,7 +104,7 @@ def bisect_cases(request: BisectRequest, store: Store, jobs: Jobs) -> State[Any]
 class Search:
     """The search for one case on one line: its runs, failures and next action."""
 
-    request: BisectRequest
+    request: BisectOptions
     span: Span
     case: str
     store: Store
@@ -148,12 +125,12 @@ class Search:
     def find(self) -> Bisection:
         """Return the case's record; if a merge is the culprit, of the line inside the merge."""
         corners: tuple[Corner, ...] = ()
-        if self.request.packages and not (self.span.points[0].version or self.span.software):
+        if self.request.more.packages and not (self.span.points[0].version or self.span.software):
             corners = self._corners()
             packages = _blames(corners, "packages") and not _blames(corners, "code")
             self.span = span_of_packages(self.request) if packages else hold_packages(self.request, self.span)
         points = self._ledger()
-        if self.request.free:
+        if self.request.more.free:
             asked = self.question or Question(metric=PROGRAM, title="program")
             finish = search_ledger(points, asked) or Finish(outcome="no difference", why="nothing was trained")
             why = f"the compile ledger of {len(points)} commits: nothing was trained"
@@ -172,8 +149,8 @@ class Search:
     ) -> tuple[Finish, tuple[BisectedPoint, ...], tuple[Line, dict[int, str]]]:
         """Run points until the culprit is sure or the limits are reached."""
         limits = Limits(
-            ends=load_comparison(self.request.comparison).repeats, budget_s=self.request.budget_s,
-            most_runs=self.request.max_runs,
+            ends=load_comparison(self.request.comparison).repeats, budget_s=self.request.read_budget(),
+            most_runs=self.request.more.max_runs,
         )  # fmt: skip
         progress = SearchProgress(self.case)
         last = len(points) - 1

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, count, groupby
-from typing import Annotated, Any
-from uuid import uuid4
+from typing import Any
 
 from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
@@ -15,11 +14,12 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
 from configs.comparison import load_comparison, load_target
+from configs.durations import ENOUGH_REPEATS
 from configs.errors import ConfigError
 from tasks.causes.kept_programs import have_programs
 from tasks.causes.occasion import announce, find_occasion, plans_of, wants_explanation
 from tasks.diff.case import CaseRuns
-from tasks.diff.repeat_rule import MOST_REPEATS, NextLook, Patience
+from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.launch.job import find_checkpoint
 from tasks.launch.one_flow_per_run import find_finished
 from tasks.preflight.lanes import count_lanes, order_compiles
@@ -27,7 +27,8 @@ from tasks.preflight.read import find_missing_compilers
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.comment import comparison_comment
 from tasks.records import CheckpointCommitted, CheckpointProof, ComparisonRecord, RunPlan, RunRecord
-from tasks.resolve.arm_trainers import ArmOptions
+from tasks.resolve.make_request import request_comparison
+from tasks.resolve.options import CompareOptions
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import final_state, tell_end
@@ -35,20 +36,7 @@ from tasks.services.events import EVENTS, Compared, Explaining, Extended, Logged
 from tasks.services.held_runs import held_job, held_run
 from tasks.services.lanes import in_lanes
 from tasks.services.pull_request import parse_pull_request
-from tasks.services.run_form import (
-    Baseline,
-    Branch,
-    Cases,
-    Field,
-    Model,
-    Overrides,
-    Repository,
-    Software,
-    Target,
-    choices,
-    name_comparison,
-    tag_run,
-)
+from tasks.services.run_form import name_comparison, tag_run, takes
 from tasks.services.running_jobs import Jobs, Stopped
 from tasks.services.slices import slice_of
 from tasks.steps import (
@@ -71,7 +59,6 @@ from tasks.steps import (
     watch_step,
 )
 from tasks.store import Store, open_store
-from tasks.store.baselines import is_baseline_place
 from tasks.verify.common_step import have_common_step
 from tasks.verify.steps_to_prove import find_unverified
 
@@ -90,61 +77,18 @@ def name_run() -> str:
     on_cancellation=[on_cancellation],
     on_crashed=[on_crashed],
 )
-def compare(
-    branch: Branch = None,
-    comparison: Annotated[
-        str,
-        Field(description="What to compare: a file in configs/comparisons", json_schema_extra=choices("comparisons")),
-    ] = "linen-vs-nnx",
-    cases: Cases = [],  # noqa: B006 - a run form needs a plain default; nothing changes it
-    target: Target = None,
-    model: Model = None,
-    repeats: Annotated[
-        int | None, Field(ge=1, le=100, description="Runs per arm, interleaved; empty: as the comparison says")
-    ] = None,
-    overrides: Overrides = [],  # noqa: B006
-    baseline: Baseline = None,
-    repository: Repository = None,
-    software: Software = [],  # noqa: B006
-    aa: Annotated[bool, Field(description="A control: both arms are meant to be the same commit")] = False,
-    until_decided: Annotated[
-        bool, Field(description="Go on with more repeats until every judged row is decided or the budget ends")
-    ] = False,
-    budget_s: Annotated[float | None, Field(gt=0, description="Seconds for that; empty: no limit")] = None,
-    max_repeats: Annotated[
-        int | None, Field(ge=1, le=100, description=f"Runs per arm at most for that; empty: {MOST_REPEATS}")
-    ] = None,
-    out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
-    fresh: Annotated[bool, Field(description="Train again even if equal runs have finished before")] = False,
-    take_over: Annotated[
-        bool, Field(description="Take over runs in a bucket that are claimed by a machine which is gone for good")
-    ] = False,
-    comment: Annotated[
-        str | None, Field(description="A pull request on GitHub, owner/name#12, whose comment shows the verdict")
-    ] = None,
-) -> State[Any]:
+@takes(CompareOptions)
+def compare(options: CompareOptions) -> State[Any]:
     """Train both arms of every case, verify their checkpoints meanwhile, and publish what differs."""
-    if comment:
-        parse_pull_request(comment)  # a mistake in it is reported before anything is trained
-    request = Request(
-        comparison=comparison,
-        cases=tuple(cases),
-        target=target,
-        model=model,
-        repeats=repeats,
-        overrides=tuple(overrides),
-        fresh=uuid4().hex if fresh else "",
-        blessed=str(baseline) if is_baseline_place(baseline) else "",
-        arms=ArmOptions(
-            baseline=None if is_baseline_place(baseline) else baseline,
-            branch=branch,
-            repository=repository,
-            software=tuple(software),
-            aa=aa,
-        ),
-    )
-    patience = Patience(budget_s=budget_s, most=max_repeats or MOST_REPEATS) if until_decided else None
-    return compare_cases(request, open_store(out), Jobs(), patience=patience, take_over=take_over, place=comment)
+    more = options.more
+    if more.comment:
+        parse_pull_request(more.comment)  # a mistake in it is reported before anything is trained
+    most = more.max_repeats or ENOUGH_REPEATS
+    patience = Patience(budget_s=options.read_budget(), most=most) if more.until_decided else None
+    return compare_cases(
+        request_comparison(options), open_store(options.out), Jobs(), patience=patience, take_over=more.take_over,
+        place=more.comment or None,
+    )  # fmt: skip
 
 
 def compare_cases(
@@ -163,10 +107,12 @@ def compare_cases(
     beside: number of this comparison's other cases in other flow runs of the same night.
     """
     began = time.monotonic()
-    plans = resolve_step(request, store)
-    tag_run(request.comparison, [*dict.fromkeys(plan.case for plan in plans)], plans[0].target, [request.arms.branch])
+    repeats = request.repeats or load_comparison(request.comparison).repeats
     # A ref may move meanwhile: resolve all possible repeats now.
-    spare = resolve_step(request.model_copy(update={"repeats": patience.most}), store) if patience else []
+    most = request.model_copy(update={"repeats": max(repeats, patience.most)}) if patience else request
+    spare = resolve_step(most, store)
+    plans = [plan for plan in spare if plan.repeat < repeats]
+    tag_run(request.comparison, [*dict.fromkeys(plan.case for plan in plans)], plans[0].target, [request.arms.branch])
     EVENTS.put(Planned(plans))
     comparisons: list[tuple[ComparisonRecord, PublishedPage]] = []
     cases_in_all = len({plan.case for plan in plans}) + beside

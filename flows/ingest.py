@@ -1,7 +1,7 @@
 """The flow `ingest`: the last steps of `compare`, from existing logs."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from prefect import flow
 from prefect.client.schemas.objects import State
@@ -9,9 +9,10 @@ from prefect.runtime import flow_run
 
 from tasks.diff.compare_logs import UNTITLED, Given, check_words
 from tasks.ingest.given_logs import sort_words
+from tasks.resolve.options import IngestOptions
 from tasks.services.endings import final_state, tell_end
 from tasks.services.events import EVENTS, Compared
-from tasks.services.run_form import Field, show_name, tag_run
+from tasks.services.run_form import show_name, tag_run, takes
 from tasks.steps import diff_logs_step, publish_step, scrape_logs_step, summarise_step
 from tasks.store import open_store
 
@@ -24,30 +25,18 @@ def name_run() -> str:
 
 
 @flow(name="ingest", flow_run_name=name_run, description="Compare runs from their logs.")
-def ingest(
-    logs: Annotated[
-        list[str] | None, Field(max_length=2, description="Two logs, or one saved MaxView page; paths or gs://")
-    ] = None,
-    baseline: Annotated[
-        list[str] | None, Field(description="Several runs: the baseline's logs, folders, patterns; paths or gs://")
-    ] = None,
-    candidate: Annotated[list[str] | None, Field(description="Several runs: the candidate's, as many")] = None,
-    case: Annotated[str | None, Field(description="The case's name, where the logs do not name it")] = None,
-    out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
-    aa: Annotated[bool, Field(description="The two are meant to be the same commit")] = False,
-    target: Annotated[
-        str | None, Field(description="Where they ran: a target, or any name; the noise is estimated from its history")
-    ] = None,
-    tolerances: Annotated[str, Field(description="Tolerances: default, or other-draws for other seeds")] = "default",
-) -> State[Any]:
+@takes(IngestOptions)
+def ingest(options: IngestOptions) -> State[Any]:
     """Read the logs, archive them, and publish what differs."""
+    target, tolerances, aa = options.target, options.tolerances, options.aa
     check_words(target, tolerances)
-    sides = sort_words(logs or (), baseline or (), candidate or ())
+    sides = sort_words(options.logs, options.baseline, options.candidate)
     given = Given(baseline=tuple(sides[0]), candidate=tuple(sides[1]))
-    store = open_store(out)
+    store = open_store(options.out)
     named, records = scrape_logs_step(given, aa, store)
-    tag_run("ingest", [case or named or UNTITLED], target)
-    comparison = diff_logs_step(records, case or named or UNTITLED, aa, target, tolerances, given, store)
+    case = options.case or named or UNTITLED
+    tag_run("ingest", [case], target)
+    comparison = diff_logs_step(records, case, aa, target, tolerances, given, store)
     page = publish_step(comparison, store)
     EVENTS.put(Compared(comparison, page, str(flow_run.id)))
     summarise_step([comparison], "ingest")

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
@@ -16,14 +16,15 @@ from flows.compare import compare_cases
 from tasks.publish.content.page_address import find_page
 from tasks.publish.markdown.night import comment_markdown, night_headline
 from tasks.publish.site.index import PAGE
-from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest, find_new, tell_culprit
+from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, find_new, tell_culprit
+from tasks.resolve.options import BisectMore, BisectOptions, NightOptions
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import FOUND, tell_end
 from tasks.services.events import EVENTS, Bisected, Compared, Event
 from tasks.services.lanes import in_lanes
 from tasks.services.outage import is_outage, outlast
-from tasks.services.run_form import Field, choices_or_none, name_comparison, several
+from tasks.services.run_form import name_comparison, takes
 from tasks.services.running_jobs import Jobs
 from tasks.steps import (
     comment_step,
@@ -48,35 +49,11 @@ def name_run() -> str:
     on_cancellation=[on_cancellation],
     on_crashed=[on_crashed],
 )
-def nightly(
-    comparisons: Annotated[
-        list[str],
-        Field(description="Comparisons; empty: those of configs/nightly.yml", json_schema_extra=several("comparisons")),
-    ] = [],  # noqa: B006 - a run form needs a plain default; nothing changes it
-    cases: Annotated[
-        list[str], Field(description="Cases; empty: every case", json_schema_extra=several("cases", "all"))
-    ] = [],  # noqa: B006
-    target: Annotated[
-        str | None,
-        Field(
-            description="Where to run; empty: as configs/nightly.yml says", json_schema_extra=choices_or_none("targets")
-        ),
-    ] = None,
-    repeats: Annotated[int | None, Field(ge=1, le=100, description="Runs per arm; empty: as configured")] = None,
-    overrides: Annotated[
-        list[str], Field(description="Config values for every run, each key=value, for example steps=50")
-    ] = [],  # noqa: B006
-    config: Annotated[str | None, Field(description="Another file than configs/nightly.yml")] = None,
-    out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
-    fresh: Annotated[bool, Field(description="Do not resume an unfinished night")] = False,
-) -> State[Any]:
+@takes(NightOptions)
+def nightly(options: NightOptions) -> State[Any]:
     """Compare every cell; a failed cell is a result like the others."""
-    store = open_store(out)
-    request = NightRequest(
-        config=config, comparisons=tuple(comparisons), cases=tuple(cases), target=target, repeats=repeats,
-        overrides=tuple(overrides), fresh=fresh,
-    )  # fmt: skip
-    plan = plan_night_step(request, store, flow_run.scheduled_start_time)
+    store = open_store(options.out)
+    plan = plan_night_step(options, store, flow_run.scheduled_start_time)
     results = list(run_cells(plan, store))
     found = list(find_culprits(plan, results, store)) if plan.bisect_budget_s else []
     record = finish_night_step(plan, results, store, found)
@@ -111,11 +88,12 @@ def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) 
                 found.append(f"{event.record.headline} ({event.page.told})")
 
         with EVENTS.heard_by(keep):
-            state: State[Any] = bisect(
-                good=str(cell.arms.baseline), bad=str(cell.arms.branch), comparison=cell.comparison, cases=[cell.case],
-                target=plan.target, overrides=list(plan.overrides), repository=cell.arms.repository,
-                budget_s=plan.bisect_budget_s, out=store.address, return_state=True,
+            options = BisectOptions(
+                good=str(cell.arms.baseline), bad=str(cell.arms.branch), comparison=cell.comparison,
+                cases=(cell.case,), target=plan.target, repository=cell.arms.repository or "", out=store.address,
+                more=BisectMore(overrides=plan.overrides, budget=f"{plan.bisect_budget_s:f}s"),
             )  # fmt: skip
+            state: State[Any] = bisect(**dict(options), return_state=True)
         yield tell_culprit(cell, found[0] if found else state.message or "the bisection did not finish")
 
 

@@ -1,23 +1,20 @@
 """The flow `reap`: ends the jobs of crashed flow runs."""
 
 import time
-from typing import Annotated
 
 from prefect import flow, get_run_logger
 
 from tasks.launch.owners import unforgotten
+from tasks.resolve.options import DEFAULT_OUT, Out
 from tasks.services.cleanup import stop_jobs
 from tasks.services.flow_runs import is_alive_after_all, life_of
-from tasks.services.run_form import Field
 from tasks.store import Store, open_store
 
 SIGN_OF_LIFE_S = 60.0  # two heartbeats of a living flow
 
 
 @flow(name="reap", description="End the jobs of flow runs that were lost together with their worker.")
-def reap(
-    out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
-) -> list[str]:
+def reap(out: Out = DEFAULT_OUT) -> list[str]:
     """End the jobs of crashed flow runs; return the jobs' names."""
     store = open_store(out)
     lost = [flow_run for flow_run in unforgotten(store) if life_of(flow_run) == "over"]

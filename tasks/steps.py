@@ -24,7 +24,7 @@ from prefect.runtime import flow_run
 
 from configs.comparison import Target
 from tasks.bisect.ledger import make_entry
-from tasks.bisect.points import BisectRequest, Span, find_span, span_of_packages
+from tasks.bisect.points import Span, find_span, span_of_packages
 from tasks.bisect.search import Finish, Judge, Limits, Line, Train, next_action
 from tasks.causes.kept_programs import compare_kept_programs
 from tasks.causes.occasion import explain_comparison
@@ -62,16 +62,16 @@ from tasks.records import (
     CheckpointDifference,
     CheckpointProof,
     ComparisonRecord,
-    Died,
-    Ended,
     LedgerEntry,
     ProgramExplanation,
+    RunEnded,
     RunPlan,
     RunRecord,
     StepCompleted,
 )
 from tasks.resolve.blessed import blessed_runs
-from tasks.resolve.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
+from tasks.resolve.night import CellResult, NightPlan, NightRecord, finish_night, plan_night
+from tasks.resolve.options import BisectOptions, NightOptions
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.services.events import EVENTS, Comparing
@@ -120,18 +120,19 @@ def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
     assert isinstance(artifact, UUID)  # a future only inside an async task
     updated = time.monotonic()
     done = 0
-    for event in watch(job.follow(run), run.handle.job_name):
+    for event in watch(job.follow(run)):
         if isinstance(event, LogLine):
             logger.info("%s", event.text)
             if plan.compiles_for:  # a compile prints one line per stage
                 yield event
             continue  # each event that a task yields costs milliseconds, and no caller needs a trainer's lines
-        if isinstance(event, Died):
-            logger.error("%s: died: %s: %s", plan.run_name, event.error.type, event.error.message)
-        elif isinstance(event, Ended) and event.exit_code:
-            logger.error("%s: ended with exit code %s", plan.run_name, event.exit_code)
-        if isinstance(event, Ended) and plan.compiles_for:
-            done = 1
+        if isinstance(event, RunEnded):
+            if event.error is not None:
+                logger.error("%s: died: %s: %s", plan.run_name, event.error.type, event.error.message)
+            if event.exit_code:
+                logger.error("%s: ended with exit code %s", plan.run_name, event.exit_code)
+            if event.exit_code is not None and plan.compiles_for:
+                done = 1
         if isinstance(event, StepCompleted):
             done = event.step + 1
             if time.monotonic() - updated > PROGRESS_EVERY_S:
@@ -345,7 +346,7 @@ def forget_step(flow_run: str | None, store: Store) -> None:
     retries=IO_RETRIES,
     retry_delay_seconds=RETRY_DELAY_S,
 )
-def plan_night_step(request: NightRequest, store: Store, scheduled: datetime | None) -> NightPlan:
+def plan_night_step(request: NightOptions, store: Store, scheduled: datetime | None) -> NightPlan:
     """Return a new night for the scheduled day, or the day's unfinished one."""
     return plan_night(request, store, day=(scheduled or datetime.now(UTC)).astimezone(UTC).date())
 
@@ -425,9 +426,9 @@ def notify_night_step(record: NightRecord, store: Store) -> None:
 
 
 @task(name="find the line", task_run_name="find the line {request.good} … {request.bad}", cache_policy=NO_CACHE)
-def find_span_step(request: BisectRequest) -> Span:
+def find_span_step(request: BisectOptions) -> Span:
     """Return the commits between good and bad, or the versions of a package."""
-    alone = request.packages and request.good == request.bad
+    alone = request.more.packages and request.good == request.bad
     return span_of_packages(request) if alone else find_span(request)
 
 

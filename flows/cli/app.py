@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 import cyclopts
+from pydantic import ValidationError
 from rich.console import Console
 
 from flows.cli.commands.bisect import bisect
@@ -26,6 +27,17 @@ from flows.cli.commands.site import site
 from flows.cli.commands.verify import verify
 from flows.cli.interrupts import INTERRUPTED, say_interrupted
 
+
+def explain_error(error: cyclopts.CycloptsError) -> str:
+    """Return the message of a wrong option; of pydantic's errors only the option, the reason and the value."""
+    if not isinstance(error.__cause__, ValidationError):
+        return str(error)
+    return "\n".join(
+        f"--{str(item['loc'][-1]).replace('_', '-')}: {item['msg'].partition(',')[0]}, got {item['input']!r:.80}"
+        for item in error.__cause__.errors()
+    )
+
+
 app = cyclopts.App(
     name="maxview",
     help="Did this change anything? Trains a case twice, proves the checkpoints, and says what differs.\n\n"
@@ -35,9 +47,13 @@ app = cyclopts.App(
     version=lambda: version("maxview"),
     help_format="plaintext",  # what draws Markdown takes longer to load than all else
     suppress_keyboard_interrupt=False,  # `call` has a word to say about it
+    error_formatter=lambda error: cyclopts.CycloptsPanel(explain_error(error)),
 )
 EXAMPLES = {  # of every command two, which run as they stand but for the names of files and refs
-    "compare": ("linen-vs-nnx --case 03_dropout", "main-vs-branch --branch HEAD --until-decided --budget 10m"),
+    "compare": (
+        "linen-vs-nnx --case 03_dropout --case 04_int8",
+        "main-vs-branch --branch HEAD --until-decided --budget 10m",
+    ),
     "explain": ("linen-vs-nnx", "maxview-out/runs/A maxview-out/runs/B --out kit"),
     "bisect": ("main-vs-branch --good v1 --bad main --case 01_base", "main-vs-branch --good HEAD~8 --bad HEAD"),
     "preflight": ("linen-vs-nnx", "linen-vs-nnx --case 03_dropout --target v5e-32"),

@@ -25,15 +25,14 @@ from rich.text import Text
 
 from tasks.launch.backend import Restarted
 from tasks.launch.job import LaunchedRun
-from tasks.launch.watch import LogLine, ProcessGone
+from tasks.launch.watch import LogLine
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import (
     CheckpointCommitted,
     CheckpointProof,
     CheckpointStarted,
     ComparisonRecord,
-    Died,
-    Ended,
+    RunEnded,
     RunPlan,
     StepCompleted,
 )
@@ -215,20 +214,24 @@ class LiveView:
             case CheckpointCommitted():
                 marks[what.step] = " committed"
                 self._note(plan, "verifying")
-            case Died():
-                self._note(plan, f"died: {what.error.type}")
-                self._say(f"{plan.run_name}: died: {what.error.type}: {what.error.message}")
             case Restarted():
                 self._note(plan, f"started again: {what.cause.type}")
                 self._say(f"{plan.run_name}: attempt {what.attempt}: {what.cause.type}: {what.cause.message}")
-            case ProcessGone():
-                self._note(plan, "gone: its processes were killed")
-                self._say(f"{plan.run_name}: its processes were killed")
-            case Ended() if what.exit_code:
-                self._note(plan, f"ended with exit code {what.exit_code}")
-                self._progress.stop_task(self._rows[plan.run_name])
+            case RunEnded():
+                self._ended(plan, what)
             case _:
                 pass
+
+    def _ended(self, plan: RunPlan, end: RunEnded) -> None:
+        if end.error is not None:
+            self._note(plan, f"died: {end.error.type}")
+            self._say(f"{plan.run_name}: died: {end.error.type}: {end.error.message}")
+        if end.exit_code:
+            self._note(plan, f"ended with exit code {end.exit_code}")
+            self._progress.stop_task(self._rows[plan.run_name])
+        if end == RunEnded():
+            self._note(plan, "gone: its processes were killed")
+            self._say(f"{plan.run_name}: its processes were killed")
 
     def _comparing(self, case: str, done: int, total: int) -> None:
         name = f"{case} checkpoints"

@@ -17,7 +17,7 @@ from tasks.diff.checkpoint_row import CHECKPOINTS
 from tasks.diff.run_endings import END
 from tasks.diff.state_rows import MEMORY
 from tasks.launch.config import config_text
-from tasks.launch.local.process_group import build_environment
+from tasks.launch.local.process_group import build_environment, confine_words
 from tasks.preflight.analyse import analyse_program, locate
 from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
 from tasks.records.compiled import FILE, OPTIMISED
@@ -63,8 +63,10 @@ def make_entry(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerE
     A lowered program that equals an earlier one is not compiled again. If the compile fails, the entry has the error.
     """
     folder = store.path / FOLDER / "programs" / key
-    folder.mkdir(parents=True, exist_ok=True)
-    entry = _compile(plan, target, folder, store.path / FOLDER / "compiled")
+    programs = store.path / FOLDER / "compiled"
+    for place in (folder, programs):  # they must exist to be writable for the commit's code
+        place.mkdir(parents=True, exist_ok=True)
+    entry = _compile(plan, target, folder, programs)
     store.files.write(f"{FOLDER}/ledger/{key}.json", entry.model_dump_json().encode())
     return entry
 
@@ -81,8 +83,8 @@ def _compile(plan: RunPlan, target: Target, folder: Path, programs: Path) -> Led
         environment["PYTHONPATH"] = plan.checkout
     try:
         done = subprocess.run(
-            argv, cwd=plan.checkout or plan.start_folder, env=environment, stdin=subprocess.DEVNULL,
-            capture_output=True, check=False, timeout=TIMEOUT_S,
+            [*confine_words(plan, environment, (folder, programs)), *argv], cwd=plan.checkout or plan.start_folder,
+            env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=TIMEOUT_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return LedgerEntry(error=f"its compile took longer than {TIMEOUT_S:g} s")

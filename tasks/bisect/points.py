@@ -14,30 +14,13 @@ from tasks.bisect.sources import digest_sources
 from tasks.records import BisectedPoint, Commit, RunPlan
 from tasks.resolve.arm_trainers import HERE, ArmOptions
 from tasks.resolve.git import GitError
+from tasks.resolve.options import BisectOptions
 from tasks.resolve.plans import Request, default_cache, resolve
 from tasks.resolve.refs import ResolvedRef, check_repository, is_address, pin_ref, resolve_ref
 
 MOST_VERSIONS = 40
 _RANGE = re.compile(r"([A-Za-z0-9._\[\]-]+)==([^,.\s][^,\s]*?)\.\.([^,.\s][^,\s]*)")
 _LIST = re.compile(r"([A-Za-z0-9._\[\]-]+)==([^,\s]+(?:,[^,\s]+)+)")
-
-
-class BisectRequest(Frozen):
-    """What the user asked for, as it was typed."""
-
-    comparison: str
-    good: str
-    bad: str
-    cases: tuple[str, ...] = ()
-    target: str | None = None
-    model: str | None = None
-    overrides: tuple[str, ...] = ()
-    repository: str | None = None
-    metric: str = ""
-    packages: str = ""
-    budget_s: float | None = None
-    max_runs: int | None = None
-    free: bool = False
 
 
 class Span(Frozen):
@@ -58,7 +41,7 @@ class Span(Frozen):
         return LineCommit(commit=commit, parents=parents) if len(parents) > 1 else None
 
 
-def find_span(request: BisectRequest) -> Span:
+def find_span(request: BisectOptions) -> Span:
     """The line of commits of a request. Raises ConfigError with what to type."""
     spec = _check(request)
     repository = request.repository or spec.repository or str(HERE)
@@ -74,7 +57,7 @@ def find_span(request: BisectRequest) -> Span:
             [f"{repository}: {dirt} has changes that no commit holds, and a bisection only sees commits: "
              f"commit or stash them, or name the commit: --bad {bad.sha[:9]}"]
         )  # fmt: skip
-    return span_between(spec, repository, good, bad, named=request.repository is not None)
+    return span_between(spec, repository, good, bad, named=bool(request.repository))
 
 
 def span_between(spec: Comparison, repository: str, good: ResolvedRef, bad: ResolvedRef, *, named: bool) -> Span:
@@ -91,7 +74,7 @@ def span_between(spec: Comparison, repository: str, good: ResolvedRef, bad: Reso
     return Span(repository=repository, named=named, good=good, bad=bad, points=points, parents=parents)
 
 
-def spans_inside(request: BisectRequest, span: Span, point: int) -> list[Span]:
+def spans_inside(request: BisectOptions, span: Span, point: int) -> list[Span]:
     """The lines that a merge brought in, each from where it parted."""
     merge = span.merge_at(point)
     if merge is None:
@@ -105,28 +88,28 @@ def spans_inside(request: BisectRequest, span: Span, point: int) -> list[Span]:
     return found
 
 
-def span_of_packages(request: BisectRequest) -> Span:
+def span_of_packages(request: BisectOptions) -> Span:
     """The line of versions of a package, with the code of the bad end. Raises ConfigError."""
     spec = _check(request)
     repository = check_repository(request.repository or spec.repository or str(HERE))
     held = resolve_ref(repository, request.bad)
     commit = Commit(sha=held.sha, time="", author="", subject="")
-    versions = read_versions(request.packages)
+    versions = read_versions(request.more.packages)
     points = tuple(BisectedPoint(commit=commit, version=version) for version in versions)
-    return Span(repository=repository, named=request.repository is not None, good=held, bad=held, points=points)
+    return Span(repository=repository, named=bool(request.repository), good=held, bad=held, points=points)
 
 
-def corner_span(request: BisectRequest, commits: Span) -> Span:
+def corner_span(request: BisectOptions, commits: Span) -> Span:
     """Old and new code with the first version, then both with the last: four points."""
-    first, *_, last = read_versions(request.packages)
+    first, *_, last = read_versions(request.more.packages)
     ends = (commits.points[0], commits.points[-1])
     points = tuple(end.model_copy(update={"version": version}) for version in (first, last) for end in ends)
     return commits.model_copy(update={"points": points})
 
 
-def hold_packages(request: BisectRequest, commits: Span) -> Span:
+def hold_packages(request: BisectOptions, commits: Span) -> Span:
     """The line of commits, each with the last version."""
-    return commits.model_copy(update={"software": (read_versions(request.packages)[-1],)})
+    return commits.model_copy(update={"software": (read_versions(request.more.packages)[-1],)})
 
 
 def read_versions(text: str) -> tuple[str, ...]:
@@ -158,7 +141,7 @@ def read_versions(text: str) -> tuple[str, ...]:
 
 
 def plan_point(
-    request: BisectRequest, span: Span, point: int, case: str, out: Path, *, repeats: int, compile_only: bool = False
+    request: BisectOptions, span: Span, point: int, case: str, out: Path, *, repeats: int, compile_only: bool = False
 ) -> list[RunPlan]:
     """The plans of so many runs of a point, as the baseline's for the good end and the candidate's for every other.
 
@@ -180,8 +163,9 @@ def plan_point(
         software=tuple(wanted), aa=alone,
     )  # fmt: skip
     asked = Request(
-        comparison=request.comparison, cases=(case,), target=request.target, model=request.model, repeats=repeats,
-        overrides=request.overrides, arms=options, compile_only=compile_only,
+        comparison=request.comparison, cases=(case,), target=request.target or None,
+        model=request.more.model or None, repeats=repeats,
+        overrides=request.more.overrides, arms=options, compile_only=compile_only,
     )  # fmt: skip
     plans = resolve(asked, out, cache=default_cache())
     return [plan.model_copy(update={"aa": False}) for plan in plans if plan.arm == arm]
@@ -194,7 +178,7 @@ def _name(span: Span, point: int) -> str:
     return name.partition(":")[0]
 
 
-def _check(request: BisectRequest) -> Comparison:
+def _check(request: BisectOptions) -> Comparison:
     spec = load_comparison(request.comparison)
     if not spec.has_refs:
         raise ConfigError([f"{spec.name}: its arms are no refs: only comparisons such as main-vs-branch have commits"])

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from tasks.bisect.ledger import tell_programs
-from tasks.bisect.points import BisectRequest, Span
+from tasks.bisect.points import Span
 from tasks.bisect.posterior import Belief
 from tasks.bisect.questions import Question
 from tasks.bisect.search import Finish, Judge, Line, mark_points
 from tasks.diff.decide import show_duration
 from tasks.records import BisectedPoint, Bisection, Corner, RunRecord, seconds_between
+from tasks.resolve.options import BisectOptions
 
 _POINT = re.compile(r"\{(\d+)\}")
 
@@ -75,7 +76,7 @@ def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, q
 
 
 def write_record(
-    request: BisectRequest, span: Span, case: str, target: str, question: Question, finish: Finish,
+    request: BisectOptions, span: Span, case: str, target: str, question: Question, finish: Finish,
     points: Sequence[BisectedPoint], runs: Mapping[int, Sequence[RunRecord]], *, corners: Sequence[Corner] = (),
     commit: tuple[str, str] = ("", ""),
 ) -> Bisection:  # fmt: skip
@@ -84,7 +85,7 @@ def write_record(
     if culprit is not None:
         programs = tell_programs(points[culprit - 1].ledger, points[culprit].ledger)
     done = [run for records in runs.values() for run in records]
-    facts = [request.comparison, case, target, span.good.sha, span.bad.sha, request.packages, question.metric]
+    facts = [request.comparison, case, target, span.good.sha, span.bad.sha, request.more.packages, question.metric]
     words = next_words(request, span, case, finish)
     return Bisection(
         id=hashlib.sha256("\n".join(facts).encode()).hexdigest()[:10],
@@ -92,8 +93,8 @@ def write_record(
         case=case,
         target=target,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        good=name_point(points[0]) if request.packages else span.good.name,
-        bad=name_point(points[-1]) if request.packages else span.bad.name,
+        good=name_point(points[0]) if request.more.packages else span.good.name,
+        bad=name_point(points[-1]) if request.more.packages else span.bad.name,
         metric=question.metric,
         title=question.title,
         outcome=finish.outcome,
@@ -132,13 +133,13 @@ def show_counts(record: Bisection) -> str:
     return ", ".join(parts)
 
 
-def next_words(request: BisectRequest, span: Span, case: str, finish: Finish) -> list[str]:
+def next_words(request: BisectOptions, span: Span, case: str, finish: Finish) -> list[str]:
     """The command that is most useful next: the culprit beside the point before it, or the rest of the range."""
     repository = ["--repository", span.repository] if span.named else []
     target = ["--target", request.target] if request.target else []
-    sets = [word for pair in request.overrides for word in ("--set", pair)]
+    sets = [word for pair in request.more.overrides for word in ("--set", pair)]
     common = ["--case", case, *target, *sets, *repository]
-    if finish.culprit is not None and not request.packages:
+    if finish.culprit is not None and not request.more.packages:
         shas = [span.points[number].commit.sha[:9] for number in (finish.before or 0, finish.culprit)]
         return ["maxview", "compare", request.comparison, "--baseline", shas[0], "--branch", shas[1], *common]
     return []

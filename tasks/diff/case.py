@@ -1,4 +1,4 @@
-"""Gathers the runs of one case into its two arms and compares them by the rules that came with their plans."""
+"""Compares the runs of one case by the rules that are stored with their plans."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,24 +12,24 @@ from tasks.records import CheckpointDifference, Commit, ComparisonRecord, Progra
 
 
 class CaseRuns(Frozen):
-    """Every run of one case of a comparison, in the order they ran."""
+    """All runs of one case of a comparison, in the order in which they ran."""
 
     comparison: str
     case: str
     target: str
     runs: tuple[RunRecord, ...]
-    cases: int = 1  # of the comparison, which share its chance of a false alarm
-    look: int | None = None  # the n-th, of a comparison that goes on until it is decided
-    checkpoints: CheckpointDifference | None = None  # of the last step that the first run of each arm has
-    program: ProgramExplanation | None = None  # the steps that the runs left, compared; None: nothing to compare
-    rules: VerdictRules | None = None  # of the request; None: as the comparison's files say now
-    commits: dict[str, tuple[Commit, ...]] = {}  # arm -> those that the other arm's commit lacks
+    cases: int = 1  # number of cases in the comparison: they share its chance of a false alarm
+    look: int | None = None  # with --until-decided: the number of this look, from 1
+    checkpoints: CheckpointDifference | None = None  # of the last step common to the first run of each arm
+    program: ProgramExplanation | None = None  # difference of the compiled steps; None if a run has none
+    rules: VerdictRules | None = None  # at the time of the request; None: from the files as they are now
+    commits: dict[str, tuple[Commit, ...]] = {}  # arm -> its commits that the other arm lacks
 
 
 def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> ComparisonRecord:
-    """The comparison of a case's two arms.
+    """Compare the two arms of a case.
 
-    `past`: what equal runs on the target differed by, of each noisy metric that the history knows.
+    past: per noisy metric, the differences of equal runs in the history of the target.
     """
     rules = _rules_of(case)
     baseline, candidate = _sides(case, rules)
@@ -49,7 +49,7 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
 
 
 def case_id(case: CaseRuns) -> str:
-    """The id that the comparison of these runs has, or will have."""
+    """Return the id of the comparison of these runs."""
     baseline, candidate = _sides(case, _rules_of(case))
     return comparison_id(case.comparison, case.case, [*baseline, *candidate])
 
@@ -59,11 +59,11 @@ def _rules_of(case: CaseRuns) -> VerdictRules:
 
 
 def _sides(case: CaseRuns, rules: VerdictRules) -> list[list[RunRecord]]:
-    """The runs of the baseline, and those of the candidate."""
+    """Return the baseline's runs and the candidate's runs."""
     return [[run for run in case.runs if run.arm == name] for name in rules.arms]
 
 
 def is_control(rules: VerdictRules, runs: Sequence[RunRecord]) -> bool:
-    """Whether the two arms are meant to be the same, to measure the noise: declared so, or because they set nothing."""
+    """Return whether the arms should be equal, to measure noise: declared with --aa, or because they set nothing."""
     declared = any(run.plan is not None and run.plan.aa for run in runs)
     return declared or (rules.alike and not any(run.plan and run.plan.software for run in runs))

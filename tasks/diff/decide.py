@@ -1,4 +1,4 @@
-"""The decision rule for metrics without noise: equal or not, at the precision they are known in.
+"""The decision rule for metrics without noise: equal or not, at the precision of their values.
 
 This and `decide_noisy` are the only places that turn numbers into verdict words. `docs/verdict.md` says the same in
 prose, with examples.
@@ -9,16 +9,16 @@ from math import isclose, isfinite, isnan, log10
 from configs.comparison import Tolerance
 from tasks.records import Better, Decision, Verdict
 
-LEAST_REPEATS = 3  # runs of one arm that show by themselves how much equal runs differ
-ONE_RUN = "one run of each"  # the least evidence that a word can rest on
-ONE_PROGRAM = "one program"  # evidence that no measured difference can shake: there is nothing that could differ
-ROUNDING = 1e-9  # share of a unit: the difference of two decimals is not exact in binary
+LEAST_REPEATS = 3  # runs of one arm from which its own noise can be estimated
+ONE_RUN = "one run of each"  # the least evidence of a verdict
+ONE_PROGRAM = "one program"  # stronger evidence than any measurement: nothing can differ
+ROUNDING = 1e-9  # relative: the difference of two decimals is not exact in binary
 
 
 def decide_exact(
     baseline: float, candidate: float, *, better: Better, tolerance: Tolerance, precision: str, unit: float = 0.0
 ) -> Decision:
-    """A metric without noise. `unit` is one unit of its last printed digit; 0 when it is known in full."""
+    """Decide a metric without noise. unit: one unit of its last printed digit; 0 if known in full precision."""
     difference = candidate - baseline
     threshold = threshold_of(tolerance, baseline)
     verdict: Verdict
@@ -43,7 +43,7 @@ def decide_exact(
 
 
 def threshold_of(tolerance: Tolerance, baseline: float) -> float:
-    """The least difference that matters, in the metric's own unit."""
+    """Return the tolerance in the metric's own unit."""
     if tolerance.absolute is not None:
         return tolerance.absolute
     assert tolerance.relative is not None  # Tolerance has exactly one of the two
@@ -51,7 +51,7 @@ def threshold_of(tolerance: Tolerance, baseline: float) -> float:
 
 
 def show_threshold(tolerance: Tolerance, unit: float = 0.0) -> str:
-    """The tolerance as people read it."""
+    """Return the tolerance as text."""
     if tolerance.relative is not None:
         return f"±{100 * tolerance.relative:g} %"
     if tolerance.absolute:
@@ -63,13 +63,13 @@ def show_threshold(tolerance: Tolerance, unit: float = 0.0) -> str:
 
 
 def show_share(baseline: float, candidate: float) -> str:
-    """By what share of the baseline, which is not 0, the candidate differs."""
+    """Return the difference as a percentage of the baseline, which is not 0."""
     share = 100 * (candidate - baseline) / abs(baseline)
     return f"{share:+.{1 if abs(share) >= 1 else 3}f} %"
 
 
 def show_duration(seconds: float) -> str:
-    """A length of time in the unit that people would use."""
+    """Return a duration as text, in a suitable unit."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} minutes" if seconds < 120 * 60 else f"{seconds / 3600:.1f} hours"

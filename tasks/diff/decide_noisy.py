@@ -1,4 +1,4 @@
-"""The decision rule for metrics with noise: what the levels of two arms' runs say. In prose: docs/verdict.md."""
+"""The decision rule for metrics with noise, from the levels of two arms' runs. In prose: docs/verdict.md."""
 
 from math import expm1, log1p
 
@@ -9,10 +9,10 @@ from tasks.diff.effect import MOST_RUNS, Effect, Sample, measure_effect, runs_wa
 from tasks.diff.noise import LEAST_PAIRS
 from tasks.records import Decision, Verdict
 
-CHANCE = 0.01  # of a false "different" in a whole comparison: all of its cases, all times that it is looked at
-MOST_SHOWN = 50.0  # of a logarithm, for a number that can be written down
+CHANCE = 0.01  # of a false "different" in a whole comparison: in any case, at any look
+MOST_SHOWN = 50.0  # logarithm of the largest ratio shown
 WIDEST_SHOWN = 10.0  # an interval of more than 1000 % says nothing
-# of the chance: the quick steps of equal runs agree best, and find what the middle ones find in most cases
+# Shares of the chance. Quick steps get more: those of equal runs agree best, and they show most differences.
 SHARES = {"quick steps": 2 / 3, "middle steps": 1 / 3}
 
 SOONER = (
@@ -22,25 +22,25 @@ SOONER = (
 
 
 class Cost(Frozen):
-    """What one more run of each arm takes."""
+    """The cost of one more run of each arm."""
 
     seconds: float
-    chips: int | None = None  # of the target, where they are what is paid for
-    price: float | None = None  # of one chip for an hour, in US dollars
+    chips: int | None = None  # of the target, if it has chips
+    price: float | None = None  # US dollars per chip and hour
 
 
 class Remedy(Frozen):
-    """How to get more evidence: what more runs of each arm cost, and what else there is to do."""
+    """How to get more evidence: the cost of more runs, and an alternative."""
 
     cost: Cost | None = None
-    instead: str = ""  # of runs that nobody can ask for because only their logs are there
+    instead: str = ""  # the alternative if only logs were given, which cannot be run again
 
 
 def chance_of(*, cases: int = 1, look: int | None = None) -> float:
-    """The share of CHANCE that one decision may take.
+    """Return the chance of a false "different" that one decision may take.
 
-    Bonferroni over the cases, and over the looks at a comparison that goes on until it is decided: the k-th look gets
-    1 / (k (k + 1)) of it, which adds up to 1 however often one looks.
+    Bonferroni over the cases, and with --until-decided over the looks: the k-th look gets 1 / (k (k + 1)), which adds
+    up to 1 over any number of looks.
     """
     spent = 1.0 if look is None else 1.0 / (look * (look + 1))
     return CHANCE * spent / cases
@@ -55,9 +55,9 @@ def decide_noisy(
     remedy: Remedy | None = None,
     chance: float = CHANCE,
 ) -> Decision:
-    """A clock, by the quick and the middle steps of every run; `chance`: see `chance_of`.
+    """Decide a measured time, from the quick and the middle steps of every run.
 
-    `excuse` says why any difference is noise: the arms run the same program from the same host code.
+    excuse: why any difference is noise, e.g. the same program and host code. chance: see `chance_of`.
     """
     effects = {"quick steps": measure_effect(quick), "middle steps": measure_effect(middle)}
     base = sum(middle.baseline) / len(middle.baseline)
@@ -69,10 +69,10 @@ def decide_noisy(
     }
     used, allowed = effects["quick steps"], show_threshold(tolerance)
     shown, wanted, cost = show_effect(used), None, ""
-    # what keeps it open: the quick steps while they may differ by more, else the middle ones if they seem to
+    # which steps keep the decision open: the quick ones while their interval exceeds the tolerance
     name = "quick steps" if max(abs(end) for end in used.interval()) > within else "middle steps"
     verdict: Verdict
-    judged = "quick steps"  # whose effect the row shows
+    judged = "quick steps"  # the row shows their effect
     if excuse:
         verdict, reason = "same", f"noise by construction: {excuse}; measured {shown}"
     elif beyond:
@@ -108,14 +108,14 @@ def decide_noisy(
 
 
 def _limits(tolerance: Tolerance, base: float) -> tuple[float, float]:
-    """(tolerance, least effect) as logarithms of the ratio."""
+    """Return the tolerance and the least effect, as logarithms of the ratio."""
     scale = 1.0 if tolerance.relative is not None else 1.0 / base
     size = tolerance.relative if tolerance.relative is not None else tolerance.absolute
     return log1p((size or 0.0) * scale), log1p((tolerance.least or 0.0) * scale)
 
 
 def _basis(effect: Effect) -> str:
-    """How many runs it rests on, and what the noise was learnt from."""
+    """Return the number of runs and the source of the noise, in words."""
     noise = effect.noise
     source = f"by {noise.pairs} pairs of the {noise.source}" if noise.pairs else f"as stated: {noise.source}"
     if effect.wide:
@@ -126,14 +126,14 @@ def _basis(effect: Effect) -> str:
 
 
 def show_runs(runs: tuple[int, int]) -> str:
-    """How much evidence a word rests on."""
+    """Return the number of runs in words, e.g. `3 runs of each`."""
     if runs[0] != runs[1]:
         return f"{runs[0]} and {runs[1]} runs"
     return ONE_RUN if runs[0] == 1 else f"{runs[0]} runs of each"
 
 
 def show_effect(effect: Effect) -> str:
-    """The effect with its interval as people read it: `-6.6 % (-9.1 … -4.0)` and its kind."""
+    """Return the effect with its interval, e.g. `-6.6 % (-9.1 … -4.0)`."""
     low, high = _ends(effect)
     ends = "anything" if high - low > WIDEST_SHOWN else f"{100 * low:+.1f} … {100 * high:+.1f}"
     return f"{100 * expm1(effect.estimate):+.1f} % ({ends})"
@@ -145,12 +145,12 @@ def _ends(effect: Effect) -> tuple[float, float]:
 
 
 def show_chance(p: float) -> str:
-    """How rare a difference is that is none."""
+    """Return the chance of such a difference between equal arms, in words."""
     return f"by chance 1 time in {1 / p:.0f}" if p > 1e-6 else "by chance less than 1 time in a million"
 
 
 def show_cost(cost: Cost, runs: int) -> str:
-    """What so many more runs of each arm take: time, and chip-hours with their price where a target names them."""
+    """Return the cost of more runs of each arm: time, and for a target with chips also chip-hours and their price."""
     text = f"about {show_duration(runs * cost.seconds)}"
     if cost.chips is None:
         return text
@@ -160,7 +160,7 @@ def show_cost(cost: Cost, runs: int) -> str:
 
 
 def ask_for_more(repeats: int, wanted: int | None, instead: str, cost: str = "") -> str:
-    """How many runs more, how to ask for them, and what they cost."""
+    """Return how many more runs are needed, the option to type, and the cost."""
     if wanted is None:
         return f"more than {MOST_RUNS} runs of each would be needed: the noise must become less"
     asked = f"run {wanted - repeats} more of each"

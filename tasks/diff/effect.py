@@ -1,4 +1,4 @@
-"""Turns the levels of two arms' runs into a difference with its interval, chance and what more runs would show."""
+"""Turns one level per run into the difference of two arms, with its interval and p-value, and the runs still needed."""
 
 from functools import cached_property
 from math import sqrt
@@ -13,37 +13,37 @@ from tasks.diff.noise import FINEST, Noise
 
 type Values = NDArray[np.float64]
 
-CONFIDENCE = 0.99  # of the intervals that are shown, and that *same* is earned by
-POWER = 0.8  # the chance with which the runs that are asked for should decide
-MOST_RUNS = 100  # of one arm: more is not asked for
-WIDE = 0.003  # chance with which runs that scatter as stated are taken to scatter more
-ENOUGH = 6  # degrees of freedom of runs that show their own scatter, with four runs of each
-TOGETHER = 0.05  # chance with which independent arms are taken to move together
+CONFIDENCE = 0.99  # of the intervals, both those shown and those that decide *same*
+POWER = 0.8  # probability that the suggested number of runs decides
+MOST_RUNS = 100  # per arm: more are never suggested
+WIDE = 0.003  # chance that runs with the stated scatter are judged to scatter more
+ENOUGH = 6  # degrees of freedom, i.e. four runs of each, from which the runs' own scatter is a lower bound
+TOGETHER = 0.05  # chance that independent arms are judged to rise and fall together
 
 
 class Sample(Frozen):
-    """One level per run in seconds, in the order the runs were made, with the errors within the runs (relative)."""
+    """One level per run in seconds, in the order of the runs. Errors are relative."""
 
     baseline: tuple[float, ...]
     candidate: tuple[float, ...]
     noise: Noise  # of a pair of equal runs
-    error: float = 0.0  # of one run: what its own steps leave open
-    between: float = 0.0  # standard deviation of what lies between the arms' places and days, however many runs
-    apart: str = ""  # why: "the arms ran at other times"
+    error: float = 0.0  # standard error of one run's level, from its own steps
+    between: float = 0.0  # standard deviation between the arms' places and days, which more runs do not reduce
+    apart: str = ""  # the reason for `between`, e.g. "the arms ran at other times"
 
 
 class Effect(Frozen):
-    """candidate / baseline − 1 with its interval, as natural logarithms of the ratio; `p` of no difference."""
+    """The natural logarithm of candidate ÷ baseline, with its interval and its p-value."""
 
     estimate: float
-    scale: float  # of the difference between one run of each arm
+    scale: float  # standard deviation of the difference of one run of each arm
     df: float
     runs: tuple[int, int]
     noise: Noise
     between: float = 0.0
     apart: str = ""
-    wide: bool = False  # the runs scatter more than was known: their own scatter alone is believed
-    seen: float | None = None  # the standard deviation of a pair by these runs alone; None: too few runs
+    wide: bool = False  # the runs scatter more than stated, so only their own scatter counts
+    seen: float | None = None  # standard deviation of a pair, from these runs only; None: too few runs
 
     @cached_property
     def error(self) -> float:
@@ -57,28 +57,28 @@ class Effect(Frozen):
 
     @property
     def p(self) -> float:
-        """The chance of an estimate as far from 0 if there is no difference; both sides."""
+        """The two-sided p-value of no difference."""
         return float(2 * stdtr(self.error_df, -abs(self.estimate) / self.error))
 
     def interval(self) -> tuple[float, float]:
-        """The ends between which the difference lies with CONFIDENCE."""
+        """Return the ends of the interval with CONFIDENCE."""
         half = float(stdtrit(self.error_df, (1 + CONFIDENCE) / 2)) * self.error
         return self.estimate - half, self.estimate + half
 
 
 def share_of_pair(baseline: int, candidate: int) -> float:
-    """The variance of the difference of two means of so many runs, that of one run of each being 1."""
+    """Return the variance of the difference of two means, as a share of that of one run of each."""
     return (1 / baseline + 1 / candidate) / 2
 
 
 def measure_effect(sample: Sample) -> Effect:
-    """The mean difference of two arms, with the noise that the runs themselves and what was known before show.
+    """Return the mean difference of two arms and its noise.
 
-    Runs that were neighbours in time and rise and fall together form pairs, which share whatever the machine was doing.
-    All other runs scatter around the mean of their arm. The variance is what the runs show and what was known
-    (`Noise`), each with the weight of its degrees of freedom; what the steps of single runs leave open is added to what
-    was known. That is a floor and no ceiling: ENOUGH runs that show more are believed, and runs that surely show more
-    have their own scatter alone. What lies between the arms (`Sample.between`) no number of runs shows.
+    If the runs of both arms rise and fall together, neighbours form pairs, which share the state of the machine.
+    Otherwise each run scatters around the mean of its arm. The variance is the mean of the runs' own variance and of
+    the prior (`Noise`, plus the error of each run's level), weighted by degrees of freedom. The prior never hides a
+    larger scatter: with ENOUGH degrees of freedom the runs' own variance is a lower bound, and runs that scatter more
+    than the prior allows (chance WIDE) use their own variance only. `Sample.between` is added for any number of runs.
     """
     left, right = np.log(np.asarray(sample.baseline)), np.log(np.asarray(sample.candidate))
     noise = sample.noise
@@ -110,9 +110,9 @@ def measure_effect(sample: Sample) -> Effect:
 
 
 def _move_together(left: Values, right: Values) -> bool:
-    """Whether the runs of two arms rise and fall together, pair by pair: a test of their correlation, one-sided.
+    """Return whether the runs of two arms rise and fall together: a one-sided test of their correlation.
 
-    Two pairs cannot show it, and are taken to.
+    Two pairs are too few for the test and count as correlated.
     """
     if left.size < LEAST_REPEATS:
         return left.size > 1
@@ -126,12 +126,11 @@ def _move_together(left: Values, right: Values) -> bool:
 
 
 def runs_wanted(effect: Effect, *, least: float, within: float, chance: float) -> int | None:
-    """How many runs of each arm would probably decide, if the difference is what it looks like now.
+    """Return the runs per arm that decide with probability POWER, if the estimate is true; None above MOST_RUNS.
 
-    That is: find it (at the level `chance`, if it is at least `least`) or show that it lies inside ±`within`, with the
-    probability POWER. None if more than MOST_RUNS would be needed. All in logarithms of the ratio. They would be
-    made side by side, whenever those at hand were made, and scatter as these do: the scale follows them, as it does
-    when they are judged.
+    They decide if they show a difference of at least `least` (at the level `chance`), or an interval inside ±`within`.
+    All figures are logarithms of the ratio. The further runs are assumed to be neighbours in time and to scatter like
+    the present ones, so the scale moves towards the scatter of the present runs.
     """
     size, lucky = abs(effect.estimate), float(ndtri(POWER))
     runs = np.arange(max(effect.runs) + 1, MOST_RUNS + 1)

@@ -1,4 +1,4 @@
-"""Says when a difference in time is none by construction, and else where the time of a step went on the host."""
+"""Decides whether the arms can differ in time at all, and finds the part of the host loop that takes longer."""
 
 from collections.abc import Mapping
 
@@ -19,19 +19,19 @@ PARTS: Mapping[str, str] = {
     "report_s": "logging",
 }
 OTHER = "other code in the step loop"
-MOST_OF_IT = 0.25  # of the difference: smaller parts are not named
+MOST_OF_IT = 0.25  # share of the difference from which a part is named
 
 
 def has_same_program(floors: list[Floor]) -> bool:
-    """Whether both arms were proved to run one program on the device, to the letter."""
+    """Return whether the programs of both arms were proved to have the same text."""
     return any(floor.name == "same program" and floor.holds and floor.same_text for floor in floors)
 
 
 def excuse_of(arms: Arms, floors: list[Floor]) -> str:
-    """Why any difference in time is noise; empty where it is judged.
+    """Return the reason why any difference in time is noise, or an empty string.
 
-    The program speaks of the device alone: only where the host's side is the same too (source, software, environment,
-    and every config key but that of the implementation) can nothing but chance make a difference.
+    An equal program covers the device only. The host must be equal too: source, software, environment, and every config
+    key except the one that chooses the implementation.
     """
     plans = [run.plan for arm in arms for run in arm.runs]
     if not has_same_program(floors) or any(plan is None for plan in plans):
@@ -43,7 +43,7 @@ def excuse_of(arms: Arms, floors: list[Floor]) -> str:
 
 
 def _host_side(plan: RunPlan) -> tuple[object, ...] | None:
-    """Everything that decides what the host does; None where nobody knows the source."""
+    """Return all inputs of the host loop, or None if the source is unknown."""
     source = plan.versions.get(SOURCE) or (None if plan.dirty else plan.commit)
     if source is None:
         return None
@@ -52,7 +52,7 @@ def _host_side(plan: RunPlan) -> tuple[object, ...] | None:
 
 
 def name_host(decision: Decision, arms: Arms) -> str:
-    """What differs where one program runs from two sources, if it does: the host's doing, and in which part."""
+    """Return which part of the host loop explains a time difference of one program from two sources; empty if none."""
     if decision.verdict not in ("regressed", "improved"):
         return ""
     parts = explain_time(arms)
@@ -61,7 +61,7 @@ def name_host(decision: Decision, arms: Arms) -> str:
 
 
 def explain_time(arms: Arms) -> str:
-    """Which parts of a step take longer or shorter in the candidate, by the trainers' own clocks; empty if unknown."""
+    """Return the parts of a step that take longer or shorter in the candidate, as text; empty if unknown."""
     sides = [_parts(arm) for arm in arms]
     if not all(sides):
         return ""
@@ -73,7 +73,7 @@ def explain_time(arms: Arms) -> str:
 
 
 def _parts(arm: ArmRuns) -> dict[str, float]:
-    """Mean seconds per step of each part, over all steps but the first of each run; empty unless all runs have them."""
+    """Return each part's mean seconds per step, without first steps; empty unless all runs recorded them."""
     tables = [run.metrics for run in arm.runs]
     if not all(table is not None and {STEP, *PARTS} <= set(table.columns) for table in tables):
         return {}

@@ -1,4 +1,4 @@
-"""Turns what is stated of a device, and what equal runs there differed by, into the noise of a difference.
+"""Estimates the noise of a difference: from the stated noise of a device and the history of equal runs there.
 
 All figures are natural logarithms of ratios: 0.01 is 1 %.
 """
@@ -13,43 +13,43 @@ from scipy.special import gammaln  # type: ignore[import-untyped]  # its stubs a
 from configs.noise import DeviceNoise
 from configs.schema import Frozen
 
-LEAST_PAIRS = 8  # of the history: fewer add nothing to what is stated
+LEAST_PAIRS = 8  # of the history; with fewer, only the stated noise counts
 STATED_WITHIN = 1.0  # over √weight: standard deviation of the logarithm of the true scale around the stated one
-TAILS_WITHIN = 0.7  # the same of the degrees of freedom
-FINEST = 1e-4  # no clock of a run is better than this
+TAILS_WITHIN = 0.7  # the same for the degrees of freedom
+FINEST = 1e-4  # smallest noise assumed
 LENT = 0.5  # degrees of freedom per further pair of the history: pairs have runs in common, and machines change
 
 
 class Past(Frozen):
-    """What pairs of equal runs differed by, and where that is known from."""
+    """The differences of pairs of equal runs, and their source."""
 
     differences: tuple[float, ...]
-    errors: tuple[float, ...] = ()  # of each, what the steps of its two runs leave open; empty: not known
+    errors: tuple[float, ...] = ()  # per pair, the standard error of its two levels; empty if unknown
     source: str  # e.g. "history of cpu"
 
 
 class Noise(Frozen):
-    """What neighbouring equal runs differ by: Student's t around 0 with this scale and these degrees of freedom.
+    """The distribution of the difference of neighbouring equal runs: Student's t around 0.
 
-    Beside what the steps of each run leave open, which is known of each run by itself.
+    It excludes the error of each run's own level, which is estimated per run.
     """
 
     scale: float
     df: float
-    pairs: int = 0  # of the history; 0: as stated of the device
+    pairs: int = 0  # of the history; 0: the stated noise
     source: str = ""
 
 
-@lru_cache(maxsize=256)  # the cases of a comparison have one history
+@lru_cache(maxsize=256)  # all cases of a comparison share a history
 def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
-    """The noise of a device: as stated, and the more as its history shows the longer that is.
+    """Return the noise of a device: the stated one, replaced by its history as that grows.
 
     If the variance of pairs is scattered like a scaled inverse χ² with d₀ degrees of freedom around s₀², as in G. K.
     Smyth's moderated t ("Linear models and empirical Bayes methods", SAGMB 3 (2004)), then differences follow Student's
-    t with scale s₀ and d₀ degrees of freedom. Both are fitted to the history's differences, with what is stated as the
-    prior of each: heavy tails show in d₀, and with every pair less depends on the statement. What the steps of a pair
-    leave open is no part of the scale: it is taken off here, and added again for the runs that are judged.
-    The statement is neither floor nor ceiling: a machine with two clock states has a wider scale and heavier tails.
+    t with scale s₀ and d₀ degrees of freedom. Both are fitted to the history's differences, with the stated values as
+    priors, whose weight falls with every pair; d₀ shows heavy tails. The errors of a pair's own levels are subtracted
+    from the scale here, and added again for the judged runs. The fitted scale may lie above or below the stated one: a
+    machine with two clock states has a wider scale and heavier tails.
     """
     sizes = np.asarray(past.differences if past else ())
     squares = np.square(past.errors if past and past.errors else np.zeros(sizes.size))

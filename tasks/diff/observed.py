@@ -1,4 +1,4 @@
-"""What was noticed about two arms, before config says what it does to the verdict."""
+"""Observations about two arms, which become findings when the config adds their effect on the verdict."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +21,7 @@ class Observed(Frozen):
 
 
 def judge(observed: Iterator[Observed] | list[Observed], effects: Effects) -> list[Finding]:
-    """The findings that are not ignored, those that block first."""
+    """Return the findings whose effect is not `ignore`, blocking ones first."""
     order = ("blocks", "qualifies", "note")
     found = []
     for item in observed:
@@ -32,13 +32,13 @@ def judge(observed: Iterator[Observed] | list[Observed], effects: Effects) -> li
 
 
 def notice(kind: FindingKind, message: str, *shown: tuple[ArmRuns, object, Source | None]) -> Observed:
-    """An observation with what arms show for it: a value each, and its place."""
+    """Return an observation with evidence: (arm, value, place in the log) each."""
     evidence = tuple(Evidence(arm=arm.name, value=str(value), source=place) for arm, value, place in shown)
     return Observed(kind=kind, message=message, evidence=evidence)
 
 
 def show_each(arms: Arms, values: tuple[Any, Any], places: tuple[Source | None, Source | None]) -> tuple[Evidence, ...]:
-    """The value of each arm that has one, with its place."""
+    """Return each arm's value with its place, without arms that have none."""
     return tuple(
         Evidence(arm=arm.name, value=str(value), source=place)
         for arm, value, place in zip(arms, values, places, strict=True)
@@ -53,11 +53,11 @@ def compare(
     message: str,
     places: tuple[Source | None, Source | None] = (None, None),
 ) -> Observations:
-    """An observation if both arms say something and not the same; `message` has a place for each value."""
+    """Yield an observation if both arms have a value and the values differ. message: with `{}` for each value."""
     if None not in values and values[0] != values[1]:
         yield Observed(kind=kind, message=message.format(*values), evidence=show_each(arms, values, places))
 
 
 def places_of(arms: Arms, name: str) -> tuple[Source | None, Source | None]:
-    """Where the first run of each arm says a value of its environment or config."""
+    """Return where the first run of each arm prints a value of its environment or config."""
     return arms[0].reading.sources.get(name), arms[1].reading.sources.get(name)

@@ -1,31 +1,31 @@
-"""Says whether more repeats would help a comparison to a decision, how many to try next, and why."""
+"""Decides whether a comparison gets more repeats, how many, and why."""
 
 from math import inf
 
+from configs.durations import ENOUGH_REPEATS
 from configs.schema import Frozen
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.records import ComparisonRecord, MetricDiff
 
-AT_MOST_TIMES = 2  # as many repeats as before: what is asked for is a guess out of few runs
-MOST_REPEATS = 30  # where neither a budget nor a number is given
+AT_MOST_TIMES = 2  # largest growth at once: the estimate from few runs is rough
 
 
 class Patience(Frozen):
-    """How long a comparison may go on: seconds since it began, and repeats of each arm."""
+    """The limits of a comparison: seconds since its start, and repeats of each arm."""
 
     budget_s: float | None = None
-    most: int = MOST_REPEATS
+    most: int = ENOUGH_REPEATS
 
 
 class NextLook(Frozen):
-    """The repeats of each arm to look at next (None: stop here), and why, as a sentence."""
+    """The repeats of each arm at the next look (None: stop), and the reason as a sentence."""
 
     repeats: int | None
     why: str
 
 
 def next_look(record: ComparisonRecord, *, repeats: int, patience: Patience, spent_s: float) -> NextLook:
-    """What to do after a look at `repeats` runs of each arm, `spent_s` seconds after the comparison began."""
+    """Return the next look, after one at `repeats` runs of each arm, `spent_s` seconds after the comparison's start."""
     rows = undecided_rows(record)
     if not rows:
         return NextLook(repeats=None, why="")
@@ -47,13 +47,13 @@ def next_look(record: ComparisonRecord, *, repeats: int, patience: Patience, spe
 
 
 def next_repeats(repeats: int, wanted: int | None, *, most: int) -> int:
-    """The repeats for the next look: what is asked for, within reason and one at least; `most` is the end."""
+    """Return the repeats for the next look: `wanted`, but at least one more, and at most twice as many or `most`."""
     reasonable = max(AT_MOST_TIMES * repeats, LEAST_REPEATS)
     return min(most, max(repeats + 1, min(wanted or reasonable, reasonable)))
 
 
 def undecided_rows(record: ComparisonRecord) -> list[MetricDiff]:
-    """The judged rows that more runs may decide, each measurement once; none if something else keeps them open."""
+    """Return the rows that more runs may decide, each measurement once; none if a finding blocks the verdict."""
     if any(finding.effect == "blocks" for finding in record.findings):
         return []
     return [
@@ -66,7 +66,7 @@ def undecided_rows(record: ComparisonRecord) -> list[MetricDiff]:
 
 
 def _seconds_of_pair(record: ComparisonRecord) -> float | None:
-    """What one more run of each arm takes, by the logs of those that were made."""
+    """Return the mean seconds of one more run of each arm, from the logs of the present runs."""
     known = [
         [account.total_s for account in record.times if account.arm == arm.name]
         for arm in (record.baseline, record.candidate)

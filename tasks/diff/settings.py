@@ -1,4 +1,4 @@
-"""Turns what two runs were set to into what differs: less what is each run's own, and apart from what cannot matter."""
+"""Finds the settings in which two runs differ, except a run's own names and folders, and marks those without effect."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,51 +10,51 @@ from configs.schema import Frozen
 from tasks.records import RunRecord
 
 FLAG_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
-# the keys that say which implementation trains: of course they differ between Linen and NNX
+# these choose the implementation, so they always differ between Linen and NNX
 IMPLEMENTATION_KEYS = frozenset({"pure_nnx", "enable_nnx", "pure_nnx_decoder"})
-# keys of MaxText, of ours and of Megatron, by what they decide
+# kind of a key of MaxText, of our trainer or of Megatron
 KEYS: tuple[tuple[FindingKind, re.Pattern[str]], ...] = (
     ("seed", re.compile(r"seed")),
     ("data", re.compile(r"^(data|dataset|eval_dataset|train_data|hf|grain|tfds|tokenizer|c4_mlperf)(_|$)|_split$|"
                         r"^(split|packing|vocab_file|merge_file|mock_data|num_epoch)$")),
     ("xla-flags", re.compile(r"xla_flags|libtpu_init_args|^xla_", re.IGNORECASE)),
 )  # fmt: skip
-LEFT_OUT = "…"  # stands for what is the run's own
+LEFT_OUT = "…"  # replaces a run's own names and folders
 
 
 class Difference(Frozen):
-    """A setting in which two runs differ: what each has, and what kind of finding that is."""
+    """A setting in which two runs differ: both values, and the kind of its finding."""
 
     name: str
     values: tuple[str, str]
     kind: FindingKind
-    why: str = ""  # it cannot matter
+    why: str = ""  # the reason if it has no effect
 
 
 def kind_of(key: str) -> FindingKind:
-    """What a config key decides, by its name."""
+    """Return the kind of a config key, from its name."""
     return next((kind for kind, pattern in KEYS if pattern.search(key)), "config")
 
 
 def config_of(run: RunRecord) -> dict[str, str]:
-    """The config of a run: of its plan, and what only its log prints of it."""
+    """Return the config of a run: its plan's, plus the keys that only its log prints."""
     planned = run.plan.config if run.plan else {}
     return dict(run.reading.config) | {key: str(value) for key, value in planned.items()}
 
 
 def own_config(run: RunRecord) -> dict[str, str]:
-    """The config without what is the run's own: two runs of one request have equal ones."""
+    """Return the config without the run's own names and folders: equal for all runs of one request."""
     return _without_own(config_of(run), run)
 
 
 def differences(left: RunRecord, right: RunRecord) -> Iterator[Difference]:
-    """Every setting in which two runs differ."""
+    """Yield every setting in which two runs differ."""
     yield from config_differences(left, right)
     yield from variable_differences(left, right)
 
 
 def config_differences(left: RunRecord, right: RunRecord, *, planned: bool = False) -> Iterator[Difference]:
-    """What differs of the keys that both runs have; `planned`: only of those that their plans hold."""
+    """Yield the differing keys that both runs have. planned: only keys of their plans."""
     sides = own_config(left), own_config(right)
     keys = sides[0].keys() & sides[1].keys()
     if planned:
@@ -64,7 +64,7 @@ def config_differences(left: RunRecord, right: RunRecord, *, planned: bool = Fal
 
 
 def variable_differences(left: RunRecord, right: RunRecord) -> Iterator[Difference]:
-    """What differs of the variables that the launcher sets, the flags in some of them together."""
+    """Yield the differing variables set by the launcher. FLAG_VARIABLES are compared flag by flag, as one."""
     if left.plan is None or right.plan is None:
         return
     sides = _without_own(left.plan.environment, left), _without_own(right.plan.environment, right)
@@ -77,7 +77,7 @@ def variable_differences(left: RunRecord, right: RunRecord) -> Iterator[Differen
 
 
 def inert_of(run: RunRecord) -> Inert:
-    """What cannot matter, as the files said when the run was asked for; of logs that nobody asked for, as they say."""
+    """Return the settings without effect: as of the run's request, or for given logs from the present files."""
     rules = run.plan.rules if run.plan else None
     return rules.inert if rules else load_inert()
 
@@ -94,7 +94,7 @@ def _compare(
         return
     flags = [set(value.split()) for value in values]
     reasons = {flag: inert.why(flag.strip("-'\"").partition("=")[0]) for flag in flags[0] ^ flags[1]}
-    for only in (False, True):  # those that cannot matter by themselves
+    for only in (False, True):  # flags with and without effect separately
         alone = [
             " ".join(sorted(f for f in side if f in reasons and (reasons[f] is not None) == only)) for side in flags
         ]
@@ -105,7 +105,7 @@ def _compare(
 
 
 def _without_own(values: Mapping[str, str], run: RunRecord) -> dict[str, str]:
-    """The settings without the run's own names, folders, ports and hosts, and without these within other values."""
+    """Return the settings without the run's own names, folders, ports and hosts, also inside other values."""
     inert = inert_of(run)
     own = {text for name, text in values.items() if inert.is_own(name)} | _own_words(run)
     words = sorted((text for text in own if _is_telling(text)), key=len, reverse=True)
@@ -114,7 +114,7 @@ def _without_own(values: Mapping[str, str], run: RunRecord) -> dict[str, str]:
     for name, text in values.items():
         if inert.is_own(name):
             continue
-        # a key that just says what the run is called after (quantization: int8) is no name of the run's
+        # a value that also occurs in the run's name (quantization: int8) is kept
         keep = inert.is_input(name) or kind_of(name) in ("data", "seed") or (text in own and "/" not in text)
         left[name] = text if keep else pattern.sub(LEFT_OUT, text)
     return left
@@ -132,5 +132,5 @@ def _own_words(run: RunRecord) -> set[str]:
 
 
 def _is_telling(text: str) -> bool:
-    """Whether a text is found elsewhere only because it is meant: no number, no switch, no single letter."""
+    """Return whether a text is specific enough to be searched for: no number, no switch, no single letter."""
     return len(text) > 1 and not re.fullmatch(r"[\d.]+|(?i:true|false|none|null)|\W+", text)

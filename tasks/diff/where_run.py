@@ -1,4 +1,4 @@
-"""Says what lies between two arms beside their code: other slices, hosts or days, of which more runs tell nothing."""
+"""Estimates how far two arms differ because they ran on other slices, hosts or days; more runs do not reduce that."""
 
 from collections import Counter
 from itertools import pairwise
@@ -8,23 +8,23 @@ from configs.noise import DeviceNoise
 from tasks.diff.metric_row import Arms
 from tasks.records import RunRecord, seconds_between
 
-NEIGHBOURS_S = 600.0  # from the end of one run to the start of the next; after that the machine may do something else
+NEIGHBOURS_S = 600.0  # longest gap between neighbouring runs; later, the machine may have other work
 OTHER_TIMES, OTHER_PLACES = "the arms ran at other times", "the arms ran in other places"
 NO_PLACE = "the logs do not say where they ran: taken as two places"
 
-type Group = tuple[str, str]  # slice or host, and session: what their runs share
+type Group = tuple[str, str]  # slice or host, and session
 
 
 def lie_apart(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
-    """The standard deviation of what lies between the arms, as a logarithm, and why; 0 if nothing does.
+    """Return the standard deviation between the arms' places and days, as a logarithm, and its reason; 0 if none.
 
-    Each group of runs that share place and session has an offset of its own: it counts once for the group, not once
-    for each run. Arms that are spread over the same groups share their offsets.
+    Runs with the same place and session form a group. Each group has one random offset, however many runs it has.
+    Arms spread over the same groups share the offsets.
     """
     near = are_neighbours(arms)
     groups = [_groups(arm.runs, arm.name, near=near) for arm in arms]
     shares = [Counter(found) for found in groups]
-    # two arms in one group each, that is shares of 1 and 0, differ by the stated deviation
+    # the stated deviation is that of two arms with one group each
     apart = sum(
         (shares[0][group] / len(groups[0]) - shares[1][group] / len(groups[1])) ** 2
         for group in {*groups[0], *groups[1]}
@@ -39,9 +39,9 @@ def lie_apart(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
 
 
 def place_of_run(run: RunRecord) -> str:
-    """The machine or slice that a run had; empty where nothing says it.
+    """Return the machine or slice of a run; empty if unknown.
 
-    Our own runs on this machine have one place. On a cluster, the nodes of the run are its place.
+    Runs that we launched on this machine have one place. On a cluster, the nodes of a run are its place.
     """
     if run.reading.environment.place:
         return run.reading.environment.place
@@ -49,7 +49,7 @@ def place_of_run(run: RunRecord) -> str:
 
 
 def _groups(runs: tuple[RunRecord, ...], arm: str, *, near: bool) -> list[Group]:
-    """The group of each run. A run that does not say where it ran shares its place with its own arm alone."""
+    """Return the group of each run. A run without a known place shares one with its own arm only."""
     if near:
         return [(place_of_run(run) or f"of {arm}", "") for run in runs]
     found, session = [], 0
@@ -61,9 +61,9 @@ def _groups(runs: tuple[RunRecord, ...], arm: str, *, near: bool) -> list[Group]
 
 
 def are_neighbours(arms: Arms) -> bool:
-    """Whether the runs of the arms followed one another: the n-th of each began soon after one another had ended.
+    """Return whether the n-th runs of both arms ran shortly after one another.
 
-    A reused baseline did not, nor did logs of two days. Logs that say no time are taken as neighbours.
+    A reused baseline did not, nor did logs of two days. Logs without times count as neighbours.
     """
     sides = [sorted(arm.runs, key=_started) for arm in arms]
     if len(sides[0]) == len(sides[1]):
@@ -78,6 +78,6 @@ def _started(run: RunRecord) -> str:
 
 
 def _waited_s(before: RunRecord, after: RunRecord) -> float:
-    """The seconds from the end of a run to the start of a later one; 0 where the logs say no time."""
+    """Return the seconds from the end of a run to the start of a later one; 0 if the logs have no times."""
     waited = seconds_between(before.reading.ended or before.reading.started, after.reading.started)
     return max(0.0, waited or 0.0)

@@ -75,7 +75,7 @@ def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReadin
         return reading
     ended = find_platform_cause(log, reading.span)
     if ended is not None:  # the platform's reason outranks the trainer's error
-        return reading.model_copy(update={"error": ended, "fate": ended.kind})
+        return reading.died_of(ended)
     if reading.error is not None:
         return reading
     code = reading.exit_code
@@ -85,7 +85,7 @@ def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReadin
     refused = code == REFUSED and reading.steps.is_empty()
     said = find_refusal(log, reading.span) if refused else None
     if said is not None:
-        return reading.model_copy(update={"error": said, "fate": said.kind})
+        return reading.died_of(said)
     death: DeathKind
     if code is None:
         kind, death, message = (
@@ -104,7 +104,7 @@ def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReadin
         kind, message = "ExitCode", f"ended with exit code {code} and no exception in its log"
     place = find_end(log, reading.span)
     error = LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
-    return reading.model_copy(update={"error": error, "fate": death})
+    return reading.died_of(error)
 
 
 def name_signal(number: int) -> str:

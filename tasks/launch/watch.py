@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from configs.schema import Frozen
 from tasks.launch.backend import Restarted
-from tasks.records import LogEvent
+from tasks.records import LogEvent, RunEnded
 from tasks.records.text import visible
 from tasks.scrape import LogFollower
 
@@ -17,23 +17,17 @@ class LogLine(Frozen):
     text: str
 
 
-class ProcessGone(Frozen):
-    """The job is gone and its log was never closed: it was killed with its supervisor, or the machine was lost."""
-
-    job_name: str
+type JobEvent = LogEvent | LogLine | Restarted
 
 
-type JobEvent = LogEvent | LogLine | ProcessGone | Restarted
-
-
-def watch(pieces: Iterable[bytes | Restarted], job_name: str) -> Iterator[JobEvent]:
+def watch(pieces: Iterable[bytes | Restarted]) -> Iterator[JobEvent]:
     """Yield a run's lines and events as its log grows, from start to end."""
     follower = LogFollower()
     rest = b""
     tail = b""
     for piece in pieces:
         if isinstance(piece, Restarted):
-            follower, rest, tail, job_name = LogFollower(), b"", b"", piece.job_name
+            follower, rest, tail = LogFollower(), b"", b""
             yield piece
             continue
         *lines, rest = (rest + piece).split(b"\n")
@@ -43,4 +37,4 @@ def watch(pieces: Iterable[bytes | Restarted], job_name: str) -> Iterator[JobEve
             yield LogLine(text=visible(line[:LONGEST_LINE].decode("utf-8", "replace")))
         yield from follower.feed(piece)
     if b"EXIT_CODE=" not in tail:
-        yield ProcessGone(job_name=job_name)
+        yield RunEnded()

@@ -8,7 +8,6 @@ from tasks.records.checkpoint_life import CheckpointLife, LifeSpan, pair_saves
 from tasks.records.comparison import ArmSummary, ComparisonRecord, Curve
 from tasks.records.compiled import CompiledProgram, CompileError, Fingerprints, InputArray, ProgramMemory
 from tasks.records.coverage import Coverage, Stall, UnreadLine, Wait
-from tasks.records.death import DEATH_WORDS, DeathKind, LogError, RunFate
 from tasks.records.environment import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters
 from tasks.records.equality import CrossRestore, FirstDivergence, Floor, Parity
 from tasks.records.explanation import (
@@ -24,14 +23,13 @@ from tasks.records.explanation import (
     TimeExplanation,
 )
 from tasks.records.finding import Evidence, Finding
-from tasks.records.handle import JobCause, JobStatus, RunHandle
+from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, StartedProcess
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
 from tasks.records.log_events import (
     CheckpointCommitted,
     CheckpointStarted,
-    Died,
-    Ended,
     LogEvent,
+    RunEnded,
     StepCompleted,
 )
 from tasks.records.metric import Better, Decision, MetricDiff, Verdict
@@ -48,6 +46,7 @@ from tasks.records.program_work import (
 from tasks.records.proof_levels import LEVELS, Level, LevelMeaning, highest, reached
 from tasks.records.reading import RANK_MEMORY_SCHEMA, STEP_SCHEMA, TIMER_SCHEMA, LogReading, RunReading
 from tasks.records.run import RunRecord
+from tasks.records.run_end import DEATH_WORDS, DeathKind, LogError, RunEnd, RunFate, decide_fate
 from tasks.records.source import Source
 from tasks.records.start_report import StartReport
 from tasks.records.times import TimeAccount, TimePart, seconds_between
@@ -86,8 +85,6 @@ __all__ = [
     "DeathKind",
     "Decision",
     "DeviceMemory",
-    "Died",
-    "Ended",
     "Environment",
     "Evidence",
     "Explanation",
@@ -106,6 +103,7 @@ __all__ = [
     "LevelMeaning",
     "LifeSpan",
     "LiveBuffer",
+    "LocalHandle",
     "LogError",
     "LogEvent",
     "LogReading",
@@ -129,6 +127,8 @@ __all__ = [
     "ProgramWork",
     "Restore",
     "Root",
+    "RunEnd",
+    "RunEnded",
     "RunFate",
     "RunFiles",
     "RunHandle",
@@ -139,6 +139,7 @@ __all__ = [
     "Source",
     "Stall",
     "StartReport",
+    "StartedProcess",
     "StepCompleted",
     "TensorComparison",
     "TimeAccount",
@@ -150,6 +151,7 @@ __all__ = [
     "Verdict",
     "Wait",
     "Work",
+    "decide_fate",
     "highest",
     "number_from_json",
     "number_to_json",

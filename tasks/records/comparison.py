@@ -5,7 +5,6 @@ from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, Restore
 from tasks.records.checkpoint_difference import CheckpointDifference
 from tasks.records.checkpoint_life import CheckpointLife
 from tasks.records.coverage import Coverage, Stall
-from tasks.records.death import LogError
 from tasks.records.environment import Environment
 from tasks.records.equality import FirstDivergence, Floor, Parity
 from tasks.records.explanation import Explanation
@@ -13,6 +12,7 @@ from tasks.records.finding import Finding
 from tasks.records.metric import MetricDiff, Verdict
 from tasks.records.plan import Commit
 from tasks.records.program_work import ProgramComparison
+from tasks.records.run_end import LogError, RunEnd
 from tasks.records.times import TimeAccount
 
 
@@ -59,7 +59,7 @@ class ArmSummary(Frozen):
     @property
     def has_died(self) -> bool:
         """Whether one of its runs ended badly."""
-        return self.cause_of_death is not None or self.exit_code not in (0, None)
+        return self.cause_of_death is not None or RunEnd(exit_code=self.exit_code).has_died
 
 
 class ComparisonRecord(Frozen):

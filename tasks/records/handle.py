@@ -1,9 +1,32 @@
-"""A launched run's handle, its job's status, and the platform's reason for ending it."""
+"""A launched run's handle, and its job's status."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from configs.launch import RunHandle as RunHandle
+from pydantic import Field
+
+from configs.backends.xpk import XpkHandle
 from configs.schema import Frozen
+
+
+class StartedProcess(Frozen):
+    """A process that leads a session, with its start: a later process with the same pid has another one."""
+
+    pid: int
+    created: float  # seconds since `boot`
+    boot: str = ""  # the machine's boot id
+
+
+class LocalHandle(StartedProcess):
+    """A run on this machine: a trainer, or a replayed log, under a supervisor, which is the process."""
+
+    backend: Literal["local", "replay"]
+    job_name: str
+    host: str = ""  # the machine's name: pids of other machines do not apply
+    log: str
+
+
+# Contains enough to attach to the run again after the flow died.
+type RunHandle = Annotated[LocalHandle | XpkHandle, Field(discriminator="backend")]
 
 
 class JobCause(Frozen):

@@ -1,7 +1,7 @@
 """Events in a growing log, for live views."""
 
 from configs.schema import Frozen
-from tasks.records.death import LogError
+from tasks.records.run_end import RunEnd
 
 
 class StepCompleted(Frozen):
@@ -33,16 +33,8 @@ class CheckpointCommitted(Frozen):
     offset: int
 
 
-class Died(Frozen):
-    """The run ended badly, with the cause in its log."""
-
-    error: LogError
+class RunEnded(RunEnd):
+    """The run has ended. Without exit code and error, its processes are gone and nothing closed its log."""
 
 
-class Ended(Frozen):
-    exit_code: int
-    line: int
-    offset: int
-
-
-type LogEvent = StepCompleted | CheckpointStarted | CheckpointCommitted | Died | Ended
+type LogEvent = StepCompleted | CheckpointStarted | CheckpointCommitted | RunEnded

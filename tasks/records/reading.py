@@ -8,9 +8,9 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 from configs.schema import Frozen
 from tasks.records.checkpoint import CheckpointEvent, Restore
 from tasks.records.coverage import Coverage, Stall, Wait
-from tasks.records.death import LogError, RunFate
 from tasks.records.environment import Environment, Flops, Memory, Parameters
 from tasks.records.json_numbers import number_to_json, rows_from_json
+from tasks.records.run_end import LogError, RunEnd, decide_fate
 from tasks.records.source import Source
 
 STEP_SCHEMA: dict[str, Any] = {
@@ -43,18 +43,15 @@ RANK_MEMORY_SCHEMA: dict[str, Any] = {
 }
 
 
-class RunReading(Frozen):
+class RunReading(RunEnd):
     """The contents of a log for one run. Tables are polars frames; `line` and `offset` point into the log."""
 
     name: str
     format: str
     branch: str | None = None
     commit: str | None = None
-    exit_code: int | None = None
-    fate: RunFate = "unknown"
     started: str | None = None  # ISO 8601
     ended: str | None = None
-    error: LogError | None = None
     steps: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=STEP_SCHEMA))
     evals: tuple[dict[str, Any], ...] = ()
     environment: Environment = Environment()
@@ -82,20 +79,13 @@ class RunReading(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _fate_of_the_rest(cls, value: Any) -> Any:
-        """Derive how the run ended from the error, else from the exit code, for readers that do not set it."""
+        """Decide how the run ended, for readers that do not set it."""
         if not isinstance(value, dict) or "fate" in value:
             return value
-        error, code, coverage = value.get("error"), value.get("exit_code"), value.get("coverage")
-        fate: RunFate = "unknown"
-        if code == 0:
-            fate = "finished"  # the run survived the exception
-        elif isinstance(error, LogError):
-            fate = error.kind
-        elif code is not None:
-            fate = "other"
-        elif isinstance(coverage, Coverage) and coverage.truncated:
-            fate = "cut_off"
-        return {**value, "fate": fate}
+        code, coverage = value.get("exit_code"), value.get("coverage")
+        error = value["error"] if code != 0 and isinstance(value.get("error"), LogError) else None
+        cut = isinstance(coverage, Coverage) and coverage.truncated
+        return {**value, "fate": decide_fate(code, error, is_cut_off=cut)}
 
     @field_validator("steps", mode="before")
     @classmethod

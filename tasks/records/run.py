@@ -40,14 +40,8 @@ class RunRecord(Frozen):
 
     @property
     def has_died(self) -> bool:
-        """Whether the run ended badly: a non-zero exit code, or none and a cause of death.
-
-        With exit code 0, only a message counts that the trainer stops early, e.g. because it is preempted.
-        """
-        code, error = self.reading.exit_code, self.reading.error
-        if code == 0:
-            return error is not None and self.reading.fate == error.kind
-        return code is not None or error is not None
+        """Whether the run ended badly."""
+        return self.reading.has_died
 
     @field_validator("metrics", mode="before")
     @classmethod

@@ -19,6 +19,7 @@ from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.records import Verdict
 from tasks.resolve.arm_trainers import HERE, ArmOptions, are_equal
 from tasks.resolve.identify import hash_identity
+from tasks.resolve.options import NightOptions
 from tasks.resolve.plans import find_unfit
 from tasks.resolve.refs import ResolvedRef, check_repository, pin_ref, resolve_ref
 from tasks.store import Store, StoreError
@@ -27,18 +28,6 @@ from tasks.store.files import AlreadyThereError
 FOLDER = "nightly"
 ALL = "all"  # instead of a case: every case
 COUNTED = ("regressed", "changed", "failed")  # outcomes that make a night bad
-
-
-class NightRequest(Frozen):
-    """The options of one night; an empty field keeps the value of its file."""
-
-    config: str | None = None  # a file instead of configs/nightly.yml
-    comparisons: tuple[str, ...] = ()
-    cases: tuple[str, ...] = ()
-    target: str | None = None
-    repeats: int | None = None
-    overrides: tuple[str, ...] = ()
-    fresh: bool = False  # do not resume an unfinished night
 
 
 class NightCell(Frozen):
@@ -105,12 +94,12 @@ class NightRecord(Frozen):
         return tuple(result for result in self.results if result.counts)
 
 
-def plan_night(request: NightRequest, store: Store, *, day: date, root: Path = CONFIG_ROOT) -> NightPlan:
+def plan_night(request: NightOptions, store: Store, *, day: date, root: Path = CONFIG_ROOT) -> NightPlan:
     """Return the night to run: an unfinished one of the same day and request, else a new one.
 
     Raises ConfigError with every problem, StoreError.
     """
-    wanted = hash_identity(request.model_dump(exclude={"fresh"}))
+    wanted = hash_identity(request.model_dump(exclude={"fresh", "out"}))
     known = {plan.id: plan for plan in read_plans(store)}
     done = {record.plan.id: record for record in read_records(store)}
     if not request.fresh:
@@ -131,16 +120,16 @@ def plan_night(request: NightRequest, store: Store, *, day: date, root: Path = C
     raise StoreError(f"{store.files.root}: a thousand nights on {day.isoformat()}: remove some of {FOLDER}/")
 
 
-def check_request(request: NightRequest, *, root: Path = CONFIG_ROOT) -> None:
+def check_request(request: NightOptions, *, root: Path = CONFIG_ROOT) -> None:
     """Check every name in the request, without reading a repository. Raises ConfigError with every problem."""
     problems = Problems()
     _check_names(request, problems, root)
     problems.raise_any()
 
 
-def _check_names(request: NightRequest, problems: Problems, root: Path) -> Nightly | None:
+def _check_names(request: NightOptions, problems: Problems, root: Path) -> Nightly | None:
     nightly = problems.attempt(partial(load_nightly, Path(request.config) if request.config else None, root=root))
-    if request.target is not None:
+    if request.target:
         problems.attempt(partial(load_target, request.target, root=root))
     for case in request.cases:
         if case != ALL:
@@ -154,7 +143,7 @@ def _check_names(request: NightRequest, problems: Problems, root: Path) -> Night
 
 
 def make_plan(
-    request: NightRequest, wanted: str, last: NightRecord | None, *, day: date, root: Path = CONFIG_ROOT
+    request: NightOptions, wanted: str, last: NightRecord | None, *, day: date, root: Path = CONFIG_ROOT
 ) -> NightPlan:
     """Return a new night whose `id` is only its day. Raises ConfigError with every problem."""
     problems = Problems()

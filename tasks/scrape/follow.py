@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from tasks.records import CheckpointCommitted, CheckpointStarted, Died, Ended, LogEvent, StepCompleted
+from tasks.records import (
+    CheckpointCommitted,
+    CheckpointStarted,
+    LogError,
+    LogEvent,
+    RunEnded,
+    StepCompleted,
+    decide_fate,
+)
 from tasks.scrape.builder import RunBuilder
 from tasks.scrape.dialects import DIALECTS, recognise
 from tasks.scrape.dialects.dialect import Match
@@ -39,7 +47,8 @@ class LogFollower:
         """End the log; returns the events of its last, unfinished line and of a missing end."""
         self._data += self._live.feed(b"", last=True)
         events = self._advance(len(self._data), last=True)
-        return events if self._ended else events + self._died(self._window(self._done, last=True))
+        error = None if self._ended else self._cause(self._window(self._done, last=True))
+        return events if error is None else [*events, RunEnded(error=error, fate=error.kind)]
 
     def _window(self, end: int, *, last: bool) -> Window:
         return Window(self._data[:end], self._base, self._line, self._done, end, last=last)
@@ -79,13 +88,13 @@ class LogFollower:
                 self._ended = False  # the job was retried in the same log
             case "exit_code":
                 self._ended = True
-                return [*self._died(window), Ended(exit_code=int(match[1]), **place)]
+                code, error = int(match[1]), self._cause(window)
+                return [RunEnded(exit_code=code, error=error, fate=decide_fate(code, error))]
         return []
 
-    def _died(self, window: Window) -> list[LogEvent]:
+    def _cause(self, window: Window) -> LogError | None:
         """Return the cause of death, if any. Tracebacks are read at the end, when they are complete."""
-        error = self._builder.cause(window) if self._builder is not None else None
-        return [] if error is None else [Died(error=error)]
+        return self._builder.cause(window) if self._builder is not None else None
 
     def _forget(self, end: int) -> None:
         """Drop reported text except the context of the next line and incomplete tracebacks."""

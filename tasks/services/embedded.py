@@ -16,7 +16,7 @@ from typing import IO
 
 import uvicorn
 
-from tasks.launch.same_process import start_of
+from tasks.launch.processes import start_of
 from tasks.services.resting import STOP_S, Place, Server, find_home
 from tasks.store import write_atomically
 

@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
-from tasks.services.processes import Kept, end_kept, is_running
+from tasks.launch.processes import Kept, end_kept, is_running
 
 REST_S = 600.0  # from its last command to its end
 STOP_S = 10.0

@@ -1,83 +1,49 @@
 """The parameters of flows in Prefect's run form, and the names of flow runs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import Parameter, Signature
 from typing import Annotated, Any
 from uuid import UUID
 
 import pydantic
 from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
+from pydantic import BaseModel
 
-from configs.comparison import Kind, list_names, load_comparison
+from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from tasks.records.text import shorten, visible
-from tasks.resolve.refs import LONGEST_NAME as LONGEST_REF
 from tasks.services.outage import unless_away
 
 LONGEST_NAME = 400  # characters: enough for every case of a comparison
 
 
-def Field(*, description: str, json_schema_extra: dict[str, Any] | None = None, **limits: Any) -> Any:
-    """Return a pydantic field for an `Annotated` parameter of a flow.
+def takes[Given: BaseModel, Result](
+    options: type[Given],
+) -> Callable[[Callable[[Given], Result]], Callable[..., Result]]:
+    """Give a flow's function the fields of its options as parameters, which the run form shows one by one."""
+    parameters = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if field.is_required() else field.default,
+            annotation=Annotated[
+                field.annotation, *field.metadata, pydantic.Field(json_schema_extra=field.json_schema_extra)
+            ],
+        )
+        for name, field in options.model_fields.items()
+    ]
 
-    Prefect 3.8 overwrites a field's description with the docstring's, but keeps the extra keys of its schema.
-    """
-    extra = {"description": description} | (json_schema_extra or {})
-    return pydantic.Field(description=description, json_schema_extra=extra, **limits)
+    def make(function: Callable[[Given], Result]) -> Callable[..., Result]:
+        @wraps(function)
+        def run(**given: Any) -> Result:
+            return function(options(**given))
 
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        return run
 
-def choices(kind: Kind) -> dict[str, Any]:
-    """A dropdown in the run form, whose server refuses other names when the form is sent.
-
-    The names are checked again when they are resolved, with a suggestion.
-    """
-    return {"enum": list(list_names(kind))}
-
-
-def choices_or_none(kind: Kind) -> dict[str, Any]:
-    """The same for a parameter that may be left empty."""
-    return {"anyOf": [{"type": "string"} | choices(kind), {"type": "null"}]}
-
-
-def several(kind: Kind, *more: str) -> dict[str, Any]:
-    """The same for a list of names; `more`: words that stand for several."""
-    return {"items": {"type": "string", "enum": [*list_names(kind), *more]}}
-
-
-# parameters of the flows that compare two arms
-Cases = Annotated[
-    list[str],
-    Field(
-        description="Cases, for example 03_dropout; empty: those of the comparison; all: every case",
-        json_schema_extra=several("cases", "all"),
-    ),
-]
-Target = Annotated[
-    str | None,
-    Field(description="Where to run; empty: the comparison's own target", json_schema_extra=choices_or_none("targets")),
-]
-Model = Annotated[
-    str | None,
-    Field(description="Model file; empty: the target's own model", json_schema_extra=choices_or_none("models")),
-]
-Overrides = Annotated[
-    list[str], Field(description="Config values for both arms, each key=value, for example remat_policy=none")
-]
-Branch = Annotated[
-    str | None,
-    Field(max_length=LONGEST_REF, description="main-vs-branch: the branch, tag or commit to judge; empty: HEAD"),
-]
-Baseline = Annotated[
-    str | None,
-    Field(
-        max_length=LONGEST_REF,
-        description="main-vs-branch: what to judge it against; empty: main. blessed: the runs in configs/baselines",
-    ),
-]
-Repository = Annotated[
-    str | None, Field(description="main-vs-branch: clone or address with both; empty: maxview's own checkout")
-]
-Software = Annotated[list[str], Field(description="Packages or a Python for one arm, for example branch:jax==0.11.0")]
+    return make
 
 
 def tag_run(comparison: str, cases: Sequence[str], target: str | None, refs: Sequence[str | None] = ()) -> None:

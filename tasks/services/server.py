@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from tasks.services.processes import wait_for_end
+from tasks.launch.processes import wait_for_end
 from tasks.services.resting import REST_S, find_home, make_place
 
 STARTUP_S = 120.0

@@ -16,9 +16,9 @@ import psutil
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
-from tasks.services import processes
+from tasks.launch import processes
+from tasks.launch.processes import Kept
 from tasks.services import settings as environment
-from tasks.services.processes import Kept
 from tasks.services.server import ServerError
 from tasks.store import write_atomically
 
@@ -118,9 +118,10 @@ def owner_of(settings: Mapping[str, str]) -> dict[str, str | None]:
 
 def listens(server: Kept, port: int) -> bool:
     """Return whether this server, or a process of its session, listens on a port."""
-    for process in processes.session_of(server):
+    for pid in processes.members(server):
         with suppress(psutil.Error):
-            if any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in process.net_connections()):
+            sockets = psutil.Process(pid).net_connections()
+            if any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in sockets):
                 return True
     return False
 

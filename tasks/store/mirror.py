@@ -174,8 +174,12 @@ def name_store(folder: Path) -> str:
 
 def working_copy(url: str) -> Path:
     """Return the folder of this machine's working copy of the store at `url`."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "maxview" / safe_name(url.removeprefix("gs://").strip("/"))
+    return working_copies() / safe_name(url.removeprefix("gs://").strip("/"))
+
+
+def working_copies() -> Path:
+    """Return the folder of this machine's working copies of buckets."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "maxview"
 
 
 def _in_order(work: Callable[[str], Any], names: Iterable[str]) -> None:

@@ -131,7 +131,7 @@ def runs(stack: Any) -> Runs:
         died = ["Traceback (most recent call last):", '  File "x.py", line 1, in <module>', f"ValueError: {ACTS}"]
         (folder / "linen.txt").write_text(frame.format("\n".join(steps), 0))
         (folder / "nnx.txt").write_text(frame.format("\n".join([*steps, *died]), 1))
-        wanted = {"target": "replay", "repeats": 1, "out": str(stack.folder / "seen")}
+        wanted = {"target": "replay", "more": {"repeats": 1}, "out": str(stack.folder / "seen")}
         stack.seen["died"] = stack.run("compare/linen-vs-nnx", cases=["01_base"], **wanted)
         stack.seen["refused"] = stack.run("compare/main-vs-branch", branch=HOSTILE_BRANCH, out=wanted["out"])
         assert stack.ended(stack.seen["died"])["name"] == "Regressed"
@@ -189,8 +189,9 @@ def test_the_run_form_explains_its_parameters(visit: Visit, stack: Any) -> None:
     visit.open(
         f"/deployments/deployment/{deployment['id']}/run",
         "What to compare: a file in configs/comparisons",
-        "main-vs-branch: the branch, tag or commit to judge; empty: HEAD",
-        "Runs per arm, interleaved; empty: as the comparison says",
+        "For main-vs-branch: the branch, tag or commit to judge; HEAD by default.",
+        "Options that are rarely needed",
+        "Runs per arm, interleaved; as configured by default.",
     )
     visit.page.get_by_text("main-vs-branch", exact=True).last.click()  # the dropdown
     visit.page.keyboard.press("ArrowDown")  # what a click opens, the classic one closes again
@@ -210,7 +211,9 @@ CANCELS = {
 
 def test_a_click_cancels_the_run_and_ends_its_job(visit: Visit, stack: Any) -> None:
     steps = {"classic": "steps=23", "new": "steps=24"}[visit.ui]  # runs of their own
-    run = stack.run("compare/main-vs-branch", branch="slow", repository=str(stack.repository), overrides=[steps])
+    run = stack.run(
+        "compare/main-vs-branch", branch="slow", repository=str(stack.repository), more={"overrides": [steps]}
+    )
     stack.wait(stack.jobs)
     visit.open(f"/runs/flow-run/{run}", "Running")
     for what in CANCELS[visit.ui]:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.long  # a server, a pool and a worker as `maxview up` s
 
 def test_the_documented_command_works(stack: Any) -> None:
     words = ["deployment", "run", "compare/main-vs-branch", "--watch", "-p", "branch=feat/x"]
-    done = stack.command(*words, "-p", f"repository={stack.repository}", "-p", "repeats=1", module="prefect")
+    done = stack.command(*words, "-p", f"repository={stack.repository}", "-p", 'more={"repeats": 1}', module="prefect")
     assert done.returncode == 1, done.stdout + done.stderr  # the branch's losses are higher
     assert "Regressed" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
@@ -51,7 +51,7 @@ def test_an_invalid_ref_ends_the_run_with_a_reason(stack: Any) -> None:
     assert "is not a name that git allows" in state["message"]
     assert not list(stack.folder.rglob("owned"))
     before = set(stack.out.glob("runs/*"))
-    state = stack.ended(stack.run("compare/main-vs-branch", comment="the pull request"))
+    state = stack.ended(stack.run("compare/main-vs-branch", more={"comment": "the pull request"}))
     assert state["type"] == "FAILED"
     assert "'the pull request' is no pull request" in state["message"]
     assert set(stack.out.glob("runs/*")) == before  # reported before anything is trained
@@ -71,7 +71,7 @@ def test_a_number_as_a_branch_needs_quotes(stack: Any) -> None:
 
 
 def test_a_killed_run_had_no_secret_of_its_worker_and_leaves_no_job(stack: Any) -> None:
-    wanted = {"branch": "slow", "repository": str(stack.repository), "repeats": 1, "overrides": ["steps=22"]}
+    wanted = {"branch": "slow", "repository": str(stack.repository), "more": {"repeats": 1, "overrides": ["steps=22"]}}
     run = stack.run("compare/main-vs-branch", **wanted)
     trainers = stack.wait(lambda: [child for job in stack.jobs() for child in job.children() if is_trainer(child)])
     hers = psutil.Process(stack.pid("worker")).environ()

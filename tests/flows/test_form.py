@@ -27,20 +27,32 @@ def test_limits_and_choices_stay() -> None:
     assert "main-vs-branch" in shown["comparison"]["enum"]
     assert shown["comparison"]["default"] == "linen-vs-nnx"
     assert next(iter(shown)) == "branch"  # what people come to the form to say
-    assert shown["repeats"]["anyOf"][0] == {"type": "integer", "minimum": 1, "maximum": 100}
     assert [field["position"] for field in shown.values()] == list(range(len(shown)))
+
+
+def test_rare_options_are_a_group_in_order() -> None:
+    """The fields that people come to the form for are few; the others stand together, with limits and choices."""
+    schema = parameter_schema(compare)
+    assert list(schema.properties)[:5] == ["branch", "baseline", "repository", "cases", "target"]
+    assert schema.properties["more"]["$ref"] == "#/definitions/CompareMore"
+    rare = schema.definitions["CompareMore"]["properties"]
+    assert rare["repeats"]["anyOf"][0] == {"type": "integer", "minimum": 1, "maximum": 100}
+    assert "tiny" in rare["model"]["enum"]
+    assert [field["position"] for field in rare.values()] == list(range(len(rare)))
+    assert [name for name, field in rare.items() if not field.get("description")] == []
 
 
 def test_names_are_dropdowns_that_refuse_typos() -> None:
     """The server validates what a form sends against this schema before it makes a flow run."""
     for flow in (compare, preflight, nightly):
         schema = parameter_schema(flow).model_dump()
-        for good in ({}, {"cases": ["03_dropout", "01_base"]}, {"target": "v6e-32"}):
+        untouched = {name: field["default"] for name, field in schema["properties"].items()}
+        for good in (untouched, {}, {"cases": ["03_dropout", "01_base"]}, {"target": "v6e-32"}):
             validate(good, schema)
         for bad in ({"cases": ["dropout"]}, {"target": "v6"}):
             with pytest.raises(ValidationError, match=r"is not valid|is not one of"):
                 validate(bad, schema)
-    for parameters in ({"model": "tinny"}, {"comparison": "linen-vs-nn"}):
+    for parameters in ({"more": {"model": "tinny"}}, {"comparison": "linen-vs-nn"}, {"more": {"repeats": 101}}):
         with pytest.raises(ValidationError):
             validate(parameters, parameter_schema(compare).model_dump())
 

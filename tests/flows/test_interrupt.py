@@ -47,7 +47,7 @@ def start(words: list[str], *, before: str = "print('up', flush=True)", cwd: Pat
 ASKED = """
 class Asked:
     def find_spec(self, name, *_):
-        if name == "flows.cli.hand_over":
+        if name == "flows.cli.app":
             print("up", flush=True)
 sys.meta_path.insert(0, Asked())
 """

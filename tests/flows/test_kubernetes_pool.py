@@ -136,8 +136,8 @@ def runs(one_stack: Any, cluster: Any) -> dict[str, str]:
     cluster.order(*FATES)
     start, name = one_stack.run, "compare/linen-vs-nnx"
     return {
-        "good": start(name, named="good", target="replay", cases=["01_base"], repeats=1),
-        "moved": start(name, named="moved", target="v6e-32", cases=[CASE], repeats=1),
+        "good": start(name, named="good", target="replay", cases=["01_base"], more={"repeats": 1}),
+        "moved": start(name, named="moved", target="v6e-32", cases=[CASE], more={"repeats": 1}),
     }
 
 

@@ -85,8 +85,8 @@ def test_a_night_outlives_its_server_and_tells_what_changed_once(stack: Any) -> 
 
 def test_down_in_mid_run_ends_every_job_and_says_so(stack: Any, pods: Any) -> None:
     """Of two runs, one has its job on this machine and one on a cluster."""
-    wanted = {"branch": "slow", "repository": str(stack.repository), "repeats": 1, "overrides": ["steps=23"]}
-    there = stack.run("compare/linen-vs-nnx", target="v6e-32", cases=["01_base"], repeats=1)
+    wanted = {"branch": "slow", "repository": str(stack.repository), "more": {"repeats": 1, "overrides": ["steps=23"]}}
+    there = stack.run("compare/linen-vs-nnx", target="v6e-32", cases=["01_base"], more={"repeats": 1})
 
     def logs() -> list[Any]:
         runs = (stack.out / "runs" / path.name / "log.txt" for path in (stack.out / "flows" / there).glob("*"))

@@ -68,7 +68,7 @@ def test_scrape_prints_text_only(
 def test_lines_for_those_who_read_along_are_text(
     logs: tuple[Path, Path], find_acting: Callable[[str], list[str]]
 ) -> None:
-    events = watch([logs[1].read_bytes(), b"nul \0 nul\n"], "job")
+    events = watch([logs[1].read_bytes(), b"nul \0 nul\n"])
     lines = [event.text for event in events if isinstance(event, LogLine)]
     assert len(lines) > 30
     assert find_acting("\n".join(lines)) == []

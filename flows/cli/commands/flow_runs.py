@@ -21,7 +21,6 @@ def run_flow(
     name: str,
     parameters: Mapping[str, Any],
     *,
-    out: str,
     as_json: bool,
     left_out: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
@@ -29,7 +28,7 @@ def run_flow(
 
     left_out: cases that were not run, and why.
     """
-    state, view = finish_flow(name, parameters, out)
+    state, view = finish_flow(name, parameters)
     from tasks.diff import exit_status
     from tasks.publish.terminal.floors_table import render_floors
     from tasks.publish.terminal.report import render_terminal
@@ -48,7 +47,7 @@ def run_flow(
             console.print(render_terminal(record, page=shown, link=page.link if page.link.startswith("http") else None))
         if len(records) > 1:
             console.print(render_floors(records, left_out))
-            print(f"index: {index_of(out)}")
+            print(f"index: {index_of(parameters['out'])}")
     return exit_status(records)
 
 
@@ -63,15 +62,12 @@ def index_of(out: str) -> str:
     return f"{out.rstrip('/')}/index.html"
 
 
-def finish_flow(name: str, parameters: Mapping[str, Any], out: str) -> tuple[Any, Any]:
+def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
     """Run the flow of this name in this process with a live view; its final state, and the view with what it compared.
 
     Where its server is gone for good the process ends with what is on disk published, and exit status 2.
     """
-    from flows.cli.first_command import hand_over_first
     from flows.cli.interrupts import NothingToUndo, end_at_once
-
-    hand_over_first(Console(stderr=True))
     from flows.cli.live_view import LiveView
 
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
@@ -83,7 +79,7 @@ def finish_flow(name: str, parameters: Mapping[str, Any], out: str) -> tuple[Any
         try:
             errors.print(f"maxview: {why}")
             done = {(record.comparison, record.case) for record, _ in view.comparisons}
-            for page in publish_finished(view.plans, open_store(out), done):
+            for page in publish_finished(view.plans, open_store(parameters["out"]), done):
                 errors.print(f"page: {page}")
         finally:
             end_at_once(code=2)
@@ -101,5 +97,5 @@ def finish_flow(name: str, parameters: Mapping[str, Any], out: str) -> tuple[Any
         end_in_time(api)
         with EVENTS.heard_by(view.show):
             flow = getattr(import_module(f"flows.{name}"), name)
-            state = flow(**parameters, out=absolute_place(out), return_state=True)
+            state = flow(**{**parameters, "out": absolute_place(parameters["out"])}, return_state=True)
         return state, view

@@ -1,43 +1,21 @@
-"""The options that several commands have, and an output folder's name to what it means everywhere."""
+"""The options of commands that run no flow, and paths that mean the same in every working directory."""
 
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-Out = Annotated[str, Parameter(name="--out", help="Folder or gs://bucket/prefix for runs, records and pages.")]
+from tasks.resolve.options import DEFAULT_OUT as DEFAULT_OUT
+from tasks.resolve.options import CompareMore, CompareOptions
+
+Out = Annotated[str, Parameter(help=CompareOptions.model_fields["out"].description)]
 Case = Annotated[
-    list[str] | None, Parameter(name="--case", help="A case, again for more; all: every case.", negative="")
+    list[str] | None, Parameter(name="--case", help=CompareOptions.model_fields["cases"].description, negative="")
 ]
-Set = Annotated[list[str] | None, Parameter(name="--set", help="key=value for both arms, again for more.", negative="")]
+Set = Annotated[
+    list[str] | None, Parameter(name="--set", help=CompareMore.model_fields["overrides"].description, negative="")
+]
 Json = Annotated[bool, Parameter(name="--json", help="Print the records as JSON on standard output.", negative="")]
-
-Fresh = Annotated[bool, Parameter(help="Do again what has finished before.", negative="")]
-With = Annotated[
-    list[str] | None,
-    Parameter(
-        name="--with",
-        help="ARM:PACKAGE, again for more: what one arm runs apart from the other, for example branch:jax==0.11.0; "
-        "branch:project for what its pyproject.toml asks for; branch:/path/to/python for an environment that exists.",
-        negative="",
-    ),
-]
-Model = Annotated[str | None, Parameter(help="The model file; the target's own by default.")]
-Branch = Annotated[
-    str | None, Parameter(help="For main-vs-branch: the branch, tag or commit to judge; HEAD by default.")
-]
-Baseline = Annotated[
-    str | None,
-    Parameter(
-        help="For main-vs-branch: a branch, tag or commit; main by default. For every comparison: a baseline file, a "
-        "folder of them (folder/), or `blessed` for configs/baselines: then only the second arm is trained."
-    ),
-]
-Repository = Annotated[
-    str | None, Parameter(help="A clone's folder or an address that has both; maxview's own checkout by default.")
-]
-
-DEFAULT_OUT = "maxview-out"
 
 
 def check_out(out: str) -> None:

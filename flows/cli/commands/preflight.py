@@ -1,38 +1,20 @@
 """`maxview preflight`: passes the command line to the flow `preflight`."""
 
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from flows.cli.commands.flow_runs import run_flow
-from flows.cli.commands.options import (
-    DEFAULT_OUT,
-    Baseline,
-    Branch,
-    Case,
-    Fresh,
-    Json,
-    Model,
-    Out,
-    Repository,
-    Set,
-    With,
-    check_out,
-)
+from flows.cli.commands.options import Json, check_out
+from tasks.resolve.options import PreflightOptions
 
 
 def preflight(
     name: str,
     /,
     *,
-    case: Case = None,
-    target: str = "v6e-32",
-    model: Model = None,
-    set_: Set = None,
-    branch: Branch = None,
-    baseline: Baseline = None,
-    repository: Repository = None,
-    with_: With = None,
-    out: Out = DEFAULT_OUT,
-    fresh: Fresh = False,
+    options: Annotated[PreflightOptions, Parameter(name="*")] = PreflightOptions(),
     json_: Json = False,
 ) -> int:
     """Compile both arms for a TPU slice, on a machine without one, and say what differs.
@@ -41,39 +23,16 @@ def preflight(
     ----------
     name
         A comparison: a file in configs/comparisons, for example linen-vs-nnx.
-    target
-        A target that names a topology: v5e-32, v5p-64, v6e-32, v7x-32.
     """
     from configs.errors import ConfigError
     from tasks.preflight.read import find_missing_compilers
-    from tasks.resolve.arm_trainers import ArmOptions
-    from tasks.resolve.plans import Request, resolve
+    from tasks.resolve.make_request import request_compiles
+    from tasks.resolve.plans import resolve
 
     # the input is checked here too: a mistake should not cost the start of a server
-    request = Request(
-        comparison=name,
-        cases=tuple(case or ()),
-        target=target,
-        model=model,
-        overrides=tuple(set_ or ()),
-        arms=ArmOptions(baseline=baseline, branch=branch, repository=repository, software=tuple(with_ or ())),
-        compile_only=True,
-    )
-    missing = find_missing_compilers(resolve(request, Path(out)))
+    options = options.model_copy(update={"comparison": name})
+    missing = find_missing_compilers(resolve(request_compiles(options), Path(options.out)))
     if missing:
         raise ConfigError(missing)
-    check_out(out)
-
-    parameters = {
-        "comparison": name,
-        "cases": list(case or []),
-        "target": target,
-        "model": model,
-        "overrides": list(set_ or []),
-        "branch": branch,
-        "baseline": baseline,
-        "repository": repository,
-        "software": list(with_ or []),
-        "fresh": fresh,
-    }
-    return run_flow("preflight", parameters, out=out, as_json=json_)
+    check_out(options.out)
+    return run_flow("preflight", dict(options), as_json=json_)

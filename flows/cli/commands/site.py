@@ -73,8 +73,9 @@ def demo(
     """
     from flows.cli.commands.compare import compare
     from flows.cli.demo import make_demo
+    from tasks.resolve.options import CompareOptions
 
-    page = make_demo(documents, out, lambda: compare("linen-vs-nnx", out=out))
+    page = make_demo(documents, out, lambda: compare("linen-vs-nnx", options=CompareOptions(out=out)))
     console = Console(highlight=False, markup=False, soft_wrap=True)
     console.print(f"page: {page if '://' in page else os.path.relpath(page)}")
     console.print(f"next: maxview site serve --out {out}")

@@ -2,7 +2,7 @@
 
 `+FOLDER` is writable, `-FOLDER` read-only; name a parent folder before its subfolders. The process becomes the command
 by exec and keeps its pid, signals and exit code. A mount namespace makes every other file system read-only; devices,
-/proc and /sys stay as they are. Root creates the namespace and drops the right to change it; other users need a new
+/proc and /sys stay as they are. Root creates the namespace and drops the rights to leave it; other users need a new
 user namespace. If the system offers none (a kernel before 5.12, a container that forbids it), the command starts
 unconfined. Uses the standard library only, so that it runs with `python -I -S`.
 """
@@ -19,7 +19,9 @@ MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 SYS_MOUNT_SETATTR = 442  # the same number on every architecture
 AT_FDCWD, MOUNT_ATTR_RDONLY = -100, 1
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_SECUREBITS, NO_ROOT_LOCKED = 1, 24, 28, 0b11
-CAP_SYS_ADMIN = 21
+# rights of root by which a command could reach files past its own mounts: open_by_handle_at(2), kernel modules, raw
+# memory, /proc/PID/root and the memory of other processes, mount(2), new device nodes
+DROPPED = {"DAC_READ_SEARCH": 2, "SYS_MODULE": 16, "SYS_RAWIO": 17, "SYS_PTRACE": 19, "SYS_ADMIN": 21, "MKNOD": 27}
 LEFT_ALONE = ("/dev", "/proc", "/sys")
 
 
@@ -72,7 +74,8 @@ def confine(folders: list[str]) -> None:
         path = os.path.realpath(folder[1:]).encode()
         if os.path.isdir(path):
             set_read_only(path, read_only=folder[0] == "-")
-    call("prctl", PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0)  # the command cannot undo it
+    for capability in DROPPED.values():  # exec takes them from root, and the command cannot undo it
+        call("prctl", PR_CAPBSET_DROP, capability, 0, 0, 0)
     os.chdir(here)  # the old working folder belongs to the old mounts
 
 

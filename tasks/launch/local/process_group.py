@@ -1,19 +1,14 @@
 """Runs a plan on this machine as a supervised process group that outlives its flow; a later flow can attach to it."""
 
 import os
-import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
 
-import psutil
-
-from configs.backends.local import LocalHandle
 from configs.environment import pass_on
 from configs.installed import COMMIT_VARIABLE
 from configs.read import CONFIG_ROOT
@@ -21,12 +16,12 @@ from tasks.launch import supervise
 from tasks.launch.errors import LaunchError
 from tasks.launch.local import confine
 from tasks.launch.logs import open_locked
-from tasks.launch.same_process import is_same, start_of
-from tasks.records import RunPlan
+from tasks.launch.processes import adopt, end_session, is_running
+from tasks.records import LocalHandle, RunPlan
+from tasks.resolve.plans import default_cache
+from tasks.store.mirror import working_copies
 from tasks.store.seals import state_folder
 
-KILL_S = 5.0  # from SIGKILL to the process's end
-POLL_S = 0.02
 DEVICES = (
     "/dev/nvidia[0-9]*",
     "/dev/accel*",
@@ -36,6 +31,8 @@ DEVICES = (
     "/dev/neuron*",
     "/dev/hl[0-9]*",
 )
+# their caches contain programs: uv even makes installed packages hard links to the files in its cache
+INSTALLERS = ("uv", "pip", "pypoetry", "pdm", "pre-commit", "bazel")
 
 
 def build_environment(plan: RunPlan, caller: Mapping[str, str]) -> dict[str, str]:
@@ -66,9 +63,7 @@ def launch(
     limits = (str(plan.time_limit_s), str(grace_s), str(plan.log_limit_mb))
     argv = [sys.executable, "-I", "-S", supervise.__file__, *limits]
     environment = build_environment(plan, os.environ)
-    if not has_devices() or environment.get("JAX_PLATFORMS") == "cpu":
-        argv += [sys.executable, "-I", "-S", confine.__file__, *writable_folders(plan, environment)]
-        argv += [*(f"+{folder}" for folder in writable), "--"]
+    argv += confine_words(plan, environment, writable)
     descriptor = open_locked(log)
     try:
         process = subprocess.Popen(
@@ -84,17 +79,13 @@ def launch(
         raise LaunchError(f"{plan.run_name}: no process can be started: {error.strerror}") from error
     finally:
         os.close(descriptor)  # the supervisor and the command inherited it, with the lock
-    _children[process.pid] = process
     assert process.stdin is not None  # a pipe, by its arguments
     try:
         with process.stdin as go:
-            boot, created = start_of(process.pid)
             handle = LocalHandle(
+                **dict(adopt(process)),
                 backend="replay" if plan.backend == "replay" else "local",
                 job_name=plan.run_name,
-                pid=process.pid,
-                created=created,
-                boot=boot,
                 host=socket.gethostname(),
                 log=str(log),
             )
@@ -113,17 +104,30 @@ def has_devices() -> bool:
     return any(glob(pattern) for pattern in DEVICES)
 
 
+def confine_words(plan: RunPlan, environment: Mapping[str, str], writable: Sequence[Path] = ()) -> list[str]:
+    """Return the words that, before a command of the plan's code, confine it; none if it may use an accelerator."""
+    if has_devices() and environment.get("JAX_PLATFORMS") != "cpu":
+        return []
+    for kept in (default_cache(), state_folder()):  # a folder that does not exist yet cannot be closed
+        with suppress(OSError):
+            kept.mkdir(parents=True, exist_ok=True)
+    folders = [*writable_folders(plan, environment), *(f"+{folder}" for folder in writable)]
+    return [sys.executable, "-I", "-S", confine.__file__, *folders, "--"]
+
+
 def writable_folders(plan: RunPlan, environment: Mapping[str, str]) -> list[str]:
     """Return the arguments of `confine.py`.
 
     Writable: caches, temporary folders, the working folder unless it is a checkout, and the run's folder. Read-only:
-    other runs, checkouts and seals.
+    other runs, working copies of buckets, checkouts, environments, seals, and the caches of package installers.
     """
     home = Path(environment.get("HOME") or "/nonexistent")
     named = (environment.get("JAX_COMPILATION_CACHE_DIR"), environment.get("TMPDIR"), plan.start_folder)
     caches = (home / ".cache", home / "jax_cache", *(folder for folder in named if folder))
     checkouts = Path(plan.checkout).parent if plan.checkout else None
-    closed = (Path(plan.directory).parent.parent, state_folder(), checkouts)
+    installed = (home / ".cache" / name for name in INSTALLERS)
+    kept = (default_cache(), working_copies(), Path(plan.directory).parent.parent, state_folder(), checkouts)
+    closed = (*installed, *kept)
     return [
         *(f"+{folder}" for folder in ("/tmp", "/var/tmp", *caches)),
         *(f"-{folder}" for folder in closed if folder),
@@ -137,23 +141,9 @@ def _start_folder(plan: RunPlan) -> str | Path:
     return plan.checkout or plan.start_folder or (CONFIG_ROOT.parent if ours else plan.directory)
 
 
-# Children of this process, which must be reaped or they stay zombies. Handles of earlier processes have no entry.
-_children: dict[int, "subprocess.Popen[bytes]"] = {}
-
-
 def is_alive(handle: LocalHandle) -> bool:
-    """Return whether the run's supervisor still runs here. Tells a reused pid by its start time."""
-    if not is_here(handle):
-        return False
-    try:
-        runs = _is_it(handle) and psutil.Process(handle.pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        runs = False
-    child = _children.get(handle.pid)
-    if child is not None and child.poll() is not None:  # polled last, to reap a child that ends during this call
-        _children.pop(handle.pid, None)
-        return False
-    return runs
+    """Return whether the run's supervisor still runs here."""
+    return is_here(handle) and is_running(handle)
 
 
 def is_here(handle: LocalHandle) -> bool:
@@ -161,45 +151,10 @@ def is_here(handle: LocalHandle) -> bool:
     return handle.host in ("", socket.gethostname())
 
 
-def _is_it(handle: LocalHandle) -> bool:
-    return is_same(handle.pid, handle.boot, handle.created)
-
-
 def stop(handle: LocalHandle, *, grace_s: float = supervise.GRACE_S + 5.0) -> None:
-    """End every process of the run; does nothing if all have ended.
+    """End every process of the run; does nothing if all have ended, or if they are another machine's.
 
-    Sends SIGTERM to the supervisor, which ends the others and closes the log, and SIGKILL to all after `grace_s`.
+    SIGTERM goes to the supervisor, which ends the others and closes the log.
     """
-    if is_alive(handle):
-        with suppress(ProcessLookupError):
-            os.kill(handle.pid, signal.SIGTERM)
-        _wait_until(lambda: not is_alive(handle), grace_s)
-    for pid in members(handle):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    _wait_until(lambda: not is_alive(handle) and not any(members(handle)), KILL_S)
-
-
-def members(handle: LocalHandle) -> Iterator[int]:
-    """Yield the pids of the run's live processes: the session that its supervisor leads, or led until it was killed.
-
-    The kernel does not reuse a session's number while it has members; a process that got the number later has another
-    start time.
-    """
-    if not is_here(handle):
-        return
-    try:
-        if not _is_it(handle):
-            return
-    except psutil.NoSuchProcess:
-        pass  # the leader has ended; other members may live
-    for pid in psutil.pids():
-        with suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
-            if os.getsid(pid) == handle.pid and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                yield pid
-
-
-def _wait_until(condition: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(POLL_S)
+    if is_here(handle):
+        end_session(handle, patience_s=grace_s)

@@ -8,10 +8,9 @@ from typing import Any
 
 from etils import epath
 
-from configs.backends.local import LocalHandle
 from tasks.launch.local import process_group
 from tasks.launch.logs import open_locked, read_exit_code, set_aside
-from tasks.records import JobStatus, RunPlan
+from tasks.records import JobStatus, LocalHandle, RunPlan
 from tasks.store import RunDirectory
 
 READ_BYTES = 1 << 20

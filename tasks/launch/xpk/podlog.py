@@ -114,6 +114,7 @@ class PodLog(threading.Thread):
         self._api, self._pod, self._container = api, pod, container
         self._cursor, self._is_over = cursor, is_over
         self._give_up = threading.Event()
+        self._wait_s = 0.0  # that an overloaded API server asked for
         self.pieces: Queue[bytes | Gap | None] = Queue()
         self.refused: LaunchError | None = None  # the reason why the log can never be read
 
@@ -123,7 +124,7 @@ class PodLog(threading.Thread):
                 over = self._is_over()  # before the read, so that a dying trainer's last lines are read after it
                 if self._read(follow=not over) and over:
                     return
-                self._give_up.wait(AGAIN_S)
+                self._give_up.wait(max(AGAIN_S, self._wait_s))
         except RuntimeError:
             if not self._give_up.is_set():  # else the ending flow has closed the connection
                 raise
@@ -140,6 +141,7 @@ class PodLog(threading.Thread):
         if self._cursor.since:
             query["sinceTime"] = self._cursor.since
         self._cursor.open_again()
+        self._wait_s = 0.0
         try:
             with self._api.log(self._pod, self._container, **query) as pieces:
                 for line, whole in read_lines(pieces):
@@ -147,7 +149,10 @@ class PodLog(threading.Thread):
                         return False
                     self._take(line)
             return True
-        except (NotAnswering, ValueError):  # the kubelet prints its error messages without a timestamp
+        except NotAnswering as error:
+            self._wait_s = error.wait_s
+            return False
+        except ValueError:  # the kubelet prints its error messages without a timestamp
             return False
         except LaunchError as error:
             self.refused = error

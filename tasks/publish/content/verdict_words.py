@@ -7,7 +7,7 @@ from configs.schema import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.diff.metric_row import ABSENT, DIED
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
-from tasks.records.death import DeathKind
+from tasks.records.run_end import DeathKind
 from tasks.records.text import visible
 
 DIGITS = 6  # significant ones of a difference

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -15,7 +15,7 @@ from rich.text import Text
 from tasks.diff.metric_row import NOT_JUDGED
 from tasks.publish.content.answer import shorten_title
 from tasks.publish.content.array_tables import describe_alone, describe_counts, describe_values, name_pair
-from tasks.publish.content.checkpoints import STATES, list_checkpoints
+from tasks.publish.content.checkpoints import STATES, CheckpointLine, State, list_checkpoints
 from tasks.publish.content.explanation import TITLE, list_sections
 from tasks.publish.content.time_bars import describe_part, list_parts
 from tasks.publish.content.verdict_words import (
@@ -41,6 +41,7 @@ from tasks.records.text import visible
 MOST_DIFFERENCES = 6  # between programs, in a terminal
 MOST_CAUSES = 4  # of each part of an explanation
 LONGEST_HEADING = 16  # a longer arm name heads its column as "baseline" or "candidate"
+SOUND: frozenset[State] = frozenset({"proved", "retired", "overwritten"})  # of a checkpoint: told by its word alone
 MOST_ARRAYS = 5  # that differ; the page has all
 GLUE = "\ue000"  # a blank that no line breaks at: rich breaks at every kind that Unicode has
 GAP = 2  # characters between the columns of a table
@@ -94,13 +95,26 @@ def _arms(record: ComparisonRecord) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for role, arm in _sides(record):
+    sides = _sides(record)
+    facts = [dict(facts_of(arm)) for _, arm in sides]
+    shared = {name: value for name, value in facts[0].items() if facts[1].get(name) == value}
+    for (role, arm), known in zip(sides, facts, strict=True):
         table.add_row(role, _plain(arm.label))
-        facts = "  ".join(f"{name} {value}".replace(" ", GLUE) for name, value in facts_of(arm))
-        table.add_row("", Text(facts or "its log names neither commit nor versions", style="dim", overflow="fold"))
+        own = {name: value for name, value in known.items() if name not in shared}
+        if not known:
+            table.add_row("", Text("its log names neither commit nor versions", style="dim"))
+        elif own:
+            table.add_row("", _facts(own))
         if record.programs is None:
             table.add_row("", Text(describe_coverage(arm), style="dim", overflow="fold"))
+    if shared:
+        table.add_row("both", _facts(shared))
     return table
+
+
+def _facts(known: Mapping[str, str]) -> Text:
+    told = "  ".join(f"{name} {value}".replace(" ", GLUE) for name, value in known.items())
+    return Text(told, style="dim", overflow="fold")
 
 
 def _deaths(record: ComparisonRecord) -> Iterator[RenderableType]:
@@ -155,7 +169,7 @@ class _Metrics:
         groups = {group: name_group(self.record, group) for group in GROUPS if group in named}
         cells = [_cells(self.record, row) for row in self.record.rows]
         columns = [list(column) for column in zip(heads, *cells, strict=True)]
-        columns[0] += [name.replace(" ", GLUE) for name in groups.values()]
+        columns[0] += groups.values()
         widths = share_width(columns, options.max_width - GAP * (len(heads) - 1))
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, collapse_padding=True)
         for place, (head, width) in enumerate(zip(heads, widths, strict=True)):
@@ -314,22 +328,33 @@ def _floors(record: ComparisonRecord) -> Iterator[RenderableType]:
 
 
 def _checkpoints(record: ComparisonRecord) -> Iterator[RenderableType]:
-    lines = [(role, line) for role, arm in _sides(record) for line in list_checkpoints(arm)]
-    if not lines:
+    sound: dict[tuple[str, str], list[CheckpointLine]] = {}
+    others: list[tuple[str, CheckpointLine]] = []
+    for role, arm in _sides(record):
+        for line in list_checkpoints(arm):
+            if line.state in SOUND:
+                sound.setdefault((role, line.word), []).append(line)
+            else:
+                others.append((role, line))
+    if not sound and not others:
         return
     yield _section("Checkpoints")
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for role, line in lines:
-        verdict, _ = STATES[line.state]
-        state = Text(f"{OUTCOMES[verdict].sign} {line.word}", style=OUTCOMES[verdict].style)
-        table.add_row(f"{role} {line.step}", state, _plain(f"{line.proof}; {line.log}"))
+    for (role, _), lines in sound.items():  # the page has what was checked of each
+        table.add_row(_state(lines[0]), _plain(f"{role} {', '.join(line.step for line in lines)}"))
+    for role, line in others:
+        table.add_row(_state(line), _plain(f"{role} {line.step}: {line.proof}; {line.log}"))
         for problem in line.problems:
-            table.add_row("", "", Text(problem, style="red", overflow="fold"))
+            table.add_row("", Text(problem, style="red", overflow="fold"))
     yield table
     yield from _checkpoint_content(record.checkpoints)
+
+
+def _state(line: CheckpointLine) -> Text:
+    word = OUTCOMES[STATES[line.state][0]]
+    return Text(f"{word.sign} {line.word}", style=word.style)
 
 
 def _checkpoint_content(found: CheckpointDifference | None) -> Iterator[RenderableType]:

@@ -25,6 +25,8 @@ DIALECT_KEYS = ("enable_nnx", "pure_nnx_decoder", "pure_nnx")
 _DECODERS = {False: "layers/decoders.py", True: "layers/nnx_decoders.py"}
 # our key -> its former name in MaxText
 _OLD_NAMES = {"learning_rate_final_fraction": "cosine_learning_rate_final_fraction"}
+# A kernel for TPUs, which a CPU would interpret: 53 s for a step of the tiny model.
+_ON_CPU = {"megablox": "false"}
 # for a run in one process
 _ALONE = {"skip_jax_distributed_system": "true"}
 METRICS = "metrics.jsonl"
@@ -149,6 +151,8 @@ def translate(
         else:
             problems.lines.append(f"{maxtext.title}: has no key '{key}'{suggest(key, sorted(maxtext.keys))}")
     words |= {key: value for key, value in _ALONE.items() if alone and key in maxtext.keys}
+    routed_on_cpu = config.hardware == "cpu" and config.num_experts > 1
+    words |= {key: value for key, value in _ON_CPU.items() if routed_on_cpu and key in maxtext.keys}
     words |= problems.attempt(lambda: choose_dialect(config.pure_nnx, maxtext)) or {}
     for key, text in words.items():
         # OmegaConf reads `${` as a reference and a line break as the value's end.

@@ -20,9 +20,9 @@ import httpx
 import psutil
 
 from benchmarks.nightly_load import COPIED, ROOT, free_port
+from tasks.launch.processes import Kept, members, start_kept
 from tasks.launch.supervise import GUARD
 from tasks.services import up
-from tasks.services.processes import Kept, session_of, start_kept
 from tests.soak.chaos.nursery import ENDED
 
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
@@ -223,7 +223,7 @@ class Place:
     def submit(self, target: str, speed: str = REPLAY_SPEED) -> FlowRun:
         """Have the worker run the comparison."""
         deployment = self.ask("/deployments/name/compare/linen-vs-nnx")["id"]
-        parameters = {"target": target, "overrides": list(SETTINGS)}
+        parameters = {"target": target, "more": {"overrides": list(SETTINGS)}}
         wanted = {
             "parameters": parameters,
             "state": {"type": "SCHEDULED"},
@@ -269,22 +269,11 @@ class Place:
         """The servers of commands."""
         return [process for process, words in self._processes() if "tasks.services.embedded" in words]
 
-    def copies(self) -> list[psutil.Process]:
-        """Return the commands that run as copies of the spare process."""
-        spares = [process for process, words in self._processes() if "flows.cli.spare" in words]
-        numbers = {process.pid for process in spares}
-        return [process for process in spares if process.ppid() in numbers]
-
     def at_work(self) -> list[psutil.Process]:
         """Return every process of a run, a command or a flow run, without idle services."""
-        waiting = {process.pid for process in [*session_of(self.kept("server")), *self.embedded()]}
+        waiting = {*members(self.kept("server")), *(process.pid for process in self.embedded())}
         waiting |= {self.kept("worker").pid, self._nursery.pid}
-        copies = {process.pid for process in self.copies()}
-        return [
-            process
-            for process, words in self._processes()
-            if process.pid not in waiting and ("flows.cli.spare" not in words or process.pid in copies)
-        ]
+        return [process for process, _ in self._processes() if process.pid not in waiting]
 
     def _processes(self) -> Iterator[tuple[psutil.Process, list[str]]]:
         for process in psutil.process_iter():
@@ -299,7 +288,7 @@ class Place:
     def kill(self, kind: str, number: int = signal.SIGKILL) -> float | None:
         """Signal all processes of a kind; return the time, or None if there are none. `flow`: forked commands."""
         find: dict[str, Callable[[], list[psutil.Process]]] = {
-            "server": lambda: session_of(self.kept("server")),
+            "server": lambda: [psutil.Process(pid) for pid in members(self.kept("server"))],
             "worker": lambda: [psutil.Process(self.kept("worker").pid)],
             "flow": self.forked,
             "trainer": self.trainers,

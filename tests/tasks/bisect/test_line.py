@@ -8,9 +8,10 @@ import pytest
 
 from configs.errors import ConfigError
 from tasks.bisect.line import describe_commit, find_dirt, find_inside, find_line
-from tasks.bisect.points import BisectRequest, find_span, read_versions
+from tasks.bisect.points import find_span, read_versions
 from tasks.bisect.sources import digest_sources
 from tasks.resolve.code_digest import digest_code
+from tasks.resolve.options import BisectOptions
 from tasks.resolve.refs import ResolvedRef
 
 type Git = Callable[..., str]
@@ -99,7 +100,7 @@ def test_no_git_and_a_folder_that_is_no_clone_are_told(
     history: tuple[Path, Git], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _ = history
-    plain = BisectRequest(comparison="main-vs-branch", good="v1", bad="main", repository=str(tmp_path))
+    plain = BisectOptions(comparison="main-vs-branch", good="v1", bad="main", repository=str(tmp_path))
     with pytest.raises(ConfigError, match="is no git clone"):
         find_span(plain)
     monkeypatch.setenv("PATH", "/nowhere")
@@ -111,7 +112,7 @@ def test_a_dirty_checkout_is_refused_where_head_is_meant(history: tuple[Path, Gi
     folder, _ = history
     (folder / "one.py").write_text("one = 2\n")
     assert find_dirt(str(folder)) == "one.py"
-    request = BisectRequest(comparison="main-vs-branch", good="v1", bad="HEAD", repository=str(folder))
+    request = BisectOptions(comparison="main-vs-branch", good="v1", bad="HEAD", repository=str(folder))
     with pytest.raises(ConfigError, match=r"one\.py has changes that no commit holds.*--bad"):
         find_span(request)
     assert len(find_span(request.model_copy(update={"bad": "main"})).points) == 6
@@ -119,7 +120,7 @@ def test_a_dirty_checkout_is_refused_where_head_is_meant(history: tuple[Path, Gi
 
 def test_a_comparison_without_refs_has_no_commits() -> None:
     with pytest.raises(ConfigError, match="its arms are no refs"):
-        find_span(BisectRequest(comparison="linen-vs-nnx", good="a", bad="b"))
+        find_span(BisectOptions(comparison="linen-vs-nnx", good="a", bad="b"))
 
 
 def test_equal_source_has_an_equal_digest_and_another_program_another(history: tuple[Path, Git]) -> None:

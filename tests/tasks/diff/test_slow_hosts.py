@@ -86,7 +86,7 @@ def compare(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Calla
         if plan.run_name not in done:
             directory = store.run(plan.run_name)
             launched = job.launch_or_attach(plan, directory)
-            list(watch(job.follow(launched, poll_s=0.2), launched.handle.job_name))
+            list(watch(job.follow(launched, poll_s=0.2)))
             done[plan.run_name] = build_record(plan, directory, scrape_run(directory.log), [])
         return done[plan.run_name]
 

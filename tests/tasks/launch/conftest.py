@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from configs.backends.local import LocalHandle
 from tasks.launch.local import process_group
-from tasks.records import RunPlan
+from tasks.launch.processes import members
+from tasks.records import LocalHandle, RunPlan
 from tasks.store import RunDirectory
 
 
@@ -27,7 +27,7 @@ def start(make_plan: Callable[..., RunPlan], directory: RunDirectory) -> Iterato
     yield launch
     for handle in handles:
         process_group.stop(handle, grace_s=2.0)
-        assert not any(process_group.members(handle))
+        assert not any(members(handle))
 
 
 @pytest.fixture(autouse=True)

@@ -92,6 +92,76 @@ def test_an_arm_cannot_touch_the_other_one(store: Store, make_plan: MakePlan, tm
     assert find_finished(baseline) is not None
 
 
+# detours past the mounts of root: the supervisor's view of the disk, its memory, a file by its handle
+DETOURS = """
+import ctypes, os, sys
+record, = sys.argv[1:]
+libc = ctypes.CDLL(None, use_errno=True)
+
+def by_handle():
+    handle, mount = (ctypes.c_uint * 40)(128), ctypes.c_int()
+    if libc.name_to_handle_at(-100, record.encode(), handle, ctypes.byref(mount), 0):
+        raise OSError(ctypes.get_errno(), "no handle")
+    descriptor = libc.open_by_handle_at(os.open("/tmp", os.O_RDONLY), handle, os.O_WRONLY | os.O_TRUNC)
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), "not opened")
+
+for what, act in {
+    "root": lambda: open(f"/proc/{os.getppid()}/root{record}", "w"),
+    "memory": lambda: open(f"/proc/{os.getppid()}/mem", "r+b"),
+    "handle": by_handle,
+}.items():
+    try:
+        act()
+        print(what, "worked")
+    except OSError:
+        print(what, "refused")
+"""
+
+
+@needs_namespaces
+def test_no_detour_leads_to_the_other_arm(store: Store, make_plan: MakePlan) -> None:
+    baseline, candidate = store.run("baseline"), store.run("candidate").create()
+    finish(baseline)
+    log = log_of(make_plan(DETOURS, str(baseline.record), directory=str(candidate.path)), candidate)
+    assert [line for line in log.splitlines() if line.endswith(("worked", "refused"))] == [
+        "root refused", "memory refused", "handle refused",
+    ]  # fmt: skip
+    assert find_finished(baseline) is not None
+
+
+@needs_namespaces
+def test_what_is_installed_from_a_cache_cannot_be_changed_there(
+    store: Store, make_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Installed packages are hard links to the files in uv's cache; environments are in maxview's."""
+    caches = tmp_path / "home" / ".cache"
+    files = [
+        caches / "uv" / "archive-v0" / "jax.py",
+        caches / "maxview" / "environments" / "python",
+        caches / "jax" / "a",
+    ]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_text("honest")
+    installed = tmp_path / "installed.py"
+    installed.hardlink_to(files[0])
+    monkeypatch.setenv("MAXVIEW_CACHE", str(caches / "maxview"))
+    code = """
+import sys
+for path in sys.argv[1:]:
+    try:
+        open(path, "w").write("changed")
+    except OSError as error:
+        print(error)
+"""
+    run = store.run("r").create()
+    environment = {"JAX_PLATFORMS": "cpu", "HOME": str(tmp_path / "home")}
+    log_of(make_plan(code, *map(str, files), directory=str(run.path), environment=environment), run)
+    assert installed.read_text() == "honest"
+    assert [file.read_text() for file in files] == ["honest", "honest", "changed"]
+
+
 @needs_namespaces
 def test_signals_and_exit_codes_stay(store: Store, make_plan: MakePlan) -> None:
     """SIGTERM reaches the trainer itself, which then saves."""

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from configs.backends.local import LocalHandle
 from tasks.launch import job
 from tasks.launch.local import process_group
-from tasks.records import RunPlan
+from tasks.records import LocalHandle, RunPlan
 from tasks.resolve.checkout import CheckoutError, check_checkout, make_checkout
 from tasks.store import RunDirectory, Store
 

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.backends.local import LocalHandle
 from configs.read import CONFIG_ROOT, read_yaml
 from tasks.launch import supervise
 from tasks.launch.config import config_text
 from tasks.launch.job import LaunchedRun, LaunchError, launch_or_attach
 from tasks.launch.local import process_group
 from tasks.launch.logs import open_locked, read_exit_code, set_aside
-from tasks.records import RunPlan
+from tasks.launch.processes import members
+from tasks.records import LocalHandle, RunPlan
 from tasks.resolve.plans import Request, resolve
 from tasks.store import RunDirectory
 
@@ -181,7 +181,7 @@ def test_processes_of_a_killed_supervisor_are_ended(
     end(first)
     # ended at once, not only at the next launch
     wait_for(lambda: is_gone(grandchild))
-    wait_for(lambda: not list(process_group.members(first)))  # nor does the guard stay
+    wait_for(lambda: not list(members(first)))  # nor does the guard stay
     second = launch_or_attach(plan, directory).handle
     assert process_group.is_alive(second)
     process_group.stop(second)

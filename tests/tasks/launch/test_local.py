@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.backends.local import LocalHandle
 from configs.environment import PASSED_ON
 from configs.read import CONFIG_ROOT
 from tasks.launch import supervise
 from tasks.launch.errors import LaunchError
 from tasks.launch.local import process_group
 from tasks.launch.logs import open_locked
-from tasks.records import RunPlan
+from tasks.launch.processes import members
+from tasks.records import LocalHandle, RunPlan
 from tasks.store import RunDirectory, StoreError
 
 type Start = Callable[..., LocalHandle]
@@ -144,7 +144,7 @@ def test_stop_gives_the_trainer_its_grace_period(start: Start) -> None:
     process_group.stop(handle)
     assert re.search(rf"up\nsaved\nXPK End: {STAMP}\nEXIT_CODE=143\n$", text_of(handle))
     assert not process_group.is_alive(handle)
-    assert not any(process_group.members(handle))
+    assert not any(members(handle))
 
 
 def test_stop_kills_a_trainer_that_ignores_sigterm(start: Start) -> None:
@@ -239,7 +239,7 @@ def test_stop_finds_the_processes_of_a_killed_supervisor(start: Start, tmp_path:
     os.kill(handle.pid, signal.SIGKILL)
     wait_for(lambda: not process_group.is_alive(handle))
     assert psutil.pid_exists(grandchild)  # without the guard, only the supervisor's own child dies with it
-    assert grandchild in set(process_group.members(handle))
+    assert grandchild in set(members(handle))
     process_group.stop(handle)
     wait_for(lambda: is_gone(grandchild))
 
@@ -394,7 +394,7 @@ def test_a_reused_pid_is_not_the_run(start: Start) -> None:
     assert not process_group.is_alive(other)
     process_group.stop(other)  # must kill nothing
     assert process_group.is_alive(handle)
-    assert list(process_group.members(other)) == []
+    assert list(members(other)) == []
 
 
 @pytest.mark.parametrize("by_s", [3600.0, -3600.0])
@@ -404,7 +404,7 @@ def test_a_clock_that_is_set_changes_nothing(start: Start, monkeypatch: pytest.M
     booted = psutil.boot_time() + by_s  # Linux shows a set clock as a moved boot time
     monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: booted)
     assert process_group.is_alive(handle)
-    assert handle.pid in process_group.members(handle)
+    assert handle.pid in members(handle)
     process_group.stop(handle)
     assert not process_group.is_alive(handle)
 

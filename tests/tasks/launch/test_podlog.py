@@ -1,6 +1,7 @@
 """Broken and reopened log streams give each line once, in order, without losses."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 pytest.importorskip("kubernetes", reason="runs on clusters need it: uv sync --extra k8s")
 
 from tasks.launch.xpk.gather import GatheredLog
-from tasks.launch.xpk.podlog import Gap, LogCursor, read_lines, take_entries
+from tasks.launch.xpk.podlog import Gap, LogCursor, PodLog, read_lines, take_entries
 from tasks.records import JobCause
 
 
@@ -151,3 +152,25 @@ def test_a_log_is_replaced_only_by_another(tmp_path: Path) -> None:
     assert log.read_bytes() == b"what an earlier flow has read\n"
     gather(log, [b"all of it\n"], None, None)
     assert log.read_bytes() == b"all of it\n"
+
+
+def test_a_log_is_not_asked_for_sooner_than_the_server_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    kube = pytest.importorskip("tasks.launch.xpk.kube", reason="runs on clusters need kubernetes: uv sync --extra k8s")
+
+    class Overloaded:
+        @contextmanager
+        def log(self, *_: str, **__: str) -> Iterator[Iterator[bytes]]:
+            raise kube.NotAnswering("429 Too Many Requests", 7.0)
+            yield iter(())
+
+    pump = PodLog(Overloaded(), "pod", "jax-tpu", LogCursor(), lambda: False)  # type: ignore[arg-type]
+    waits: list[float | None] = []
+
+    def wait(seconds: float | None = None) -> bool:
+        waits.append(seconds)
+        pump.close()
+        return True
+
+    monkeypatch.setattr(pump._give_up, "wait", wait)
+    pump.run()
+    assert waits == [7.0]

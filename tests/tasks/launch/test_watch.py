@@ -13,8 +13,8 @@ import pytest
 
 from tasks.launch.job import POLL_S
 from tasks.launch.local.supervised import read_growing
-from tasks.launch.watch import JobEvent, LogLine, ProcessGone, watch
-from tasks.records import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
+from tasks.launch.watch import JobEvent, LogLine, watch
+from tasks.records import CheckpointCommitted, CheckpointStarted, RunEnded, StepCompleted
 
 STEP = (
     "completed step: {0}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 8.000, "
@@ -42,7 +42,7 @@ def follow(process: "subprocess.Popen[bytes]", log: Path, looks: list[bool] | No
             looks.append(alive)
         return alive
 
-    return watch(read_growing(log, is_alive, poll_s=0.02), "job")
+    return watch(read_growing(log, is_alive, poll_s=0.02))
 
 
 def test_events_come_while_the_job_still_runs(tmp_path: Path) -> None:
@@ -65,9 +65,8 @@ say("EXIT_CODE=0")
             go.touch()
     steps = [(event.step, event.seconds, event.loss) for event in seen if isinstance(event, StepCompleted)]
     assert steps == [(0, 0.5, 3.0), (1, 0.5, 3.1)]
-    assert [event.exit_code for event in seen if isinstance(event, Ended)] == [0]
+    assert [event.exit_code for event in seen if isinstance(event, RunEnded)] == [0]
     assert [event.text for event in seen if isinstance(event, LogLine)] == log.read_text().splitlines()
-    assert not any(isinstance(event, ProcessGone) for event in seen)
 
 
 def test_checkpoints_are_events_of_their_own(tmp_path: Path) -> None:
@@ -116,7 +115,7 @@ def test_a_death_is_told_at_the_next_look(tmp_path: Path, way: str) -> None:
     told = []
     looks: list[bool] = []
     for event in follow(process, log, looks):
-        if isinstance(event, Died | ProcessGone):
+        if isinstance(event, RunEnded):
             told.append((looks.count(False), event))
     (looks_since, event) = told[0]
     if way == "killed":
@@ -124,12 +123,11 @@ def test_a_death_is_told_at_the_next_look(tmp_path: Path, way: str) -> None:
     assert looks_since <= 1  # a moment apart, whatever else the machine does between them
     assert POLL_S <= 2.0
     if way == "exception":
-        assert isinstance(event, Died)
         assert (event.error.type, event.error.message) == ("ValueError", "the mesh has no axis fsdp")
     else:
-        assert isinstance(event, ProcessGone)
+        assert event == RunEnded()
 
 
 def test_a_job_that_never_wrote_a_log_is_gone(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", "pass"])
-    assert [type(event) for event in follow(process, tmp_path / "log.txt")] == [ProcessGone]
+    assert list(follow(process, tmp_path / "log.txt")) == [RunEnded()]

@@ -13,8 +13,8 @@ from configs.read import CONFIG_ROOT
 from tasks.resolve.night import (
     CellResult,
     NightCell,
+    NightOptions,
     NightPlan,
-    NightRequest,
     find_changes,
     find_new,
     finish_night,
@@ -44,7 +44,7 @@ def plan(store: Store, repository: Path, tmp_path: Path) -> Callable[..., NightP
             f"  - {{name: main-vs-branch, repository: {repository}, branch: {branch}, baseline: {baseline}}}\n"
             "quarantine: [{case: 03_dropout, why: known, until: 2026-11-21}]\n"
         )
-        return plan_night(NightRequest(config=str(config), **request), store, day=day)
+        return plan_night(NightOptions(config=str(config), **request), store, day=day)
 
     return run
 
@@ -77,7 +77,7 @@ def test_an_unfinished_night_resumes_with_the_same_commits(plan: Callable[..., N
 def test_a_night_keeps_the_rules_that_it_began_with(store: Store, tmp_path: Path) -> None:
     root = tmp_path / "configs"
     shutil.copytree(CONFIG_ROOT, root)
-    wanted = NightRequest(comparisons=("linen-vs-nnx",), cases=("01_base",))
+    wanted = NightOptions(comparisons=("linen-vs-nnx",), cases=("01_base",))
     before = plan_night(wanted, store, day=DAY, root=root).rules["linen-vs-nnx"]
     for path, old, new in (
         (
@@ -207,8 +207,8 @@ def test_a_night_bisects_only_where_its_file_says_so(
     assert plan().bisect_budget_s is None
     config = tmp_path / "auto.yml"
     config.write_text("target: cpu\ncomparisons: [{name: linen-vs-nnx}]\nbisect: auto\nbisect_budget: 30m\n")
-    night = plan_night(NightRequest(config=str(config)), store, day=date(2026, 11, 25))
+    night = plan_night(NightOptions(config=str(config)), store, day=date(2026, 11, 25))
     assert night.bisect_budget_s == 1800
     config.write_text("target: cpu\ncomparisons: [{name: linen-vs-nnx}]\nbisect: auto\nbisect_budget: soon\n")
     with pytest.raises(ConfigError, match="type for example 90s"):
-        plan_night(NightRequest(config=str(config)), store, day=date(2026, 11, 26))
+        plan_night(NightOptions(config=str(config)), store, day=date(2026, 11, 26))

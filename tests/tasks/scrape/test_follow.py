@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.records import CheckpointCommitted, CheckpointStarted, Died, Ended, LogEvent, StepCompleted
+from tasks.records import CheckpointCommitted, CheckpointStarted, LogEvent, RunEnded, StepCompleted
 from tasks.scrape import LogFollower, scrape_text
 from tasks.scrape.wrappings import unwrap
 from tasks.scrape.wrappings.clean import Cleaner
@@ -57,21 +57,20 @@ def test_events_come_in_order(log: bytes) -> None:
         *["StepCompleted"] * 4,
         "CheckpointCommitted",
         *["StepCompleted"] * 2,
-        "Died",
-        "Ended",
+        "RunEnded",
     ]
     started, committed = events[0], events[5]
     assert isinstance(started, CheckpointStarted)
     assert isinstance(committed, CheckpointCommitted)
     assert (started.step, started.path) == (0, "/runs/my run/checkpoints/0")
     assert (committed.step, committed.path) == (0, "/runs/my run/checkpoints/0")
-    died, ended = events[-2:]
-    assert isinstance(died, Died)
-    assert (died.error.type, died.error.message) == (
+    ended = events[-1]
+    assert isinstance(ended, RunEnded)
+    assert ended.error is not None
+    assert (ended.error.type, ended.error.message) == (
         "NotImplementedError", "Pure NNX support has not been implemented yet.",
     )  # fmt: skip
-    assert isinstance(ended, Ended)
-    assert ended.exit_code == 1
+    assert (ended.exit_code, ended.fate, ended.has_died) == (1, "not_implemented", True)
 
 
 @settings(max_examples=150, deadline=None)
@@ -96,8 +95,8 @@ def agrees(data: bytes) -> None:
     committed = [event.step for event in events if isinstance(event, CheckpointCommitted)]
     assert committed == [event.step for event in run.checkpoints if event.committed]
     assert [e.step for e in events if isinstance(e, CheckpointStarted)] == [e.step for e in run.checkpoints]
-    assert [event.error for event in events if isinstance(event, Died)] == ([run.error] if run.error else [])
-    assert [event.exit_code for event in events if isinstance(event, Ended)] == [run.exit_code]
+    ends = [(event.exit_code, event.error, event.fate) for event in events if isinstance(event, RunEnded)]
+    assert ends == [(run.exit_code, run.error, run.fate)]
 
 
 def test_agrees_with_the_whole_reading(log: bytes) -> None:
@@ -118,14 +117,14 @@ def test_nothing_is_told_before_it_is_whole(logs: Any) -> None:
     assert len(follower.feed(b"\n")) == 1
     assert follower.feed(b"EXIT_CODE=1") == []  # it may become 137
     ended = follower.feed(b"37\n")
-    assert [event.exit_code for event in ended if isinstance(event, Ended)] == [137]
+    assert [event.exit_code for event in ended if isinstance(event, RunEnded)] == [137]
 
 
 def test_a_log_that_just_stops(logs: Any) -> None:
     follower = LogFollower()
     follower.feed("\n".join([*logs.steps(3), TRACEBACK]).encode())
     events = follower.close()
-    assert [type(event) for event in events] == [Died]
+    assert [type(event) for event in events] == [RunEnded]
     cut = LogFollower()
     cut.feed("\n".join([*logs.steps(3), logs.step(3)[:-2]]).encode())
     assert cut.close() == []

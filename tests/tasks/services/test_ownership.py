@@ -12,11 +12,10 @@ from types import SimpleNamespace
 import pytest
 
 from configs.errors import ConfigError
-from tasks.launch.same_process import start_of
+from tasks.launch.processes import Kept, start_of
 from tasks.services import up
 from tasks.services.embedded import _listen_at
 from tasks.services.end_runs import is_ours
-from tasks.services.processes import Kept
 
 LISTEN = """
 import socket, sys, time

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.backends.local import LocalHandle
-from tasks.records import RunPlan
+from tasks.records import LocalHandle, RunPlan
 from tasks.store import Store, StoreError, check_place, open_store
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from tasks.records import LogError, RunFate
+from tasks.records import LogError, RunFate, decide_fate
 from tasks.scrape.dialects.dialect import EventCollector, Match
 from tasks.scrape.dialects.maxtext.anchors import MESH_AXIS, WHOLE_DATE
 from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog, RestoreLog
@@ -94,15 +94,10 @@ class MaxTextEventCollector(EventCollector):
         )  # fmt: skip
 
     def _fate(self, error: LogError | None, steps: pl.DataFrame, *, truncated: bool) -> RunFate:
-        """Return how the run ended. Without an exit code, a run with all steps ended well."""
-        if error is not None:
-            return error.kind
         said = self.said
-        if self.death.exit_code is not None:
-            return "finished" if self.death.exit_code == 0 else "other"
         steps_of = said.config.get("steps", "")
         planned = int(steps_of) if steps_of.isdigit() else None
-        if planned is not None and not steps.is_empty() and int(steps["step"][-1]) >= planned - 1:
-            return "finished"
+        done = planned is not None and not steps.is_empty() and int(steps["step"][-1]) >= planned - 1
         begun = said.start is not None and said.end is None
-        return "cut_off" if begun or truncated or planned is not None else "unknown"
+        cut_off = begun or truncated or planned is not None
+        return decide_fate(self.death.exit_code, error, has_all_steps=done, is_cut_off=cut_off)

@@ -67,7 +67,7 @@ def at(launched: LaunchedRun, text: str, act: Callable[[], Any]) -> Iterator[byt
 
 
 def finish(launched: LaunchedRun, text: str, act: Callable[[], Any]) -> list[Any]:
-    return list(watch(at(launched, text, act), launched.handle.job_name))
+    return list(watch(at(launched, text, act)))
 
 
 def reading_of(plan: RunPlan, directory: RunDirectory) -> Any:
@@ -183,7 +183,7 @@ def test_an_outage_before_launch_and_before_attach_is_waited_for(
     standin.order(OUTAGE)
     again = job.launch_or_attach(plan, directory)
     assert again.handle == launched.handle
-    assert exit_codes(list(watch(job.follow(again, poll_s=0.05), again.handle.job_name))) == [0]
+    assert exit_codes(list(watch(job.follow(again, poll_s=0.05)))) == [0]
     assert steps_in(directory.log) == list(range(24))
 
 
@@ -195,7 +195,7 @@ def test_an_outage_while_a_run_is_started_again_is_waited_for(
     launched = job.launch_or_attach(make_plan(TAKEN), directory)
     watched = threading.Thread(target=lambda: (wait_for(lambda: is_going(standin)), standin.order(OUTAGE)))
     watched.start()
-    events = list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
+    events = list(watch(job.follow(launched, poll_s=0.05)))
     watched.join()
     assert exit_codes(events) == [143, 0]
     assert steps_in(directory.path / "log.1.txt") + steps_in(directory.log) == [0, 1, 2, 3, 4, 5]
@@ -239,7 +239,7 @@ def test_an_overloaded_servers_retry_after_is_respected(
 
     pieces = at(launched, "completed step: 2,", lambda: (standin.order(fault), count()))
     events = []
-    for event in watch(pieces, launched.handle.job_name):
+    for event in watch(pieces):
         if "completed step: 20," in getattr(event, "text", "") and len(counts) == 1:
             count()
             standin.order()
@@ -279,7 +279,7 @@ def test_a_job_that_is_being_deleted_is_awaited_and_created_again(
     assert standin.names("jobsets") == [launched.handle.job_name]  # it is there, and is going
     again = job.launch_or_attach(plan, directory)
     assert standin.names("jobsets") == [f"{read_handle(directory).family}-a2"]
-    assert exit_codes(list(watch(job.follow(again, poll_s=0.05), again.handle.job_name))) == [0]
+    assert exit_codes(list(watch(job.follow(again, poll_s=0.05)))) == [0]
     # the first attempt went on printing until it was ended; the second went on from there
     assert steps_in(directory.log)[-1] == 5
 

@@ -22,8 +22,8 @@ from tasks.launch import job
 from tasks.launch.backend import Restarted
 from tasks.launch.errors import LaunchError
 from tasks.launch.job import find_checkpoint
-from tasks.launch.watch import JobEvent, ProcessGone, watch
-from tasks.records import Ended, LogError, RunPlan, RunReading
+from tasks.launch.watch import JobEvent, watch
+from tasks.records import LogError, RunEnded, RunPlan, RunReading
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory
 from tasks.store.files import LocalFiles
@@ -74,7 +74,7 @@ TAKEN = RESUMES.replace("sleep(0.3)", "sleep(0.3 if first or n < 2 else 600)")  
 def run(plan: RunPlan, directory: RunDirectory) -> list[JobEvent]:
     """Return all events that a flow sees of a run."""
     launched = job.launch_or_attach(plan, directory)
-    return list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
+    return list(watch(job.follow(launched, poll_s=0.05)))
 
 
 def steps_in(log: Path) -> list[int]:
@@ -82,7 +82,7 @@ def steps_in(log: Path) -> list[int]:
 
 
 def exit_codes(events: list[JobEvent]) -> list[int]:
-    return [event.exit_code for event in events if isinstance(event, Ended)]
+    return [event.exit_code for event in events if isinstance(event, RunEnded) and event.exit_code is not None]
 
 
 def error_of(directory: RunDirectory) -> LogError:
@@ -214,12 +214,12 @@ def test_a_lost_node_loses_its_pod_and_log(standin: Any, make_plan: MakePlan, di
                 read.touch()
             yield piece
 
-    events = list(watch(pieces(), launched.handle.job_name))
+    events = list(watch(pieces()))
     assert error_of(directory).type == "NodeGone"
     assert error_of(directory).kind == "preempted"
     assert steps_in(directory.log) == [0, 1, 2]
     assert exit_codes(events) == []
-    assert any(isinstance(event, ProcessGone) for event in events)
+    assert RunEnded() in events
 
 
 @pytest.mark.usefixtures("soon_settled")
@@ -302,7 +302,7 @@ def test_a_job_that_is_never_given_machines(standin: Any, make_plan: MakePlan, d
     plan = make_plan(THREE, start_limit_s=1)
     launched = job.launch_or_attach(plan, directory)
     assert job.status(launched.handle).state == "queued"
-    events = list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
+    events = list(watch(job.follow(launched, poll_s=0.05)))
     assert exit_codes(events) == [124]
     error = with_cause(scrape_or_empty(directory.log), directory.log, supervised=True).error
     assert error is not None
@@ -340,7 +340,7 @@ def test_the_time_limit_lets_the_trainer_save(
                 monkeypatch.setattr("tasks.launch.xpk.attempt.time", later)
             yield piece
 
-    events = list(watch(pieces(), launched.handle.job_name))
+    events = list(watch(pieces()))
     assert exit_codes(events) == [124]
     assert error_of(directory).type == "TimeLimit"
     assert (directory.path / "place").exists()
@@ -362,7 +362,7 @@ def test_an_api_server_that_fails_for_a_while(standin: Any, make_plan: MakePlan,
     plan = make_plan(RESUMES)
     launched = job.launch_or_attach(plan, directory)
     standin.order({"kind": "error", "path": "/", "code": 500, "times": 12})
-    events = list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
+    events = list(watch(job.follow(launched, poll_s=0.05)))
     assert exit_codes(events) == [0]
     assert steps_in(directory.log) == [0, 1, 2, 3, 4, 5]
 
@@ -525,7 +525,7 @@ def test_pods_write_to_the_bucket_of_a_store(standin: Any, make_plan: MakePlan, 
     changes = {"argv": (*plan.argv[:3], str(there)), "config": config, "directory": str(there), "run_name": "a-run"}
     plan = plan.model_copy(update=changes)
     launched = job.launch_or_attach(plan, directory, continue_from=there.parent / "other")
-    assert exit_codes(list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))) == [0]
+    assert exit_codes(list(watch(job.follow(launched, poll_s=0.05)))) == [0]
     bucket = tmp_path / "bucket" / "runs"
     log = directory.log.read_text()
     assert f"['{bucket}/a-run', '--continue-from', '{bucket}/other']" in log

@@ -18,7 +18,7 @@ from tasks.launch.one_flow_per_run import turn_of
 from tasks.launch.owners import is_owned, own, unforgotten
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import watch
-from tasks.records import Ended, RunPlan
+from tasks.records import RunEnded, RunPlan
 from tasks.services.cleanup import stop_jobs
 from tasks.store import Store, open_store
 
@@ -115,7 +115,7 @@ def go_on(plan: RunPlan, store: Store) -> list[Any]:
         assert finished is None
         own(plan.run_name, ("next",), store)
         launched = job.launch_or_attach(plan, directory)
-        return list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
+        return list(watch(job.follow(launched, poll_s=0.05)))
 
 
 def steps_in(log: Path) -> list[int]:
@@ -144,7 +144,7 @@ def test_another_machine_goes_on_with_its_job(
     plan = lose_a_flow(NINE, "completed step: 2")
     (name,) = standin.names("jobsets")
     events = go_on(plan, store)
-    assert [event.exit_code for event in events if isinstance(event, Ended)] == [0]
+    assert [event.exit_code for event in events if isinstance(event, RunEnded)] == [0]
     assert standin.names("jobsets") == [name]  # begun once
     assert steps_in(store.run(plan.run_name).log) == list(range(9))  # from the first line on
     assert is_owned(plan.run_name, ("next",), store)
@@ -159,7 +159,7 @@ def test_the_log_of_the_attempt_before_comes_too(
     plan = lose_a_flow(TWICE, "completed step: 5")
     directory = store.run(plan.run_name)
     events = go_on(plan, store)
-    assert [event.exit_code for event in events if isinstance(event, Ended)] == [0]
+    assert [event.exit_code for event in events if isinstance(event, RunEnded)] == [0]
     assert steps_in(directory.log) == list(range(3, 9))
     rejoin_attempts(directory.log)
     assert steps_in(directory.log) == list(range(9))

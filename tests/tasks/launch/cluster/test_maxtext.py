@@ -105,7 +105,7 @@ def test_a_run_of_maxtext_in_pods_has_its_record(
 ) -> None:
     plan = make_maxtext_plan(directory.path, shared_out=True)
     launched = job.launch_or_attach(plan, directory)
-    list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
+    list(watch(job.follow(launched, poll_s=0.05)))
     record = build_record(plan, directory, scrape_run(directory.log), [])
     assert record.reading.exit_code == 0
     assert record.reading.steps["step"].to_list() == [0, 1, 2]
@@ -131,7 +131,7 @@ def test_what_it_writes_into_a_bucket_comes_home(
     place = {"run_name": directory.run_name, "directory": str(directory.path)}
     plan = plan.model_copy(update=place | {"environment": plan.environment | gcs_environment})
     launched = job.launch_or_attach(plan, directory)
-    list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
+    list(watch(job.follow(launched, poll_s=0.05)))
     record = build_record(plan, directory, scrape_run(directory.log), [])
     assert record.reading.exit_code == 0
     assert not directory.metrics.exists()

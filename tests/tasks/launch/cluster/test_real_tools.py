@@ -13,7 +13,7 @@ import pytest
 from configs.backends.xpk import XpkHandle
 from tasks.launch import job
 from tasks.launch.watch import watch
-from tasks.records import Ended, RunPlan
+from tasks.records import RunEnded, RunPlan
 from tasks.store import RunDirectory
 
 pytestmark = pytest.mark.long
@@ -53,8 +53,8 @@ def test_xpk_creates_what_runs_the_trainer(
     assert pod["terminationGracePeriodSeconds"] == 5
     assert pod["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "4x8"
     assert pod["containers"][0]["resources"]["limits"] == {"google.com/tpu": 4}
-    events = list(watch(job.follow(launched, poll_s=0.1), launched.handle.job_name))
-    assert [event.exit_code for event in events if isinstance(event, Ended)] == [37]
+    events = list(watch(job.follow(launched, poll_s=0.1)))
+    assert [event.exit_code for event in events if isinstance(event, RunEnded)] == [37]
     log = directory.log.read_text()
     assert repr(plan.environment["GREETING"]) in log
     assert "'--continue-from', \"/a b/it's\"]" in log

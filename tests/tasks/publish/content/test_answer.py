@@ -4,7 +4,7 @@ from tasks.publish.content.answer import answer_of, find_deciding_row, find_fram
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.verdict_words import AGAIN
 from tasks.records import ComparisonRecord
-from tasks.records.death import DEATH_WORDS
+from tasks.records.run_end import DEATH_WORDS
 
 
 def test_the_deciding_row_has_the_verdicts_word(record_002: ComparisonRecord) -> None:

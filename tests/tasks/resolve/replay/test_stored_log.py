@@ -78,9 +78,9 @@ def test_a_log_is_played_to_its_end_with_its_checkpoint(
 ) -> None:
     plan = plan_for(make_plan, stored / "log.txt", directory)
     launched = job.launch_or_attach(plan, directory)
-    events = list(watch(job.follow(launched, poll_s=0.02), launched.handle.job_name))
+    events = list(watch(job.follow(launched, poll_s=0.02)))
     assert [type(event).__name__ for event in events if type(event).__name__ != "LogLine"] == [
-        "StepCompleted", "CheckpointStarted", "CheckpointCommitted", "StepCompleted", "Ended",
+        "StepCompleted", "CheckpointStarted", "CheckpointCommitted", "StepCompleted", "RunEnded",
     ]  # fmt: skip
     saved = directory.checkpoints / "0" / "items" / "d" / "abc"
     assert saved.read_bytes() == b"payload"

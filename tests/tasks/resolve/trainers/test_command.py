@@ -20,7 +20,7 @@ from tasks.launch.local.process_group import build_environment
 from tasks.launch.watch import watch
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve.arm_trainers import ArmOptions
-from tasks.resolve.night import NightPlan, NightRequest, plan_night
+from tasks.resolve.night import NightOptions, NightPlan, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.trainers.source import SOURCE
 from tasks.scrape import scrape_run
@@ -93,7 +93,7 @@ def in_a_folder(comparison: Path, mine: Path) -> None:
 def run_to_its_end(plan: RunPlan, store: Store) -> RunRecord:
     directory = store.run(plan.run_name)
     launched = job.launch_or_attach(plan, directory)
-    list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
+    list(watch(job.follow(launched, poll_s=0.05)))
     proofs = [
         verify_checkpoint(path, manifest=directory.manifests / f"{path.name}.json", mode="record")
         for path in find_unverified(launched.checkpoints, [])
@@ -128,7 +128,7 @@ def test_the_documents_trainer_is_trained_verified_and_compared(plans_of: Plans,
 def night_of(tmp_path: Path, item: str = "{name: mine, branch: feat/x}", **wanted: Any) -> NightPlan:
     """The plan of a night that has this comparison beside another one."""
     (tmp_path / "night.yml").write_text(f"target: cpu\ncomparisons:\n  - {item}\n  - {{name: linen-vs-nnx}}\n")
-    request = NightRequest(config=str(tmp_path / "night.yml"), **wanted)
+    request = NightOptions(config=str(tmp_path / "night.yml"), **wanted)
     return plan_night(request, Store(tmp_path / "out"), day=date(2026, 11, 21), root=tmp_path / "configs")
 
 

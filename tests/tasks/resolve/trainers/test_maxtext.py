@@ -72,6 +72,18 @@ def test_both_dialects_of_the_release_that_has_both(config: Callable[..., TrainC
     assert set(words) == OURS | BOTH | {"skip_jax_distributed_system"}
 
 
+@pytest.mark.parametrize(
+    ("case", "hardware", "expected"), [("06_moe", "cpu", "false"), ("06_moe", "tpu", None), ("01_base", "cpu", None)]
+)
+def test_experts_on_a_cpu_use_no_kernel_of_a_tpu(
+    config: Callable[..., TrainConfig], case: str, hardware: str, expected: str | None
+) -> None:
+    release = RELEASES["0.2.4"]
+    maxtext = release.model_copy(update={"keys": release.keys | {"megablox"}})
+    wanted = config("nnx", case=case).model_copy(update={"hardware": hardware})
+    assert words_of(plan_maxtext(wanted, maxtext, Path("/out/r")).argv).get("megablox") == expected
+
+
 def test_values_go_through_unchanged(config: Callable[..., TrainConfig]) -> None:
     wanted = config("nnx", "learning_rate=3e-4", "enable_checkpointing=false", "steps=7", case="03_dropout")
     words = words_of(plan_maxtext(wanted, RELEASES["0.2.4"], Path("/out/r")).argv)

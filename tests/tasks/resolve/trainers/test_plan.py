@@ -292,7 +292,7 @@ def test_an_image_goes_with_the_version_that_its_keys_are_read_from(
 def run_to_its_end(plan: RunPlan, store: Store) -> RunRecord:
     directory = store.run(plan.run_name)
     launched = job.launch_or_attach(plan, directory)
-    list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
+    list(watch(job.follow(launched, poll_s=0.05)))
     return build_record(plan, directory, scrape_run(directory.log), [])
 
 

@@ -1,6 +1,6 @@
-"""How a run ended, and the cause of its death, from its log."""
+"""How a run ended: its exit code, the cause of its death, and the decision that follows from both."""
 
-from typing import Literal
+from typing import Literal, Self
 
 from configs.schema import Frozen
 from tasks.records.source import run_number
@@ -53,3 +53,41 @@ class LogError(Frozen):
         # pydantic's message only counts the errors; the next line names one
         said = self.detail.partition("\n")[0].strip() if self.type.endswith("ValidationError") else ""
         return ": ".join(part for part in (self.words, self.type, self.message, said) if part)
+
+
+class RunEnd(Frozen):
+    """How a run ended, as its log shows it. All other records and surfaces read this decision."""
+
+    exit_code: int | None = None
+    fate: RunFate = "unknown"
+    error: LogError | None = None
+
+    @property
+    def has_died(self) -> bool:
+        """Whether the run ended badly: a non-zero exit code, or none and a cause of death.
+
+        With exit code 0, only a message counts that the trainer stops early, e.g. because it is preempted.
+        """
+        if self.exit_code == 0:
+            return self.error is not None and self.fate == self.error.kind
+        return self.exit_code is not None or self.error is not None
+
+    def died_of(self, error: LogError) -> Self:
+        """Return the same record of a run that this error ended."""
+        return self.model_copy(update={"error": error, "fate": error.kind})
+
+
+def decide_fate(
+    exit_code: int | None, error: LogError | None, *, has_all_steps: bool = False, is_cut_off: bool = False
+) -> RunFate:
+    """Return how a run ended in one word. An exit code outranks the steps, and these a log without an end.
+
+    error: the cause of death. A run with exit code 0 has survived any other exception.
+    """
+    if error is not None:
+        return error.kind
+    if exit_code is not None:
+        return "finished" if exit_code == 0 else "other"
+    if has_all_steps:
+        return "finished"
+    return "cut_off" if is_cut_off else "unknown"

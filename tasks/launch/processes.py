@@ -1,0 +1,145 @@
+"""Starts processes that outlive their starter, tells them from later ones of the same pid, and ends their sessions."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from tasks.records import StartedProcess
+from tasks.store import write_atomically
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+TOLERANCE_S = 2.0
+KILL_S = 5.0  # from SIGKILL to the process's end
+POLL_S = 0.02
+# Children of this process, which must be reaped or they stay zombies. Other processes' children have no entry.
+_children: dict[int, "subprocess.Popen[bytes]"] = {}
+
+
+class Kept(StartedProcess):
+    """A program whose start is recorded in a file, so that another command finds it."""
+
+    name: str
+    log: str
+
+
+def start_kept(name: str, argv: Sequence[str], *, state: Path, folder: Path, environment: Mapping[str, str]) -> Kept:
+    """Start a program in its own session, with its output in `<state>/<name>.log`."""
+    log = state / f"{name}.log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            list(argv), cwd=folder, env=dict(environment), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            start_new_session=True,
+        )  # fmt: skip
+    kept = Kept(name=name, log=str(log), **dict(adopt(process)))
+    write_atomically(state / f"{name}.json", kept.model_dump_json(indent=1) + "\n")
+    return kept
+
+
+def read_kept(name: str, state: Path) -> Kept | None:
+    """Return the program that `start_kept` started under this name, or None if it does not run."""
+    try:
+        kept = Kept.model_validate(json.loads((state / f"{name}.json").read_text()))
+    except (FileNotFoundError, ValueError):
+        return None
+    return kept if is_running(kept) else None
+
+
+def end_kept(kept: Kept, *, state: Path, patience_s: float) -> bool:
+    """End the program's session and forget the program. Returns whether SIGTERM sufficed."""
+    by_itself = end_session(kept, patience_s=patience_s)
+    (state / f"{kept.name}.json").unlink(missing_ok=True)
+    return by_itself
+
+
+def adopt(process: "subprocess.Popen[bytes]") -> StartedProcess:
+    """Return the identity of a child, which `is_running` reaps from now on."""
+    _children[process.pid] = process
+    boot, created = start_of(process.pid)
+    return StartedProcess(pid=process.pid, created=created, boot=boot)
+
+
+def start_of(pid: int) -> tuple[str, float]:
+    """Return a live process's start: the machine's boot id and seconds since the boot. Raises psutil.NoSuchProcess.
+
+    A time of day would not do: Linux derives it from the boot's, which moves whenever the clock is set.
+    """
+    started = psutil.Process(pid).create_time()
+    if sys.platform != "linux":
+        return "", started
+    return BOOT_ID.read_text().strip(), started - psutil.boot_time()
+
+
+def is_same(process: StartedProcess) -> bool:
+    """Return whether the live process with this pid is the one that was started. Raises psutil.NoSuchProcess."""
+    boot, started = start_of(process.pid)
+    return boot == process.boot and abs(started - process.created) < TOLERANCE_S
+
+
+def is_running(process: StartedProcess) -> bool:
+    """Return whether the process runs on this machine; a zombie does not."""
+    try:
+        runs = is_same(process) and psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        runs = False
+    child = _children.get(process.pid)
+    if child is not None and child.poll() is not None:  # polled last, to reap a child that ends during this call
+        _children.pop(process.pid, None)
+        return False
+    return runs
+
+
+def members(process: StartedProcess) -> Iterator[int]:
+    """Yield the pids of the live processes of the session that a process leads, or led until it was killed.
+
+    The kernel does not reuse a session's number while it has members; a process that got the number later has another
+    start time.
+    """
+    with suppress(psutil.NoSuchProcess):  # the leader has ended; other members may live
+        if not is_same(process):
+            return
+    for pid in psutil.pids():
+        with suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
+            if os.getsid(pid) == process.pid and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                yield pid
+
+
+def end_session(process: StartedProcess, *, patience_s: float) -> bool:
+    """End a process and its session: SIGTERM to the process, SIGKILL to the session's rest after `patience_s`.
+
+    Returns whether SIGTERM sufficed. Does nothing if all have ended.
+    """
+    by_itself = True
+    if is_running(process):
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)
+        by_itself = _wait_until(lambda: not is_running(process), patience_s)
+    for pid in members(process):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    _wait_until(lambda: not is_running(process) and not any(members(process)), KILL_S)
+    return by_itself
+
+
+def wait_for_end(process: StartedProcess) -> None:
+    """Wait for the end, also of another process's child; does not poll, which would disturb timings."""
+    with suppress(psutil.NoSuchProcess):
+        waited = psutil.Process(process.pid)
+        if is_running(process):  # else its pid may belong to another process
+            waited.wait()
+
+
+def _wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
