@@ -1,36 +1,40 @@
 """Measures how often `maxview bisect` finds planted culprits, and in how many runs.
 
     nice python -m benchmarks.bisect simulate [--trials 1000]
-    nice python -m benchmarks.bisect train [--kinds loss crash memory checkpoint time nothing] [--each 1]
+    nice python -m benchmarks.bisect train [--kinds loss crash memory checkpoint time nothing] [--numbers 0 1 2]
     nice python -m benchmarks.bisect ledger
 
 `simulate` draws step times with the documented noise of a TPU (Student's t), with and without outliers (3 % of the
 runs, up to 5 % slower), over a line of 32 commits: once with every commit as a possible culprit, once with a ledger
 that shows a different program at 8 of them. The peer is git bisect by medians of r runs of both ends and every
-midpoint; r is the smallest number with at most our rate of wrong answers. The peer ignores programs. It always names a
-commit, also when there is no culprit. `train` creates a repository of 32 commits of the tiny trainer (two of them
-change its source), plants one culprit, and runs the flow's own search with real trainings. `ledger` times the compile
-ledger of 32 commits with different sources, twice.
+midpoint; r is the smallest number with at most our rate of wrong answers: once for each noise, once for either, because
+nobody knows in advance whether runs will be slowed. The peer ignores programs. It always names a commit, also when
+there is no culprit. `clocks`: a machine with two clock states (40 % of the runs are 3 % slower). `train` creates a
+repository of the tiny trainer with 32 commits (four of them change its source, one is the culprit), and runs the flow's
+own search with real trainings. `ledger` times the compile ledger of 32 commits with different sources, twice.
 """
 
 import argparse
 import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.machine import describe_machine
-from tasks.bisect.search import Finish, Limits, Line, next_action
+from tasks.bisect.search import next_action
+from tasks.bisect.terms import Finish, Limits, Line
 from tests.tasks.bisect.simulated import TPU, SimulatedTimes, step
 
 ROOT = Path(__file__).parent.parent
@@ -39,6 +43,7 @@ POINTS = COMMITS + 1
 SIGMA = TPU.scale / 2**0.5  # scale of one run
 MOST_REPEATS = 9
 SLOWED, SLOWEST = 0.03, 0.05
+SLOW_CLOCK, CLOCKS = 0.4, 0.03  # share of runs in the slower of two clock states, and its distance
 SEED = 20261123
 INPUT = '    with clock.part("input_s"):'
 SORT = "    loss = loss + 0.0 * jnp.sum(jnp.sort(jnp.tile(logits_BLV, (4, 1, 1)), axis=-1))\n"
@@ -60,23 +65,34 @@ PLANTED = {
     "time": ("model/train/loop.py", STILL, SPIN),
 }
 SMALL = ("--set", "steps=4", "--set", "max_target_length=32")
+MORE_STEPS = {"time": ("--set", "steps=30")}
+TOUCHED = 3  # commits that change the source and nothing else
+DATE = "2026-01-01T00:00:00+00:00"  # of every commit, so that searches share the commit that is good
 
 type Draw = Callable[[], float]
 
 
-def make_draw(random_: np.random.Generator, *, slowed: bool) -> Draw:
+def make_draw(random_: np.random.Generator, noise: str) -> Draw:
     """Draw a run's deviation from the logarithm of its commit's level."""
 
     def draw() -> float:
         value = SIGMA * float(random_.standard_t(TPU.df))
-        return value + (SLOWEST * float(random_.random()) if slowed and random_.random() < SLOWED else 0.0)
+        if noise == "slowed" and random_.random() < SLOWED:
+            value += SLOWEST * float(random_.random())
+        if noise == "clocks" and random_.random() < SLOW_CLOCK:
+            value += CLOCKS
+        return value
 
     return draw
 
 
-def search(truth: Sequence[float], draw: Draw, line: Line) -> tuple[Finish, int]:
-    """Return our answer and its number of runs."""
+def search(truth: Sequence[float], draw: Draw, line: Line, *, ends: int = 0) -> tuple[Finish, int]:
+    """Return our answer and its number of runs. ends: runs of each end before the search, with two clock states."""
     judge = SimulatedTimes(truth, draw)
+    while ends and judge.spread() < CLOCKS / 2:
+        judge.values.clear()
+        for point in (0, COMMITS) * ends:
+            judge.train(point)
     while True:
         action = next_action(line, judge, Limits())
         if isinstance(action, Finish):
@@ -118,39 +134,59 @@ def simulate(trials: int) -> None:
     print(f"{'planted':>8} {'noise':>7} {'may be it':>9} | {'right':>7} {'wrong':>7} {'range':>7} {'no diff':>7} "
           f"{'runs':>5} {'90 %':>4} | {'git r':>5} {'wrong':>7} {'runs':>5} {'ratio':>5}")  # fmt: skip
     for size in (0.0, 0.02, 0.05):
-        for slowed in (False, True):
-            for programs in (0, 8):
-                random_ = np.random.default_rng(SEED)
-                draw = make_draw(random_, slowed=slowed)
-                counts, runs = Counter[str](), []
-                for _ in range(trials):
-                    culprit = int(random_.integers(1, POINTS))
-                    truth = step(size, culprit, POINTS)
-                    found, used = search(truth, draw, draw_line(random_, culprit, programs))
-                    named = found.culprit is not None
-                    counts["right" if named and size and found.culprit == culprit else "wrong" if named
-                           else found.outcome] += 1  # fmt: skip
-                    runs.append(used)
-                told = [f"{100 * counts[word] / trials:6.1f}%" for word in ("right", "wrong", "range", "no difference")]
-                peer = _peer(size, draw, random_, trials, counts["wrong"] / trials)
-                shown = f"{size:+8.0%} {'slowed' if slowed else 't':>7} {programs or COMMITS:>9}"
-                print(f"{shown} | {' '.join(told)} {np.mean(runs):5.1f} {np.quantile(runs, 0.9):4.0f} | "
-                      f"{_show_peer(peer, float(np.mean(runs)))}", flush=True)  # fmt: skip
+        for programs in (0, 8):
+            random_ = np.random.default_rng(SEED)
+            draws = {noise: make_draw(random_, noise) for noise in ("t", "slowed")}
+            ours = {noise: _simulate(size, draw, random_, programs, trials) for noise, draw in draws.items()}
+            for noise, (shown, wrong, runs) in ours.items():
+                peer = _peer(size, [draws[noise]], random_, trials, wrong)
+                print(
+                    f"{size:+8.0%} {noise:>7} {programs or COMMITS:>9} | {shown} | {_show_peer(peer, runs)}", flush=True
+                )
+            wrong, runs = (float(np.mean([one[at] for one in ours.values()])) for at in (1, 2))
+            peer = _peer(size, list(draws.values()), random_, trials, wrong)
+            print(
+                f"{size:+8.0%}  either {programs or COMMITS:>9} | {'':37} {runs:5.1f}      | {_show_peer(peer, runs)}"
+            )
+    for size in (0.0, 0.02, 0.05):
+        for ends in (0, 3):
+            random_ = np.random.default_rng(SEED)
+            shown, _, _ = _simulate(size, make_draw(random_, "clocks"), random_, 0, trials, ends=ends)
+            print(
+                f"{size:+8.0%}  clocks {COMMITS:>9} | {shown} | {'both seen at the ends' if ends else ''}", flush=True
+            )
+
+
+def _simulate(
+    size: float, draw: Draw, random_: np.random.Generator, programs: int, trials: int, *, ends: int = 0
+) -> tuple[str, float, float]:
+    """Return the shares of the answers as text, the share of wrong ones, and the mean number of runs."""
+    counts, runs = Counter[str](), []
+    for _ in range(trials):
+        culprit = int(random_.integers(1, POINTS))
+        truth = step(size, culprit, POINTS)
+        found, used = search(truth, draw, draw_line(random_, culprit, programs), ends=ends)
+        right = bool(size) and found.culprit == culprit
+        counts["right" if right else "wrong" if found.culprit is not None else found.outcome] += 1
+        runs.append(used)
+    told = " ".join(f"{100 * counts[word] / trials:6.1f}%" for word in ("right", "wrong", "range", "no difference"))
+    return f"{told} {np.mean(runs):5.1f} {np.quantile(runs, 0.9):4.0f}", counts["wrong"] / trials, float(np.mean(runs))
 
 
 def _peer(
-    size: float, draw: Draw, random_: np.random.Generator, trials: int, allowed: float
+    size: float, draws: Sequence[Draw], random_: np.random.Generator, trials: int, allowed: float
 ) -> tuple[int, float, float] | None:
     """Return (runs per commit, share of wrong answers, total runs) for the smallest r with at most our error rate."""
     if not size:
         return None
     for repeats in range(1, MOST_REPEATS + 1):
-        wrong: NDArray[np.int64] = np.zeros(trials, int)
+        wrong: NDArray[np.int64] = np.zeros((len(draws), trials), int)
         used = 0
-        for trial in range(trials):
-            culprit = int(random_.integers(1, POINTS))
-            named, used = git_bisect(step(size, culprit, POINTS), draw, repeats)
-            wrong[trial] = named != culprit
+        for number, draw in enumerate(draws):
+            for trial in range(trials):
+                culprit = int(random_.integers(1, POINTS))
+                named, used = git_bisect(step(size, culprit, POINTS), draw, repeats)
+                wrong[number, trial] = named != culprit
         if wrong.mean() <= allowed:
             return repeats, float(wrong.mean()), float(used)
     return None
@@ -163,18 +199,21 @@ def _show_peer(peer: tuple[int, float, float] | None, runs: float) -> str:
     return f"{repeats:5} {wrong:7.1%} {used:5.1f} {runs / used:5.2f}"
 
 
-def make_repository(folder: Path, kind: str, culprit: int, *, touched: Sequence[int] = ()) -> None:
-    """Create 32 commits of the tiny trainer: one is the culprit, some change its source, the others its docs."""
-    shutil.rmtree(folder, ignore_errors=True)
+def make_repository(folder: Path) -> None:
+    """Create a repository whose only commit, tagged good, is the tiny trainer. Equal calls make equal commits."""
     for part in ("model", "configs"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
-    if kind == "time":
-        loop = folder / "model/train/loop.py"
-        loop.write_text(loop.read_text().replace(INPUT, f"    _planted()\n{INPUT}", 1) + "\n\n" + STILL)
+    loop = folder / "model/train/loop.py"
+    loop.write_text(loop.read_text().replace(INPUT, f"    _planted()\n{INPUT}", 1) + "\n\n" + STILL)
     _git(folder, "init", "-q", "-b", "main")
     _commit(folder, "the start")
     _git(folder, "tag", "good")
+
+
+def plant(folder: Path, branch: str, kind: str, culprit: int, touched: Collection[int]) -> None:
+    """Create a branch of 32 commits: one is the culprit, `touched` change its source, the others its docs."""
+    _git(folder, "checkout", "-q", "-b", branch, "good")
     for number in range(1, POINTS):
         subject = f"docs: note {number}"
         if number == culprit and kind != "nothing":
@@ -185,7 +224,8 @@ def make_repository(folder: Path, kind: str, culprit: int, *, touched: Sequence[
                 raise SystemExit(f"{file}: has no {old!r} any more: mend PLANTED")
             (folder / file).write_text(text.replace(old, new, 1))
         elif number in touched:
-            _append(folder / "model" / "__init__.py", f"\nUNUSED_{number} = {number}\n")
+            subject = f"touch {number}"
+            _append(folder / "model" / "__init__.py", f"\nUNUSED_{sorted(touched).index(number)} = 1\n")
         else:
             (folder / "docs").mkdir(exist_ok=True)
             (folder / "docs" / f"{number}.md").write_text(f"note {number}\n")
@@ -198,7 +238,8 @@ def _append(path: Path, text: str) -> None:
 
 def _git(folder: Path, *words: str) -> None:
     identity = ["-c", "user.name=x", "-c", "user.email=x@localhost", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", "-C", str(folder), *identity, *words], check=True, capture_output=True)
+    dated = os.environ | {"GIT_AUTHOR_DATE": DATE, "GIT_COMMITTER_DATE": DATE}
+    subprocess.run(["git", "-C", str(folder), *identity, *words], check=True, capture_output=True, env=dated)
 
 
 def _commit(folder: Path, subject: str) -> None:
@@ -206,47 +247,65 @@ def _commit(folder: Path, subject: str) -> None:
     _git(folder, "commit", "-qm", subject)
 
 
-def bisect(folder: Path, *words: str, good: str = "good") -> tuple[int, list[dict[str, object]], float]:
-    """Run the command; return its exit status, its records and its seconds."""
+def bisect(folder: Path, *words: str, good: str = "good", bad: str = "main") -> tuple[int, list[dict[str, Any]]]:
+    """Run the command; return its exit status and its records."""
     argv = [sys.executable, "-m", "flows.cli", "bisect", "main-vs-branch", "--repository", str(folder / "repository")]
-    argv += ["--good", good, "--bad", "main", *SMALL, "--out", str(folder / "out"), "--json", *words]
-    began = time.monotonic()
+    argv += ["--good", good, "--bad", bad, *SMALL, *words, "--out", str(folder / "out"), "--json"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "MAXVIEW_CACHE": str(folder / "cache")}
     done = subprocess.run(argv, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=False)
-    return done.returncode, json.loads(done.stdout or "[]"), time.monotonic() - began
+    return done.returncode, json.loads(done.stdout or "[]")
 
 
-def train(kinds: Sequence[str], each: int) -> None:
-    """Print the answers of real searches."""
-    random_ = random.Random(SEED)
-    for kind in kinds:
-        for _ in range(each):
-            culprit = random_.randrange(1, POINTS)
-            touched = [number for number in random_.sample(range(1, POINTS), 2) if number != culprit][:1]
-            with tempfile.TemporaryDirectory(prefix="maxview-bisect-") as name:
-                folder = Path(name)
-                make_repository(folder / "repository", kind, culprit, touched=touched)
-                status, records, seconds = bisect(folder)
+def train(kinds: Sequence[str], numbers: Sequence[int], folder: Path) -> None:
+    """Print the answers of real searches. They share a repository and a store, and so the runs of the good end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "repository").exists():
+        make_repository(folder / "repository")
+    for number in numbers:
+        for kind in kinds:
+            random_ = random.Random(f"{SEED} {kind} {number}")
+            culprit, *touched = random_.sample(range(1, POINTS), 1 + TOUCHED)
+            branch = f"{kind}-{number}"
+            plant(folder / "repository", branch, kind, culprit, touched)
+            began = _Clock()
+            status, records = bisect(folder, *MORE_STEPS.get(kind, ()), bad=branch)
             (record,) = records or ({},)
             named = record.get("culprit")
             right = named == culprit if kind != "nothing" else named is None
-            word, runs = "right" if right else "WRONG", record.get("runs")
-            told = (
-                f"{kind:>10}: planted {culprit}, named {named}: {word}; {runs} runs, {seconds:.0f} s, status {status}"
+            print(
+                f"{branch:>14}: planted {culprit}, named {named}: {'right' if right else 'WRONG'}; "
+                f"{record.get('runs')} runs of {record.get('trained')} commits, {began}, "
+                f"status {status}: {record.get('headline')}",
+                flush=True,
             )
-            print(f"{told}: {record.get('headline')}", flush=True)
 
 
 def time_ledger() -> None:
     """Print the seconds of the ledger of 32 commits, each with a source of its own, the first and the second time."""
     with tempfile.TemporaryDirectory(prefix="maxview-bisect-") as name:
         folder = Path(name)
-        make_repository(folder / "repository", "nothing", 0, touched=range(1, POINTS))
-        _git(folder / "repository", "tag", "last", "main~1")
-        bisect(folder, "--free", good="last")  # the server is there, and two commits
+        make_repository(folder / "repository")
+        plant(folder / "repository", "touched", "nothing", 0, range(1, POINTS))
+        _git(folder / "repository", "tag", "last", "touched~1")
+        bisect(folder, "--free", good="last", bad="touched")  # the server is there, and two commits
         for word in ("first", "second"):
-            _, _, seconds = bisect(folder, "--free")
-            print(f"ledger of {COMMITS} commits, {word} time: {seconds:.0f} s with the command's own start", flush=True)
+            began = _Clock()
+            bisect(folder, "--free", bad="touched")
+            print(f"ledger of {COMMITS} commits, {word} time: {began} with the command's own start", flush=True)
+
+
+class _Clock:
+    """Seconds, and processor seconds of child processes that have ended, since it was made."""
+
+    def __init__(self) -> None:
+        self._began, self._used = time.monotonic(), self._children()
+
+    def __str__(self) -> str:
+        return f"{time.monotonic() - self._began:.0f} s ({self._children() - self._used:.0f} s of processor)"
+
+    def _children(self) -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
 
 
 def main() -> None:
@@ -255,15 +314,19 @@ def main() -> None:
     parser.add_argument("what", choices=("simulate", "train", "ledger"))
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--kinds", nargs="+", choices=(*PLANTED, "nothing"), default=[*PLANTED, "nothing"])
-    parser.add_argument("--each", type=int, default=1)
+    parser.add_argument("--numbers", nargs="+", type=int, default=[0], help="searches of each kind")
+    parser.add_argument("--folder", type=Path, help="keeps repository and runs; omit for a temporary folder")
     given = parser.parse_args()
     print(describe_machine())
     if given.what == "simulate":
         simulate(given.trials)
-    elif given.what == "train":
-        train(given.kinds, given.each)
-    else:
+    elif given.what == "ledger":
         time_ledger()
+    elif given.folder:
+        train(given.kinds, given.numbers, given.folder)
+    else:
+        with tempfile.TemporaryDirectory(prefix="maxview-bisect-") as name:
+            train(given.kinds, given.numbers, Path(name))
 
 
 if __name__ == "__main__":

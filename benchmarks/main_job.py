@@ -66,7 +66,7 @@ def run(
 
 
 def measure(words: list[str], scratch: Path, clean: dict[str, str]) -> tuple[Timing, Timing, Timing]:
-    """Time the bare flow, the command without a resting server, and the command again, on existing databases."""
+    """Time the bare flow, the command without an idle server, and the command again, on existing databases."""
     command = [sys.executable, "-m", "flows.cli"]
     ours = clean | {"PREFECT_HOME": str(scratch / "ours")}
     job = [*command, *words, "--out", str(scratch / "out"), "--json"]

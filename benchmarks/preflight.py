@@ -28,7 +28,7 @@ from tasks.records.compiled import FILE, OPTIMISED, CompiledProgram
 from tasks.resolve.plans import find_unfit, resolve_config
 from tasks.resolve.trainers.compile import CONFIG, plan_compile
 from tasks.resolve.trainers.maxtext import find_maxtext
-from tasks.resolve.trainers.source import TrainerSource
+from tasks.resolve.trainers.trainer_source import TrainerSource
 
 COMPARISON = load_comparison("linen-vs-nnx")
 ARMS = ("linen", "nnx")

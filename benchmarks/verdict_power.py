@@ -37,11 +37,12 @@ from tasks.diff.metric_row import Arms
 from tasks.diff.noise import Past
 from tasks.diff.parity import compare_metric
 from tasks.diff.parity_rows import Judged, judge_loss
-from tasks.diff.step_time_levels import Levels, find_levels
-from tasks.diff.time_rows import CPU_TIME, QUICK, STEP_TIME, Circumstances, decide_levels
+from tasks.diff.time_rows import Circumstances, decide_levels
 from tasks.history.prior import difference_of
-from tasks.ingest.step_seconds import refine_seconds
-from tasks.records import STEP_SCHEMA, Decision, Environment, RunReading, RunRecord
+from tasks.metrics.step_seconds import refine_seconds
+from tasks.metrics.step_time_levels import find_levels
+from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
+from tasks.records import STEP_SCHEMA, Decision, Environment, RunReading, RunRecord, StepLevels
 from tasks.scrape.read import scrape_run
 
 type Values = NDArray[np.float64]
@@ -225,7 +226,7 @@ def judge_cell(cell: Cell, *, apart: bool, trials: int) -> Iterator[str]:
 
 
 @cache
-def draw_pool(regime: str, steps: int) -> tuple[Values, list[Levels]]:
+def draw_pool(regime: str, steps: int) -> tuple[Values, list[StepLevels]]:
     """The runs that trials choose from: their seconds, and their levels as logs print them; those that have any."""
     seconds = REGIMES[regime](np.random.default_rng(steps), POOL, steps)
     printed = (refine_seconds(np.round(run, 3), np.round(TOKENS / run, 3)) for run in seconds)
@@ -241,7 +242,7 @@ def choose_runs(regime: str, steps: int, count: int, rng: Rng) -> NDArray[np.int
     return rng.choice(size, count, replace=False)
 
 
-def slow_down(levels: Levels, factor: float) -> Levels:
+def slow_down(levels: StepLevels, factor: float) -> StepLevels:
     """The levels of a run all of whose steps take so much longer."""
     quick, middle = (
         level.model_copy(update={"seconds": factor * level.seconds}) for level in (levels.quick, levels.middle)
@@ -257,10 +258,10 @@ def draw_pasts(regime: str, steps: int, pairs: int) -> list[dict[str, Past]]:
     return [draw_past([levels[run] for run in runs]) for runs in chosen] if pairs else [{}]
 
 
-def draw_past(found: list[Levels]) -> dict[str, Past]:
+def draw_past(found: list[StepLevels]) -> dict[str, Past]:
     """Return the pairs' differences that a history of these runs would contain."""
     past = {}
-    for name, level in ((QUICK[STEP_TIME.name], "quick"), (STEP_TIME.name, "middle")):
+    for name, level in ((STEP_TIME.quick, "quick"), (STEP_TIME.name, "middle")):
         runs = [(getattr(levels, level).seconds, getattr(levels, level).error) for levels in found]
         pairs = zip(runs[::2], runs[1::2], strict=False)
         sizes, errors = zip(*(difference_of(*pair) for pair in pairs), strict=True)
@@ -278,7 +279,7 @@ def make_arms(cell: Cell, *, apart: bool) -> Arms:
     return arms[0], arms[1]
 
 
-def judge(arms: Arms, levels: tuple[list[Levels], list[Levels]], past: dict[str, Past]) -> str:
+def judge(arms: Arms, levels: tuple[list[StepLevels], list[StepLevels]], past: dict[str, Past]) -> str:
     """Return our verdict."""
     return decide_levels(levels, STEP_TIME, arms, RULES, Circumstances(past=past)).verdict
 
@@ -357,7 +358,7 @@ def judge_curves(sides: Sequence[Values]) -> Decision:
 
 def judge_hosts(trials: int) -> Iterator[str]:
     """One line per place of the 5 % and length of history: a loop that sleeps around one program, or a program."""
-    names = {STEP_TIME.name: CPU_TIME.name, QUICK[STEP_TIME.name]: QUICK[CPU_TIME.name]}
+    names = {STEP_TIME.name: CPU_TIME.name, STEP_TIME.quick: CPU_TIME.quick}
     compare = partial(diff, rules=RULES, comparison="power", case="hosts", target="cpu")
     for part, words in (("host", "same program; the host loop is slower (other code in the step loop"), ("device", "")):
         for pairs in PAIRS:

@@ -26,9 +26,11 @@ from configs.schema import Frozen
 from tasks.diff.arms import ArmRuns
 from tasks.diff.metric_row import Arms
 from tasks.diff.noise import Past
-from tasks.diff.step_time_levels import Levels, find_levels
-from tasks.diff.time_rows import STEP_TIME, Circumstances, decide_levels
-from tasks.ingest.step_seconds import PRINTED_UNIT_S, refine_seconds
+from tasks.diff.time_rows import Circumstances, decide_levels
+from tasks.metrics.step_seconds import PRINTED_UNIT_S, refine_seconds
+from tasks.metrics.step_time_levels import find_levels
+from tasks.metrics.time_metrics import STEP_TIME
+from tasks.records import StepLevels
 
 type Values = NDArray[np.float64]
 type Rng = np.random.Generator
@@ -179,7 +181,7 @@ def draw_pasts(regime: Regime, pairs: int, rng: Rng) -> Iterator[dict[str, Past]
         yield draw_past(read(regime, regime.draw(rng, 2 * pairs, STEPS)))
 
 
-def read(regime: Regime, seconds: Values) -> list[Levels]:
+def read(regime: Regime, seconds: Values) -> list[StepLevels]:
     """The levels of runs as a log prints them."""
     found = []
     for run in seconds:
@@ -190,7 +192,7 @@ def read(regime: Regime, seconds: Values) -> list[Levels]:
     return [levels for levels in found if levels]
 
 
-def judge(arms: Arms, levels: tuple[list[Levels], list[Levels]], past: dict[str, Past]) -> str:
+def judge(arms: Arms, levels: tuple[list[StepLevels], list[StepLevels]], past: dict[str, Past]) -> str:
     """The word of the step time."""
     return decide_levels(levels, STEP_TIME, arms, RULES, Circumstances(past=past)).verdict
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from ruamel.yaml.comments import CommentedMap
@@ -23,11 +23,6 @@ from configs.topologies import GIB, Topology, find_topology
 type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances", "comparability"]
 Trainer = Literal["maxview", "maxtext", "command"]
 Start = Literal["own", "shared"]
-Metric = Literal[
-    "step_time_s", "step_cpu_time_s", "loss", "loss_of_varying_runs", "loss_of_other_draws", "step_values",
-    "step_values_of_varying_runs", "memory_percent", "parameters", "program_memory_gb", "estimated_cycles",
-    "collective_bytes",
-]  # fmt: skip
 BY_DEVICE = ("step_time_s", "step_cpu_time_s")  # if a set lacks them, configs/noise.yml applies
 
 SINGULAR: Mapping[Kind, str] = {
@@ -48,7 +43,20 @@ def _check_name(text: str) -> str:
     return text
 
 
+def tolerance_names() -> tuple[str, ...]:
+    """Return the names in a set of tolerances: those of the set `default`, and those that a set may leave out."""
+    return *BY_DEVICE, *read_yaml(find("tolerances", "default"))
+
+
+def _check_tolerance(name: str) -> str:
+    known = tolerance_names()
+    if name not in known:
+        raise ValueError(f"unknown metric '{name}'{suggest(name, known)}; there are: {', '.join(known)}")
+    return name
+
+
 Name = Annotated[str, AfterValidator(_check_name)]
+ToleranceName = Annotated[str, AfterValidator(_check_tolerance)]
 Slice = Annotated[str, AfterValidator(lambda name: find_topology(name).name)]
 Count = Annotated[int, Field(ge=1, strict=True)]  # strict: `true` is not a number
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -94,7 +102,7 @@ class Comparison(Frozen):
     tolerances: Name
     comparability: Name = "default"  # the set of effects of findings on the verdict
     findings: dict[str, Any] = {}  # exceptions from that set; configs/findings.py reads them
-    allow: dict[Metric, Annotated[str, Field(min_length=1)]] = {}  # rows that may change, and why
+    allow: dict[ToleranceName, Annotated[str, Field(min_length=1)]] = {}  # rows that may change, and why
     arms: tuple[Arm, ...]
     set: dict[str, Any] = {}
     repository: Annotated[str, Field(min_length=1)] | None = None  # of the refs; maxview's default: its checkout
@@ -345,7 +353,7 @@ def load_tolerances(name: str, *, root: Path = CONFIG_ROOT) -> dict[str, Toleran
     """Return the tolerance of every judged metric."""
     path = find("tolerances", name, root=root)
     data = read_yaml(path)
-    metrics: tuple[str, ...] = get_args(Metric)
+    metrics = tolerance_names()
     tolerances: dict[str, Tolerance] = {}
     problems: list[str] = []
     for metric, value in data.items():

@@ -25,6 +25,7 @@ FindingKind = Literal[
     "flops", "tokens", "steps", "numbering", "data", "seed", "start", "config", "inert",
     "nondeterministic", "missing-field", "zero-field", "constant-field", "frozen-array", "frozen-in-one-arm",
     "no-effect", "last-digit",
+    "recompiled",
     "log-disagrees", "repeated-steps", "same-log", "survived-exception",
 ]  # fmt: skip
 KINDS: tuple[FindingKind, ...] = get_args(FindingKind)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from configs.comparison import (
-    Metric,
     Target,
     Tolerance,
     load_comparison,
@@ -31,11 +30,11 @@ class VerdictRules(Frozen):
     arms: tuple[str, ...] = ()  # the baseline's name and the candidate's
     declared: tuple[str, ...] = ()  # declared differences: config keys
     alike: bool = False  # a control: no difference is declared
-    allowed: Mapping[Metric, str] = {}  # rows that may change, and why
+    allowed: Mapping[str, str] = {}  # rows that may change, and why
     chips: int | None = None  # of the target, if chips are paid for
     price: float | None = None  # of one chip hour, in US dollars
 
-    def tolerance_of_time(self, metric: Metric, kind: DeviceKind) -> Tolerance:
+    def tolerance_of_time(self, metric: str, kind: DeviceKind) -> Tolerance:
         """Return the tolerance of a time: the comparison's, else from the noise of the kind of device."""
         if metric in self.tolerances:
             return self.tolerances[metric]

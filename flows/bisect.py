@@ -26,13 +26,14 @@ from tasks.bisect.points import (
 )
 from tasks.bisect.questions import DIED, PROGRAM, Question, read_question
 from tasks.bisect.report import describe_points, name_point, spent_seconds, write_record
-from tasks.bisect.search import Finish, Limits, Line, Train, find_current_belief
+from tasks.bisect.search import find_current_belief
+from tasks.bisect.terms import Finish, Limits, Line, Train
 from tasks.diff.case import CaseRuns
-from tasks.diff.checkpoint_row import CHECKPOINTS
 from tasks.diff.noise import Past
-from tasks.diff.time_rows import STEP_TIME
 from tasks.history.prior import read_past
-from tasks.preflight.lanes import count_lanes
+from tasks.metrics.result_metrics import CHECKPOINTS
+from tasks.metrics.time_metrics import STEP_TIME
+from tasks.preflight.compile_lanes import count_lanes
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import BisectedPoint, Bisection, Corner, LedgerEntry, RunPlan, RunRecord
 from tasks.resolve.options import BisectOptions
@@ -154,6 +155,7 @@ class Search:
         )  # fmt: skip
         progress = SearchProgress(self.case)
         last = len(points) - 1
+        self._recall(last, limits.ends)
         if self.question is None:
             asked = self._ask_ends(last, limits)
             if isinstance(asked, Finish):
@@ -187,6 +189,22 @@ class Search:
             EVENTS.put(Extended((), f"{action.why}: {names}"))
             for point in action.points:
                 self._train(point)
+
+    def _recall(self, last: int, most: int) -> None:
+        """Take over the pairs of finished runs of both ends, for example a nightly's."""
+        try:
+            ends = [
+                plan_point(self.request, self.span, end, self.case, self.store.path, repeats=most) for end in (0, last)
+            ]
+        except ValueError:  # `_train` reports it
+            return
+        for plans in zip(*ends, strict=True):
+            records = [self.store.run(plan.run_name).read_record() for plan in plans]
+            if not all(record is not None and (record.is_finished or record.has_died) for record in records):
+                return
+            for end, record in zip((0, last), records, strict=True):
+                assert record is not None
+                self.runs.setdefault(end, []).append(record)
 
     def _ask_ends(self, last: int, limits: Limits) -> Question | Finish:
         """Return the row to bisect, the worst of the ends', or the reason to stop."""

@@ -1,7 +1,7 @@
 """The flow `compare`: resolve → preflight → launch → watch and verify → scrape → checkpoints → diff → publish."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, count, groupby
@@ -22,8 +22,8 @@ from tasks.diff.case import CaseRuns
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.launch.job import find_checkpoint
 from tasks.launch.one_flow_per_run import find_finished
-from tasks.preflight.lanes import count_lanes, order_compiles
-from tasks.preflight.read import find_missing_compilers
+from tasks.preflight.compile_lanes import count_lanes, order_compiles
+from tasks.preflight.read_compiles import find_missing_compilers
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.comment import comparison_comment
 from tasks.records import CheckpointCommitted, CheckpointProof, ComparisonRecord, RunPlan, RunRecord
@@ -152,7 +152,7 @@ def compare_cases(
                     decide=lambda record, repeats: repeat_step(record, patience, repeats, time.monotonic() - began),
                     run=run,
                 )
-            comparisons.append(publish_case(explain_case(result, records, store), store))
+            comparisons.append(publish_case(explain_case(result, records, store), store, records))
     except Stopped as stopped:  # the parent night is being ended
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
@@ -271,9 +271,11 @@ def explain_case(result: ComparisonRecord, runs: list[RunRecord], store: Store) 
     return explained
 
 
-def publish_case(result: ComparisonRecord, store: Store) -> tuple[ComparisonRecord, PublishedPage]:
+def publish_case(
+    result: ComparisonRecord, store: Store, runs: Sequence[RunRecord] = ()
+) -> tuple[ComparisonRecord, PublishedPage]:
     """Publish a case's comparison, emit the event, and return the comparison with its page."""
-    page = publish_step(result, store)
+    page = publish_step(result, store, runs)
     EVENTS.put(Compared(result, page, str(flow_run.id)))
     return result, page
 

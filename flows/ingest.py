@@ -37,7 +37,7 @@ def ingest(options: IngestOptions) -> State[Any]:
     case = options.case or named or UNTITLED
     tag_run("ingest", [case], target)
     comparison = diff_logs_step(records, case, aa, target, tolerances, given, store)
-    page = publish_step(comparison, store)
+    page = publish_step(comparison, store, records)
     EVENTS.put(Compared(comparison, page, str(flow_run.id)))
     summarise_step([comparison], "ingest")
     tell_end([(f"{comparison.case}: {comparison.headline}", page.told)])

@@ -9,7 +9,7 @@ from prefect.states import Cancelled
 
 from configs.errors import ConfigError
 from flows.compare import compile_cases
-from tasks.preflight.read import find_missing_compilers
+from tasks.preflight.read_compiles import find_missing_compilers
 from tasks.resolve.make_request import request_compiles
 from tasks.resolve.options import PreflightOptions
 from tasks.services.cleanup import on_cancellation, on_crashed

@@ -25,7 +25,8 @@ from prefect.runtime import flow_run
 from configs.comparison import Target
 from tasks.bisect.ledger import make_entry
 from tasks.bisect.points import Span, find_span, span_of_packages
-from tasks.bisect.search import Finish, Judge, Limits, Line, Train, next_action
+from tasks.bisect.search import next_action
+from tasks.bisect.terms import Finish, Judge, Limits, Line, Train
 from tasks.causes.kept_programs import compare_kept_programs
 from tasks.causes.occasion import explain_comparison
 from tasks.diff.case import CaseRuns, case_id, compare_case
@@ -41,7 +42,7 @@ from tasks.launch.logs import read_exit_code
 from tasks.launch.owners import forget
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import JobEvent, LogLine, watch
-from tasks.preflight.case import compare_case_compiled
+from tasks.preflight.compiled_case import compare_case_compiled
 from tasks.publish.content.next_command import add_next, add_next_of_compiles
 from tasks.publish.content.page_address import PublishedPage, find_page
 from tasks.publish.markdown.artifacts import (
@@ -307,11 +308,14 @@ def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spen
     retries=IO_RETRIES,
     retry_delay_seconds=RETRY_DELAY_S,
 )
-def publish_step(comparison: ComparisonRecord, store: Store) -> PublishedPage:
-    """Publish the page, the rows of the history, and the artifacts for both Prefect UIs."""
+def publish_step(comparison: ComparisonRecord, store: Store, runs: Sequence[RunRecord] = ()) -> PublishedPage:
+    """Publish the page, the rows of the history, and the artifacts for both Prefect UIs.
+
+    runs: the comparison's, as far as they are in memory; the others are read from the store.
+    """
     # An embedded server will have ended when the page is read: link no flow run of it.
     address = flow_run.ui_url if os.environ.get("PREFECT_API_URL") else None
-    page = find_page(publish_comparison(comparison, store, flow_run=address or ""), store)
+    page = find_page(publish_comparison(comparison, store, runs, flow_run=address or ""), store)
     name = (comparison.comparison, comparison.case, *(["preflight"] if comparison.programs else []))
     summary, description = summary_markdown(comparison), summary_description(comparison)
     outlast(lambda: create_markdown_artifact(key=artifact_key(*name), markdown=summary, description=description))

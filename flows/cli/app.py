@@ -16,11 +16,11 @@ from flows.cli.commands.check_words import check_words
 from flows.cli.commands.compare import compare
 from flows.cli.commands.configs import cases, resolve_command
 from flows.cli.commands.explain import explain
-from flows.cli.commands.flow_runs import FlowError
 from flows.cli.commands.history import history
 from flows.cli.commands.ingest import ingest
 from flows.cli.commands.nightly import nightly
 from flows.cli.commands.preflight import preflight
+from flows.cli.commands.run_flow import FlowError
 from flows.cli.commands.scrape import scrape
 from flows.cli.commands.services import doctor, down, up
 from flows.cli.commands.site import site

@@ -21,7 +21,7 @@ from tasks.launch.backend import WITHOUT
 from tasks.launch.check import find_obstacles
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.place_trainer import PYTHON_VARIABLE
-from tasks.services.resting import REST_S, find_resting
+from tasks.services.idle_server import IDLE_S, find_idle
 from tasks.store import StoreError, check_place
 
 State = Literal["ok", "optional", "missing"]
@@ -73,11 +73,10 @@ def _prefect() -> Iterator[tuple[State, str]]:
     url = os.environ.get("PREFECT_API_URL")
     if not url:
         yield "ok", "Prefect: embedded server (PREFECT_API_URL is not set)"
-        for place in find_resting():
+        for place in find_idle():
             with place.unused() as unused:
-                now = (
-                    f"rests, and ends {REST_S / 60:g} minutes after its last command" if unused else "serves a command"
-                )
+                end = f"is idle, and ends {IDLE_S / 60:g} minutes after its last command"
+                now = end if unused else "serves a command"
             yield "ok", f"Prefect: an embedded server in {place.folder} {now} (maxview down ends it)"
         return
     try:

@@ -27,5 +27,5 @@ def publish_finished(plans: Sequence[RunPlan], store: Store, done: Collection[tu
         place, rules = own[0].target, own[0].rules
         runs = CaseRuns(comparison=name, case=case, target=place, runs=tuple(records), cases=cases, rules=rules)
         result = add_next(compare_case(runs, past=read_past(runs, store)), records, cases=cases)
-        pages.append(str(publish_comparison(result, store)))
+        pages.append(str(publish_comparison(result, store, records)))
     return pages

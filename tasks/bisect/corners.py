@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import stdtrit  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from configs.comparison import Tolerance
-from tasks.bisect.search import WORSE, Rated
+from tasks.bisect.terms import WORSE, Rated
 from tasks.diff.effect import CONFIDENCE
 from tasks.diff.noise import Noise
 from tasks.records import Corner, Verdict

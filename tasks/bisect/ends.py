@@ -1,7 +1,8 @@
 """Turns a comparison of the two ends into what is to be bisected, or into why nothing can be."""
 
 from tasks.bisect.questions import Question, worst_question
-from tasks.bisect.search import MOST_OF_POINT, Finish, Limits, Train
+from tasks.bisect.search import MOST_OF_POINT
+from tasks.bisect.terms import Finish, Limits, Train
 from tasks.diff.repeat_rule import undecided_rows
 from tasks.records import ComparisonRecord
 

@@ -3,23 +3,24 @@
 from collections.abc import Callable, Mapping, Sequence
 from math import log
 
-from configs.comparison import Metric, Tolerance
+from configs.comparison import Tolerance
 from configs.noise import DeviceKind
 from tasks.bisect.posterior import Observation
 from tasks.bisect.questions import DIED, Question
-from tasks.bisect.search import Rated
+from tasks.bisect.terms import Rated
 from tasks.diff.arms import ArmRuns
 from tasks.diff.case import CaseRuns, compare_case
-from tasks.diff.checkpoint_row import CHECKPOINTS
 from tasks.diff.noise import Noise, Past, learn_noise
-from tasks.diff.step_time_levels import find_levels
-from tasks.diff.time_rows import CPU_TIME, QUICK, kind_of, levels_of
-from tasks.ingest.merged_steps import cpu_seconds
+from tasks.diff.time_rows import kind_of
+from tasks.metrics.facts import facts_of
+from tasks.metrics.result_metrics import CHECKPOINTS
+from tasks.metrics.table import BY_NAME
+from tasks.metrics.time_metrics import CPU_TIME
 from tasks.records import CheckpointDifference, ComparisonRecord, RunRecord
 
 
 class RunJudge:
-    """The verdict rule over the runs of a line's points: see `search.Judge`.
+    """The verdict rule over the runs of a line's points: see `terms.Judge`.
 
     like: a comparison of the line, whose runs stand for those of any two points. failures: points that cannot be
     judged, and why. compare_checkpoints: the values of two points' checkpoints, if they are bisected.
@@ -49,13 +50,12 @@ class RunJudge:
     @property
     def noise(self) -> Noise:
         """See Judge."""
-        return learn_noise(self._rules.noises[self._kind], self._past.get(QUICK[self._question.metric]))
+        return learn_noise(self._rules.noises[self._kind], self._past.get(BY_NAME[self._question.metric].quick))
 
     @property
     def tolerance(self) -> Tolerance:
         """Up to which difference the clock is the same."""
-        clock: Metric = "step_cpu_time_s" if self._question.metric == CPU_TIME.name else "step_time_s"
-        return self._rules.tolerance_of_time(clock, self._kind)
+        return self._rules.tolerance_of_time(BY_NAME[self._question.metric].tolerance, self._kind)
 
     @property
     def _kind(self) -> DeviceKind:
@@ -87,11 +87,7 @@ class RunJudge:
         return [Observation(point=point, value=log(level[0]), error=level[1]) for level in levels if level]
 
     def _level(self, run: RunRecord) -> tuple[float, float] | None:
-        if self._question.metric == CPU_TIME.name:
-            seconds = cpu_seconds(run)
-            levels = find_levels(seconds) if seconds is not None else None
-        else:
-            levels = next(iter(levels_of(ArmRuns(name="", label="", runs=(run,)))), None)
+        levels = facts_of(run).levels.get(self._question.metric)
         return (levels.quick.seconds, levels.quick.error) if levels else None
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:

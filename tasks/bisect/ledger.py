@@ -12,12 +12,11 @@ from typing import Literal
 
 from configs.comparison import Target
 from tasks.bisect.questions import PROGRAM, TIMES, Question
-from tasks.bisect.search import Finish, Line
-from tasks.diff.checkpoint_row import CHECKPOINTS
-from tasks.diff.run_endings import END
-from tasks.diff.state_rows import MEMORY
+from tasks.bisect.terms import Finish, Line
 from tasks.launch.config import config_text
 from tasks.launch.local.process_group import build_environment, confine_words
+from tasks.metrics.program_metrics import MEMORY
+from tasks.metrics.result_metrics import CHECKPOINTS, END
 from tasks.preflight.analyse import analyse_program, locate
 from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
 from tasks.records.compiled import FILE, OPTIMISED

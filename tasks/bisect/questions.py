@@ -2,13 +2,11 @@
 
 from configs.errors import ConfigError, suggest
 from configs.schema import Frozen
-from tasks.diff.checkpoint_row import CHECKPOINTS
 from tasks.diff.comparison import SHARE_A_WORD
-from tasks.diff.maxview_rows import PARAMETERS
-from tasks.diff.parity_rows import LOSS, VALUES
-from tasks.diff.run_endings import END
-from tasks.diff.state_rows import MEMORY
-from tasks.diff.time_rows import CPU_TIME, STEP_TIME
+from tasks.metrics.program_metrics import MEMORY
+from tasks.metrics.result_metrics import CHECKPOINTS, END, LOSS
+from tasks.metrics.table import METRICS
+from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
 from tasks.records import ComparisonRecord
 
 PROGRAM = "program"
@@ -16,7 +14,7 @@ TIMES = (STEP_TIME.name, CPU_TIME.name)
 WORDS = {
     "loss": LOSS.name, "died": END.name, "memory": MEMORY.name, "checkpoint": CHECKPOINTS.name, PROGRAM: PROGRAM,
 }  # fmt: skip
-KNOWN = {metric.name: metric.title for metric in (STEP_TIME, CPU_TIME, LOSS, VALUES, MEMORY, CHECKPOINTS, PARAMETERS)}
+KNOWN = {metric.name: metric.title for metric in METRICS if metric.bisected}
 
 
 class Question(Frozen):

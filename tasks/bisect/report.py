@@ -10,7 +10,8 @@ from tasks.bisect.ledger import tell_programs
 from tasks.bisect.points import Span
 from tasks.bisect.posterior import Belief
 from tasks.bisect.questions import Question
-from tasks.bisect.search import Finish, Judge, Line, mark_points
+from tasks.bisect.search import mark_points
+from tasks.bisect.terms import Finish, Judge, Line
 from tasks.diff.decide import show_duration
 from tasks.records import BisectedPoint, Bisection, Corner, RunRecord, seconds_between
 from tasks.resolve.options import BisectOptions

@@ -1,120 +1,20 @@
 """Decides after every run of a bisection what to run next, or that it is over: which point changed the metric."""
 
 from collections.abc import Mapping, Sequence, Set
-from math import sqrt
-from typing import Literal, Protocol
 
-from scipy.special import stdtrit  # type: ignore[import-untyped]  # its stubs are a package of their own
-
-from configs.schema import Frozen
 from tasks.bisect.choose import choose_point
+from tasks.bisect.evidence import WITNESSES, is_proven, judge_ends
 from tasks.bisect.posterior import Belief, Observation, find_belief
+from tasks.bisect.terms import ENDS, WORSE, Finish, Judge, Limits, Line, Rated, Train
 from tasks.diff.decide_noisy import CHANCE
 from tasks.diff.noise import Noise
-from tasks.records import Mark, Verdict
+from tasks.records import Mark
 
 SURE = 0.95  # the posterior at which a point is named, once its own comparison agrees
 MOST_OF_POINT = 12  # runs of one point: beyond that the machine is too noisy for this difference
-ENDS = 2  # the ends take one half of the chance of a false alarm, the named point the other
-WORSE: tuple[Verdict, ...] = ("regressed", "changed")
-WITNESSES = 2  # runs of the point that is named: other work on the machine may have slowed one of them
-NOISY = 2.0  # times what is stated: from there on the pair takes twice as many runs, of both
+MOST_RUNS = 100  # of a line where neither a budget nor a number of runs is given
+NOT_SURE = "the runs that are allowed do not make it sure (--max-runs or --budget allow more)"
 REFUTED = 1e-4  # left of the weight of a point that compares like the one before it
-
-
-class Rated(Frozen):
-    """What the verdict rule says of the bisected metric between two points."""
-
-    verdict: Verdict
-    text: str = ""  # the effect with its interval, or the reason
-    wanted: int | None = None  # runs of each that would probably decide
-    cost: str = ""  # of those
-    effect: float | None = None  # of a metric that varies: 0.08 is 8 % more, and the ends of its interval
-    low: float | None = None
-    high: float | None = None
-
-
-class Judge(Protocol):
-    """The runs that there are, and the verdict rule over them."""
-
-    @property
-    def noise(self) -> Noise:
-        """Of a pair of equal runs, in the unit of the observations."""
-        ...
-
-    @property
-    def varies(self) -> bool:
-        """Whether equal runs differ in the metric: a time does; a loss, a death, a checkpoint do not."""
-        ...
-
-    def runs(self, point: int) -> int:
-        """How many runs of the point there are."""
-        ...
-
-    def failed(self, point: int) -> str:
-        """Why the point cannot be judged; empty if it can."""
-        ...
-
-    def observe(self, point: int) -> Sequence[Observation]:
-        """The levels of the point's runs, for a metric that varies."""
-        ...
-
-    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:
-        """The rule over two points. runs: only the first so many of each; shares: of the chance of a false alarm."""
-        ...
-
-
-class Line(Frozen):
-    """The points from good (first) to bad (last), as far as they are known without a run."""
-
-    weights: tuple[float, ...]  # prior of each point; 0: ruled out
-    # the point whose runs stand for this one: the first of its neighbours that train alike; good or bad itself for
-    # whatever trains like good, and for the last ones that train like bad
-    alike: tuple[int, ...]
-    costs: tuple[float, ...] = ()  # seconds of a run of each; empty: equal
-
-    @property
-    def last(self) -> int:
-        """The bad end."""
-        return len(self.weights) - 1
-
-
-class Limits(Frozen):
-    """How far the search may go. `spent_s` are the seconds of all runs so far."""
-
-    ends: int = 3  # runs of each end, where neither of the others is given
-    budget_s: float | None = None
-    most_runs: int | None = None
-
-
-class Train(Frozen):
-    """One more run of each of these points, in this order."""
-
-    points: tuple[int, ...]
-    why: str
-
-
-class Finish(Frozen):
-    """The search is over."""
-
-    outcome: Literal["found", "range", "no difference"]
-    why: str
-    culprit: int | None = None
-    before: int | None = None  # the point that the culprit was compared with
-    suspects: tuple[int, ...] = ()
-    rated: Rated | None = None  # of the culprit against the point before it, or of the ends
-    notes: tuple[str, ...] = ()
-
-
-def judge_ends(line: Line, judge: Judge) -> Rated:
-    """The first look at the ends that decided, else the last: k runs of each are the k-th look."""
-    both = min(judge.runs(0), judge.runs(line.last))
-    rated = Rated(verdict="unknown", text="not run yet", wanted=1)
-    for runs in range(1, both + 1):
-        rated = judge.compare(0, line.last, runs=runs, shares=ENDS)
-        if rated.verdict != "unknown":
-            break
-    return rated
 
 
 def mark_points(line: Line, judge: Judge) -> dict[int, tuple[Mark, str]]:
@@ -165,7 +65,7 @@ def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.
             rated = ends
         elif all(judge.runs(point) and not judge.failed(point) for point in (before, after)):
             rated = judge.compare(before, after, shares=pairs)
-        if rated.verdict in WORSE and is_witnessed(judge, belief, before, after, CHANCE / pairs):
+        if is_proven(line, judge, belief, (before, after), rated, CHANCE / pairs):
             return Finish(
                 outcome="found", why="", culprit=culprit, before=before, rated=rated,
                 notes=(*notes, *_other_changes(line, judge, before, after)),
@@ -176,7 +76,7 @@ def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.
         pair = (before, after)
         stuck = any(judge.failed(point) or judge.runs(point) >= MOST_OF_POINT for point in pair)
         if stuck or not _may_go_on(judge, line, limits, spent_s):
-            return _range(belief, ends, notes, "the runs that are allowed do not make it sure")
+            return _range(belief, ends, notes, NOT_SURE)
         return Train(
             points=_fewer(judge, before, after, rated), why="the suspect and the point before it, side by side"
         )
@@ -228,22 +128,6 @@ def believe(
     return find_belief(seen, weights, noise)
 
 
-def is_witnessed(judge: Judge, belief: Belief, before: int, after: int, chance: float) -> bool:
-    """Whether the step is larger than the scatter of all runs of the line makes likely, by two runs of the culprit.
-
-    The verdict rule looks at two points only. All runs together tell of a machine that is noisier than is stated.
-    """
-    if not judge.varies:
-        return True
-    sides = [[one.value for one in judge.observe(point)] for point in (before, after)]
-    noisy = belief.sigma > NOISY * judge.noise.scale / sqrt(2)
-    if len(sides[1]) < WITNESSES or (noisy and min(map(len, sides)) < 2 * WITNESSES):
-        return False
-    step = sum(sides[1]) / len(sides[1]) - sum(sides[0]) / len(sides[0])
-    error = belief.sigma * sqrt(1 / len(sides[0]) + 1 / len(sides[1]))
-    return step > error * float(stdtrit(belief.df, 1 - chance / 2))
-
-
 def _fewer(judge: Judge, before: int, after: int, rated: Rated) -> tuple[int, ...]:
     """Of a pair the points that need another run: what only lacks a witness gets that, else what has fewer runs."""
     if rated.verdict in WORSE and judge.runs(after) < WITNESSES:
@@ -259,9 +143,10 @@ def _look_at_ends(line: Line, judge: Judge, limits: Limits, ends: Rated, spent_s
     if failed:
         return Finish(outcome="no difference", why=f"an end cannot be judged: {failed}", rated=ends)
     limited = limits.budget_s is not None or limits.most_runs is not None
-    allowed = MOST_OF_POINT if limited else limits.ends
+    allowed = MOST_OF_POINT if limited else 2 * limits.ends if judge.varies else limits.ends
     if ends.verdict == "unknown" and both < allowed and _may_go_on(judge, line, limits, spent_s):
-        return Train(points=(0, line.last), why="both ends")
+        fewer = tuple(point for point in (0, line.last) if judge.runs(point) == both)
+        return Train(points=fewer, why="both ends")
     if ends.verdict == "same":
         why = "good and bad are the same: good may be bad itself (name an earlier --good), or bad good"
     elif ends.verdict == "improved":
@@ -295,7 +180,7 @@ def _explore(
         why = f"{len(skipped)} of them could not be judged" if skipped else "no run of any of them would tell more"
         return _range(belief, None, notes, why)
     if not _may_go_on(judge, line, limits, spent_s):
-        return _range(belief, None, notes, "the runs that are allowed do not make it sure")
+        return _range(belief, None, notes, NOT_SURE)
     return Train(points=(point,), why=f"{_left(belief)} points are left")
 
 
@@ -325,8 +210,10 @@ def _trained(line: Line, judge: Judge) -> list[int]:
 
 def _may_go_on(judge: Judge, line: Line, limits: Limits, spent_s: float) -> bool:
     done = sum(judge.runs(point) for point in range(line.last + 1) if line.alike[point] == point or point == line.last)
-    within = limits.most_runs is None or done < limits.most_runs
-    return within and (limits.budget_s is None or spent_s < limits.budget_s)
+    if limits.budget_s is not None and spent_s >= limits.budget_s:
+        return False
+    most = limits.most_runs or (MOST_RUNS if limits.budget_s is None else None)
+    return most is None or done < most
 
 
 def _last_good(line: Line, marks: Mapping[int, tuple[Mark, str]]) -> tuple[int, tuple[str, ...]]:

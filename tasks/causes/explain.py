@@ -15,7 +15,7 @@ from tasks.causes.programs import compare_program_files
 from tasks.causes.tensors import compare_tensors
 from tasks.causes.touched_lines import Refs, find_refs, name_commits
 from tasks.preflight.analyse import analyse_program
-from tasks.preflight.compare import Side, compare_programs
+from tasks.preflight.compare_programs import Side, compare_programs
 from tasks.records import (
     CodeLine,
     CompiledProgram,

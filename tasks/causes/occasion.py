@@ -6,15 +6,13 @@ from pathlib import Path
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from tasks.causes.explain import Both, explain_plans, say_cost
+from tasks.metrics.table import METRICS
 from tasks.records import ComparisonRecord, Explanation, RunPlan, RunRecord, seconds_between
 from tasks.store import Store
 
 FOLDER = "explained"  # beside the comparison's record
 # rows that a cause in the program, or in its time on the device, can explain
-_EXPLAINED = frozenset({
-    "loss_per_step", "values_per_step", "final_loss", "parameters", "program_memory_gb",
-    "step_time_s", "step_cpu_time_s",
-})  # fmt: skip
+_EXPLAINED = frozenset(metric.name for metric in METRICS if metric.explained)
 _DIFFERS = frozenset({"changed", "regressed", "improved"})
 
 

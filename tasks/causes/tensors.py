@@ -10,7 +10,7 @@ from tasks.causes.describe_root import Found, describe_extra, describe_pair, des
 from tasks.causes.group_roots import group_roots, list_only
 from tasks.causes.pair_rows import pair_divergent, pair_frontiers
 from tasks.causes.tensor_rows import TensorRow, read_step
-from tasks.observe.read import read_observation
+from tasks.observe.read_observation import read_observation
 from tasks.records.counted import counted
 from tasks.records.observation import Observation, TensorComparison
 

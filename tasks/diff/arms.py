@@ -1,21 +1,25 @@
 """Puts the runs of one arm together: its repeats, its fate, what surfaces show of it."""
 
-import polars as pl
-
 from configs.kernels import describe_attention
 from configs.schema import Frozen, TrainConfig
-from tasks.ingest.merged_steps import step_table
+from tasks.metrics.facts import facts_of
+from tasks.metrics.merged_steps import step_table
+from tasks.metrics.result_metrics import LOSS
+from tasks.metrics.time_account import is_steady
+from tasks.metrics.time_metrics import STEP_TIME
 from tasks.records import (
     ArmSummary,
     CheckpointEvent,
     CheckpointProof,
     Curve,
     Restore,
+    RunFacts,
     RunPlan,
     RunReading,
     RunRecord,
     Source,
     Stall,
+    TimeAccount,
 )
 
 
@@ -42,16 +46,14 @@ class ArmRuns(Frozen):
         """The first run that did not end well."""
         return next((run for run in self.runs if run.has_died), None)
 
+    @property
+    def facts(self) -> tuple[RunFacts, ...]:
+        """The facts of its runs."""
+        return tuple(map(facts_of, self.runs))
+
     def name_run(self, number: int) -> str:
         """How to call the run with this number: by the arm alone where there is only one."""
         return self.label if len(self.runs) == 1 else f"{self.label}, run {number + 1}"
-
-
-def place_of(steps: pl.DataFrame, index: int = 0, *, run: int = 0) -> Source | None:
-    """Where a row of a table of steps stands in the log of the arm's run with this number; None where there is none."""
-    if not -steps.height <= index < steps.height or steps["line"][index] is None:
-        return None
-    return Source(line=steps["line"][index], offset=steps["offset"][index], run=run)
 
 
 def summarise(arm: ArmRuns) -> ArmSummary:
@@ -104,7 +106,7 @@ def curves_of(arm: ArmRuns) -> list[Curve]:
     curves = []
     for run in arm.runs:
         table = step_table(run)
-        for metric, column in (("loss", "loss"), ("step_time_s", "seconds")):
+        for metric, column in ((LOSS.curve, "loss"), (STEP_TIME.curve, "seconds")):
             curves.append(
                 Curve(
                     metric=metric,
@@ -117,3 +119,22 @@ def curves_of(arm: ArmRuns) -> list[Curve]:
                 )
             )
     return curves
+
+
+def times_of(arm: ArmRuns) -> list[TimeAccount]:
+    """Return one account per run that has a steady state; of an arm without such a run, of those that died."""
+    found = [
+        account.model_copy(
+            update={
+                "arm": arm.name,
+                "run_name": run.reading.name,
+                "parts": tuple(
+                    part.model_copy(update={"source": part.source and numbered(part.source, number)})
+                    for part in account.parts
+                ),
+            }
+        )
+        for number, (run, facts) in enumerate(zip(arm.runs, arm.facts, strict=True))
+        if (account := facts.account)
+    ]
+    return [account for account in found if is_steady(account)] or found

@@ -3,20 +3,12 @@
 from collections.abc import Sequence
 
 from tasks.diff.arms import ArmRuns
-from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision
+from tasks.diff.metric_row import Arms, make_row, missing_decision
 from tasks.diff.parity import MetricParity
-from tasks.records import CheckpointDifference, Decision, Floor, MetricDiff, Verdict
+from tasks.metrics.result_metrics import CHECKPOINTS
+from tasks.records import CheckpointDifference, Decision, Floor, Measured, MetricDiff, Verdict
 from tasks.records.counted import counted
 from tasks.verify.saved import Saved, read_saved
-
-CHECKPOINTS = Metric(
-    name="checkpoints",
-    title="Checkpoints",
-    unit="",
-    better="equal",
-    rule="committed and verified, of those announced",
-    decimals=None,
-)
 
 
 def checkpoint_row(
@@ -46,10 +38,10 @@ def checkpoint_row(
     return make_row(CHECKPOINTS, cells, arms, decision)
 
 
-def _cell(arm: ArmRuns, saved: Saved) -> Cell:
+def _cell(arm: ArmRuns, saved: Saved) -> Measured:
     if not saved.announced:
-        return Cell(text="" if arm.dead else "none")
-    return Cell(value=saved.counted, text=saved.summary, source=saved.source)
+        return Measured(text="" if arm.dead else "none")
+    return Measured(value=saved.counted, text=saved.summary, source=saved.source)
 
 
 def _judge(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:

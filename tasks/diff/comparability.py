@@ -9,6 +9,7 @@ from tasks.diff.evaluation_row import find_lacking_evaluations
 from tasks.diff.metric_row import Arms
 from tasks.diff.observed import judge
 from tasks.diff.parity import MetricParity
+from tasks.diff.recompiles import find_recompiles
 from tasks.diff.run_endings import find_deaths, find_distance, find_reading_gaps
 from tasks.diff.same_code import find_code, find_start, find_writers
 from tasks.diff.same_work import find_work
@@ -43,6 +44,7 @@ def find_findings(
             find_reading_gaps(arms),
             find_variation(arms, parities),
             find_noops(arms, declared, parities),
+            find_recompiles(arms),
             find_lacking_evaluations(arms),
             find_distance(arms),
         ),

@@ -15,6 +15,7 @@ from tasks.diff.time_rows import Circumstances
 from tasks.ingest.given_logs import LoggedArms, LoggedRun
 from tasks.ingest.given_logs import read_pair as read_pair
 from tasks.ingest.run_record import with_cause, with_place
+from tasks.metrics.facts import with_facts
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.plans import find_unfit
 from tasks.scrape import copy_log
@@ -67,6 +68,7 @@ def _archive(run: LoggedRun, arm: str, store: Store) -> RunRecord:
         log=directory.log_address,
         reading=with_cause(reading, directory.log, supervised=False) if reading.coverage.complete else reading,
     )
+    record = with_facts(record)
     directory.write_record(record)
     return record
 

@@ -6,27 +6,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from configs.verdict_rules import VerdictRules
-from tasks.diff.arms import ArmRuns, curves_of, numbered, summarise
-from tasks.diff.checkpoint_row import CHECKPOINTS, checkpoint_row
+from tasks.diff.arms import ArmRuns, curves_of, numbered, summarise, times_of
+from tasks.diff.checkpoint_row import checkpoint_row
 from tasks.diff.comparability import find_findings
 from tasks.diff.decide import ONE_RUN
-from tasks.diff.evaluation_row import EVALUATION, compare_evaluations, evaluation_row
-from tasks.diff.final_state import FINAL_STATE, final_state_row
+from tasks.diff.entry_rows import table_rows
+from tasks.diff.evaluation_row import compare_evaluations, evaluation_row
+from tasks.diff.final_state import final_state_row
 from tasks.diff.floors import floors_of
 from tasks.diff.host import excuse_of, has_same_program, name_host
-from tasks.diff.maxview_rows import maxview_rows
 from tasks.diff.metric_row import NOT_JUDGED, is_unfilled
-from tasks.diff.mfu_row import mfu_row
 from tasks.diff.numbering import number_alike
 from tasks.diff.parity import LEAST_STEPS, compare_metric, shared_metrics
-from tasks.diff.parity_rows import LOSS, VALUES, Judged, judge_loss, judge_values, loss_row, values_row
+from tasks.diff.parity_rows import Judged, judge_loss, judge_values, loss_row, values_row
 from tasks.diff.run_endings import death_row
 from tasks.diff.same_code import draws_differ
-from tasks.diff.stall_rows import stall_row
-from tasks.diff.state_rows import memory_row
-from tasks.diff.time_account import account_times
-from tasks.diff.time_rows import STEP_TIME, Circumstances, cpu_time_row, first_step_row, step_time_row
-from tasks.ingest.merged_steps import cpu_seconds
+from tasks.diff.time_rows import Circumstances, cpu_time_row, step_time_row
+from tasks.metrics.merged_steps import cpu_seconds
+from tasks.metrics.result_metrics import CHECKPOINTS, END, EVALUATION, FINAL_STATE, LOSS, VALUES
+from tasks.metrics.table import BY_NAME, METRICS
+from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
 from tasks.records import (
     CheckpointDifference,
     ComparisonRecord,
@@ -45,14 +44,9 @@ WORDS: tuple[tuple[Verdict, str], ...] = (
     ("unknown", "not enough evidence for {}"),
     ("improved", "{} improved, nothing regressed"),
 )
-# the rows about what was computed, which a headline names before times and memory
-COMPUTED = frozenset({
-    "end", "parameters", "final_loss", LOSS.name, EVALUATION.name, VALUES.name, FINAL_STATE.name, CHECKPOINTS.name,
-})  # fmt: skip
-# MaxView's rows that have the word of another one, which is named instead
-SHARE_A_WORD = frozenset({"tflops_per_device", "tokens_per_s", "avg_step_time_s", "final_loss"})
-# rows that go by another name than what is allowed to change
-ALLOWED_AS = {"loss_per_step": "loss", "final_loss": "loss", "values_per_step": "step_values"}
+COMPUTED = frozenset(metric.name for metric in METRICS if metric.result)  # a headline names these first
+# rows that have the verdict of another row, which is named instead
+SHARE_A_WORD = frozenset(metric.name for metric in METRICS if metric.word_of)
 
 
 def diff(
@@ -98,24 +92,20 @@ def diff(
         time_row = time_row.model_copy(update={"reason": f"{host}: {time_row.reason}"})
     values = values_row(arms, others, judged)
     evaluated = judge_values(evaluations, judged.model_copy(update={"proved": equal}))
-    times = account_times(arms)
-    rows = [
-        *maxview_rows(arms, rules.tolerances, step_time, time_row.difference, loss),
-        time_row,
-        *([cpu_row] if cpu_row else []),
-        stall_row(arms, times),
-        first_step_row(arms),
-        *([mfu] if (mfu := mfu_row(arms, time_row)) else []),
-        loss_row(arms, parity, loss),
-        *([evaluation] if (evaluation := evaluation_row(arms, evaluations, evaluated)) else []),
-        *([values] if values else []),
-        *([state] if (state := final_state_row(arms, parity)) else []),
-        memory_row(arms, rules.tolerances["program_memory_gb"]),
-        checkpoint_row(arms, checkpoints, floors, loss=parity),
-    ]
+    given_rows = {
+        END.name: death_row(arms) if any(arm.dead for arm in arms) else None,
+        STEP_TIME.name: time_row,
+        CPU_TIME.name: cpu_row,
+        LOSS.name: loss_row(arms, parity, loss),
+        EVALUATION.name: evaluation_row(arms, evaluations, evaluated),
+        VALUES.name: values,
+        FINAL_STATE.name: final_state_row(arms, parity),
+        CHECKPOINTS.name: checkpoint_row(arms, checkpoints, floors, loss=parity),
+    }
+    decisions = {STEP_TIME.name: step_time, LOSS.name: loss}
+    rows = list(table_rows(arms, rules.tolerances, given_rows, decisions))
     absent = tuple(row.title for row in rows if is_unfilled(row))
-    rows = [death_row(arms)] * any(arm.dead for arm in arms) + [row for row in rows if not is_unfilled(row)]
-    rows = [allow(row, rules) for row in rows]
+    rows = [allow(row, rules) for row in rows if not is_unfilled(row)]
     verdict, headline = conclude(left, right, findings, rows, floors, host)
     return ComparisonRecord(
         id=comparison_id(comparison, case, [*baseline, *candidate]),
@@ -138,7 +128,7 @@ def diff(
             arm.name: tuple(numbered(stall, n) for n, run in enumerate(arm.runs) for stall in run.reading.stalls)
             for arm in arms
         },
-        times=times,
+        times=tuple(account for arm in arms for account in times_of(arm)),
         parities=tuple(found.parity for found in compared),
         aa=aa,
         equal_by_construction=excuse,
@@ -148,7 +138,7 @@ def diff(
 
 def allow(row: MetricDiff, rules: VerdictRules) -> MetricDiff:
     """The row with why its change is allowed, if it is changed and the comparison's file allows that."""
-    why = rules.allowed.get(ALLOWED_AS.get(row.metric, row.metric), "")  # type: ignore[call-overload]
+    why = rules.allowed.get(BY_NAME[row.metric].tolerance, "")
     return row.model_copy(update={"allowed": why}) if why and row.verdict == "changed" else row
 
 

@@ -7,13 +7,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tasks.diff.arms import ArmRuns, place_of
+from tasks.diff.arms import ArmRuns
 from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, Observed, notice, show_each
 from tasks.diff.parity import MetricParity, is_compared
 from tasks.diff.parity_rows import is_rounding
-from tasks.ingest.merged_steps import is_exact, last_of_each_step
-from tasks.ingest.printed import printed_units
+from tasks.metrics.merged_steps import is_exact, last_of_each_step, place_of
+from tasks.metrics.printed import printed_units
 from tasks.records import RunRecord, Source
 from tasks.records.counted import counted
 

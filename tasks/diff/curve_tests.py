@@ -8,7 +8,7 @@ from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]  # scip
 
 from configs.schema import Frozen
 from tasks.diff.effect import CONFIDENCE
-from tasks.ingest.printed import Values
+from tasks.metrics.printed import Values
 
 MOST_BLOCKS = 4  # of steps, whose means are compared; each takes its share of the chance
 AT_ONCE = 5e-5  # of a value: what is known in full and jumps by more, where all before was equal, is no rounding

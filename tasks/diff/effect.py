@@ -78,7 +78,8 @@ def measure_effect(sample: Sample) -> Effect:
     Otherwise each run scatters around the mean of its arm. The variance is the mean of the runs' own variance and of
     the prior (`Noise`, plus the error of each run's level), weighted by degrees of freedom. The prior never hides a
     larger scatter: with ENOUGH degrees of freedom the runs' own variance is a lower bound, and runs that scatter more
-    than the prior allows (chance WIDE) use their own variance only. `Sample.between` is added for any number of runs.
+    than the prior allows (chance WIDE) use their own variance only. Agreeing runs do not lower a history's scale.
+    `Sample.between` is added for any number of runs.
     """
     left, right = np.log(np.asarray(sample.baseline)), np.log(np.asarray(sample.candidate))
     noise = sample.noise
@@ -96,6 +97,8 @@ def measure_effect(sample: Sample) -> Effect:
         df = max(1.0, seen_df / 2)  # as many as there are pairs, less one: two states are not normal
     if wide or seen_df >= ENOUGH:
         variance = max(variance, seen)
+    if noise.pairs and seen_df:  # a few runs that agree by chance do not outweigh a history: its clocks have two states
+        variance = max(variance, noise.scale**2)
     return Effect(
         estimate=float(right.mean() - left.mean()),
         scale=max(sqrt(variance), FINEST),
@@ -136,7 +139,8 @@ def runs_wanted(effect: Effect, *, least: float, within: float, chance: float) -
     runs = np.arange(max(effect.runs) + 1, MOST_RUNS + 1)
     more = runs - min(effect.runs)
     df, seen = effect.df + more, effect.scale if effect.seen is None else effect.seen
-    error = np.sqrt((effect.df * effect.scale**2 + more * seen**2) / df / runs)
+    known = effect.noise.scale if effect.noise.pairs else 0.0
+    error = np.sqrt(np.maximum((effect.df * effect.scale**2 + more * seen**2) / df, known**2) / runs)
     found = (size >= least) & (size >= error * (lucky - stdtrit(df, chance / 2)))
     inside = within - size >= error * (lucky - stdtrit(df, (1 - CONFIDENCE) / 2))
     enough = runs[found | inside]

@@ -2,21 +2,15 @@
 
 from collections.abc import Sequence
 
-from tasks.diff.arms import ArmRuns, place_of
-from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision
+from tasks.diff.arms import ArmRuns
+from tasks.diff.metric_row import Arms, make_row, missing_decision
 from tasks.diff.observed import Observations, notice
 from tasks.diff.parity import LOSS_LIKE, MetricParity, compare_metric, eval_table, shared_metrics
-from tasks.records import Decision, MetricDiff
+from tasks.metrics.merged_steps import place_of
+from tasks.metrics.result_metrics import EVALUATION
+from tasks.records import Decision, Measured, MetricDiff
 from tasks.records.counted import counted
 
-EVALUATION = Metric(
-    name="evaluations",
-    title="Evaluation",
-    unit="",
-    better="lower",
-    rule="first evaluation that differs in any run, else the last one; judged over all of them",
-    decimals=6,
-)
 SHOWN = 5  # steps that a message names
 
 
@@ -39,8 +33,8 @@ def evaluation_row(arms: Arms, found: Sequence[MetricParity], decision: Decision
     if first is not None and first.parity.first is not None:
         texts = first.parity.first.baseline, first.parity.first.candidate
         cells = (
-            Cell(value=float(texts[0]), text=texts[0], source=first.places[0]),
-            Cell(value=float(texts[1]), text=texts[1], source=first.places[1]),
+            Measured(value=float(texts[0]), text=texts[0], source=first.places[0]),
+            Measured(value=float(texts[1]), text=texts[1], source=first.places[1]),
         )
         metric = EVALUATION.model_copy(update={"decimals": len(texts[0].partition(".")[2])})
     missing = missing_decision(cells, arms)
@@ -48,14 +42,16 @@ def evaluation_row(arms: Arms, found: Sequence[MetricParity], decision: Decision
     return make_row(metric, cells, arms, missing or decision or unlike)
 
 
-def _last_cell(arm: ArmRuns) -> Cell:
+def _last_cell(arm: ArmRuns) -> Measured:
     """The loss of the last evaluation of the first run, or how many there are where none has a loss."""
     table = eval_table(arm.first)
     losses = [name for name, kind in table.schema.items() if LOSS_LIKE in name and kind.is_numeric()]
     if table.is_empty() or not losses:
-        return Cell(text="" if table.is_empty() else counted(table.height, "evaluation"))
+        return Measured(text="" if table.is_empty() else counted(table.height, "evaluation"))
     value = table[losses[0]].drop_nulls()
-    return Cell(value=float(value[-1]), text=f"{value[-1]:g}", source=place_of(table, -1)) if len(value) else Cell()
+    if not len(value):
+        return Measured()
+    return Measured(value=float(value[-1]), text=f"{value[-1]:g}", source=place_of(table, -1))
 
 
 def find_lacking_evaluations(arms: Arms) -> Observations:

@@ -3,20 +3,13 @@
 from collections.abc import Mapping
 
 from tasks.diff.arms import ArmRuns
-from tasks.diff.metric_row import Arms, Cell, Metric, make_row, not_judged
+from tasks.diff.metric_row import Arms, make_row, not_judged
 from tasks.diff.observed import Observations, notice
 from tasks.diff.parity import LEAST_STEPS, MetricParity
-from tasks.records import Decision, MetricDiff, RunRecord
+from tasks.metrics.result_metrics import FINAL_STATE
+from tasks.records import Decision, Measured, MetricDiff, RunRecord
 from tasks.records.counted import counted
 
-FINAL_STATE = Metric(
-    name="final_state",
-    title="Final state",
-    unit="",
-    better="equal",
-    rule="the trainer's digest of every array after the last step, over all runs",
-    decimals=None,
-)
 SHOWN = 3
 
 type Digests = Mapping[str, str]  # of each array, by its path
@@ -30,7 +23,7 @@ def final_state_row(arms: Arms, loss: MetricParity) -> MetricDiff | None:
     states = [[_digests(run, "state") for run in arm.runs] for arm in arms]
     if not all(state for side in states for state in side):
         return None
-    cells = [Cell(text=counted(len(side[0]), "array")) for side in states]
+    cells = [Measured(text=counted(len(side[0]), "array")) for side in states]
     return make_row(FINAL_STATE, (cells[0], cells[1]), arms, _judge(states, loss))
 
 

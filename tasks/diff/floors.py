@@ -5,7 +5,7 @@ import polars as pl
 
 from tasks.diff.arms import ArmRuns
 from tasks.diff.value_gaps import varies_at
-from tasks.ingest.merged_steps import last_of_each_step
+from tasks.metrics.merged_steps import last_of_each_step
 from tasks.records import Floor, ProgramExplanation, RunRecord
 from tasks.records.counted import counted
 

@@ -8,7 +8,7 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.metric_row import Arms
 from tasks.diff.settings import IMPLEMENTATION_KEYS
 from tasks.records import Decision, Floor, RunPlan
-from tasks.resolve.trainers.source import SOURCE
+from tasks.resolve.trainers.trainer_source import SOURCE
 
 STEP = "step_time_s"
 # parts of a step's time in the trainer's JSON lines, and what the host does in them

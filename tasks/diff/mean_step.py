@@ -1,13 +1,11 @@
 """Turns the mean steps of two arms into why they are not the same, though most of their steps are."""
 
 from tasks.diff.metric_row import Arms
-from tasks.diff.step_time_levels import CLOSE
-from tasks.diff.time_account import COMPUTE, account_run
-from tasks.ingest.merged_steps import step_table
-from tasks.records import RunRecord, TimeAccount, seconds_between
+from tasks.metrics.step_time_levels import CLOSE
+from tasks.metrics.time_account import COMPUTE, is_steady
+from tasks.records import TimeAccount
 
 MOST = 1.05  # times: as far may the mean steps of all runs of one arm lie beyond those of all runs of the other
-WHOLE_S = 1.0  # what a clock that prints whole seconds leaves open
 START_AND_END = ("start", "end", "outside", "wait at the end", "evaluation at the end")
 
 
@@ -25,25 +23,9 @@ def differ_in_mean(arms: Arms, means: tuple[list[float], list[float]]) -> str:
     return f"the mean step is {100 * (right / left - 1):+.3g} % ({left:.4g} s became {right:.4g} s){part}"
 
 
-def seconds_between_steps(run: RunRecord) -> float:
-    """The seconds per step that pass between the printed seconds: the dates of the lines, less the steps between.
-
-    0 where the log does not date its lines. A line that is printed late comes after the step that follows it.
-    """
-    rows, table = run.reading.steps, step_table(run)
-    if rows.height < 3 or rows["time"].null_count() or table.height != rows.height:
-        return 0.0
-    whole = seconds_between(rows["time"][0], rows["time"][-1])
-    if whole is None or whole <= 0:
-        return 0.0
-    steps = float(table["seconds"][2 if run.reading.deferred else 1 :].fill_null(0.0).sum())
-    coarse = WHOLE_S if not any("." in time for time in rows["time"]) else 0.0
-    return max(0.0, whole - steps - coarse) / (rows.height - 1)
-
-
 def _grown_part(arms: Arms, slower: int) -> str:
     """The part of the time account that grew most per step in the slower arm."""
-    sides = [[account for run in arm.runs if (account := account_run(run))] for arm in arms]
+    sides = [[one.account for one in arm.facts if one.account and is_steady(one.account)] for arm in arms]
     if not all(sides):
         return ""
     parts = [_per_step(side) for side in sides]

@@ -2,38 +2,19 @@
 
 from math import isclose, isfinite
 
-from configs.schema import Frozen
 from tasks.diff.arms import ArmRuns
-from tasks.records import Better, Decision, MetricDiff, Source
+from tasks.metrics.metric import Metric
+from tasks.records import Decision, Measured, MetricDiff
 
 DIED = "–, died"  # the cell of an arm that ended before it had a value
 ABSENT = "not in the log"
 NOT_JUDGED = "not judged"  # the word of rows that never decide the verdict
 
 type Arms = tuple[ArmRuns, ArmRuns]
-type Cells = tuple["Cell", "Cell"]
+type Cells = tuple[Measured, Measured]
 
 
-class Cell(Frozen):
-    """One value of a row: the number, the text it is shown as (empty if the log does not say), and its place."""
-
-    value: float | None = None
-    text: str = ""
-    source: Source | None = None
-
-
-class Metric(Frozen):
-    """What a row is about. `decimals` are those of the difference; None: it shows none."""
-
-    name: str
-    title: str
-    unit: str
-    better: Better
-    rule: str
-    decimals: int | None
-
-
-def make_row(metric: Metric, cells: Cells, arms: Arms, decision: Decision, *, maxview: bool = False) -> MetricDiff:
+def make_row(metric: Metric, cells: Cells, arms: Arms, decision: Decision) -> MetricDiff:
     """One row, candidate minus baseline; a cell without a text says why it has none."""
     left, right = cells
     _check_effect(metric, cells, decision)
@@ -45,13 +26,13 @@ def make_row(metric: Metric, cells: Cells, arms: Arms, decision: Decision, *, ma
         unit=metric.unit,
         better=metric.better,
         rule=metric.rule,
-        group="maxview" if maxview else "ours",
+        group="maxview" if metric.maxview else "ours",
         baseline=left.value,
         candidate=right.value,
         baseline_text=texts[0],
         candidate_text=texts[1],
         difference=difference if difference is None or isfinite(difference) else None,
-        difference_text=show_difference(difference, metric.decimals, thousands="" if maxview else ","),
+        difference_text=show_difference(difference, metric.decimals, thousands="" if metric.maxview else ","),
         baseline_source=left.source,
         candidate_source=right.source,
         **decision.model_dump(),

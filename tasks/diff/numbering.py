@@ -27,7 +27,7 @@ def _from_zero(arm: ArmRuns) -> ArmRuns:
         steps = run.reading.steps.with_columns(pl.col("step") - 1)
         evals = tuple(row | {"step": None if row["step"] is None else row["step"] - 1} for row in run.reading.evals)
         reading = run.reading.model_copy(update={"steps": steps, "evals": evals})
-        runs.append(run.model_copy(update={"reading": reading}))
+        runs.append(run.model_copy(update={"reading": reading, "facts": None}))
     return arm.model_copy(update={"runs": tuple(runs), "counts_from": 1})
 
 

@@ -9,10 +9,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from configs.schema import Frozen
-from tasks.diff.arms import ArmRuns, place_of
+from tasks.diff.arms import ArmRuns
 from tasks.diff.value_gaps import gaps_between, nearest_at, varies_at
-from tasks.ingest.merged_steps import is_exact, last_of_each_step
-from tasks.ingest.printed import Values, last_digit, round_to, shared_decimals
+from tasks.metrics.merged_steps import is_exact, last_of_each_step, place_of
+from tasks.metrics.printed import Values, last_digit, round_to, shared_decimals
 from tasks.records import FirstDivergence, Parity, RunRecord, Source
 
 EXACT = "the last bit (float32)"

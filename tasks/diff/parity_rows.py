@@ -14,27 +14,12 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.curve_tests import Block, compare_blocks, is_offset
 from tasks.diff.decide import LEAST_REPEATS, ROUNDING, show_threshold, threshold_of
 from tasks.diff.decide_noisy import CHANCE, ask_for_more, show_chance, show_runs
-from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision
+from tasks.diff.metric_row import Arms, make_row, missing_decision
 from tasks.diff.parity import LEAST_STEPS, LOSS_LIKE, MetricParity
-from tasks.records import Decision, MetricDiff, Verdict
+from tasks.metrics.result_metrics import LOSS, VALUES
+from tasks.records import Decision, Measured, MetricDiff, Verdict
 from tasks.records.counted import counted
 
-LOSS = Metric(
-    name="loss_per_step",
-    title="Loss, step by step",
-    unit="",
-    better="lower",
-    rule="first step whose loss differs in any run; judged over all steps",
-    decimals=6,
-)
-VALUES = Metric(
-    name="values_per_step",
-    title="Other values, step by step",
-    unit="",
-    better="equal",
-    rule="what else every run writes and no clock decides: norms, rates, counts",
-    decimals=None,
-)
 ORDER: tuple[Verdict, ...] = ("same", "improved", "unknown", "changed", "regressed")
 OTHER_DRAWS = "other first weights or other data"
 
@@ -46,8 +31,8 @@ def loss_row(arms: Arms, found: MetricParity, decision: Decision) -> MetricDiff:
     if first is not None and missing_decision(cells, arms) is None:
         texts = (first.baseline, first.candidate)
         cells = (
-            Cell(value=float(texts[0]), text=texts[0], source=found.places[0]),
-            Cell(value=float(texts[1]), text=texts[1], source=found.places[1]),
+            Measured(value=float(texts[0]), text=texts[0], source=found.places[0]),
+            Measured(value=float(texts[1]), text=texts[1], source=found.places[1]),
         )
         metric = LOSS.model_copy(update={"decimals": len(texts[0].partition(".")[2]) if found.unit else 6})
     return make_row(metric, cells, arms, missing_decision(cells, arms) or decision)
@@ -110,7 +95,7 @@ def values_row(arms: Arms, found: Sequence[MetricParity], given: Judged) -> Metr
     texts, places = (count, count), (None, None) if different is None else different.places
     if different is not None and (first := different.parity.first):
         texts = (f"{first.metric} {first.baseline}", f"{first.metric} {first.candidate}")
-    cells = (Cell(text=texts[0], source=places[0]), Cell(text=texts[1], source=places[1]))
+    cells = (Measured(text=texts[0], source=places[0]), Measured(text=texts[1], source=places[1]))
     return make_row(VALUES, cells, arms, decision)
 
 
@@ -247,7 +232,7 @@ def _describe(found: MetricParity) -> str:
     return f"{where}; {varying}" if varying else where
 
 
-def _steps_cell(arm: ArmRuns) -> Cell:
+def _steps_cell(arm: ArmRuns) -> Measured:
     counts = [run.reading.steps.height for run in arm.runs]
     runs = f" × {len(counts)}" if len(counts) > 1 else ""
-    return Cell(text=f"{counted(max(counts), 'step')}{runs}" if any(counts) else "")
+    return Measured(text=f"{counted(max(counts), 'step')}{runs}" if any(counts) else "")

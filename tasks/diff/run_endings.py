@@ -3,15 +3,16 @@
 import polars as pl
 
 from configs.findings import FindingKind
-from tasks.diff.arms import ArmRuns, place_of
+from tasks.diff.arms import ArmRuns
 from tasks.diff.decide import show_duration
-from tasks.diff.metric_row import Arms, Cell, Metric, make_row
+from tasks.diff.metric_row import Arms, make_row
 from tasks.diff.observed import Observations, Observed, notice, places_of, show_each
-from tasks.records import Decision, MetricDiff, RunReading, RunRecord, Source, seconds_between
+from tasks.metrics.merged_steps import place_of
+from tasks.metrics.result_metrics import END
+from tasks.records import Decision, Measured, MetricDiff, RunReading, RunRecord, Source, seconds_between
 from tasks.records.counted import counted
 
 FAR_APART_S = 15 * 60
-END = Metric(name="end", title="End of the run", unit="", better="equal", rule="how the run ended", decimals=None)
 
 
 def find_deaths(arms: Arms) -> Observations:
@@ -46,17 +47,17 @@ def death_row(arms: Arms) -> MetricDiff:
     return make_row(END, cells, arms, Decision(verdict=verdict, reason=f"{dead} died before the end"))
 
 
-def _end_cell(arm: ArmRuns) -> Cell:
+def _end_cell(arm: ArmRuns) -> Measured:
     run = arm.dead
     steps = arm.first.reading.steps
     if run is None:
         loss = "" if steps.is_empty() else f", final loss {steps['loss'][-1]}"
-        return Cell(text=f"{counted(steps.height, 'step')}{loss}")
+        return Measured(text=f"{counted(steps.height, 'step')}{loss}")
     error = run.reading.error
     # the message is text of the log: Prefect's classic UI takes that of a table's cell for markup
     cause = "died" if error is None else ": ".join(part for part in ("died", error.words, error.type) if part)
     place = None if error is None else Source(line=error.line, offset=error.offset)
-    return Cell(text=cause, source=place)
+    return Measured(text=cause, source=place)
 
 
 def find_reading_gaps(arms: Arms) -> Observations:

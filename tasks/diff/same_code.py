@@ -1,12 +1,12 @@
 """Finds out whether the two arms ran the code that they were meant to run."""
 
-from tasks.diff.arms import place_of
 from tasks.diff.floors import TRAINERS
 from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, Observed, compare, notice, show_each
 from tasks.diff.settings import config_of
 from tasks.diff.software import software_differs, trainers_differ
-from tasks.resolve.trainers.source import SOURCE
+from tasks.metrics.merged_steps import place_of
+from tasks.resolve.trainers.trainer_source import SOURCE
 
 OURS = {"maxview": "maxview's"}  # as people call it
 SEVERAL = 3  # one message that moved may be a call site of its own, or a Python that counts lines in another way

@@ -6,12 +6,11 @@ from typing import Any
 import polars as pl
 
 from configs.findings import FindingKind
-from tasks.diff.arms import place_of
 from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, Observed, compare, places_of, show_each
 from tasks.diff.settings import IMPLEMENTATION_KEYS, Difference, config_differences, variable_differences
 from tasks.diff.software import software_differs
-from tasks.ingest.merged_steps import RATE
+from tasks.metrics.merged_steps import RATE, place_of
 from tasks.records import RunReading
 
 OTHER_UNIT = 1.5  # times: what rounding makes of a product of two printed numbers is far less

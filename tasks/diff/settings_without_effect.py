@@ -8,14 +8,14 @@ from math import inf
 import polars as pl
 
 from configs.schema import Frozen
-from tasks.diff.arms import ArmRuns, place_of
+from tasks.diff.arms import ArmRuns
 from tasks.diff.final_state import find_untrained
 from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, Observed, notice, places_of, show_each
 from tasks.diff.parity import LEAST_STEPS, MEASURED, PLACES, MetricParity
 from tasks.diff.settings import config_of
 from tasks.diff.software import trainers_differ
-from tasks.ingest.merged_steps import is_exact
+from tasks.metrics.merged_steps import is_exact, place_of
 from tasks.records import Source
 
 # a difference in one of these changes the losses of any training, sooner or later

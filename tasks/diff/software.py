@@ -6,12 +6,13 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 
 from configs.findings import FindingKind
-from tasks.diff.arms import ArmRuns, numbered, place_of
+from tasks.diff.arms import ArmRuns, numbered
 from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, Observed, compare, notice, places_of
 from tasks.diff.settings import differences
+from tasks.metrics.merged_steps import place_of
 from tasks.records import Environment, RunRecord
-from tasks.resolve.trainers.source import SOURCE
+from tasks.resolve.trainers.trainer_source import SOURCE
 
 WITH_JAX = frozenset({"jax", "jaxlib", "libtpu"})  # released together: who asks for one of them gets the others
 ALL = frozenset({"*"})

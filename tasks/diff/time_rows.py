@@ -9,58 +9,30 @@ import numpy as np
 from configs.noise import DeviceKind, device_kind_of
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules
-from tasks.diff.arms import ArmRuns, place_of
+from tasks.diff.arms import ArmRuns
 from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, decide_noisy
 from tasks.diff.effect import Sample
-from tasks.diff.mean_step import differ_in_mean, seconds_between_steps
-from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision, not_judged
+from tasks.diff.mean_step import differ_in_mean
+from tasks.diff.metric_row import Arms, make_row, missing_decision
 from tasks.diff.noise import Past, learn_noise
-from tasks.diff.step_time_levels import CLOSE, Levels, find_levels
 from tasks.diff.where_run import lie_apart
-from tasks.ingest.merged_steps import cpu_seconds, step_table, timed_steps, waited_seconds
-from tasks.records import Decision, MetricDiff, RunRecord, seconds_between
+from tasks.metrics.merged_steps import place_of, waited_seconds
+from tasks.metrics.metric import Metric
+from tasks.metrics.step_time_levels import CLOSE
+from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME, TOO_FEW
+from tasks.records import Decision, Measured, MetricDiff, StepLevels, seconds_between
 
-TOO_FEW = "too few steps"
-STEP_TIME = Metric(
-    name="step_time_s",
-    title="Step time, steady",
-    unit="s",
-    better="lower",
-    rule="10 % quantile without the first step and dispatch artefacts, mean of the runs; ±: what a run leaves open",
-    decimals=4,
-)
-CPU_TIME = Metric(
-    name="step_cpu_time_s",
-    title="CPU time per step",
-    unit="s",
-    better="lower",
-    rule="processor time of all threads; as the step time",
-    decimals=4,
-)
-# the same metric where its middle steps decided: another title, so that one name stands for one number
-MIDDLE = {
-    metric.name: metric.model_copy(
-        update={"title": title, "rule": "median of the steps but the first, mean of the runs"}
-    )
-    for metric, title in ((STEP_TIME, "Step time, middle steps"), (CPU_TIME, "CPU time per step, middle steps"))
-}
-# in the history: the level of the quick steps, see `levels`
-QUICK = {STEP_TIME.name: "step_time_quick_s", CPU_TIME.name: "step_cpu_time_quick_s"}
 SHIFTING = frozenset({"tpu", "gpu"})  # on a processor other work comes in bursts, which leave the quick steps alone
 SHIFTED = 2.0  # stated deviations of equal runs, that the level changes by inside a run which does not keep it
 MOST_SLOW = 0.2  # of the steps may be slow in one arm alone, where the arms are the same
-FIRST_STEP = Metric(
-    name="first_step_s", title="First step", unit="s", better="lower", rule="seconds of the first step", decimals=3
-)
 
-
-type SideLevels = tuple[list[Levels], list[Levels]]  # of each arm's runs
+type SideLevels = tuple[list[StepLevels], list[StepLevels]]  # of each arm's runs
 
 
 class Circumstances(Frozen):
     """What a decision about noise depends on besides the runs and the rules: see `decide_noisy`."""
 
-    past: Mapping[str, Past] = {}  # by the names in QUICK, before and behind the colon
+    past: Mapping[str, Past] = {}  # by the names of the series: of a clock's middle steps, and of its quick ones
     chance: float = CHANCE
     excuse: str = ""  # why any difference is noise
     instead: str = ""  # of running more, where runs cannot be asked for
@@ -74,8 +46,9 @@ def step_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> tupl
     """The row that speed is judged by, and its decision, which MaxView's rows share."""
     # a run that did not measure its waits is compared by the wall
     less_waits = all(waited_seconds(run) is not None for arm in arms for run in arm.runs)
-    levels = (levels_of(arms[0], less_waits=less_waits), levels_of(arms[1], less_waits=less_waits))
-    return _clock_row(STEP_TIME, levels, arms, rules, given)
+    sides = [[one.levels.get(STEP_TIME.name) if less_waits else one.wall for one in arm.facts] for arm in arms]
+    left, right = ([levels for levels in side if levels] for side in sides)
+    return _clock_row(STEP_TIME, (left, right), arms, rules, given)
 
 
 def cpu_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> MetricDiff | None:
@@ -84,7 +57,8 @@ def cpu_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> Metri
     Other work on the machine makes the wall time of a step twice as long, and its processor time a few percent shorter
     (docs/decisions/0010): so it finds what the steady step time cannot while the machine is shared.
     """
-    levels = (_cpu_levels(arms[0]), _cpu_levels(arms[1]))
+    left, right = ([one.levels[CPU_TIME.name] for one in arm.facts if CPU_TIME.name in one.levels] for arm in arms)
+    levels = (left, right)
     lacking = [len(found) < len(arm.runs) for found, arm in zip(levels, arms, strict=True)]
     if not any(levels) or any(lack and not arm.dead for lack, arm in zip(lacking, arms, strict=True)):
         return None
@@ -103,7 +77,7 @@ def _clock_row(
         decision = Decision(verdict="same" if given.excuse else "unknown", reason=reason)
     decision = decision or decide_levels(levels, metric, arms, rules, given)
     if decision.level == "middle steps":  # each number of the row is of the level that was judged
-        metric = MIDDLE[metric.name]
+        metric = metric.at_middle()
         cells = (_level_cell(arms[0], levels[0], metric), _level_cell(arms[1], levels[1], metric))
     return make_row(metric, cells, arms, decision), decision
 
@@ -130,9 +104,9 @@ def decide_levels(
         )
 
     decision = decide_noisy(
-        sample("quick", given.past.get(QUICK[metric.name])),
+        sample("quick", given.past.get(metric.quick)),
         sample("middle", given.past.get(metric.name)),
-        tolerance=rules.tolerance_of_time("step_time_s" if metric is STEP_TIME else "step_cpu_time_s", kind),
+        tolerance=rules.tolerance_of_time(metric.tolerance, kind),
         excuse=given.excuse,
         remedy=Remedy(cost=_cost(arms, rules), instead=given.instead),
         chance=given.chance,
@@ -146,7 +120,7 @@ def decide_levels(
     return decision.model_copy(update={"reason": f"{inside}{decision.reason}"}) if inside else decision
 
 
-def _shift_of(run: Levels, kind: DeviceKind, rules: VerdictRules) -> float:
+def _shift_of(run: StepLevels, kind: DeviceKind, rules: VerdictRules) -> float:
     """How uncertain a run's level is because it changes inside the run, as a logarithm."""
     known = kind in SHIFTING and run.shift > SHIFTED * rules.noises[kind].equal_runs
     return run.shift / 2 if known else 0.0  # the standard deviation of two levels that are equally likely
@@ -177,29 +151,6 @@ def kind_of(arms: Arms) -> DeviceKind:
     return device_kind_of(here.device_kind, here.backend or told)
 
 
-def levels_of(arm: ArmRuns, *, less_waits: bool = True) -> list[Levels]:
-    """The levels of every run that has any; `less_waits`: see `steady_levels`."""
-    found = []
-    for run in arm.runs:
-        if levels := steady_levels(run, less_waits=less_waits):
-            found.append(levels.model_copy(update={"mean": levels.mean + seconds_between_steps(run)}))
-    return found
-
-
-def steady_levels(run: RunRecord, *, less_waits: bool = True) -> Levels | None:
-    """The levels of a run's step times; where the processor is the device, less what other work took from its threads.
-
-    On a shared machine the time on the wall tells of the others: see docs/decisions/0050.
-    """
-    table, unit = timed_steps(run)
-    seconds, waited = table["seconds"].to_numpy()[1:], waited_seconds(run) if less_waits else None
-    return find_levels(seconds if waited is None else seconds - waited, unit=unit)
-
-
-def _cpu_levels(arm: ArmRuns) -> list[Levels]:
-    return [levels for run in arm.runs if (seconds := cpu_seconds(run)) is not None if (levels := find_levels(seconds))]
-
-
 def _cost(arms: Arms, rules: VerdictRules) -> Cost | None:
     """What one more run of each arm takes, if the logs tell how long they took."""
     left, right = (seconds_between(arm.reading.started, arm.reading.ended) for arm in arms)
@@ -208,26 +159,11 @@ def _cost(arms: Arms, rules: VerdictRules) -> Cost | None:
     return Cost(seconds=left + right, chips=rules.chips, price=rules.price)
 
 
-def _level_cell(arm: ArmRuns, levels: list[Levels], metric: Metric) -> Cell:
+def _level_cell(arm: ArmRuns, levels: list[StepLevels], metric: Metric) -> Measured:
     if not levels:
-        return Cell(text="" if arm.dead else TOO_FEW)
-    shown = [run.middle if metric in MIDDLE.values() else run.quick for run in levels]
+        return Measured(text="" if arm.dead else TOO_FEW)
+    shown = [run.middle if metric.title == metric.middle else run.quick for run in levels]
     # the geometric mean over the runs: the difference of two arms' is the effect
     level = float(np.exp(np.mean([log(run.seconds) for run in shown])))
     error = max(run.error for run in shown)
-    return Cell(value=level, text=f"{level:.4f} ± {error * level:.4f}", source=place_of(arm.reading.steps, 1))
-
-
-def first_step_row(arms: Arms) -> MetricDiff:
-    """The first step, which waits for compilation: once per run, and no two are alike, so it is shown, not judged."""
-    cells = (_first_cell(arms[0]), _first_cell(arms[1]))
-    reason = "compilation and the first execution, once per run"
-    return make_row(FIRST_STEP, cells, arms, missing_decision(cells, arms) or not_judged(reason))
-
-
-def _first_cell(arm: ArmRuns) -> Cell:
-    table = step_table(arm.first)
-    if not table.height or table["seconds"][0] is None:
-        return Cell()
-    seconds = table["seconds"][0]
-    return Cell(value=seconds, text=f"{seconds:.3f}", source=place_of(table))
+    return Measured(value=level, text=f"{level:.4f} ± {error * level:.4f}", source=place_of(arm.reading.steps, 1))

@@ -5,7 +5,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.ingest.printed import Values
+from tasks.metrics.printed import Values
 
 
 def varies_at(values: Values, *, exact: bool) -> NDArray[np.bool_]:

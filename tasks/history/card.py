@@ -1,21 +1,22 @@
 """Turns the newest comparisons of a store into a card: the verified and unverified items of every case."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from configs.comparison import list_names
+from configs.comparison import list_names, load_comparison
+from tasks.history.card_signature import REFERENCES, digests_of, sign
 from tasks.history.card_sources import date_card
 from tasks.history.newest import newest_comparisons
+from tasks.metrics import result_metrics
+from tasks.metrics.result_metrics import LOSS
 from tasks.records import ComparisonRecord, RunPlan
 from tasks.records.card import UNCOMMITTED, Card, CardItem, CardRow, CardState, ReferenceCheck
 from tasks.store import Store, StoreError
 
 OURS = "maxview"  # the name of our trainer
-REFERENCES = "references"  # a store's folder with the results of tests/references
 FLOORS = ("same program", "same bits", "same checkpoint")
 LOSSES, CHECKPOINTS, OUTSIDE, PREFLIGHT = "equal losses", "checkpoints proved", "outside references", "preflight"
 ITEMS = (*FLOORS, LOSSES, CHECKPOINTS, OUTSIDE, PREFLIGHT)
@@ -38,10 +39,13 @@ def make_card(store: Store, comparison: str | None = None, root: Path | None = N
             trained.setdefault((record.comparison, record.case), []).append(record)
     rows = []
     for name in names:
-        known = {record.case for record in newest if record.comparison == name}
+        records = [record for record in newest if record.comparison == name]
+        known = {record.case for record in records}
+        of_ours = OURS in _trainers_of(name, records, store)
         for case in sorted({*list_names("cases"), *known}):
+            outside = checks.get(case, ()) if of_ours else None
             for found in trained.get((name, case), [None]):
-                rows.append(_row(name, case, found, compiled.get((name, case)), checks.get(case, ()), store))
+                rows.append(_row(name, case, found, compiled.get((name, case)), outside, store))
     card = Card(rows=tuple(rows))
     card = date_card(card, root) if root else card
     return card.model_copy(update={"signature": sign(card)})
@@ -61,17 +65,14 @@ def _row(
     case: str,
     record: ComparisonRecord | None,
     preflight: ComparisonRecord | None,
-    checks: Sequence[ReferenceCheck],
+    checks: Sequence[ReferenceCheck] | None,
     store: Store,
 ) -> CardRow:
     trained, compiled = _plans(record, store), _plans(preflight, store)
-    # the checks are of our trainer's decoders
-    ours = all(plan.trainer == OURS for plan in (*trained, *compiled))
-    checks = checks if ours else ()
     items = [*(_trained_items(record, _sources(trained)) if record else _missing())]
-    items += [_outside(checks, ours=ours), _preflight(preflight, _sources(compiled))]
+    items += [_outside(checks), _preflight(preflight, _sources(compiled))]
     row = _empty_row(comparison, case, checks)
-    update: dict[str, Any] = {"items": tuple(items), "records": _digests([record, preflight], checks, store)}
+    update: dict[str, Any] = {"items": tuple(items), "records": digests_of([record, preflight], checks or (), store)}
     if record is not None:
         environment = record.candidate.environment
         kind = environment.device_kind or environment.backend or "unknown device"
@@ -87,7 +88,7 @@ def _row(
     return row.model_copy(update=update)
 
 
-def _empty_row(comparison: str, case: str, checks: Sequence[ReferenceCheck]) -> CardRow:
+def _empty_row(comparison: str, case: str, checks: Sequence[ReferenceCheck] | None) -> CardRow:
     return CardRow(
         comparison=comparison,
         case=case,
@@ -97,8 +98,8 @@ def _empty_row(comparison: str, case: str, checks: Sequence[ReferenceCheck]) -> 
         arms=("", ""),
         day="",
         command=f"maxview compare {comparison} --case {case}",
-        items=(*_missing(), _outside(checks, ours=True), _preflight(None, "")),
-        checks=tuple(checks),
+        items=(*_missing(), _outside(checks), _preflight(None, ())),
+        checks=tuple(checks or ()),
     )
 
 
@@ -107,6 +108,15 @@ def _plans(record: ComparisonRecord | None, store: Store) -> list[RunPlan]:
     logs = (*record.baseline.logs, *record.candidate.logs) if record else ()
     runs = [store.run_of_log(log).read_record() for log in logs]
     return [run.plan for run in runs if run is not None and run.plan is not None]
+
+
+def _trainers_of(comparison: str, records: Sequence[ComparisonRecord], store: Store) -> set[str]:
+    """Return the names of a comparison's trainers, from its records, else from its file."""
+    found = {plan.trainer for record in records for plan in _plans(record, store)}
+    if found or comparison not in list_names("comparisons"):
+        return found
+    spec = load_comparison(comparison)
+    return {spec.trainer_of(arm) for arm in spec.arms}
 
 
 def _trainers(plans: Sequence[RunPlan]) -> tuple[str, ...]:
@@ -118,14 +128,14 @@ def _trainers(plans: Sequence[RunPlan]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(named))
 
 
-def _sources(plans: Sequence[RunPlan]) -> str:
-    """Return the candidate's commit if it is of our trainer, else an empty string."""
+def _sources(plans: Sequence[RunPlan]) -> tuple[str, ...]:
+    """Return the candidate's commit if it is of our trainer."""
     if not plans or plans[-1].trainer != OURS:
-        return ""
-    return plans[-1].commit if plans[-1].commit and not plans[-1].dirty else UNCOMMITTED
+        return ()
+    return (plans[-1].commit if plans[-1].commit and not plans[-1].dirty else UNCOMMITTED,)
 
 
-def _trained_items(record: ComparisonRecord, sources: str) -> list[CardItem]:
+def _trained_items(record: ComparisonRecord, sources: tuple[str, ...]) -> list[CardItem]:
     floors = {floor.name: floor for floor in record.floors}
     items = [
         CardItem(name=name, state=STATES[floor.holds], evidence=floor.evidence, sources=sources)
@@ -134,7 +144,7 @@ def _trained_items(record: ComparisonRecord, sources: str) -> list[CardItem]:
         for name in FLOORS
     ]
     verdicts = {row.metric: row for row in record.rows}
-    for name, metric, good in ((LOSSES, "loss_per_step", "same"), (CHECKPOINTS, "checkpoints", "same")):
+    for name, metric, good in ((LOSSES, LOSS.name, "same"), (CHECKPOINTS, result_metrics.CHECKPOINTS.name, "same")):
         row = verdicts.get(metric)
         holds = None if row is None or row.verdict in ("unknown", "not judged") else row.verdict == good
         evidence = "no such row" if row is None else row.reason or row.candidate_text
@@ -148,40 +158,28 @@ def _missing() -> list[CardItem]:
     ]
 
 
-def _outside(checks: Sequence[ReferenceCheck], *, ours: bool) -> CardItem:
+def _outside(checks: Sequence[ReferenceCheck] | None) -> CardItem:
+    """Return the item of outside references; checks: None for the arms of another trainer."""
     if not checks:
-        reason = "tests/references was not run" if ours else "tests/references compares maxview's own trainer only"
+        reason = "tests/references compares maxview's own trainer only"
+        reason = reason if checks is None else "tests/references was not run"
         return CardItem(name=OUTSIDE, state="not verified", evidence=reason)
-    commits = {check.commit or UNCOMMITTED for check in checks}
+    beyond = [check for check in checks if not check.holds]
+    told = [f"{c.reference}: {c.quantity} {c.difference:.1e} (limit {c.limit:.0e})" for c in beyond]
     return CardItem(
         name=OUTSIDE,
-        state=STATES[all(check.holds for check in checks)],
-        evidence="; ".join(f"{c.reference}: {c.quantity} {c.difference:.1e} (limit {c.limit:.0e})" for c in checks),
-        sources=commits.pop() if len(commits) == 1 else UNCOMMITTED,
+        state=STATES[not beyond],
+        evidence="; ".join(told) or f"{len(checks)} quantities lie within their limits",
+        sources=tuple(dict.fromkeys(check.commit or UNCOMMITTED for check in checks)),
     )
 
 
-def _preflight(record: ComparisonRecord | None, sources: str) -> CardItem:
+def _preflight(record: ComparisonRecord | None, sources: tuple[str, ...]) -> CardItem:
     if record is None or record.programs is None:
         return CardItem(name=PREFLIGHT, state="not verified", evidence="compiled for no slice: maxview preflight")
     state = STATES[not record.programs.unfit and record.verdict != "regressed"]
     evidence = f"{record.target}, {record.created[:10]}: {record.headline}"
     return CardItem(name=PREFLIGHT, state=state, evidence=evidence, sources=sources)
-
-
-def _digests(
-    records: Sequence[ComparisonRecord | None], checks: Sequence[ReferenceCheck], store: Store
-) -> dict[str, str]:
-    """Return the sha256 of the comparisons' and their runs' records and of the checks' files; omits missing files."""
-    files = sorted((store.path / REFERENCES).glob("*.json")) if checks else []
-    for record in filter(None, records):
-        files.append(store.comparison(record.comparison, record.case, record.id).comparison)
-        files += [store.run_of_log(log).record for arm in (record.baseline, record.candidate) for log in arm.logs]
-    return {path.relative_to(store.path).as_posix(): _digest(path) for path in files if path.is_file()}
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def read_checks(store: Store) -> Mapping[str, Sequence[ReferenceCheck]]:
@@ -196,22 +194,3 @@ def read_checks(store: Store) -> Mapping[str, Sequence[ReferenceCheck]]:
         except ValidationError as error:
             raise StoreError(f"{store.files.root}/{name}: is damaged or has another version: remove it") from error
     return found
-
-
-def sign(card: Card) -> str:
-    """Return the signature of a card's content."""
-    text = card.model_copy(update={"signature": ""}).model_dump_json()
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def check_card(card: Card, store: Store) -> list[str]:
-    """Return the problems of a card: a signature that does not match its content, missing or changed records."""
-    problems = [] if sign(card) == card.signature else ["the signature does not match the content: it was edited"]
-    for row in card.rows:
-        for name, digest in row.records.items():
-            path = store.path / name
-            if not path.is_file():
-                problems.append(f"{row.case}: {name} is not in {store.address}")
-            elif _digest(path) != digest:
-                problems.append(f"{row.case}: {name} differs from the card's record")
-    return list(dict.fromkeys(problems))

@@ -64,12 +64,14 @@ def find_changes(card: Card, root: Path) -> dict[tuple[str, ...], list[str]]:
 
 
 def _changed(card: Card, item: CardItem, row: CardRow, now: Digests) -> list[str]:
-    if not item.sources or item.state == "not verified":
+    if item.state == "not verified":
         return []
-    before = card.sources.get(item.sources)
-    if not before:
-        return [UNCOMMITTED]
-    return [path for path in _concerning(row, {**before, **now}) if before.get(path) != now.get(path)]
+    found: dict[str, None] = {}
+    for before in (card.sources.get(commit, {}) for commit in item.sources):
+        if not before:
+            return [UNCOMMITTED]
+        found |= {path: None for path in _concerning(row, {**before, **now}) if before.get(path) != now.get(path)}
+    return list(found)
 
 
 def _concerning(row: CardRow, paths: Mapping[str, str]) -> Iterator[str]:
@@ -82,5 +84,5 @@ def _concerning(row: CardRow, paths: Mapping[str, str]) -> Iterator[str]:
 
 def date_card(card: Card, root: Path) -> Card:
     """Return the card with the sources of each of its commits that the checkout `root` has."""
-    commits = {item.sources for row in card.rows for item in row.items} - {"", UNCOMMITTED}
+    commits = {commit for row in card.rows for item in row.items for commit in item.sources} - {UNCOMMITTED}
     return card.model_copy(update={"sources": {sha: dict(read_sources(root, sha)) for sha in sorted(commits)}})

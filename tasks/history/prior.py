@@ -8,15 +8,15 @@ import polars as pl
 
 from tasks.diff.case import CaseRuns
 from tasks.diff.noise import LEAST_PAIRS, Past
-from tasks.diff.time_rows import QUICK
 from tasks.history.groups import noise_groups
 from tasks.history.record_rows import folder_name
 from tasks.history.table import load_history
+from tasks.metrics.table import METRICS
 from tasks.store import Store
 
 type Measured = tuple[float, float | None]  # a run's value and its relative standard error
 
-METRICS = (*QUICK, *QUICK.values())
+CLOCKS = tuple(name for metric in METRICS if metric.quick for name in (metric.name, metric.quick))
 
 
 def read_past(case: CaseRuns, store: Store) -> dict[str, Past]:
@@ -31,7 +31,7 @@ def past_noise(history: pl.DataFrame, *, target: str, case: str, but: Sequence[s
     Uses the case's history, or all cases of the target while the case has too few runs.
     """
     found = {}
-    for metric in METRICS:
+    for metric in CLOCKS:
         for part, source in ((case, f"history of {case} on {target}"), (None, f"history of {target}")):
             differences = equal_differences(history, target=target, metric=metric, case=part, but=but)
             if len(differences) >= LEAST_PAIRS:

@@ -13,13 +13,10 @@ import polars as pl
 from configs.comparison import load_comparison
 from configs.load import ConfigError
 from configs.schema import Frozen
-from tasks.diff.maxview_rows import READERS
 from tasks.diff.settings import own_config
-from tasks.diff.state_rows import program_gb
-from tasks.diff.step_time_levels import find_levels
-from tasks.diff.time_account import account_run, is_stall
-from tasks.diff.time_rows import QUICK, steady_levels
-from tasks.ingest.merged_steps import cpu_seconds, timed_steps
+from tasks.metrics.facts import facts_of
+from tasks.metrics.merged_steps import step_table
+from tasks.metrics.table import METRICS
 from tasks.records import ArmSummary, Better, ComparisonRecord, RunRecord
 
 type Role = Literal["baseline", "candidate"]
@@ -73,9 +70,8 @@ def history_rows(
     Leaves out runs that died: their values say nothing about a trend.
     """
     verdicts = {row.metric: row.verdict for row in record.rows}
-    verdicts |= {
-        QUICK[row.metric]: row.verdict for row in record.rows if row.metric in QUICK
-    }  # both levels share the row's verdict
+    # both levels share the row's verdict
+    verdicts |= {metric.quick: verdicts[metric.name] for metric in METRICS if metric.quick and metric.name in verdicts}
     same_program = bool(record.equal_by_construction)
     created = parse_time(record.created)
     rows = []
@@ -170,35 +166,20 @@ def program_values(record: ComparisonRecord, role: Role) -> Iterator[Value]:
 
 
 def run_values(run: RunRecord) -> Iterator[Value]:
-    """Yield every value of a single run, which the rows of a comparison are made of."""
-    table = timed_steps(run)[0]
-    exact = program_gb(run)
-    memory = run.reading.memory.total_gb if exact is None else exact
-    used = cpu_seconds(run)
-    clocks = {"step_time": steady_levels(run), "step_cpu_time": None if used is None else find_levels(used)}
-    for name, levels in clocks.items():
-        if levels is None:
-            continue
-        for clock, level in ((f"{name}_s", levels.middle), (f"{name}_quick_s", levels.quick)):
+    """Yield every value of a single run that the table of metrics says is kept."""
+    facts = facts_of(run)
+    for metric in METRICS:
+        if levels := facts.levels.get(metric.name):
+            samples = step_table(run).height - 1
+            for name, level in ((metric.name, levels.middle), (metric.quick, levels.quick)):
+                yield Value(
+                    metric=name, unit=metric.unit, better=metric.better, value=level.seconds, samples=samples,
+                    error=level.error,
+                )  # fmt: skip
+        elif metric.trend and (one := facts.values.get(metric.name)) and one.value is not None:
             yield Value(
-                metric=clock,
-                unit="s",
-                better="lower",
-                value=level.seconds,
-                samples=table.height - 1,
-                error=level.error,
+                metric=metric.name, unit=metric.unit, better=metric.better, value=one.value, samples=one.samples
             )
-    if account := account_run(run):
-        lost = sum(part.seconds for part in account.parts if is_stall(part))
-        yield Value(metric="stall_s", unit="s", better="lower", value=lost, samples=table.height - 1)
-    if table.height and table["seconds"][0] is not None:
-        yield Value(metric="first_step_s", unit="s", better="lower", value=table["seconds"][0])
-    if memory is not None:
-        yield Value(metric="program_memory_gb", unit="GB", better="lower", value=memory)
-    for reader in READERS:
-        value, metric = reader.read(run.reading).value, reader.metric
-        if value is not None:
-            yield Value(metric=metric.name, unit=metric.unit, better=metric.better, value=value)
 
 
 def folder_name(run: RunRecord) -> str:

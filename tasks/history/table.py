@@ -7,7 +7,7 @@ comparison in several files the newest version counts, so writers need not wait 
 
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
@@ -27,15 +27,21 @@ DELETIONS = 10  # parallel requests to a bucket
 ATTEMPTS = 50  # of a reader during compactions; each attempt reads only new files
 
 
-def append_comparison(record: ComparisonRecord, store: Store) -> str | None:
+def append_comparison(record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = ()) -> str | None:
     """Write the rows of a comparison whose runs are in the store; return the file name, None without rows."""
-    return write_rows(history_rows(record, read_runs(record, store), commit_time=find_commit_time), store.files)
+    return write_rows(history_rows(record, read_runs(record, store, known), commit_time=find_commit_time), store.files)
 
 
-def read_runs(record: ComparisonRecord, store: Store, *, listed: bool = False) -> list[RunRecord]:
-    """Return the records of a comparison's runs, baseline first; leaves out runs whose folder is gone."""
+def read_runs(
+    record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = (), *, listed: bool = False
+) -> list[RunRecord]:
+    """Return the records of a comparison's runs, baseline first; leaves out runs whose folder is gone.
+
+    `known`: records that are in memory, and are not read again.
+    """
+    here = {run.log: run for run in known}
     logs = (*record.baseline.logs, *record.candidate.logs)
-    found = (store.run_of_log(log).read_record(listed=listed) for log in logs)
+    found = (here.get(log) or store.run_of_log(log).read_record(listed=listed) for log in logs)
     return [run for run in found if run is not None]
 
 

@@ -9,13 +9,15 @@ import polars as pl
 
 from tasks.ingest.last_words import find_end, find_lost_lines, find_place, find_platform_cause, find_refusal
 from tasks.launch.cross_maxtext import read_crossing
+from tasks.launch.logs import logs_aside
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
-from tasks.observe.kept_program import keep_step_program
+from tasks.metrics.facts import with_facts
+from tasks.observe.kept_program import keep_step_program, read_compiles
 from tasks.observe.shared_start import read_start
 from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, number_from_json
 from tasks.resolve.trainers.maxtext_events import FOLDER, read_maxtext_events
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics, wrote_metrics
-from tasks.resolve.trainers.source import SOURCE
+from tasks.resolve.trainers.trainer_source import SOURCE
 from tasks.store import RunDirectory
 
 REFUSED = 2
@@ -34,7 +36,7 @@ def build_record(
     lost = find_lost_lines(directory.log, reading.span)
     named = {"name": plan.run_name, "coverage": reading.coverage.model_copy(update={"lost": lost})}
     named |= {"branch": plan.ref} if plan.ref else {}
-    return RunRecord(
+    record = RunRecord(
         plan=plan,
         arm=plan.arm,
         label=f"{plan.arm if plan.aa else plan.ref or plan.arm} · {name_version(plan, commit)}",
@@ -46,7 +48,10 @@ def build_record(
         start=read_start(plan),
         crossing=read_crossing(directory.path),
         program=program,
+        # programs of several attempts lie in one folder
+        compiles=() if logs_aside(directory.log) else read_compiles(directory.path),
     )
+    return with_facts(record)
 
 
 def name_version(plan: RunPlan, commit: str | None) -> str:

@@ -5,12 +5,16 @@ import re
 import shutil
 from pathlib import Path
 
-from tasks.records import RunPlan
+from tasks.records import RunPlan, StepCompile
 from tasks.records.observation import PROGRAM
+from tasks.store.atomic import write_atomically
+from tasks.store.documents import dump_json, load_json, read_document
 
+COMPILES = "compiles.json"
 FOLDER = "lowered"  # of a run's folder: every program that JAX compiled
 VARIABLE = "JAX_DUMP_IR_TO"
 _MODULE = re.compile(r"jax_ir\d+_(?:jit_)?(?P<name>.+)_compile\.mlir")
+_ARGUMENT = re.compile(r"%arg\d+: tensor<([^>]*)>")
 _STEP, _PRODUCTS = "train_step", ("stablehlo.dot_general", "stablehlo.convolution")
 
 
@@ -22,7 +26,8 @@ def program_variables(plan: RunPlan) -> dict[str, str]:
 
 
 def keep_step_program(directory: Path) -> Path | None:
-    """The step's program in a run's folder, packed, with its source locations. The others are removed.
+    """The step's program in a run's folder, packed, with its source locations, and beside it the signature of each of
+    its compiles. The other programs are removed.
 
     The step is the function `train_step`, else the largest program with matrix products; its first compile counts.
     None: the run's trainer compiled none, or is no JAX program.
@@ -34,8 +39,28 @@ def keep_step_program(directory: Path) -> Path | None:
             unfinished = kept.with_name(f"{kept.name}.tmp")
             unfinished.write_bytes(gzip.compress(step.read_bytes(), compresslevel=6, mtime=0))
             unfinished.replace(kept)
+            write_atomically(directory / COMPILES, dump_json({"signatures": [*map(_signature, _same_name(step))]}))
         shutil.rmtree(folder)
     return kept if kept.exists() else None
+
+
+def read_compiles(directory: Path) -> tuple[StepCompile, ...]:
+    """Return the compiles of the step in a run's folder; empty without a kept program."""
+    found = read_document(directory / COMPILES, load_json) or {"signatures": []}
+    return tuple(StepCompile(signature=tuple(signature)) for signature in found["signatures"])
+
+
+def _same_name(step: Path) -> list[Path]:
+    """Return the programs of the step's function, in the order in which they were compiled."""
+    named = [(path, _MODULE.fullmatch(path.name)) for path in sorted(step.parent.glob("*.mlir"))]
+    own = _MODULE.fullmatch(step.name)
+    return [path for path, match in named if match and own and match["name"] == own["name"]]
+
+
+def _signature(program: Path) -> list[str]:
+    with program.open(encoding="utf-8", errors="replace") as lines:
+        main = next((line for line in lines if "func.func public @main(" in line), "")
+    return _ARGUMENT.findall(main)
 
 
 def find_step(folder: Path) -> Path | None:

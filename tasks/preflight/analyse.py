@@ -5,9 +5,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from tasks.preflight.flops import count_flops
 from tasks.preflight.hlo import Computation, Instruction, Program, Shape, read_program
 from tasks.preflight.loops import Runs, count_runs
+from tasks.preflight.program_flops import count_flops
 from tasks.records import CollectiveSum, ProgramWork, Source, Work
 
 COLLECTIVES = (

@@ -12,9 +12,11 @@ from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import find_findings
 from tasks.diff.comparison import comparison_id, conclude
 from tasks.diff.decide import decide_exact, show_share
-from tasks.diff.metric_row import Arms, Cell, Metric, is_unfilled, make_row, missing_decision, not_judged
-from tasks.preflight.analyse import KERNEL, OPTIMISED, Analysis, analyse_program
-from tasks.preflight.compare import Side, compare_programs, same_text
+from tasks.diff.metric_row import Arms, Cells, is_unfilled, make_row, missing_decision, not_judged
+from tasks.metrics.metric import Metric
+from tasks.metrics.program_metrics import COMPILE_TIME, COMPILES, GIB, KERNELS, PROGRAM_METRICS
+from tasks.preflight.analyse import OPTIMISED, Analysis, analyse_program
+from tasks.preflight.compare_programs import Side, compare_programs, same_text
 from tasks.records import (
     ComparisonRecord,
     CompiledProgram,
@@ -23,53 +25,20 @@ from tasks.records import (
     Evidence,
     Finding,
     Floor,
+    Measured,
     MetricDiff,
-    ProgramMemory,
-    ProgramWork,
     RunRecord,
     Source,
 )
 from tasks.records.compiled import LOWERED
 from tasks.records.compiled import OPTIMISED as OPTIMISED_FILE
 
-GIB, MIB = 2**30, 2**20
 # The findings about two runs that a compile can decide.
 KINDS: frozenset[FindingKind] = frozenset({
     "same-commit", "other-trainer", "different-commits", "different-commits-same-source", "dirty-checkout",
     "other-source", "jax-version", "jaxlib-version", "libtpu-version", "package-version", "declared-software",
     "config", "inert", "seed",
 })  # fmt: skip
-
-MEMORY = Metric(
-    name="program_memory_gb", title="Memory of a device", unit="GiB", better="lower",
-    rule="the compiler's sum of arguments, outputs and temporary values, less what is written in place", decimals=4,
-)  # fmt: skip
-PARTS = {
-    "argument": "arguments", "output": "outputs", "alias": "outputs in place of arguments",
-    "temp": "temporary values", "generated_code": "code", "host": "of the host",
-}  # fmt: skip
-CYCLES = Metric(
-    name="estimated_cycles", title="Estimated cycles", unit="", better="lower",
-    rule="the compiler's estimates, of a loop's body as often as it runs; collectives have none", decimals=0,
-)  # fmt: skip
-COLLECTIVES = Metric(
-    name="collective_bytes", title="Bytes in collectives", unit="MiB", better="lower",
-    rule="of the whole arrays, in loops as often as they run; those of an all-reduce twice", decimals=2,
-)  # fmt: skip
-FLOPS = Metric(
-    name="matmul_flops", title="FLOPs of matrix products", unit="GFLOP", better="equal",
-    rule="per device and step, in loops as often as they run, without those inside kernels", decimals=3,
-)  # fmt: skip
-KERNELS = Metric(
-    name="kernels", title="Custom kernels", unit="", better="equal",
-    rule="executions of kernels that the trainer brings along", decimals=0,
-)  # fmt: skip
-COMPILES = Metric(
-    name="compiles", title="Compiles and fits", unit="", better="equal", rule="the compile", decimals=None
-)
-COMPILE_TIME = Metric(
-    name="compile_cpu_s", title="Compile time", unit="CPU-s", better="lower", rule="of all threads", decimals=1
-)
 
 
 class Compiled(Frozen):
@@ -191,57 +160,32 @@ def _say_compiled(sides: list[Side], arms: Arms) -> str:
 
 
 def _rows(sides: list[Side], arms: Arms, rules: VerdictRules) -> Iterator[MetricDiff]:
-    yield _compiles_row(sides, arms)
-    yield _judged_row(MEMORY, arms, rules, [_memory_cell(side, "total") for side in sides], "the byte")
-    for name, title in PARTS.items():
-        cells = [_memory_cell(side, name) for side in sides]
-        metric = MEMORY.model_copy(
-            update={"name": f"memory_{name}", "title": f"– {title}", "rule": "the compiler's own"}
-        )
-        yield _told_row(metric, arms, cells, "the sum is judged")
-    cells = [_cell(work.work.cycles, 0) if (work := _work(side)) else Cell() for side in sides]
-    yield _judged_row(CYCLES, arms, rules, cells, "the cycle")
-    cells = [_cell(work.work.collective_bytes / MIB, 2) if (work := _work(side)) else Cell() for side in sides]
-    yield _judged_row(COLLECTIVES, arms, rules, cells, "the byte")
-    for in_loop, title in ((True, "– inside of loops"), (False, "– outside of loops")):
-        cells = [_collectives_cell(side, in_loop=in_loop) for side in sides]
-        metric = COLLECTIVES.model_copy(
-            update={"name": f"collective_bytes_{'in' if in_loop else 'out'}", "title": title}
-        )
-        yield _told_row(metric, arms, cells, "the sum is judged")
-    cells = [_cell(work.work.flops / 1e9, 3) if (work := _work(side)) else Cell() for side in sides]
-    yield _told_row(FLOPS, arms, cells, "what they cost is in the cycles")
-    cells = [_cell(work.kernels.get(KERNEL, 0), 0) if (work := _work(side)) else Cell() for side in sides]
-    yield _kernels_row(arms, cells)
-    seconds = [side.program.compile_cpu_seconds for side in sides]
-    cells = [Cell() if value is None else Cell(value=value, text=f"{value:,.1f}") for value in seconds]
-    yield _told_row(COMPILE_TIME, arms, cells, _say_compiled(sides, arms))
+    for metric in PROGRAM_METRICS:
+        if metric.of_program is None:
+            yield _compiles_row(sides, arms)
+            continue
+        left, right = (_cell(side, metric) for side in sides)
+        pair = (left, right)
+        decision = missing_decision(pair, arms)
+        if decision is not None:
+            decision = decision if metric.judged == "exact" else not_judged(decision.reason)
+        elif metric is KERNELS:
+            decision = _judge_kernels(pair)
+        elif metric.judged == "exact":
+            decision = _judge(metric, pair, rules)
+        else:
+            decision = not_judged(metric.why or _say_compiled(sides, arms))
+        yield make_row(metric, pair, arms, decision)
 
 
-def _work(side: Side) -> ProgramWork | None:
-    return side.analysis.work if side.analysis else None
-
-
-def _memory_cell(side: Side, name: str) -> Cell:
-    memory = side.program.memory
-    return _cell(_part(memory, name) / GIB, 4) if memory else Cell()
-
-
-def _collectives_cell(side: Side, *, in_loop: bool) -> Cell:
-    work = _work(side)
-    return _cell(sum(one.bytes for one in work.collectives if one.in_loop is in_loop) / MIB, 2) if work else Cell()
-
-
-def _part(memory: ProgramMemory, name: str) -> int:
-    if name == "host":
-        return memory.host_argument + memory.host_output + memory.host_temp
-    size: int = getattr(memory, name)
-    return size
-
-
-def _cell(value: float, decimals: int) -> Cell:
-    """Return a cell with a value of the whole program; its source is the text's header."""
-    return Cell(value=value, text=f"{value:,.{decimals}f}", source=Source(line=1, offset=0, run=OPTIMISED))
+def _cell(side: Side, metric: Metric) -> Measured:
+    """Return a value of the whole program; its source is the text's header, if it is of that text."""
+    work = side.analysis.work if side.analysis else None
+    value = metric.of_program(side.program, work) if metric.of_program else None
+    if value is None:
+        return Measured()
+    source = None if metric is COMPILE_TIME else Source(line=1, offset=0, run=OPTIMISED)
+    return Measured(value=value, text=f"{value:,.{metric.decimals}f}", source=source)
 
 
 def _compiles_row(sides: list[Side], arms: Arms) -> MetricDiff:
@@ -259,39 +203,26 @@ def _overflows(program: CompiledProgram) -> bool:
     return program.memory is not None and program.memory.total > program.hbm_bytes
 
 
-def _fit_cell(program: CompiledProgram, fits: bool) -> Cell:
+def _fit_cell(program: CompiledProgram, fits: bool) -> Measured:
     if program.error is not None or program.memory is None:
-        return Cell(text=f"no: {program.error.type}" if program.error else "no")
+        return Measured(text=f"no: {program.error.type}" if program.error else "no")
     share = 100 * program.memory.total / program.hbm_bytes
-    return Cell(text=f"{'yes' if fits else 'no'}: {share:.1f} % of {program.hbm_bytes / GIB:.2f} GiB")
+    return Measured(text=f"{'yes' if fits else 'no'}: {share:.1f} % of {program.hbm_bytes / GIB:.2f} GiB")
 
 
-def _judged_row(metric: Metric, arms: Arms, rules: VerdictRules, cells: list[Cell], precision: str) -> MetricDiff:
-    pair = (cells[0], cells[1])
-    decision = missing_decision(pair, arms)
-    if decision is None:
-        left, right = (cell.value for cell in pair)
-        assert left is not None  # both texts are there, so both values are
-        assert right is not None
-        tolerance = rules.tolerances[metric.name]
-        decision = decide_exact(left, right, better=metric.better, tolerance=tolerance, precision=precision)
-        if left and left != right:
-            decision = decision.model_copy(update={"effect_text": show_share(left, right)})
-    return make_row(metric, pair, arms, decision)
+def _judge(metric: Metric, cells: Cells, rules: VerdictRules) -> Decision:
+    left, right = (cell.value for cell in cells)
+    assert left is not None  # both texts are there, so both values are
+    assert right is not None
+    tolerance = rules.tolerances[metric.tolerance]
+    decision = decide_exact(left, right, better=metric.better, tolerance=tolerance, precision=metric.precision)
+    if left and left != right:
+        return decision.model_copy(update={"effect_text": show_share(left, right)})
+    return decision
 
 
-def _told_row(metric: Metric, arms: Arms, cells: list[Cell], why: str) -> MetricDiff:
-    pair = (cells[0], cells[1])
-    missing = missing_decision(pair, arms)
-    return make_row(metric, pair, arms, not_judged(missing.reason if missing else why))
-
-
-def _kernels_row(arms: Arms, cells: list[Cell]) -> MetricDiff:
-    """Return the row of custom kernels: the compiler has no estimates of them, so a change in their number counts."""
-    pair = (cells[0], cells[1])
-    decision = missing_decision(pair, arms)
-    if decision is None:
-        same = pair[0].value == pair[1].value
-        why = "as many on both sides" if same else "the cycles lack what kernels cost, so they cannot stand for it"
-        decision = Decision(verdict="same" if same else "changed", reason=why, threshold_text="exact")
-    return make_row(KERNELS, pair, arms, decision)
+def _judge_kernels(cells: Cells) -> Decision:
+    """The compiler has no estimates of custom kernels, so a change in their number counts."""
+    same = cells[0].value == cells[1].value
+    why = "as many on both sides" if same else "the cycles lack what kernels cost, so they cannot stand for it"
+    return Decision(verdict="same" if same else "changed", reason=why, threshold_text="exact")

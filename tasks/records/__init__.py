@@ -6,7 +6,7 @@ from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, Checkpoin
 from tasks.records.checkpoint_difference import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
 from tasks.records.checkpoint_life import CheckpointLife, LifeSpan, pair_saves
 from tasks.records.comparison import ArmSummary, ComparisonRecord, Curve
-from tasks.records.compiled import CompiledProgram, CompileError, Fingerprints, InputArray, ProgramMemory
+from tasks.records.compiled import CompiledProgram, CompileError, Fingerprints, InputArray, ProgramMemory, StepCompile
 from tasks.records.coverage import Coverage, Stall, UnreadLine, Wait
 from tasks.records.environment import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters
 from tasks.records.equality import CrossRestore, FirstDivergence, Floor, Parity
@@ -22,6 +22,7 @@ from tasks.records.explanation import (
     TimeDifference,
     TimeExplanation,
 )
+from tasks.records.facts import Measured, RunFacts, StepLevel, StepLevels
 from tasks.records.finding import Evidence, Finding
 from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, StartedProcess
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
@@ -108,6 +109,7 @@ __all__ = [
     "LogEvent",
     "LogReading",
     "Mark",
+    "Measured",
     "Memory",
     "MemoryExplanation",
     "MetricDiff",
@@ -129,6 +131,7 @@ __all__ = [
     "Root",
     "RunEnd",
     "RunEnded",
+    "RunFacts",
     "RunFate",
     "RunFiles",
     "RunHandle",
@@ -140,7 +143,10 @@ __all__ = [
     "Stall",
     "StartReport",
     "StartedProcess",
+    "StepCompile",
     "StepCompleted",
+    "StepLevel",
+    "StepLevels",
     "TensorComparison",
     "TimeAccount",
     "TimeDifference",

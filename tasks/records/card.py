@@ -30,7 +30,7 @@ class CardItem(Frozen):
     name: str
     state: CardState
     evidence: str
-    sources: str = ""  # the verified commit of our trainer; UNCOMMITTED, or empty for another trainer
+    sources: tuple[str, ...] = ()  # the verified commits of our trainer, or UNCOMMITTED; empty for another trainer
 
 
 class CardRow(Frozen):

@@ -3,9 +3,17 @@
 from typing import Literal
 
 from configs.schema import Frozen
+from tasks.records.source import Source
 
 FILE = "compile.json"
 LOWERED, OPTIMISED = "lowered.mlir.gz", "optimised.hlo.gz"  # beside it: StableHLO with locations, and XLA's last text
+
+
+class StepCompile(Frozen):
+    """One compilation of the training step during a run, as JAX reports it."""
+
+    signature: tuple[str, ...]  # the type of each argument, e.g. "float32[4,3]" in a log, "4x3xf32" in a program's text
+    source: Source | None = None  # in the log; None for a program that JAX wrote to a file
 
 
 class CompileError(Frozen):

@@ -7,6 +7,7 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 
 from configs.schema import Frozen
 from tasks.records.checkpoint import CheckpointEvent, Restore
+from tasks.records.compiled import StepCompile
 from tasks.records.coverage import Coverage, Stall, Wait
 from tasks.records.environment import Environment, Flops, Memory, Parameters
 from tasks.records.json_numbers import number_to_json, rows_from_json
@@ -62,6 +63,7 @@ class RunReading(RunEnd):
     restores: tuple[Restore, ...] = ()
     stalls: tuple[Stall, ...] = ()
     waits: tuple[Wait, ...] = ()
+    compiles: tuple[StepCompile, ...] = ()  # of the training step, if JAX_LOG_COMPILES is set
     deferred: bool = False  # each step line is printed during the next step
     config: dict[str, str] = {}
     ranks: tuple[dict[str, Any], ...] = ()

@@ -1,5 +1,7 @@
 """The record of a run: its reading, metrics and checkpoint proofs."""
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -7,7 +9,9 @@ from pydantic import field_serializer, field_validator
 
 from configs.schema import Frozen
 from tasks.records.checkpoint import CheckpointProof
+from tasks.records.compiled import StepCompile
 from tasks.records.equality import CrossRestore
+from tasks.records.facts import RunFacts
 from tasks.records.json_numbers import number_to_json, rows_from_json
 from tasks.records.plan import RunPlan
 from tasks.records.reading import RunReading
@@ -28,6 +32,8 @@ class RunRecord(Frozen):
     start: StartReport | None = None  # what it took from the other arm's first state; None without a shared start
     crossing: CrossRestore | None = None  # for other trainers; ours reports it in `program`
     program: dict[str, Any] = {}  # the trainer's program.json: program hash, state digests, cross restore
+    compiles: tuple[StepCompile, ...] = ()  # of the training step, from the programs that JAX wrote to files
+    facts: RunFacts | None = None  # None: of an older maxview; `tasks.metrics.facts.facts_of` then computes them
 
     @property
     def is_finished(self) -> bool:
@@ -42,6 +48,23 @@ class RunRecord(Frozen):
     def has_died(self) -> bool:
         """Whether the run ended badly."""
         return self.reading.has_died
+
+    @cached_property
+    def derived(self) -> dict[str, tuple[tuple[Any, ...], Any]]:
+        """In memory only: what `derive` computed, with the parts of the record that it was computed from."""
+        return {}
+
+    def derive[T](self, name: str, compute: Callable[["RunRecord"], T]) -> T:
+        """Return `compute(self)`, and the same object again while reading, metrics and program are the same objects.
+
+        Copies of a record share the values; a copy with another reading computes its own.
+        """
+        parts = (self.reading, self.metrics, self.program)
+        known, value = self.derived.get(name, ((), None))
+        if len(known) != len(parts) or any(a is not b for a, b in zip(known, parts, strict=True)):
+            value = compute(self)
+            self.derived[name] = (parts, value)
+        return value  # type: ignore[no-any-return]
 
     @field_validator("metrics", mode="before")
     @classmethod

@@ -13,7 +13,7 @@ from tasks.resolve.commits_between import list_commits
 from tasks.resolve.refs import ResolvedRef, check_repository, resolve_ref
 from tasks.resolve.software import PROJECT, SoftwareError, check_packages, make_environment, unmet_requirements
 from tasks.resolve.trainers.place_trainer import place_command, place_maxtext
-from tasks.resolve.trainers.source import TrainerSource, read_trainer_source
+from tasks.resolve.trainers.trainer_source import TrainerSource, read_trainer_source
 
 HERE = CONFIG_ROOT.parent  # the folder of the trainer that comes with this program
 # Without `model/__init__.py`, Python would import the installed package instead. `model.train` is a module in old

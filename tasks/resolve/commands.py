@@ -21,7 +21,7 @@ from tasks.resolve.replay.stored_log import StoredLog, find_log
 from tasks.resolve.trainers.command import CustomCommand
 from tasks.resolve.trainers.compile import CompileCommand, plan_compile
 from tasks.resolve.trainers.maxtext import MaxText, plan_maxtext
-from tasks.resolve.trainers.source import TrainerSource
+from tasks.resolve.trainers.trainer_source import TrainerSource
 
 CONFIG_IN_POD = "/tmp/maxview/config.yml"  # where a pod's command unpacks the run's config
 PYTHON_IN_POD = "python"

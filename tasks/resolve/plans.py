@@ -37,7 +37,7 @@ from tasks.resolve.arm_trainers import ArmOptions, place_arms
 from tasks.resolve.blessed import check_baselines
 from tasks.resolve.commands import Command, CompileHere, make_command, make_compile
 from tasks.resolve.identify import hash_identity, name_run
-from tasks.resolve.trainers.source import TrainerSource
+from tasks.resolve.trainers.trainer_source import TrainerSource
 
 LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later wins
 RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # set by the store
@@ -195,6 +195,9 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     problems.raise_any()
     plans: list[RunPlan] = []
     shared = comparison.shares_start and not target.plays_logs and not request.compile_only
+    if shared and request.blessed:
+        reason = "its second arm starts with the first arm's state, which a baseline does not hold"
+        raise ConfigError([f"{comparison.name}: {reason}; set `start: own` in the comparison and bless it again"])
     for (case, side, repeat), command in zip(runs, commands, strict=True):
         assert command is not None  # else there was a problem
         first = side == comparison.arms[0].name  # the second arm's plan follows the first arm's directly

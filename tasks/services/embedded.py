@@ -17,7 +17,7 @@ from typing import IO
 import uvicorn
 
 from tasks.launch.processes import start_of
-from tasks.services.resting import STOP_S, Place, Server, find_home
+from tasks.services.idle_server import STOP_S, Place, Server, find_home
 from tasks.store import write_atomically
 
 LOCK = "maxview-start.lock"
@@ -25,8 +25,8 @@ LOOK_EVERY_S = 0.1
 MOST_PAUSE_S = 1.0
 
 
-def main(place: Place, port: int, rest_s: float) -> None:
-    """Serve until SIGTERM, or until `rest_s` seconds without a user; port 0: any free port."""
+def main(place: Place, port: int, idle_s: float) -> None:
+    """Serve until SIGTERM, or until `idle_s` seconds without a user; port 0: any free port."""
     # Two servers that create one database at once would corrupt it.
     lock = _take_turn()
     if place.find() is not None:  # another command's server was faster
@@ -34,7 +34,7 @@ def main(place: Place, port: int, rest_s: float) -> None:
     listener = _listen_at(port)
     port = listener.getsockname()[1]
     threading.Thread(target=_end_turn, args=(lock, place, port), daemon=True, name="starting").start()
-    threading.Thread(target=_end_unused, args=(place, rest_s), daemon=True, name="users").start()
+    threading.Thread(target=_end_unused, args=(place, idle_s), daemon=True, name="users").start()
     factory = "prefect.server.api.server:create_app"
     uvicorn.Server(uvicorn.Config(factory, factory=True, log_level="error", lifespan="on")).run(sockets=[listener])
 
@@ -72,14 +72,14 @@ def _end_turn(lock: IO[str] | None, place: Place, port: int) -> None:
         lock.close()
 
 
-def _end_unused(place: Place, rest_s: float) -> None:
+def _end_unused(place: Place, idle_s: float) -> None:
     used = time.time()
     while True:
-        time.sleep(min(MOST_PAUSE_S, rest_s / 4))
+        time.sleep(min(MOST_PAUSE_S, idle_s / 4))
         with place.unused() as unused:
             if not unused:
                 used = time.time()
-            elif time.time() - max(used, place.users.stat().st_mtime) >= rest_s:
+            elif time.time() - max(used, place.users.stat().st_mtime) >= idle_s:
                 place.address.unlink(missing_ok=True)
                 os.kill(os.getpid(), signal.SIGTERM)
                 time.sleep(STOP_S)

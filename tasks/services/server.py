@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from tasks.launch.processes import wait_for_end
-from tasks.services.resting import REST_S, find_home, make_place
+from tasks.services.idle_server import IDLE_S, find_home, make_place
 
 STARTUP_S = 120.0
 PAUSE_S = 0.05
@@ -48,11 +48,11 @@ class Api:
 
 
 class EmbeddedServer:
-    """A Prefect server on a loopback port: the resting one, or a new one, which outlives this process."""
+    """A Prefect server on a loopback port: the idle one, or a new one, which outlives this process."""
 
-    def __init__(self, rest_s: float = REST_S) -> None:
+    def __init__(self, idle_s: float = IDLE_S) -> None:
         self.ending = False
-        self.place, self._rest_s = make_place(), rest_s
+        self.place, self._idle_s = make_place(), idle_s
         self._users = self.place.use()
         self.process: subprocess.Popen[bytes] | None = None  # started by this command
         self.server = self.place.find()
@@ -63,7 +63,7 @@ class EmbeddedServer:
     def _start(self, port: int) -> None:
         # -P ignores modules in the user's working folder. No preexec_fn: this process has threads, and a lock that one
         # of them holds would stay locked in the child.
-        words = (self.place.folder, self.place.key, port, self._rest_s)
+        words = (self.place.folder, self.place.key, port, self._idle_s)
         with self.place.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "tasks.services.embedded", *map(str, words)],
@@ -108,7 +108,7 @@ class EmbeddedServer:
             self.server = self.place.find()
             if self.server is not None and answers(self.server.url):
                 return
-            if self.server is None and self.process is None:  # the resting server has just ended
+            if self.server is None and self.process is None:  # the idle server has just ended
                 self._start(port=0)
             elif self.server is None and not starting:
                 raise ServerError(self._explain("ended while starting"))

@@ -7,8 +7,8 @@ from prefect.concurrency.sync import concurrency
 from prefect.runtime import deployment
 from prefect.settings import get_current_settings
 
+from tasks.services.idle_server import is_embedded
 from tasks.services.outage import outlast, unless_away
-from tasks.services.resting import is_embedded
 
 LEASE_S = 60.0  # a killed holder's slice is released after at most this time
 

@@ -18,7 +18,7 @@ from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from tasks.launch import processes
 from tasks.launch.processes import Kept
-from tasks.services import settings as environment
+from tasks.services import prefect_settings as environment
 from tasks.services.server import ServerError
 from tasks.store import write_atomically
 

@@ -21,9 +21,9 @@ from tasks.diff.effect import CONFIDENCE, ENOUGH, TOGETHER, WIDE, Sample, measur
 from tasks.diff.mean_step import MOST
 from tasks.diff.noise import LEAST_PAIRS, LENT, STATED_WITHIN, learn_noise
 from tasks.diff.run_endings import FAR_APART_S
-from tasks.diff.step_time_levels import CLOSE, QUICK, SHUFFLES, TOO_QUICK
 from tasks.diff.time_rows import MOST_SLOW, SHIFTED
 from tasks.diff.where_run import NEIGHBOURS_S
+from tasks.metrics.step_time_levels import CLOSE, QUICK, SHUFFLES, TOO_QUICK
 from tasks.records import ComparisonRecord
 from tasks.store import Store
 

@@ -274,13 +274,13 @@ USES = """
 import os, sys, time
 os.register_at_fork(before=lambda: print('fork'))
 from tasks.services.server import EmbeddedServer
-server = EmbeddedServer(rest_s=float(sys.argv[1])); server.wait(); print(server.server.pid, flush=True); time.sleep(300)
+server = EmbeddedServer(idle_s=float(sys.argv[1])); server.wait(); print(server.server.pid, flush=True); time.sleep(300)
 """
 
 
-def use_server(rest_s: float, environment: dict[str, str]) -> tuple["subprocess.Popen[str]", psutil.Process]:
+def use_server(idle_s: float, environment: dict[str, str]) -> tuple["subprocess.Popen[str]", psutil.Process]:
     """Start a command with an embedded server and return it once it has printed the server's pid."""
-    argv = [sys.executable, "-c", USES, str(rest_s)]
+    argv = [sys.executable, "-c", USES, str(idle_s)]
     command = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True)
     started.append(command)
     assert command.stdout is not None

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.commands.options import absolute_place
+from flows.cli.commands.common_options import absolute_place
 
 
 def test_a_place_means_the_same_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,9 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Crashed
 
 from tasks.services.flow_runs import HEARTBEAT, is_alive_after_all, life_of
+from tasks.services.prefect_settings import SETTINGS
 from tasks.services.server import ServerError, check, check_address
 from tasks.services.set_up import ZOMBIE_AFTER_S
-from tasks.services.settings import SETTINGS
 
 ROOT = Path(__file__).parent.parent.parent
 type Maxview = Callable[..., subprocess.CompletedProcess[str]]
@@ -92,7 +92,7 @@ def test_the_recorder_of_task_runs_never_spins() -> None:
 @pytest.mark.parametrize("where", ["the command line", "the repository, as a worker"])
 def test_a_flow_shows_more_often_that_it_lives_than_it_is_given_up(where: str, tmp_path: Path) -> None:
     # a command on the server of `maxview up`, with Prefect's 180 s, was called Crashed after 90 and lost its job
-    prepare = "from tasks.services import settings; settings.prepare()" if where == "the command line" else ""
+    prepare = "from tasks.services.prefect_settings import prepare; prepare()" if where == "the command line" else ""
     ask = "from prefect.settings import get_current_settings as s; print(s().flows.heartbeat_frequency)"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     beats = subprocess.run(

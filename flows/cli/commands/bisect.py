@@ -6,8 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from flows.cli.commands.flow_runs import FlowError, finish_flow
-from flows.cli.commands.options import Json, check_out
+from flows.cli.commands.common_options import Json, check_out
+from flows.cli.commands.run_flow import FlowError, finish_flow
 from tasks.resolve.options import BisectOptions
 
 

@@ -6,7 +6,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from configs.nightly import BLESSED
-from flows.cli.commands.options import DEFAULT_OUT, Case, Out
+from flows.cli.commands.common_options import DEFAULT_OUT, Case, Out
 
 
 def bless(

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from configs.read import CONFIG_ROOT
-from flows.cli.commands.options import DEFAULT_OUT, Json, Out
+from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 
 if TYPE_CHECKING:
     from tasks.records.card import Card
@@ -34,7 +34,8 @@ def card(
     comparison
         A comparison, for example linen-vs-nnx; by default all that the store has.
     """
-    from tasks.history.card import add_missing_cases, check_card, make_card
+    from tasks.history.card import add_missing_cases, make_card
+    from tasks.history.card_signature import check_card
     from tasks.history.card_sources import find_changes
     from tasks.publish.content.card_words import LEGEND, describe_changes, summarise
     from tasks.publish.markdown.card import card_markdown

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from flows.cli.commands.flow_runs import run_flow
-from flows.cli.commands.options import Json, check_out
+from flows.cli.commands.common_options import Json, check_out
+from flows.cli.commands.run_flow import run_flow
 from tasks.resolve.options import CompareOptions
 
 

@@ -1,6 +1,6 @@
 """`maxview resolve` and `maxview cases`: what is in configs, and what one run makes of it."""
 
-from flows.cli.commands.options import Json, Set
+from flows.cli.commands.common_options import Json, Set
 
 
 def resolve_command(

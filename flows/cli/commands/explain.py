@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from flows.cli.commands.options import DEFAULT_OUT, Json
+from flows.cli.commands.common_options import DEFAULT_OUT, Json
 
 
 def explain(

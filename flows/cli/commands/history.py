@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from flows.cli.commands.options import DEFAULT_OUT, Json, Out
+from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 
 
 def history(

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from flows.cli.commands.flow_runs import run_flow
-from flows.cli.commands.options import Json, check_out
+from flows.cli.commands.common_options import Json, check_out
+from flows.cli.commands.run_flow import run_flow
 from tasks.resolve.options import PreflightOptions
 
 
@@ -25,7 +25,7 @@ def preflight(
         A comparison: a file in configs/comparisons, for example linen-vs-nnx.
     """
     from configs.errors import ConfigError
-    from tasks.preflight.read import find_missing_compilers
+    from tasks.preflight.read_compiles import find_missing_compilers
     from tasks.resolve.make_request import request_compiles
     from tasks.resolve.plans import resolve
 

@@ -29,7 +29,7 @@ def scrape(
     A stream may still go on (kubectl logs -f POD | maxview scrape -); Ctrl-C ends it and gives what came so far.
     Step lines that were seen and could not be read are reported on standard error; the exit status stays 0.
     """
-    from tasks.ingest.sources import read_sources
+    from tasks.ingest.log_sources import read_sources
     from tasks.publish.terminal.reading import show_reading, write_schedule
     from tasks.publish.terminal.reading_notes import show_progress, warn_of_unread
 

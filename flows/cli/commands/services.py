@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from flows.cli.commands.options import DEFAULT_OUT, Json, Out, absolute_place, check_out
+from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out, absolute_place, check_out
 
 State = Annotated[Path | None, Parameter(help="Folder of the server's database and logs.")]
 
@@ -57,15 +57,15 @@ def down(*, state: State = None, json_: Json = False) -> int:
     Embedded servers that rest between two commands end too, but for those that a command uses.
     """
     from tasks.services import up as services
-    from tasks.services.resting import end_resting
+    from tasks.services.idle_server import end_idle
     from tasks.store.seals import state_folder
 
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     ended = services.stop(state or state_folder(), errors.print)
-    rested = end_resting(errors.print)
+    idle = end_idle(errors.print)
     if json_:
-        print(json.dumps({"ended": bool(ended or rested)}))
-    elif not rested and not ended:
+        print(json.dumps({"ended": bool(ended or idle)}))
+    elif not idle and not ended:
         errors.print("nothing is up")
     return 0
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from flows.cli.commands.options import DEFAULT_OUT, Json, Out
+from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 
 DEMO_OUT = "maxview-demo"
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from rich.console import Console
 
-from flows.cli.commands.options import Json
+from flows.cli.commands.common_options import Json
 
 if TYPE_CHECKING:
     from tasks.records import CheckpointProof

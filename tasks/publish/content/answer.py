@@ -7,6 +7,10 @@ from configs.schema import Frozen
 from tasks.diff.comparison import SHARE_A_WORD
 from tasks.diff.decide import show_duration
 from tasks.diff.metric_row import NOT_JUDGED
+from tasks.metrics.maxview_metrics import FINAL_LOSS
+from tasks.metrics.result_metrics import LOSS
+from tasks.metrics.table import METRICS
+from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.effects import EffectLine
 from tasks.publish.content.verdict_words import short_reason
 from tasks.records import ComparisonRecord, MetricDiff
@@ -14,9 +18,8 @@ from tasks.records.text import shorten, visible
 
 TITLE = 120  # characters: two lines on a screen
 NAMED = 4  # rows of one verdict that the sentence names
-FIRST = ("step_time_s", "loss")  # the rows that decide most often; curves have the same names
 FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
-CURVES = {"loss_by_step": "loss", "final_loss": "loss"}
+CURVES = {metric.name: metric.curve for metric in METRICS if metric.curve} | {FINAL_LOSS.name: LOSS.curve}
 
 
 class Answer(Frozen):
@@ -48,7 +51,7 @@ def find_deciding_row(record: ComparisonRecord, effects: Iterable[str]) -> Metri
     same_word = [row for row in judged if row.verdict == record.verdict] or judged
 
     def rank(row: MetricDiff) -> tuple[bool, bool, bool]:
-        return row.metric not in drawn, row.metric not in FIRST, row.group == "maxview"
+        return row.metric not in drawn, row.metric != STEP_TIME.name, row.group == "maxview"
 
     return min(same_word, key=rank, default=None)
 

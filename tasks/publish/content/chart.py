@@ -9,6 +9,7 @@ from typing import Any
 import pygal  # type: ignore[import-untyped]
 from pygal.style import Style  # type: ignore[import-untyped]
 
+from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.curves import thin_out
 from tasks.publish.content.time_bars import average_parts
 from tasks.publish.content.verdict_words import OUTCOMES, name_verdict
@@ -71,7 +72,7 @@ def draw_curve(record: ComparisonRecord, metric: str) -> str | None:
     chart = pygal.XY(
         _config(260),
         style=_coloured([_side_colour(record, curve) for curve in curves]),
-        title="steady step time, s" if metric == "step_time_s" else f"{metric} per step",
+        title="steady step time, s" if metric == STEP_TIME.curve else f"{metric} per step",
         show_legend=True,
         legend_at_bottom=True,
         legend_at_bottom_columns=1,
@@ -186,7 +187,7 @@ def _side_colour(record: ComparisonRecord, curve: Curve) -> str:
 
 def _steady(record: ComparisonRecord, curve: Curve) -> Curve:
     """The curve, of step times without the first and without stalls, beside which the others would look equal."""
-    if curve.metric != "step_time_s":
+    if curve.metric != STEP_TIME.curve:
         return curve
     left_out = {stall.step for stall in record.stalls.get(curve.arm, ())} | set(curve.steps[:1])
     values = tuple(v if s not in left_out else None for s, v in zip(curve.steps, curve.values, strict=True))

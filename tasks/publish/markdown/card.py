@@ -57,7 +57,7 @@ def _commands(name: str, rows: Sequence[CardRow]) -> list[str]:
     commands = [f"maxview compare {name} --case CASE --target {target}" for target in targets]
     commands += [f"maxview preflight {name} --case CASE --target SLICE"]
     commands += list(dict.fromkeys(check.command for row in rows for check in row.checks))
-    return ["To repeat a row:", *(f"`{command}`" + "," * (command != commands[-1]) for command in commands), ""]
+    return ["To repeat a row:", "```", *commands, "```", ""]
 
 
 def _cell(text: str) -> str:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tasks.diff.host import PARTS
-from tasks.diff.maxview_rows import TFLOPS, TOKENS
-from tasks.diff.time_rows import CPU_TIME
+from tasks.metrics.result_metrics import LOSS
+from tasks.metrics.table import METRICS
+from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.verdict_words import name_side
 from tasks.publish.page.log_files import Logs
 from tasks.publish.page.streamed_file import replace_text
@@ -17,18 +18,14 @@ from tasks.records import ArmSummary, ComparisonRecord, RunRecord, Stall
 from tasks.records.text import shorten, visible
 
 TITLES = {  # and units; what is not here has the name that the log gives it
-    "loss": ("Loss", ""),
-    "step_time_s": ("Step time", "s"),
-    CPU_TIME.name: (CPU_TIME.title, CPU_TIME.unit),
+    **{metric.curve: (metric.curve_title or metric.title, metric.unit) for metric in METRICS if metric.curve},
     **{part: (f"Step time: {what}", "s") for part, what in PARTS.items()},
-    TFLOPS.name: (TFLOPS.title, TFLOPS.unit),
-    "tokens_per_s_per_device": (TOKENS.title, TOKENS.unit),
     "total_weights": ("Weights", "tokens"),
     "grad_norm": ("Gradient norm", ""),
     "param_norm": ("Parameter norm", ""),
     "learning_rate": ("Learning rate", ""),
 }
-NO_CURVE = frozenset({"step", "line", "offset", "time", "seconds", "loss", "step_time_s"})
+NO_CURVE = frozenset({"step", "line", "offset", "time", "seconds", LOSS.curve, STEP_TIME.curve})
 MOST_MARKS = 2_000  # of each arm: more bands could not be distinguished
 
 

@@ -10,17 +10,18 @@ from tasks.bisect.ledger import show_size
 from tasks.bisect.report import name_point, show_counts
 from tasks.publish.content.templating import hash_of, make_environment, read_asset
 from tasks.publish.markdown.artifacts import escape_markdown
+from tasks.publish.site import bisection_drawing
+from tasks.publish.site.bisection_drawing import draw_points, draw_rules
 from tasks.publish.site.index import PAGE
 from tasks.publish.site.index_page import link_home
 from tasks.records import BisectedPoint, Bisection
-from tasks.records.text import shorten, visible
+from tasks.records.text import shorten, visible, visible_lines
 from tasks.store import Store, check_name, write_atomically
 
 FOLDER, RECORD = "bisections", "bisection.json"
 SIGNS = {"found": "✗", "range": "?", "no difference": "?", "ledger": "·"}
 MARKS = {"good": "=", "bad": "✗", "between": "≠", "unknown": "?", "skipped": "–", "": " "}
 SUBJECT = 48
-HEIGHT, WIDTH = 150.0, 12.0  # of the drawing, and of a point in it
 BAR = 20
 
 
@@ -110,16 +111,18 @@ def publish_bisection(record: Bisection, store: Store) -> Path:
     write_atomically(folder / RECORD, json.dumps(json.loads(record.model_dump_json()), indent=1))
     style = read_asset("page.css") + read_asset("bisect.css")
     html = (
-        make_environment(show_level=show_level, name_point=name_point, show_size=show_size, marks=MARKS)
+        make_environment(
+            show_level=show_level, name_point=name_point, show_size=show_size, marks=MARKS, visible_lines=visible_lines
+        )
         .get_template("bisect.html.j2")
         .render(
             record=record,
             sign=SIGNS[record.outcome],
             counts=show_counts(record),
-            drawing=list(_drawing(record)),
-            height=HEIGHT,
-            width=WIDTH * len(record.points),
-            zero=_place(0.0, _reach(record)),
+            drawing=list(draw_points(record)),
+            rules=draw_rules(record),
+            place=bisection_drawing,
+            programs=[row[1] for row in _ledger_rows(record.points)],
             style=Markup(style),
             style_hash=hash_of(style),
             home=f"../../../../{PAGE}" if store.mirror is None else link_home(store),
@@ -128,33 +131,3 @@ def publish_bisection(record: Bisection, store: Store) -> Path:
     page = write_atomically(folder / "index.html", html)
     store.push(folder)
     return page
-
-
-def _reach(record: Bisection) -> tuple[float, float]:
-    """The lowest and the highest level that are drawn."""
-    ends = [value for point in record.points for value in (point.low, point.high, point.level) if value is not None]
-    ends = [value for value in ends if abs(value) < 1]
-    return min([0.0, *ends]) - 0.01, max([0.0, *ends]) + 0.01
-
-
-def _place(level: float, reach: tuple[float, float]) -> float:
-    low, high = reach
-    return round(HEIGHT - HEIGHT * (min(max(level, low), high) - low) / (high - low), 1)
-
-
-def _drawing(record: Bisection) -> Iterator[dict[str, object]]:
-    """Every point of the line with its places in the drawing."""
-    reach = _reach(record)
-    for number, point in enumerate(record.points):
-        known = point.level is not None and point.low is not None and point.high is not None
-        grey = bool(point.ruled_out) and not point.runs
-        kind = "culprit" if number == record.culprit else "ruled" if grey else point.mark or "open"
-        yield {
-            "point": point,
-            "kind": kind,
-            "suspect": number in record.suspects,
-            "x": round(WIDTH * (number + 0.5), 1),
-            "y": _place(point.level or 0.0, reach) if known or number == 0 else _place(0.0, reach),
-            "low": _place(point.low or 0.0, reach) if known else None,
-            "high": _place(point.high or 0.0, reach) if known else None,
-        }

@@ -13,13 +13,13 @@ from markupsafe import Markup
 from configs.comparison import list_names, load_comparison
 from configs.read import CONFIG_ROOT
 from tasks.bisect.questions import KNOWN
-from tasks.diff.maxview_rows import FINAL_LOSS, READERS
-from tasks.diff.stall_rows import STALLS
-from tasks.diff.state_rows import MEMORY
-from tasks.diff.time_rows import CPU_TIME, FIRST_STEP, MIDDLE, QUICK, STEP_TIME
 from tasks.history.describe import show_event, show_time
 from tasks.history.judge import Event, Judged, Line
 from tasks.history.series import Night, Series
+from tasks.metrics.maxview_metrics import FINAL_LOSS
+from tasks.metrics.program_metrics import MEMORY
+from tasks.metrics.table import METRICS
+from tasks.metrics.time_metrics import FIRST_STEP, STEP_TIME
 from tasks.publish.content.templating import hash_of, make_environment, read_asset
 from tasks.publish.site.index import HISTORY, PAGE, add_history, parse_index
 from tasks.publish.site.index_page import link_home, update_index
@@ -31,10 +31,9 @@ SIDES: tuple[Line, ...] = ("baseline", "candidate")
 HEIGHT = 40.0  # of a chart, whose width is 100
 LEAST_REACH = 0.02  # of a chart, relative, up and down: less would draw noise as mountains
 # what a case is looked at for first: the columns that are shown without being asked for
-MAIN = (QUICK[STEP_TIME.name], *(metric.name for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP)))
-TITLES = {metric.name: metric.title for metric in (MEMORY, FIRST_STEP, STALLS, *MIDDLE.values())}
-TITLES |= {reader.metric.name: reader.metric.title for reader in READERS}
-TITLES |= {QUICK[metric.name]: metric.title for metric in (STEP_TIME, CPU_TIME)}
+MAIN = (STEP_TIME.quick, *(metric.name for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP)))
+TITLES = {metric.name: metric.middle or metric.title for metric in METRICS}
+TITLES |= {metric.quick: metric.title for metric in METRICS if metric.quick}
 
 type Group = tuple[str, str, str]  # comparison, pair of refs, target
 type Places = dict[str, int]  # of the nights of a case, by the ids of their comparisons

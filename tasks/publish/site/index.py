@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import ValidationError, field_serializer, field_validator
 
 from configs.schema import Frozen
+from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.markdown.night import night_headline
 from tasks.records import ComparisonRecord, Verdict
 from tasks.records.text import shorten, visible
@@ -26,7 +27,7 @@ MARK = '<meta name="generator" content="maxview">'
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
 NIGHTS = 5  # whose matrices are shown
 HEADLINE = 110  # characters: the page of the comparison has it in full
-TREND = "step_time_s"  # whose ratio of candidate to baseline a cell's trend is drawn from
+TREND = STEP_TIME.name  # whose ratio of candidate to baseline a cell's trend is drawn from
 AT_ONCE = 100  # records that are held while the index is made anew
 
 

@@ -1,7 +1,7 @@
 """Writes a comparison into the store: its record, its page with the logs that the record points into, and the index."""
 
 import gzip
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tasks.history import append_comparison
@@ -17,26 +17,29 @@ from tasks.store import Store
 FLOW_RUN = "flow-run.txt"  # beside a page: the address of the flow run that made it
 
 
-def publish_comparison(record: ComparisonRecord, store: Store, *, flow_run: str = "") -> Path:
+def publish_comparison(
+    record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = (), *, flow_run: str = ""
+) -> Path:
     """Write `comparison.json`, the page, the store's index and history; returns the page's path. Again: replaces them.
 
-    `flow_run`: the address of the flow run that made it, for the page to lead back to.
+    `known`: records of its runs that are in memory, and are not read again. `flow_run`: the address of the flow run
+    that made it, for the page to lead back to.
     """
     directory = store.comparison(record.comparison, record.case, record.id)
     directory.write_comparison(record)
     if flow_run:
         directory.write_file(FLOW_RUN, flow_run)
-    page = write_comparison_page(record, store)
+    page = write_comparison_page(record, store, known)
     write_neighbours(store, update_index(store, add_comparison(record)), record.comparison)
-    append_comparison(record, store)
+    append_comparison(record, store, known)
     return page
 
 
-def write_comparison_page(record: ComparisonRecord, store: Store) -> Path:
+def write_comparison_page(record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = ()) -> Path:
     """Write the page of a comparison whose record is in the store, and nothing else; returns its path."""
     directory = store.comparison(record.comparison, record.case, record.id)
     lines: dict[str, Iterator[tuple[int, str]]] = {}
-    runs = read_runs(record, store)
+    runs = read_runs(record, store, known)
     for arm in (record.baseline, record.candidate):
         for run, log, span in zip(arm.runs, arm.logs, arm.spans, strict=True):
             lines[f"{arm.name}/{run}"] = read_lines(store.run_of_log(log).bring_log(), span)
@@ -50,19 +53,20 @@ def write_comparison_page(record: ComparisonRecord, store: Store) -> Path:
         schedules=draw_schedules(record, runs),
         neighbours=f"../../{NEIGHBOURS}",
         home=f"../../../../{PAGE}" if store.mirror is None else link_home(store),
-        flow_run=known.read_text().strip() if (known := directory.file(FLOW_RUN)).is_file() else "",
+        flow_run=made.read_text().strip() if (made := directory.file(FLOW_RUN)).is_file() else "",
         stamp=make_stamp(directory.comparison.read_bytes()),
     )
     store.push(directory.path)
     return page
 
 
-def read_runs(record: ComparisonRecord, store: Store) -> dict[str, RunRecord]:
+def read_runs(record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = ()) -> dict[str, RunRecord]:
     """The records of the runs, by `arm/run name`; a run whose folder is gone is left out."""
+    here = {run.log: run for run in known}
     found = {}
     for arm in (record.baseline, record.candidate):
         for run, log in zip(arm.runs, arm.logs, strict=True):
-            read = store.run_of_log(log).read_record()
+            read = here.get(log) or store.run_of_log(log).read_record()
             if read is not None:
                 found[f"{arm.name}/{run}"] = read
     return found

@@ -6,7 +6,7 @@ from configs.errors import ConfigError
 from configs.schema import Frozen, TrainConfig
 from configs.topologies import Topology
 from tasks.resolve.trainers.maxtext import MaxText, translate, write_words
-from tasks.resolve.trainers.source import TrainerSource
+from tasks.resolve.trainers.trainer_source import TrainerSource
 
 # a file of the trainer's package, which MaxText's own Python runs
 KEEP_COMPILED = Path(__file__).parents[3] / "model" / "compile_record.py"

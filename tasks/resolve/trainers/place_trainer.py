@@ -12,7 +12,7 @@ from configs.installed import trainer_commit
 from tasks.resolve.software import make_environment, make_maxtext_environment
 from tasks.resolve.trainers.command import CustomCommand, digest_program, find_folder
 from tasks.resolve.trainers.maxtext import find_maxtext
-from tasks.resolve.trainers.source import SOURCE, TrainerSource, versions_of
+from tasks.resolve.trainers.trainer_source import SOURCE, TrainerSource, versions_of
 
 PYTHON_VARIABLE = "MAXVIEW_MAXTEXT_PYTHON"
 

@@ -16,14 +16,14 @@ ENDED = ".ended"  # suffix of the file with the exit status
 
 def main() -> None:
     """Fork commands until standard input ends."""
-    from tasks.services import settings
+    from tasks.services.prefect_settings import prepare
 
-    settings.prepare()
+    prepare()
     import flows.cli.app
     import flows.cli.interrupted
     import flows.cli.live_view  # noqa: F401
     from flows.cli import start
-    from flows.cli.commands.flow_runs import load_flows
+    from flows.cli.commands.run_flow import load_flows
 
     load_flows()
     logs: dict[int, Path] = {}

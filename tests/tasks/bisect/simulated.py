@@ -7,7 +7,7 @@ import numpy as np
 
 from configs.comparison import Tolerance
 from tasks.bisect.posterior import Observation
-from tasks.bisect.search import Rated
+from tasks.bisect.terms import Rated
 from tasks.diff.decide_noisy import chance_of, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.noise import Noise
@@ -34,6 +34,10 @@ class SimulatedTimes:
     @property
     def total(self) -> int:
         return sum(map(len, self.values.values()))
+
+    def spread(self) -> float:
+        """The largest difference between runs of one point."""
+        return max((float(np.ptp(values)) for values in self.values.values()), default=0.0)
 
     def runs(self, point: int) -> int:
         return 0 if point in self.dead else len(self.values.get(point, ()))

@@ -9,7 +9,7 @@ from configs.comparison import load_target
 from tasks.bisect.corners import compare_corners, contrast_corners
 from tasks.bisect.ledger import draw_line, probe_words, search_ledger, show_size
 from tasks.bisect.questions import DIED, Question, read_question
-from tasks.bisect.search import Rated
+from tasks.bisect.terms import Rated
 from tasks.diff.noise import Noise
 from tasks.publish.site.bisection_page import render_ledger
 from tasks.records import BisectedPoint, Commit, LedgerEntry

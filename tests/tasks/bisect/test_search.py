@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.bisect.search import Finish, Limits, Line, Rated, next_action
+from tasks.bisect.search import next_action
+from tasks.bisect.terms import Finish, Limits, Line, Rated
 from tasks.diff.noise import Noise
 
 spec = importlib.util.spec_from_file_location("simulated", Path(__file__).parent / "simulated.py")
@@ -111,6 +112,49 @@ def test_a_slower_step_is_found_through_the_noise(size: float) -> None:
         wrong += found.culprit not in (None, culprit)
     assert wrong == 0
     assert right >= 23
+
+
+def slow_sometimes(random: Any, share: float, slower: float) -> Any:
+    """The stated noise, and a share of the runs that much slower."""
+    return lambda: SIGMA * float(random.standard_t(10)) + (slower if random.random() < share else 0.0)
+
+
+@pytest.mark.parametrize(("size", "least"), [(0.0, 0), (0.02, 0), (0.05, 23)])
+def test_two_clock_states_at_the_ends_name_no_innocent_commit(size: float, least: int) -> None:
+    """A change larger than the distance of the clock states is still found, by ranks."""
+    random = np.random.default_rng(12)
+    wrong = right = searched = 0
+    while searched < 25:
+        culprit = int(random.integers(1, POINTS))
+        judge = simulated.SimulatedTimes(simulated.step(size, culprit), slow_sometimes(random, 0.4, 0.03))
+        for point in (0, POINTS - 1) * 3:
+            judge.train(point)
+        if judge.spread() < 0.015:
+            continue  # the repeats show one state only
+        searched += 1
+        found = search(judge)
+        right += bool(size) and found.culprit == culprit
+        wrong += found.culprit is not None and not (size and found.culprit == culprit)
+    assert wrong == 0
+    assert right >= least
+
+
+def test_a_slowed_run_of_good_hides_no_change() -> None:
+    judge = simulated.SimulatedTimes(simulated.step(0.02, 9), lambda: 0.0)
+    slowed = iter([0.02, *[0.001, -0.001] * 200])  # the first run of good is as slow as bad
+    judge.draw = lambda: next(slowed)
+    found = search(judge)
+    assert (found.outcome, found.culprit) == ("found", 9)
+
+
+def test_a_slowed_run_of_the_suspect_costs_runs_and_no_answer() -> None:
+    random = np.random.default_rng(13)
+    judge = simulated.SimulatedTimes(simulated.step(0.02, 12), lambda: SIGMA * float(random.standard_t(10)))
+    for point in (0, 32, 11, 12, 12):
+        judge.train(point)
+    judge.values[12][1] += 0.045
+    found = search(judge)
+    assert (found.outcome, found.culprit) == ("found", 12)
 
 
 def test_nothing_is_named_where_nothing_is_planted() -> None:

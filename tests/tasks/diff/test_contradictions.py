@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tasks.ingest.printed import printed_units
+from tasks.metrics.printed import printed_units
 from tasks.records import ComparisonRecord, Finding, Restore, RunRecord, Source
 
 type MakeRun = Callable[..., RunRecord]

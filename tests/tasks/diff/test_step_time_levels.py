@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tasks.diff.step_time_levels import find_levels, usable_steps, usual_step
+from tasks.metrics.step_time_levels import find_levels, usable_steps, usual_step
 
 
 def test_disturbed_steps_move_the_quick_steps_less_than_the_middle() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.diff.time_account import account_death, account_run
+from tasks.metrics.time_account import account_death, account_run
 from tasks.records import ComparisonRecord, MetricDiff, RunRecord, Source, Stall, TimeAccount, Wait
 
 UNHURRIED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tasks.history.card import ITEMS, add_missing_cases, check_card, make_card
+from tasks.history.card import ITEMS, add_missing_cases, make_card
+from tasks.history.card_signature import check_card
 from tasks.history.card_sources import date_card, find_changes
 from tasks.publish.content.card_words import summarise
 from tasks.publish.markdown.card import card_markdown
@@ -92,7 +93,7 @@ def test_the_card_is_drawn_with_missing_items(night: Night, store: Store) -> Non
     assert "equal losses in 1;" in summarise(card)
     text = card_markdown(card, {})
     assert text.count("**never compared**") == 17
-    assert "`maxview compare linen-vs-nnx --case CASE --target cpu`" in text
+    assert "\nmaxview compare linen-vs-nnx --case CASE --target cpu\n" in text
     assert card.signature in text
     page = write_card_page(card, {}, store).read_text()
     assert page.count("– never compared") == 17
@@ -115,7 +116,7 @@ def test_the_limits_and_the_largest_differences_of_references_are_drawn(night: N
     assert states(row_of(card, "06_moe"))["outside references"] == "failed"
     text = card_markdown(card, {})
     assert "| HF Mixtral | 06_moe | loss 2.0e-06 (1e-06) | uncommitted changes | 2026-11-02 |" in text
-    assert "- ✗ 06_moe, outside references: HF Mixtral, Linen: loss 1.0e-07" in text
+    assert "- ✗ 06_moe, outside references: HF Mixtral, NNX: loss 2.0e-06 (limit 1e-06)\n" in text
     (store.path / "references" / "hf.json").write_text(json.dumps(checks[:1]))
     assert check_card(card, store) == ["06_moe: references/hf.json differs from the card's record"]
 
@@ -157,7 +158,7 @@ def checkout(tmp_path: Path) -> tuple[Path, Callable[..., str]]:
 
 def card_of_checkout(root: Path, sha: str) -> Card:
     """A card with two verified cases of a commit."""
-    item = CardItem(name="same bits", state="verified", evidence="", sources=sha)
+    item = CardItem(name="same bits", state="verified", evidence="", sources=(sha,))
     rows = tuple(
         CardRow(
             comparison="linen-vs-nnx", case=case, target="cpu", device="1 × cpu", verdict="same", arms=("", ""),
@@ -189,6 +190,22 @@ def test_verified_items_whose_sources_changed_are_marked(checkout: Any) -> None:
     assert find_changes(card, root)[key] == ["configs/cases/06_moe.yml", "model/layers.py", "model/mesh.py"]
 
 
+def test_references_of_several_commits_are_compared_with_each(checkout: Any) -> None:
+    root, git = checkout
+    shas = [git("rev-parse", "HEAD")]
+    (root / "model/layers.py").write_text("EPSILON = 1e-6\n")
+    git("commit", "-qam", "second")
+    shas.append(git("rev-parse", "HEAD"))
+    card = card_of_checkout(root, shas[1])
+    assert find_changes(card, root) == {}
+    rows = tuple(
+        row.model_copy(update={"items": tuple(item.model_copy(update={"sources": tuple(shas)}) for item in row.items)})
+        for row in card.rows
+    )
+    both = date_card(card.model_copy(update={"rows": rows}), root)
+    assert set(map(tuple, find_changes(both, root).values())) == {("model/layers.py",)}
+
+
 def test_uncommitted_and_unknown_sources_count_as_changed(checkout: Any) -> None:
     root, _ = checkout
     for sha in ("uncommitted changes", "c0ffee1" * 5):
@@ -204,8 +221,15 @@ def test_maxtext_s_results_do_not_depend_on_our_sources(night: Night, store: Sto
         assert run.plan is not None
         plan = run.plan.model_copy(update={"trainer": "maxtext", "commit": None, "versions": {"maxtext": "0.2.4"}})
         store.run_of_log(log).write_record(run.model_copy(update={"plan": plan}))
+    check = {
+        "case": "06_moe", "reference": "HF Mixtral", "quantity": "loss", "difference": 1e-7, "limit": 1e-6,
+        "commit": None, "day": "2026-11-02", "command": "pytest tests/references",
+    }  # fmt: skip
+    (store.path / "references").mkdir()
+    (store.path / "references" / "hf.json").write_text(json.dumps([check]))
     card = make_card(store, root=checkout[0])
     assert card.sources == {}
+    assert not any(row.checks for row in card.rows)
     assert find_changes(card, checkout[0]) == {}
     assert row_of(card, "01_base").trainers == ("maxtext 0.2.4",)
     assert "(linen and nnx of maxtext 0.2.4), 1 of 18 cases compared" in summarise(card)

@@ -20,7 +20,7 @@ from tasks.history.series import find_series
 from tasks.history.table import read_runs
 from tasks.publish.site.publish import publish_comparison
 from tasks.records import ComparisonRecord
-from tasks.store import Store, StoreError, open_store
+from tasks.store import RunDirectory, Store, StoreError, open_store
 
 type Night = Callable[..., ComparisonRecord]
 
@@ -214,3 +214,19 @@ def test_each_branch_has_its_own_series_and_dead_runs_have_none(store: Store, ni
     alive, other = read_runs(record, store)
     dead = other.model_copy(update={"reading": other.reading.model_copy(update={"exit_code": 1})})
     assert set(history_rows(record, [alive, dead])["arm"]) == {"linen"}
+
+
+def test_records_in_memory_are_not_read_again(night: Night, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = night(1)
+    runs = read_runs(record, store)
+    written = append_comparison(record, store)
+    assert written is not None
+    before = store.files.read(written)
+
+    def refuse(directory: RunDirectory, **options: bool) -> None:
+        raise AssertionError(f"{directory.path} was read again")
+
+    monkeypatch.setattr(RunDirectory, "read_record", refuse)
+    assert append_comparison(record, store, runs) == written
+    assert store.files.read(written) == before
+    assert publish_comparison(record, store, runs).is_file()

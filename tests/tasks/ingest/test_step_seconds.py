@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tasks.ingest.step_seconds import PRINTED_UNIT_S, refine_seconds, tokens_of
+from tasks.metrics.step_seconds import PRINTED_UNIT_S, refine_seconds, tokens_of
 
 TOKENS = 128
 # as of the second founding log: quick steps that all print as 0.071, and what waits for a checkpoint

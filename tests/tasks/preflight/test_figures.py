@@ -18,7 +18,7 @@ from tasks.preflight.analyse import analyse_program
 from tasks.records.compiled import FILE, OPTIMISED, CompiledProgram
 from tasks.resolve.plans import resolve_config
 from tasks.resolve.trainers.compile import CONFIG, plan_compile
-from tasks.resolve.trainers.source import TrainerSource
+from tasks.resolve.trainers.trainer_source import TrainerSource
 
 ROOT = Path(__file__).parents[3]
 SECTION = re.compile(r"^## As typed on a v6e-32$(.*?)^## ", re.MULTILINE | re.DOTALL)

@@ -16,7 +16,7 @@ from tasks.resolve.arm_trainers import ArmOptions, apply_options, place_arms
 from tasks.resolve.checkout import CheckoutError
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.software import SoftwareError, check_packages, make_environment, unmet_requirements
-from tasks.resolve.trainers.source import SOURCE, TrainerSource, versions_of
+from tasks.resolve.trainers.trainer_source import SOURCE, TrainerSource, versions_of
 
 type Git = Callable[..., str]
 SPEC = load_comparison("main-vs-branch")

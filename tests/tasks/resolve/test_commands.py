@@ -6,7 +6,7 @@ from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
 from tasks.resolve.commands import TrainHere, make_command
 from tasks.resolve.plans import resolve_config
-from tasks.resolve.trainers.source import TrainerSource
+from tasks.resolve.trainers.trainer_source import TrainerSource
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,15 @@ def test_a_night_keeps_the_rules_that_it_began_with(store: Store, tmp_path: Path
     assert all(plan.rules == before for plan in plans)
 
 
+def test_a_night_against_blessed_runs_names_them_in_every_cell_of_that_comparison(
+    plan: Callable[..., NightPlan],
+) -> None:
+    night = plan(baseline="blessed")
+    assert {(cell.comparison, cell.blessed) for cell in night.cells} == {
+        ("linen-vs-nnx", False), ("main-vs-branch", True),
+    }  # fmt: skip
+
+
 def test_a_finished_night_is_not_resumed(plan: Callable[..., NightPlan], store: Store) -> None:
     night = plan()
     finish(night, store)

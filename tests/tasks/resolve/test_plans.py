@@ -20,7 +20,7 @@ from tasks.records import RunPlan
 from tasks.resolve.commands import TrainHere
 from tasks.resolve.identify import NAME_LENGTH, name_run
 from tasks.resolve.plans import Request, find_arm, find_unfit, plan_run, resolve, resolve_config
-from tasks.resolve.trainers.source import TrainerSource, read_trainer_source, source_digest, trainer_commit
+from tasks.resolve.trainers.trainer_source import TrainerSource, read_trainer_source, source_digest, trainer_commit
 
 OUT = Path("/somewhere/out")
 
@@ -40,6 +40,22 @@ def problems_of(**changes: Any) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         resolve(Request(**({"comparison": "linen-vs-nnx"} | changes)), OUT)
     return caught.value.problems
+
+
+def test_blessed_runs_replace_the_first_arm_and_have_to_exist(tmp_path: Path) -> None:
+    place = f"{tmp_path}/baselines/"
+    problems = problems_of(blessed=place, cases=("01_base", "06_moe"))
+    assert [problem.partition(": ")[0] for problem in problems] == [
+        f"{place}linen-vs-nnx/cpu/{case}.json" for case in ("01_base", "06_moe")
+    ]
+    assert 'maxview bless linen-vs-nnx --case 06_moe --reason "…"' in problems[1]
+
+
+def test_a_shared_start_has_no_blessed_runs(tree: Path, tmp_path: Path) -> None:
+    path = tree / "comparisons" / "linen-vs-nnx.yml"
+    path.write_text(path.read_text() + "start: shared\n")
+    with pytest.raises(ConfigError, match="linen-vs-nnx: its second arm starts with the first arm's state"):
+        resolve(Request(comparison="linen-vs-nnx", blessed=f"{tmp_path}/"), OUT, root=tree)
 
 
 def test_repeats_are_interleaved_case_by_case() -> None:

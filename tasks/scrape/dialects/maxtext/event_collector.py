@@ -68,7 +68,7 @@ class MaxTextEventCollector(EventCollector):
             "steps": steps, "exit_code": self.death.exit_code, "fate": self._fate(error, steps, truncated=truncated),
             "started": day.isoformat() if day else None, "ended": said.end.isoformat() if said.end else None,
             "error": error, "evals": self.evaluations.table(day), "environment": environment, "memory": said.memory(),
-            "parameters": said.parameters(), "flops": said.flops,
+            "parameters": said.parameters(), "flops": said.flops, "compiles": tuple(said.compiles),
             "checkpoints": self.saves.events(
                 first_day=day, process=environment.process_index, ended=ended or error is not None
             ),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tasks.records import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters, Source
+from tasks.records import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters, Source, StepCompile
 from tasks.scrape.prefixes import parse_date, prefix_before
 from tasks.scrape.window import Window, text_of
 
@@ -19,6 +19,7 @@ PLACED = {"jax": "jax", "jaxlib": "jaxlib", "libtpu": "libtpu", "backend": "back
 # messages of MaxText itself; messages of a library may come from another version
 OWN = frozenset({"jax", "devices", "memory", "device_memory", "parameters", "array", "config", "save_announced",
                  "eval_start", "eval"})  # fmt: skip
+_TYPE = re.compile(r"ShapedArray\(([^()]*)\)")
 _SIZES = re.compile(r"'(\w+)': (\d+)")
 PERCENT_SLACK = 1.0  # rounding error of the percentage from two-decimal figures, with a margin
 
@@ -35,6 +36,7 @@ class Facts:
     sources: dict[str, Source] = field(default_factory=dict)  # fact → place of its first value
     printers: dict[str, str] = field(default_factory=dict)  # anchor of OWN → source line that printed it first
     flops: Flops = field(default_factory=Flops)  # of one step on one device
+    compiles: list[StepCompile] = field(default_factory=list)
     _environment: dict[str, Any] = field(default_factory=dict)
     _shape: str = ""
     _axes: dict[str, int] = field(default_factory=dict)
@@ -67,10 +69,13 @@ class Facts:
                 self._environment.setdefault(PLACED[name], first)
                 if name == "jax":
                     self.starts.append(source.offset)
+                    self.compiles.clear()  # a restarted process compiles once more
             case "libtpu":
                 self._environment.setdefault(name, f"{texts[1]}, {first}")
             case "process":
                 self._environment.setdefault("process_index", int(first))
+            case "compiling":
+                self.compiles.append(StepCompile(signature=tuple(_TYPE.findall(first)), source=source))
             case "devices" if "num_devices" not in self._environment:
                 self._environment["num_devices"], self._shape = int(first), texts[1] or ""
             case "profiler":

@@ -24,7 +24,7 @@ from tasks.records import RunPlan
 from tasks.resolve.commands import CONFIG_IN_POD, UNKNOWN, TrainMaxTextInPod
 from tasks.resolve.plans import resolve_config
 from tasks.resolve.trainers.maxtext import find_maxtext
-from tasks.resolve.trainers.source import TrainerSource
+from tasks.resolve.trainers.trainer_source import TrainerSource
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory, open_store
 from tasks.store.files import LocalFiles

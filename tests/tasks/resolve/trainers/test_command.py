@@ -22,7 +22,7 @@ from tasks.records import RunPlan, RunRecord
 from tasks.resolve.arm_trainers import ArmOptions
 from tasks.resolve.night import NightOptions, NightPlan, plan_night
 from tasks.resolve.plans import Request, resolve
-from tasks.resolve.trainers.source import SOURCE
+from tasks.resolve.trainers.trainer_source import SOURCE
 from tasks.scrape import scrape_run
 from tasks.store import Store
 from tasks.verify.checkpoint import verify_checkpoint

@@ -13,7 +13,7 @@ from tasks.resolve.plans import resolve_config
 from tasks.resolve.trainers.command import CustomCommand
 from tasks.resolve.trainers.compile import name_in_maxtext, plan_compile
 from tasks.resolve.trainers.maxtext import MaxText
-from tasks.resolve.trainers.source import TrainerSource
+from tasks.resolve.trainers.trainer_source import TrainerSource
 
 SLICE = find_topology("v6e:4x8")
 

@@ -25,7 +25,7 @@ from tasks.records import RunPlan, RunRecord
 from tasks.resolve.checkout import check_checkout
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.trainers.place_trainer import place_maxtext
-from tasks.resolve.trainers.source import SOURCE
+from tasks.resolve.trainers.trainer_source import SOURCE
 from tasks.scrape import scrape_run
 from tasks.store import Store
 

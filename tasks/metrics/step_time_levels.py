@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from configs.schema import Frozen
+from tasks.records import StepLevel, StepLevels
 
 QUICK = 0.1  # the quantile of the quick steps
 MIDDLE = 0.5
@@ -16,7 +16,8 @@ TOO_QUICK = 0.8  # of the usual step: no step is that much quicker, its neighbou
 SHORTEST = 3  # steps of a stretch with a level of its own
 LONGER = 1.25  # times: the next stretch that is looked at
 MOST_PLACES = 500  # of a run, that a stretch can begin at: more steps are taken together
-SHUFFLES = 200  # one in so many runs that keep their level is taken to leave it
+SHUFFLES = 1000  # one in so many runs that keep their level is taken to leave it
+FIRST = 100  # of them: enough to clear most runs that keep their level
 RESAMPLES = 100
 SEED = 20260418
 MOST_STEPS = 5000  # of a longer run the first tell what all of them would
@@ -24,24 +25,7 @@ MOST_STEPS = 5000  # of a longer run the first tell what all of them would
 type Seconds = NDArray[np.float64]
 
 
-class Level(Frozen):
-    """A level in seconds and its standard error within the run, relative to it."""
-
-    seconds: float
-    error: float
-
-
-class Levels(Frozen):
-    """`quick`: what the code needs when nothing else disturbs it. `middle`: what half of its steps take at most."""
-
-    quick: Level
-    middle: Level
-    slow: float = 0.0  # the share of steps that take more than CLOSE times as long as is usual
-    shift: float = 0.0  # by how much the level changes inside the run, as a logarithm; 0: it surely does nowhere
-    mean: float = 0.0  # seconds of all steps but the first, stalls included
-
-
-def find_levels(seconds: Seconds, *, unit: float = 0.0) -> Levels | None:
+def find_levels(seconds: Seconds, *, unit: float = 0.0) -> StepLevels | None:
     """The levels of one run out of its steps but the first, in order; `unit` is that of the last printed digit.
 
     Other work on a machine only ever adds time, so the 10 % quantile of the steps varies far less between equal runs
@@ -56,8 +40,8 @@ def find_levels(seconds: Seconds, *, unit: float = 0.0) -> Levels | None:
     for steps, quantile in ((usable, QUICK), (timed, MIDDLE)):
         finer = spread_rounded(steps, unit)
         level = float(np.quantile(finer, quantile))
-        found.append(Level(seconds=level, error=float(np.hypot(block_error(finer, quantile), rounding / level))))
-    return Levels(
+        found.append(StepLevel(seconds=level, error=float(np.hypot(block_error(finer, quantile), rounding / level))))
+    return StepLevels(
         quick=found[0],
         middle=found[1],
         slow=float(np.mean(timed > CLOSE * usual_step(timed))),
@@ -95,19 +79,30 @@ def find_shift(seconds: Seconds) -> float:
         return 0.0
     logs = np.log(np.clip(steps / usual_step(steps), TOO_QUICK, CLOSE))
     logs -= logs.mean()
-    orders = np.concatenate([[np.arange(logs.size)], draw_orders(logs.size)])
-    sums = np.cumsum(np.pad(logs[orders], ((0, 0), (1, 0))), axis=1)
-    most, where = np.zeros(len(orders)), (0, 0)
-    for length in stretches(logs.size):
-        apart = np.abs(sums[:, length:] - sums[:, :-length]) / (length * (1 - length / logs.size)) ** 0.5
+    most, (start, length) = _most_apart(logs[None])
+    orders = draw_orders(logs.size)
+    for some in (orders[:FIRST], orders[FIRST:]):
+        if most[0] <= _most_apart(logs[some])[0].max():
+            return 0.0
+    inside = np.zeros(logs.size, dtype=bool)
+    inside[start : start + length] = True
+    return abs(float(np.log(np.median(steps[inside]) / np.median(steps[~inside]))))
+
+
+def _most_apart(logs: Seconds) -> tuple[Seconds, tuple[int, int]]:
+    """Return how far the most different stretch of each row lies from its rest, and the first row's start and length.
+
+    logs: [rows, steps], the mean of each row is 0.
+    """
+    n = logs.shape[1]
+    sums = np.cumsum(np.pad(logs, ((0, 0), (1, 0))), axis=1)
+    most, where = np.zeros(len(logs)), (0, 0)
+    for length in stretches(n):
+        apart = np.abs(sums[:, length:] - sums[:, :-length]) / (length * (1 - length / n)) ** 0.5
         here = apart.max(axis=1)
         where = (int(apart[0].argmax()), length) if here[0] > most[0] else where
         most = np.maximum(most, here)
-    if most[0] <= most[1:].max():
-        return 0.0
-    inside = np.zeros(logs.size, dtype=bool)
-    inside[where[0] : sum(where)] = True
-    return abs(float(np.log(np.median(steps[inside]) / np.median(steps[~inside]))))
+    return most, where
 
 
 def stretches(n: int) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 from google.cloud import storage
 
 from tasks.ingest.buckets import list_logs, on_this_machine
-from tasks.ingest.sources import read_sources, scrape_folder, scrape_stream
+from tasks.ingest.log_sources import read_sources, scrape_folder, scrape_stream
 from tasks.scrape import LogFormatError, copy_log, scrape
 from tasks.store.gcs import GcsFiles
 

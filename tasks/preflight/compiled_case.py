@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from configs.verdict_rules import load_verdict_rules
-from tasks.preflight.read import read_compile
+from tasks.preflight.read_compiles import read_compile
 from tasks.preflight.verdict import compare_compiles
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.store import Store

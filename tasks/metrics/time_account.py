@@ -5,25 +5,15 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from tasks.diff.metric_row import Arms
-from tasks.diff.step_time_levels import LEAST_STEPS
-from tasks.ingest.merged_steps import step_table
+from tasks.metrics.merged_steps import step_table
+from tasks.metrics.step_time_levels import LEAST_STEPS
 from tasks.records import RunReading, RunRecord, Source, Stall, TimeAccount, TimePart, seconds_between
 
 COMPUTE = "compute"
 FIRST_STEPS = "first steps"  # of a run that died before there was a steady one: they compile and compute
+WHOLE_S = 1.0  # a clock that prints whole seconds leaves so much open
 FRAME_S = 1.0  # the frame of a log tells whole seconds: a line may be later than the end by as much
 NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # of what is found in steps
-
-
-def account_times(arms: Arms) -> tuple[TimeAccount, ...]:
-    """One account per run that has a steady state; of an arm without such a run, of those that died."""
-    found: list[TimeAccount] = []
-    for arm in arms:
-        accounts = [account_run(run, number) for number, run in enumerate(arm.runs)]
-        steady = [account for account in accounts if account]
-        found += steady or [account for run in arm.runs if (account := account_death(run))]
-    return tuple(found)
 
 
 def account_death(run: RunRecord) -> TimeAccount | None:
@@ -37,11 +27,11 @@ def account_death(run: RunRecord) -> TimeAccount | None:
     else:
         spent = min(float(timed["seconds"].sum()), length)
         parts = [TimePart(part=FIRST_STEPS, seconds=spent, share=0.0, steps=timed.height)]
-        parts += _outside(run.reading, timed, spent, 0)
+        parts += _outside(run.reading, timed, spent)
     return _account(run, parts)
 
 
-def account_run(run: RunRecord, number: int = 0) -> TimeAccount | None:
+def account_run(run: RunRecord) -> TimeAccount | None:
     """Where the time of one run went, out of its log; None with fewer than two steps after the first.
 
     Of a stall, as much as a steady step counts as computing and the rest as its cause. What dispatch artefacts took
@@ -56,11 +46,11 @@ def account_run(run: RunRecord, number: int = 0) -> TimeAccount | None:
     parts: dict[str, TimePart] = {}
     for stall in sorted(_listed(run, timed), key=lambda stall: -stall.seconds):
         if stall.seconds > median:
-            place = Source(line=stall.line, offset=stall.offset, run=number)
+            place = Source(line=stall.line, offset=stall.offset)
             _add(parts, stall.cause, stall.seconds - median, place, steps=1)
     computed = spent - sum(part.seconds for part in parts.values())
     found = [TimePart(part=COMPUTE, seconds=computed, share=0.0, steps=timed.height), *parts.values()]
-    found += _outside(run.reading, timed, spent, number)
+    found += _outside(run.reading, timed, spent)
     return _account(run, found)
 
 
@@ -72,6 +62,11 @@ def _account(run: RunRecord, found: list[TimePart]) -> TimeAccount:
         total_s=total,
         parts=tuple(part.model_copy(update={"share": part.seconds / total if total else 0.0}) for part in found),
     )
+
+
+def is_steady(account: TimeAccount) -> bool:
+    """Return whether the run reached a steady state, so that its account tells computing from stalls."""
+    return any(part.part == COMPUTE for part in account.parts)
 
 
 def is_stall(part: TimePart) -> bool:
@@ -87,7 +82,7 @@ def _listed(run: RunRecord, timed: pl.DataFrame) -> Iterator[Stall]:
         yield stall.model_copy(update={"seconds": seconds.get(stall.offset, stall.seconds)})
 
 
-def _outside(reading: RunReading, timed: pl.DataFrame, spent: float, number: int) -> list[TimePart]:
+def _outside(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[TimePart]:
     """What the steps do not explain of the run's length, in the log's words; nothing if its length is not known."""
     length = seconds_between(reading.started, reading.ended)
     if length is None or length <= spent:
@@ -108,7 +103,7 @@ def _outside(reading: RunReading, timed: pl.DataFrame, spent: float, number: int
         name = "outside" if "outside" in spans else "end" if wait.offset > last["offset"] else "between"
         seconds = min(wait.seconds, spans[name])
         spans[name] -= seconds
-        _add(parts, wait.part, seconds, Source(line=wait.line, offset=wait.offset, run=number))
+        _add(parts, wait.part, seconds, Source(line=wait.line, offset=wait.offset))
     rest = [TimePart(part=name, seconds=seconds, share=0.0) for name, seconds in spans.items()]
     return [part for part in (*parts.values(), *rest) if part.seconds > 0]
 
@@ -117,3 +112,19 @@ def _add(parts: dict[str, TimePart], name: str, seconds: float, place: Source, *
     """Add to a part, which is found at the place of the first that is added: of the longest."""
     part = parts.get(name) or TimePart(part=name, seconds=0.0, share=0.0, source=place)
     parts[name] = part.model_copy(update={"seconds": part.seconds + seconds, "steps": part.steps + steps})
+
+
+def seconds_between_steps(run: RunRecord) -> float:
+    """The seconds per step that pass between the printed seconds: the dates of the lines, less the steps between.
+
+    0 where the log does not date its lines. A line that is printed late comes after the step that follows it.
+    """
+    rows, table = run.reading.steps, step_table(run)
+    if rows.height < 3 or rows["time"].null_count() or table.height != rows.height:
+        return 0.0
+    whole = seconds_between(rows["time"][0], rows["time"][-1])
+    if whole is None or whole <= 0:
+        return 0.0
+    steps = float(table["seconds"][2 if run.reading.deferred else 1 :].fill_null(0.0).sum())
+    coarse = WHOLE_S if not any("." in time for time in rows["time"]) else 0.0
+    return max(0.0, whole - steps - coarse) / (rows.height - 1)

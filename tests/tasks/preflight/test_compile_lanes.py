@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tasks.preflight.lanes import order_compiles
+from tasks.preflight.compile_lanes import order_compiles
 from tasks.records import RunPlan
 
 

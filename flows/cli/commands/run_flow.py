@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from flows.cli.commands.options import absolute_place
+from flows.cli.commands.common_options import absolute_place
 
 
 class FlowError(RuntimeError):
@@ -86,7 +86,7 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
 
     with LiveView(Console(stderr=True)) as view, ExitStack() as held:
         with NothingToUndo():
-            from tasks.services import settings as environment
+            from tasks.services import prefect_settings as environment
 
             environment.prepare()
             from flows.cli.interrupted import end_in_time

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.ingest.run_record import build_record
-from tasks.preflight.read import find_missing_compilers, read_compile
+from tasks.preflight.read_compiles import find_missing_compilers, read_compile
 from tasks.records import RunPlan
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory, Store

@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tasks.ingest.step_seconds import PRINTED_UNIT_S, refine_seconds
-from tasks.records import RunRecord
+from tasks.metrics.step_seconds import PRINTED_UNIT_S, refine_seconds
+from tasks.records import RunRecord, Source
 
 STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
 RATE = "tokens_per_s_per_device"
@@ -25,6 +25,10 @@ def step_table(run: RunRecord) -> pl.DataFrame:
 
 def timed_steps(run: RunRecord) -> tuple[pl.DataFrame, float]:
     """Return the same, and the unit of the last known digit of step times in seconds; 0 for full precision."""
+    return run.derive("timed steps", _merge)
+
+
+def _merge(run: RunRecord) -> tuple[pl.DataFrame, float]:
     printed = last_of_each_step(run.reading.steps)
     if not is_exact(run):
         if RATE not in printed.columns:
@@ -70,3 +74,10 @@ def cpu_seconds(run: RunRecord) -> NDArray[np.float64] | None:
         return None
     column = last_of_each_step(run.metrics)[CPU_COLUMN].cast(pl.Float64)
     return None if column.null_count() else column.to_numpy()[1:]
+
+
+def place_of(steps: pl.DataFrame, index: int = 0, *, run: int = 0) -> Source | None:
+    """Return the place of a row of a table of steps in the log of the arm's run with this number; None without one."""
+    if not -steps.height <= index < steps.height or steps["line"][index] is None:
+        return None
+    return Source(line=steps["line"][index], offset=steps["offset"][index], run=run)

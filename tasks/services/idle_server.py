@@ -1,4 +1,4 @@
-"""Finds, uses and ends the embedded Prefect server that rests between two commands.
+"""Finds, uses and ends the embedded Prefect server that stays between two commands.
 
 Its files are in a folder of `PREFECT_HOME`, under a key of its Python, its packages and Prefect's settings: other
 values have their own server.
@@ -17,7 +17,7 @@ from typing import IO
 
 from tasks.launch.processes import Kept, end_kept, is_running
 
-REST_S = 600.0  # from its last command to its end
+IDLE_S = 600.0  # from its last command to its end
 STOP_S = 10.0
 FOLDER = "maxview"
 
@@ -80,7 +80,7 @@ def find_home() -> Path:
     return Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
 
 
-def find_resting() -> list[Place]:
+def find_idle() -> list[Place]:
     """Return the places of all running embedded servers."""
     places = [Place(path.parent, path.stem) for path in sorted((find_home() / FOLDER).glob("*.json"))]
     return [place for place in places if place.find() is not None]
@@ -88,17 +88,17 @@ def find_resting() -> list[Place]:
 
 def is_embedded(url: str | None) -> bool:
     """Return whether the API at this address belongs to an embedded server, which only this user's commands use."""
-    return any(server.url == url for place in find_resting() if (server := place.find()) is not None)
+    return any(server.url == url for place in find_idle() if (server := place.find()) is not None)
 
 
-def end_resting(say: Callable[[str], None]) -> bool:
+def end_idle(say: Callable[[str], None]) -> bool:
     """End every unused embedded server; return whether any ran."""
-    places = find_resting()
+    places = find_idle()
     for place in places:
         if place.end():
             say("embedded server: ended")
         else:
-            say(f"embedded server: in use by a command; ends {REST_S / 60:g} minutes after it")
+            say(f"embedded server: in use by a command; ends {IDLE_S / 60:g} minutes after it")
     return bool(places)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.ingest.printed import shared_decimals
+from tasks.metrics.printed import shared_decimals
 
 PRINTED_UNIT_S = 0.001  # every dialect prints milliseconds or finer
 FEWEST = 2  # rows; a single row proves nothing

@@ -1,0 +1,96 @@
+"""The nouns of a search: the line, the judge of its points, and what the search answers."""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from configs.schema import Frozen
+from tasks.bisect.posterior import Observation
+from tasks.diff.noise import Noise
+from tasks.records import Verdict
+
+ENDS = 2  # the ends take one half of the chance of a false alarm, the named point the other
+WORSE: tuple[Verdict, ...] = ("regressed", "changed")
+
+
+class Rated(Frozen):
+    """What the verdict rule says of the bisected metric between two points."""
+
+    verdict: Verdict
+    text: str = ""  # the effect with its interval, or the reason
+    wanted: int | None = None  # runs of each that would probably decide
+    cost: str = ""  # of those
+    effect: float | None = None  # of a metric that varies: 0.08 is 8 % more, and the ends of its interval
+    low: float | None = None
+    high: float | None = None
+
+
+class Judge(Protocol):
+    """The runs that there are, and the verdict rule over them."""
+
+    @property
+    def noise(self) -> Noise:
+        """Of a pair of equal runs, in the unit of the observations."""
+        ...
+
+    @property
+    def varies(self) -> bool:
+        """Whether equal runs differ in the metric: a time does; a loss, a death, a checkpoint do not."""
+        ...
+
+    def runs(self, point: int) -> int:
+        """How many runs of the point there are."""
+        ...
+
+    def failed(self, point: int) -> str:
+        """Why the point cannot be judged; empty if it can."""
+        ...
+
+    def observe(self, point: int) -> Sequence[Observation]:
+        """The levels of the point's runs, for a metric that varies."""
+        ...
+
+    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:
+        """The rule over two points. runs: only the first so many of each; shares: of the chance of a false alarm."""
+        ...
+
+
+class Line(Frozen):
+    """The points from good (first) to bad (last), as far as they are known without a run."""
+
+    weights: tuple[float, ...]  # prior of each point; 0: ruled out
+    # the point whose runs stand for this one: the first of its neighbours that train alike; good or bad itself for
+    # whatever trains like good, and for the last ones that train like bad
+    alike: tuple[int, ...]
+    costs: tuple[float, ...] = ()  # seconds of a run of each; empty: equal
+
+    @property
+    def last(self) -> int:
+        """The bad end."""
+        return len(self.weights) - 1
+
+
+class Limits(Frozen):
+    """How far the search may go. `spent_s` are the seconds of all runs so far."""
+
+    ends: int = 3  # runs of each end if neither of the others is given; a time may take twice as many
+    budget_s: float | None = None
+    most_runs: int | None = None
+
+
+class Train(Frozen):
+    """One more run of each of these points, in this order."""
+
+    points: tuple[int, ...]
+    why: str
+
+
+class Finish(Frozen):
+    """The search is over."""
+
+    outcome: Literal["found", "range", "no difference"]
+    why: str
+    culprit: int | None = None
+    before: int | None = None  # the point that the culprit was compared with
+    suspects: tuple[int, ...] = ()
+    rated: Rated | None = None  # of the culprit against the point before it, or of the ends
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,142 @@
+"""Turns the entries of the table of metrics into rows: each arm's value, judged as the entry says."""
+
+from collections.abc import Iterator, Mapping
+
+from configs.comparison import Tolerance
+from tasks.diff.arms import ArmRuns
+from tasks.diff.decide import decide_exact
+from tasks.diff.metric_row import Arms, Cells, make_row, missing_decision, not_judged
+from tasks.diff.software import declared_packages, is_declared
+from tasks.metrics.maxview_metrics import FINAL_LOSS, JAX, MEAN_STEP
+from tasks.metrics.metric import Metric
+from tasks.metrics.result_metrics import LOSS
+from tasks.metrics.table import METRICS
+from tasks.metrics.time_metrics import STEP_TIME
+from tasks.records import Decision, Measured, MetricDiff
+
+EXACT = Tolerance(absolute=0.0, why="equal by default")
+
+
+def table_rows(
+    arms: Arms,
+    tolerances: Mapping[str, Tolerance],
+    given: Mapping[str, MetricDiff | None],
+    decisions: Mapping[str, Decision],
+) -> Iterator[MetricDiff]:
+    """Yield the rows in the order of the table.
+
+    `given`: rows that have a rule of their own, by metric; None: left out. `decisions`: of the steady steps and of the
+    losses of all steps, which other rows share.
+    """
+    steady = given[STEP_TIME.name]
+    assert steady is not None
+    for metric in METRICS:
+        row = given[metric.name] if metric.name in given else _entry_row(metric, arms, tolerances, steady, decisions)
+        if row is not None:
+            yield row
+
+
+def _entry_row(
+    metric: Metric,
+    arms: Arms,
+    tolerances: Mapping[str, Tolerance],
+    steady: MetricDiff,
+    decisions: Mapping[str, Decision],
+) -> MetricDiff | None:
+    cells = _cells_of_steps(metric, arms, steady) if metric.of_steps else _cells(metric, arms)
+    lacking = [arm for arm, cell in zip(arms, cells, strict=True) if not cell.text]
+    if metric.optional and (len(lacking) == 2 or any(not arm.dead for arm in lacking)):
+        return None
+    if metric.printed and not _are_exact(metric, arms):
+        metric, cells = _as_printed(metric, arms)
+    decision = missing_decision(cells, arms)
+    if decision is None and metric.judged == "noise":
+        flip = _sign_flip(cells, steady.difference) if metric is MEAN_STEP else ""
+        # without a threshold and an effect of its own: the cell's difference is that of the numbers shown
+        decision = Decision(
+            verdict=decisions[metric.word_of].verdict,
+            reason=f"judged by the steady steps: {metric.why}{flip}",
+            **decisions[metric.word_of].model_dump(include={"threshold_text", "evidence", "runs_wanted", "cost_text"}),
+        )
+    elif decision is None and metric.judged == "exact":
+        decision = _decide(metric, cells, arms, tolerances, decisions)
+    notes = [f"{arm.label}: {cell.note}" for arm, cell in zip(arms, cells, strict=True) if cell.note]
+    return make_row(metric, cells, arms, decision or not_judged("; ".join([metric.why, *notes])))
+
+
+def _cells(metric: Metric, arms: Arms) -> Cells:
+    return _cell(metric, arms[0]), _cell(metric, arms[1])
+
+
+def _cell(metric: Metric, arm: ArmRuns) -> Measured:
+    """Return the value of an arm: of its first run, unless the entry combines them."""
+    cell = metric.of_runs(arm.runs, arm.facts) if metric.of_runs else arm.facts[0].values[metric.name]
+    return cell if cell.text or arm.dead else cell.model_copy(update={"text": metric.lacking})
+
+
+def _cells_of_steps(metric: Metric, arms: Arms, steady: MetricDiff) -> Cells:
+    cells = []
+    for arm, seconds, source in (
+        (arms[0], steady.baseline, steady.baseline_source), (arms[1], steady.candidate, steady.candidate_source),
+    ):  # fmt: skip
+        value = metric.of_steps(arm.first, seconds) if metric.of_steps and seconds else None
+        shown = None if value is None else f"{value:.{metric.decimals}f}"
+        cells.append(Measured(value=value, text=shown, source=source) if shown else Measured())
+    return cells[0], cells[1]
+
+
+def _are_exact(metric: Metric, arms: Arms) -> bool:
+    values = [facts.values[metric.name] for arm in arms for facts in arm.facts]
+    return all(one.value is not None and not one.unit for one in values)
+
+
+def _as_printed(metric: Metric, arms: Arms) -> tuple[Metric, Cells]:
+    assert metric.printed is not None
+    of, changes = metric.printed.of, metric.printed.model_dump(include={"decimals", "precision"})
+    return metric.model_copy(update=changes), (of(arms[0].first), of(arms[1].first))
+
+
+def _decide(
+    metric: Metric,
+    cells: Cells,
+    arms: Arms,
+    tolerances: Mapping[str, Tolerance],
+    decisions: Mapping[str, Decision],
+) -> Decision:
+    if metric is JAX:
+        return _decide_jax(cells, arms)
+    left, right = cells[0].value, cells[1].value
+    assert left is not None  # an exact metric but JAX has a number where it has a text
+    assert right is not None
+    if metric is FINAL_LOSS:
+        last = [arm.reading.steps["step"][-1] for arm in arms]
+        if last[0] != last[1]:
+            return Decision(verdict="unknown", reason=f"the last steps are not the same ({last[0]} and {last[1]})")
+        if left != right:  # one of the values of the row of all steps: the same word
+            loss = decisions[LOSS.name]
+            return loss.model_copy(update={"reason": f"{loss.reason}; one of the losses of all steps"})
+    return decide_exact(
+        left,
+        right,
+        better=metric.better,
+        tolerance=tolerances[metric.tolerance] if metric.tolerance else EXACT,
+        precision=metric.precision,
+        unit=max(cell.unit for cell in cells),
+    )
+
+
+def _decide_jax(cells: Cells, arms: Arms) -> Decision:
+    if cells[0].text == cells[1].text:
+        return Decision(verdict="same", reason="the same version", threshold_text="exact")
+    if is_declared("jax", declared_packages(arms)):
+        return not_judged("different versions, as the arms are meant to have: it can be behind any other difference")
+    reason = "different versions: this alone can change speed, memory and losses"
+    return Decision(verdict="changed", reason=reason, threshold_text="exact")
+
+
+def _sign_flip(cells: Cells, steady: float | None) -> str:
+    """Return a note if the means of all steps and the steady steps disagree about the faster arm."""
+    left, right = cells[0].value, cells[1].value
+    if left is None or right is None or steady is None or (right - left) * steady >= 0:
+        return ""
+    return f", and the sign flips ({right - left:+.3f} s here, {steady:+.3f} s between the steady steps)"

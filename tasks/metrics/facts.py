@@ -1,0 +1,54 @@
+"""Computes the facts of a run once: its levels, where its time went, and the value of every metric."""
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from tasks.metrics.merged_steps import cpu_seconds, timed_steps, waited_seconds
+from tasks.metrics.step_time_levels import find_levels
+from tasks.metrics.table import METRICS
+from tasks.metrics.time_account import account_death, account_run, seconds_between_steps
+from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
+from tasks.records import RunFacts, RunRecord
+
+
+def facts_of(run: RunRecord) -> RunFacts:
+    """Return the stored facts of a run; computes those of an older maxview, or of other code, at their first use."""
+    if run.facts is not None and run.facts.code == digest_code():
+        return run.facts
+    return run.derive("facts", compute_facts)
+
+
+def with_facts(run: RunRecord) -> RunRecord:
+    """Return the record with its facts, to be stored."""
+    return run.model_copy(update={"facts": compute_facts(run)})
+
+
+def compute_facts(run: RunRecord) -> RunFacts:
+    """Compute the facts of a run from its reading, its metrics file and the trainer's report."""
+    table, unit = timed_steps(run)
+    seconds, waited = table["seconds"].to_numpy()[1:], waited_seconds(run)
+    wall = find_levels(seconds, unit=unit)
+    # other work on the machine that trains is no part of a step: docs/decisions/0050
+    steady = wall if waited is None else find_levels(seconds - waited, unit=unit)
+    found = {STEP_TIME.name: steady}
+    between = seconds_between_steps(run)
+    wall, found[STEP_TIME.name] = (
+        levels and levels.model_copy(update={"mean": levels.mean + between}) for levels in (wall, steady)
+    )
+    used = cpu_seconds(run)
+    found[CPU_TIME.name] = None if used is None else find_levels(used)
+    facts = RunFacts(
+        code=digest_code(),
+        levels={name: levels for name, levels in found.items() if levels},
+        wall=wall,
+        account=account_run(run) or account_death(run),
+    )
+    return facts.model_copy(update={"values": {one.name: one.of(run, facts) for one in METRICS if one.of}})
+
+
+@cache
+def digest_code() -> str:
+    """Return a digest of this package's source: facts that other code computed may differ."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]

@@ -1,0 +1,131 @@
+"""The metrics of the compiled step: of a run, and of two programs that are compared before any run."""
+
+from collections.abc import Iterable
+
+from tasks.metrics.metric import Metric, Printed, number
+from tasks.records import CompiledProgram, Measured, ProgramMemory, ProgramWork, RunFacts, RunRecord
+
+GIB, MIB = 2**30, 2**20  # GiB is what MaxText prints as GB
+MEMORY_PARTS = ("argument", "output", "temp")  # less "alias", which arguments and outputs share: as MaxText adds them
+PART_OF_SUM = "the sum is judged"
+
+
+def program_memory(run: RunRecord, facts: RunFacts) -> Measured:
+    """Return the compiler's forecast for one device in GiB: from the trainer's own report, else as printed."""
+    stated = run.program.get("memory_bytes")
+    sizes = [stated.get(name) for name in (*MEMORY_PARTS, "alias")] if isinstance(stated, dict) else [None]
+    known = [size for size in sizes if isinstance(size, int)]
+    if len(known) < len(sizes):
+        return printed_memory(run)
+    return number((sum(known[:-1]) - known[-1]) / GIB, 4, run.reading.memory.source)
+
+
+def compiled_programs(run: RunRecord, facts: RunFacts) -> Measured:
+    """Return the number of compiles of the training step, from JAX's files or its log; its place is the last one's."""
+    compiles = run.compiles or run.reading.compiles
+    return number(len(compiles), 0, compiles[-1].source) if compiles else Measured()
+
+
+def printed_memory(run: RunRecord) -> Measured:
+    """Return the same as the log prints it, in units of 0.1."""
+    memory = run.reading.memory
+    return Measured() if memory.total_gb is None else number(memory.total_gb, 1, memory.source, unit=0.1)
+
+
+MEMORY = Metric(
+    name="program_memory_gb", title="Program memory", unit="GiB", better="lower",
+    rule="the compiler's forecast for one device", decimals=4,
+    judged="exact", tolerance="program_memory_gb", precision="the byte", of=program_memory,
+    printed=Printed(of=printed_memory, decimals=1, precision="printed precision (1 decimal)"),
+    trend=True, bisected=True, explained=True,
+)  # fmt: skip
+COMPILED_PROGRAMS = Metric(
+    name="compiled_programs", title="Compiled programs", unit="", better="lower",
+    rule="how often JAX compiled the training step", decimals=0,
+    judged="exact", precision="the compile", of=compiled_programs, optional=True, trend=True,
+)  # fmt: skip
+STEP_PROGRAM_METRICS = (MEMORY, COMPILED_PROGRAMS)  # of a run
+
+
+def _memory_part(name: str, title: str) -> Metric:
+    def read(program: CompiledProgram, work: ProgramWork | None) -> float | None:
+        return None if program.memory is None else _bytes_of(program.memory, name) / GIB
+
+    return PROGRAM_MEMORY.model_copy(
+        update={
+            "name": f"memory_{name}", "title": f"– {title}", "rule": "the compiler's own", "judged": "shown",
+            "why": PART_OF_SUM, "of_program": read,
+        }
+    )  # fmt: skip
+
+
+def _bytes_of(memory: ProgramMemory, name: str) -> int:
+    if name == "host":
+        return memory.host_argument + memory.host_output + memory.host_temp
+    size: int = getattr(memory, name)
+    return size
+
+
+def _collectives(work: ProgramWork | None, where: Iterable[bool]) -> float | None:
+    return None if work is None else sum(one.bytes for one in work.collectives if one.in_loop in where) / MIB
+
+
+def _collectives_part(name: str, title: str, *, in_loop: bool) -> Metric:
+    return COLLECTIVES.model_copy(
+        update={
+            "name": f"collective_bytes_{name}", "title": f"– {title} of loops", "judged": "shown", "why": PART_OF_SUM,
+            "of_program": lambda program, work: _collectives(work, (in_loop,)),
+        }
+    )  # fmt: skip
+
+
+COMPILES = Metric(
+    name="compiles", title="Compiles and fits", unit="", better="equal", rule="the compile", decimals=None,
+    judged="proof",
+)  # fmt: skip
+# the same metric as of a run, known before one
+PROGRAM_MEMORY = MEMORY.model_copy(
+    update={
+        "title": "Memory of a device",
+        "rule": "the compiler's sum of arguments, outputs and temporary values, less what is written in place",
+        "of_program": lambda program, work: program.memory and program.memory.total / GIB,
+    }
+)
+CYCLES = Metric(
+    name="estimated_cycles", title="Estimated cycles", unit="", better="lower",
+    rule="the compiler's estimates, of a loop's body as often as it runs; collectives have none", decimals=0,
+    judged="exact", tolerance="estimated_cycles", precision="the cycle",
+    of_program=lambda program, work: work and work.work.cycles,
+)  # fmt: skip
+COLLECTIVES = Metric(
+    name="collective_bytes", title="Bytes in collectives", unit="MiB", better="lower",
+    rule="of the whole arrays, in loops as often as they run; those of an all-reduce twice", decimals=2,
+    judged="exact", tolerance="collective_bytes", precision="the byte",
+    of_program=lambda program, work: work and work.work.collective_bytes / MIB,
+)  # fmt: skip
+FLOPS = Metric(
+    name="matmul_flops", title="FLOPs of matrix products", unit="GFLOP", better="equal",
+    rule="per device and step, in loops as often as they run, without those inside kernels", decimals=3,
+    judged="shown", why="what they cost is in the cycles",
+    of_program=lambda program, work: work and work.work.flops / 1e9,
+)  # fmt: skip
+KERNELS = Metric(
+    name="kernels", title="Custom kernels", unit="", better="equal",
+    rule="executions of kernels that the trainer brings along", decimals=0,
+    judged="exact", of_program=lambda program, work: work and work.kernels.get("tpu_custom_call", 0),
+)  # fmt: skip
+COMPILE_TIME = Metric(
+    name="compile_cpu_s", title="Compile time", unit="CPU-s", better="lower", rule="of all threads", decimals=1,
+    judged="shown", of_program=lambda program, work: program.compile_cpu_seconds,
+)  # fmt: skip
+
+# of two compiled programs, in the order of the rows
+PROGRAM_METRICS = (
+    COMPILES, PROGRAM_MEMORY,
+    *(_memory_part(name, title) for name, title in (
+        ("argument", "arguments"), ("output", "outputs"), ("alias", "outputs in place of arguments"),
+        ("temp", "temporary values"), ("generated_code", "code"), ("host", "of the host"),
+    )),
+    CYCLES, COLLECTIVES, _collectives_part("in", "inside", in_loop=True),
+    _collectives_part("out", "outside", in_loop=False), FLOPS, KERNELS, COMPILE_TIME,
+)  # fmt: skip

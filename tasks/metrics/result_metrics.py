@@ -1,0 +1,32 @@
+"""The metrics of what a run computed: losses, values, state, checkpoints. `tasks/diff` has a rule for each."""
+
+from tasks.metrics.metric import Metric
+
+END = Metric(
+    name="end", title="End of the run", unit="", better="equal", rule="how the run ended", decimals=None,
+    judged="proof", result=True,
+)  # fmt: skip
+LOSS = Metric(
+    name="loss_per_step", title="Loss, step by step", unit="", better="lower",
+    rule="first step whose loss differs in any run; judged over all steps", decimals=6,
+    judged="steps", tolerance="loss", result=True, curve="loss", curve_title="Loss", bisected=True, explained=True,
+)  # fmt: skip
+EVALUATION = Metric(
+    name="evaluations", title="Evaluation", unit="", better="lower",
+    rule="first evaluation that differs in any run, else the last one; judged over all of them", decimals=6,
+    judged="steps", result=True, optional=True,
+)  # fmt: skip
+VALUES = Metric(
+    name="values_per_step", title="Other values, step by step", unit="", better="equal",
+    rule="what else every run writes and no clock decides: norms, rates, counts", decimals=None,
+    judged="steps", tolerance="step_values", result=True, bisected=True, explained=True, optional=True,
+)  # fmt: skip
+FINAL_STATE = Metric(
+    name="final_state", title="Final state", unit="", better="equal",
+    rule="the trainer's digest of every array after the last step, over all runs", decimals=None,
+    judged="proof", result=True, optional=True,
+)  # fmt: skip
+CHECKPOINTS = Metric(
+    name="checkpoints", title="Checkpoints", unit="", better="equal",
+    rule="committed and verified, of those announced", decimals=None, judged="proof", result=True, bisected=True,
+)  # fmt: skip

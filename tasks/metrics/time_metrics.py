@@ -1,0 +1,140 @@
+"""The metrics of time: steps, stalls, the use of the devices."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import chain
+from statistics import median
+
+import numpy as np
+import polars as pl
+
+from tasks.metrics.merged_steps import last_of_each_step, place_of, step_table
+from tasks.metrics.metric import Metric, number
+from tasks.metrics.time_account import COMPUTE, is_stall, is_steady
+from tasks.records import Measured, RunFacts, RunRecord, Source, TimePart, seconds_between
+
+TOO_FEW = "too few steps"
+PRODUCTIVE = "productive step time"
+# parts of the time account -> the words of ml-goodput-measurement; every other part: "other"
+BADPUT = {
+    COMPUTE: PRODUCTIVE, "dispatch": PRODUCTIVE,
+    "start": "initialization", "compile": "program startup", "restart": "infrastructure recovery",
+    "checkpoint": "checkpoint save", "blocking saves": "checkpoint save", "waits for saves": "checkpoint save",
+    "wait at the end": "checkpoint save", "eval": "evaluation", "evaluation at the end": "evaluation",
+}  # fmt: skip
+# the beginning of a device's name -> its TFLOP/s in bfloat16, dense, by its maker; the first that fits
+PEAKS = {
+    "TPU v4": 275.0, "TPU v5 lite": 197.0, "TPU v5e": 197.0, "TPU v5": 459.0, "TPU v6": 918.0,
+    "NVIDIA A100": 312.0, "NVIDIA H100 80GB HBM3": 989.0, "NVIDIA H200": 989.0, "NVIDIA B200": 2250.0,
+}  # fmt: skip
+
+
+def first_step(run: RunRecord, facts: RunFacts) -> Measured:
+    """Return the seconds of the first step."""
+    table = step_table(run)
+    if not table.height or table["seconds"][0] is None:
+        return Measured()
+    return number(table["seconds"][0], 3, place_of(table))
+
+
+def mfu_percent(run: RunRecord, seconds: float) -> float | None:
+    """Return the share of the device's FLOP/s that steps of so many seconds use; None for an unknown device."""
+    kind, flops = run.reading.environment.device_kind or "", run.reading.flops.total_tflops
+    peak = next((peak for name, peak in PEAKS.items() if kind.startswith(name)), None)
+    return None if peak is None or flops is None else 100 * flops / seconds / peak
+
+
+def stalled(run: RunRecord, facts: RunFacts) -> Measured:
+    """Return the seconds of a run's stalls above its median step."""
+    return stalled_of_runs([run], [facts]).model_copy(update={"samples": step_table(run).height - 1})
+
+
+def stalled_of_runs(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
+    """Return the median over the runs, with the number of stalls by cause; its place is that of the longest."""
+    accounts = [one.account for one in facts if one.account and is_steady(one.account)]
+    if not accounts:
+        return Measured()
+    stalls = [[(n, part) for part in account.parts if is_stall(part)] for n, account in enumerate(accounts)]
+    seconds = median(sum(part.seconds for _, part in parts) for parts in stalls)
+    counts: Counter[str] = Counter()
+    for _, part in chain(*stalls):
+        counts[part.part] += part.steps
+    words = ", ".join(f"{count} × {name}" for name, count in counts.items())
+    if not words:
+        return Measured(value=seconds, text=f"{seconds:.1f}")
+    runs_of = f" in {len(stalls)} runs" if len(stalls) > 1 else ""
+    longest = max(chain(*stalls), key=lambda pair: pair[1].seconds)
+    return Measured(value=seconds, text=f"{seconds:.1f} ({words}{runs_of})", source=_place(*longest))
+
+
+def goodput(run: RunRecord, facts: RunFacts) -> Measured:
+    """Return the percentage of a run's wall time that was spent in steps that counted."""
+    return goodput_of_runs([run], [facts])
+
+
+def goodput_of_runs(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
+    """Return the same over all runs with a known length, with the badput by category, the largest first.
+
+    Source: the words of github.com/AI-Hypercomputer/ml-goodput-measurement. A stalled step counts as a median step.
+    """
+    spent: dict[str, float] = defaultdict(float)
+    for run, one in zip(runs, facts, strict=True):
+        if one.account and is_steady(one.account) and seconds_between(run.reading.started, run.reading.ended):
+            spent["wasted progress"] += (wasted := _repeated_seconds(run))
+            spent[PRODUCTIVE] -= wasted
+            for part in one.account.parts:
+                spent[BADPUT.get(part.part, "other")] += part.seconds
+    if not spent:
+        return Measured()
+    shares = {name: 100 * seconds / sum(spent.values()) for name, seconds in spent.items()}
+    value = shares.pop(PRODUCTIVE)
+    largest = sorted(shares.items(), key=lambda pair: -pair[1])
+    words = [f"{name} {share:.1f} %" for name, share in largest if share >= 0.05]
+    return Measured(value=value, text=f"{value:.1f}", note=f"badput {', '.join(words)}" if words else "")
+
+
+def _repeated_seconds(run: RunRecord) -> float:
+    """Return the seconds of the steps that a restart repeated, each up to the median step."""
+    steps = run.reading.steps.filter(pl.col("seconds").is_finite())
+    lost = steps.filter(~pl.col("offset").is_in(last_of_each_step(steps)["offset"].implode()))["seconds"]
+    return float(lost.clip(upper_bound=float(np.median(steps["seconds"]))).sum()) if len(lost) else 0.0
+
+
+def _place(run: int, part: TimePart) -> Source | None:
+    return part.source and part.source.model_copy(update={"run": run})
+
+
+STEP_TIME = Metric(
+    name="step_time_s", title="Step time, steady", unit="s", better="lower",
+    rule="10 % quantile without the first step and dispatch artefacts, mean of the runs; ±: what a run leaves open",
+    decimals=4, judged="noise", tolerance="step_time_s", trend=True, quick="step_time_quick_s",
+    middle="Step time, middle steps", curve="step_time_s", curve_title="Step time", bisected=True, explained=True,
+)  # fmt: skip
+CPU_TIME = Metric(
+    name="step_cpu_time_s", title="CPU time per step", unit="s", better="lower",
+    rule="processor time of all threads; as the step time", decimals=4,
+    judged="noise", tolerance="step_cpu_time_s", trend=True, quick="step_cpu_time_quick_s",
+    middle="CPU time per step, middle steps", curve="step_cpu_time_s", bisected=True, explained=True, optional=True,
+)  # fmt: skip
+STALLS = Metric(
+    name="stall_s", title="Stalls", unit="s", better="lower",
+    rule="seconds above the steady median, summed over the stalls of a run; the median of the runs", decimals=1,
+    judged="shown", why="waiting for checkpoints and the host, kept apart from the step time: storage decides it",
+    of=stalled, of_runs=stalled_of_runs, lacking=TOO_FEW, trend=True,
+)  # fmt: skip
+FIRST_STEP = Metric(
+    name="first_step_s", title="First step", unit="s", better="lower", rule="seconds of the first step", decimals=3,
+    judged="shown", why="compilation and the first execution, once per run", of=first_step, trend=True,
+)  # fmt: skip
+MFU = Metric(
+    name="mfu", title="MFU", unit="%", better="higher",
+    rule="TFLOP of a step and device, by the steady step time, over the TFLOP/s that the device can do", decimals=2,
+    judged="shown", why="follows from the steady step time, which is judged", of_steps=mfu_percent, optional=True,
+)  # fmt: skip
+GOODPUT = Metric(
+    name="goodput", title="Goodput", unit="%", better="higher",
+    rule="productive step time over the run's wall time, all runs together", decimals=1,
+    judged="shown", why="follows from the step time, which is judged, and from storage, restarts and the run's length",
+    of=goodput, of_runs=goodput_of_runs, optional=True, trend=True,
+)  # fmt: skip
+TIME_METRICS = (STEP_TIME, CPU_TIME, STALLS, FIRST_STEP, MFU, GOODPUT)

@@ -1,0 +1,97 @@
+"""Compiled programs: how often JAX compiled the training step, by its log and by the programs that it writes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.diff.compare_logs import archive, compare_pair
+from tasks.history.record_rows import history_rows
+from tasks.ingest.given_logs import read_pair
+from tasks.observe.kept_program import FOLDER, VARIABLE, keep_step_program, read_compiles
+from tasks.records import StepCompile
+from tasks.store import Store
+
+# a trainer whose last batch is shorter than the others
+TRAINER = """
+import jax, jax.numpy as jnp
+@jax.jit
+def train_step(weights, batch):
+    return weights + (batch.T @ batch).sum()
+for rows in {rows}:
+    train_step(jnp.ones((2,)), jnp.ones((rows, 3)))
+"""
+
+
+def train(rows: tuple[int, ...], folder: Path) -> str:
+    """Run real JAX on batches of so many rows; return the lines that it logs of the step's compiles."""
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_LOG_COMPILES": "1", VARIABLE: str(folder / FOLDER)}
+    done = subprocess.run(
+        [sys.executable, "-c", TRAINER.format(rows=rows)], env=environment, capture_output=True, text=True, check=True
+    )
+    return "\n".join(line for line in done.stderr.splitlines() if "Compiling jit(train_step)" in line)
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, str]]:
+    """By arm: the folder with the programs that JAX wrote, and the lines that it logged."""
+    found = {}
+    for arm, rows in (("once", (4, 4)), ("again", (4, 4, 5))):
+        folder = tmp_path_factory.mktemp(arm)
+        found[arm] = folder, train(rows, folder)
+    return found
+
+
+def test_a_second_compile_regresses_and_the_finding_names_both_signatures(
+    lines: dict[str, tuple[Path, str]], logs: Any, tmp_path: Path
+) -> None:
+    files = []
+    for arm, (_, text) in lines.items():
+        files.append(tmp_path / f"{arm}.txt")
+        files[-1].write_bytes(logs.framed(text, *logs.steps(6)))
+    records = archive(read_pair(files), Store(tmp_path / "out"))
+    record = compare_pair(records, case="01_base", aa=True)
+    (row,) = [row for row in record.rows if row.metric == "compiled_programs"]
+    assert (row.baseline, row.candidate, row.verdict) == (1.0, 2.0, "regressed")
+    (finding,) = [finding for finding in record.findings if finding.kind == "recompiled"]
+    assert finding.effect == "note"
+    assert "2 times: argument 2 was float32[4,3], then float32[5,3]" in finding.message
+    assert [evidence.value for evidence in finding.evidence] == ["float32[2], float32[4,3]", "float32[2], float32[5,3]"]
+    source = finding.evidence[1].source
+    assert source is not None
+    assert files[1].read_text().splitlines()[source.line - 1].startswith("Compiling jit(train_step)")
+    assert history_rows(record, records).filter(metric="compiled_programs")["value"].to_list() == [1.0, 2.0]
+
+
+def test_the_programs_that_jax_wrote_are_counted_once_and_stay_known(lines: dict[str, tuple[Path, str]]) -> None:
+    folder, _ = lines["again"]
+    assert keep_step_program(folder) is not None
+    expected = (StepCompile(signature=("2xf32", "4x3xf32")), StepCompile(signature=("2xf32", "5x3xf32")))
+    assert read_compiles(folder) == expected
+    assert keep_step_program(folder) is not None  # a flow that is repeated finds the programs gone
+    assert read_compiles(folder) == expected
+
+
+def test_a_log_that_does_not_say_it_has_no_row(logs: Any, tmp_path: Path) -> None:
+    files = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for number, file in enumerate(files):
+        file.write_bytes(logs.framed(*logs.steps(6 + number)))
+    record = compare_pair(archive(read_pair(files), Store(tmp_path / "out")), case="01_base", aa=True)
+    assert "compiled_programs" not in {row.metric for row in record.rows}
+    assert "recompiled" not in {finding.kind for finding in record.findings}
+
+
+def test_a_restarted_process_compiles_once_more_without_a_finding(
+    lines: dict[str, tuple[Path, str]], logs: Any, tmp_path: Path
+) -> None:
+    once = lines["once"][1]
+    start = logs.line("System Information: Jax Version: 0.12.0", source="max_utils.py:800")
+    files = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    files[0].write_bytes(logs.framed(start, once, *logs.steps(6)))
+    files[1].write_bytes(logs.framed(start, once, *logs.steps(3), start, once, *logs.steps(6)))
+    record = compare_pair(archive(read_pair(files), Store(tmp_path / "out")), case="01_base", aa=True)
+    (row,) = [row for row in record.rows if row.metric == "compiled_programs"]
+    assert (row.baseline, row.candidate, row.verdict) == (1.0, 1.0, "same")

@@ -1,0 +1,38 @@
+"""The table of metrics: what every entry has to say."""
+
+import pytest
+
+from configs.comparison import BY_DEVICE, list_names, load_tolerances, tolerance_names
+from tasks.metrics.metric import Metric
+from tasks.metrics.program_metrics import PROGRAM_METRICS
+from tasks.metrics.table import METRICS
+
+EVERY = (*METRICS, *PROGRAM_METRICS)
+# classes that rules of their own choose where equal runs vary, or where the arms draw other weights
+CHOSEN = {"loss_of_varying_runs", "loss_of_other_draws", "step_values_of_varying_runs"}
+
+
+def test_a_name_stands_for_one_metric() -> None:
+    for table in (METRICS, PROGRAM_METRICS):
+        names = [name for metric in table for name in (metric.name, metric.quick) if name]
+        assert len(names) == len(set(names))
+    units = {metric.name: {other.unit for other in EVERY if other.name == metric.name} for metric in EVERY}
+    assert {name: found for name, found in units.items() if len(found) > 1} == {}
+
+
+def test_every_tolerance_belongs_to_a_metric_and_every_metric_has_its_tolerance() -> None:
+    assert {metric.tolerance for metric in EVERY if metric.tolerance} | CHOSEN == set(tolerance_names())
+    for name in list_names("tolerances"):
+        assert set(load_tolerances(name)) | set(BY_DEVICE) == set(tolerance_names())
+
+
+@pytest.mark.parametrize("metric", EVERY, ids=lambda metric: metric.name)
+def test_an_entry_is_complete(metric: Metric) -> None:
+    assert metric.title
+    assert metric.rule
+    assert metric.judged != "shown" or metric.why or metric.name == "compile_cpu_s", "a shown row says why"
+    assert bool(metric.quick) == bool(metric.middle)
+    assert not metric.word_of or metric.word_of in {other.name for other in METRICS}
+    read = metric.of or metric.of_steps or metric.of_program
+    assert read or metric.judged in ("noise", "steps", "proof"), "a value comes from somewhere"
+    assert not metric.trend or metric.of or metric.quick, "the history keeps values of single runs"
