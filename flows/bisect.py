@@ -41,7 +41,7 @@ from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import REGRESSED, tell_end
 from tasks.services.events import EVENTS, Bisected, Extended, Planned
 from tasks.services.lanes import in_lanes
-from tasks.services.run_form import show_name, takes
+from tasks.services.run_form import show_name, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped
 from tasks.services.slices import slice_of
 from tasks.steps import (
@@ -72,7 +72,7 @@ def name_run() -> str:
     on_cancellation=[on_cancellation],
     on_crashed=[on_crashed],
 )
-@takes(BisectOptions)
+@with_parameters_of(BisectOptions)
 def bisect(options: BisectOptions) -> State[Any]:
     """Find for every case the first point of the line that differs from good."""
     return bisect_cases(options, open_store(options.out), Jobs())

@@ -36,7 +36,7 @@ from tasks.services.events import EVENTS, Compared, Explaining, Extended, Logged
 from tasks.services.held_runs import held_job, held_run
 from tasks.services.lanes import in_lanes
 from tasks.services.pull_request import parse_pull_request
-from tasks.services.run_form import name_comparison, tag_run, takes
+from tasks.services.run_form import name_comparison, tag_run, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped
 from tasks.services.slices import slice_of
 from tasks.steps import (
@@ -77,7 +77,7 @@ def name_run() -> str:
     on_cancellation=[on_cancellation],
     on_crashed=[on_crashed],
 )
-@takes(CompareOptions)
+@with_parameters_of(CompareOptions)
 def compare(options: CompareOptions) -> State[Any]:
     """Train both arms of every case, verify their checkpoints meanwhile, and publish what differs."""
     more = options.more

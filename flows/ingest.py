@@ -12,7 +12,7 @@ from tasks.ingest.given_logs import sort_words
 from tasks.resolve.options import IngestOptions
 from tasks.services.endings import final_state, tell_end
 from tasks.services.events import EVENTS, Compared
-from tasks.services.run_form import show_name, tag_run, takes
+from tasks.services.run_form import show_name, tag_run, with_parameters_of
 from tasks.steps import diff_logs_step, publish_step, scrape_logs_step, summarise_step
 from tasks.store import open_store
 
@@ -25,7 +25,7 @@ def name_run() -> str:
 
 
 @flow(name="ingest", flow_run_name=name_run, description="Compare runs from their logs.")
-@takes(IngestOptions)
+@with_parameters_of(IngestOptions)
 def ingest(options: IngestOptions) -> State[Any]:
     """Read the logs, archive them, and publish what differs."""
     target, tolerances, aa = options.target, options.tolerances, options.aa

@@ -24,7 +24,7 @@ from tasks.services.endings import FOUND, tell_end
 from tasks.services.events import EVENTS, Bisected, Compared, Event
 from tasks.services.lanes import in_lanes
 from tasks.services.outage import is_outage, outlast
-from tasks.services.run_form import name_comparison, takes
+from tasks.services.run_form import name_comparison, with_parameters_of
 from tasks.services.running_jobs import Jobs
 from tasks.steps import (
     comment_step,
@@ -49,7 +49,7 @@ def name_run() -> str:
     on_cancellation=[on_cancellation],
     on_crashed=[on_crashed],
 )
-@takes(NightOptions)
+@with_parameters_of(NightOptions)
 def nightly(options: NightOptions) -> State[Any]:
     """Compare every cell; a failed cell is a result like the others."""
     store = open_store(options.out)

@@ -15,7 +15,7 @@ from tasks.resolve.options import PreflightOptions
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import final_state, tell_end
 from tasks.services.events import EVENTS, Compared, Planned
-from tasks.services.run_form import show_name, tag_run, takes
+from tasks.services.run_form import show_name, tag_run, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped
 from tasks.steps import forget_step, publish_step, resolve_step, summarise_step
 from tasks.store import open_store
@@ -35,7 +35,7 @@ def name_run() -> str:
     on_cancellation=[on_cancellation],
     on_crashed=[on_crashed],
 )
-@takes(PreflightOptions)
+@with_parameters_of(PreflightOptions)
 def preflight(options: PreflightOptions) -> State[Any]:
     """Compile both arms of every case for a slice, and publish what differs."""
     jobs = Jobs()

@@ -10,7 +10,7 @@ from prefect.states import Completed, Failed
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from tasks.publish.markdown.proofs import list_wrong, proofs_headline
-from tasks.resolve.options import or_empty, said
+from tasks.resolve.options import doc, or_empty
 from tasks.services.run_form import show_name
 from tasks.steps import find_checkpoints_step, prove_step, publish_proofs_step
 
@@ -30,17 +30,17 @@ def name_run() -> str:
     task_runner=TWO_AT_ONCE,
 )
 def verify(
-    places: Annotated[list[str], said("Stores, runs or steps: folders or gs://bucket/prefix")],
+    places: Annotated[list[str], doc("Stores, runs or steps: folders or gs://bucket/prefix")],
     hours: Annotated[
         float | None,
-        said(
+        doc(
             "Only what was committed within the last hours; empty: everything",
             **or_empty({"type": "number", "exclusiveMinimum": 0}),
         ),
     ] = None,
-    deep: Annotated[bool, said("Decode every chunk and look for NaN and infinities")] = False,
+    deep: Annotated[bool, doc("Decode every chunk and look for NaN and infinities")] = False,
     again_after_h: Annotated[
-        float, said("A step that was proved within the last hours is not read again", minimum=0)
+        float, doc("A step that was proved within the last hours is not read again", minimum=0)
     ] = 12.0,
 ) -> State[Any]:
     """Prove every step; one that is damaged is a result like the others."""

@@ -22,7 +22,7 @@ AN_ARGUMENT = Parameter(parse=False)  # the command line has it as its first wor
 GROUP = Parameter(name="*")
 
 
-def said(description: str, **schema: Any) -> Any:
+def doc(description: str, **schema: Any) -> Any:
     """Return a field with its help text and the keys of its JSON schema.
 
     Prefect 3.8 overwrites a field's description with the docstring's, but keeps the extra keys of its schema.
@@ -51,56 +51,58 @@ COUNT = {"type": "integer", "minimum": 1, "maximum": MOST_REPEATS}
 Comparison = Annotated[
     str,
     AN_ARGUMENT,
-    said("What to compare: a file in configs/comparisons", **names("comparisons")),
+    doc("What to compare: a file in configs/comparisons", **names("comparisons")),
 ]
 Cases = Annotated[
     tuple[str, ...],
     Parameter(name="--case"),
     QUIET,
-    said(
+    doc(
         "A case such as 03_dropout, or several; all: every case. By default those of the comparison.",
         items=names("cases", "all"),
     ),
 ]
 Target = Annotated[
-    str, QUIET, said("Where to run: cpu, cpu-8, …; the comparison's own target by default.", **names("targets", ""))
+    str,
+    QUIET,
+    doc("Where to run: cpu, cpu-8, …; the comparison's own target by default.", **names("targets", "")),
 ]
-Model = Annotated[str, QUIET, said("The model file; the target's own by default.", **names("models", ""))]
+Model = Annotated[str, QUIET, doc("The model file; the target's own by default.", **names("models", ""))]
 Overrides = Annotated[
     tuple[str, ...],
     Parameter(name="--set"),
     QUIET,
-    said("key=value for both arms, such as remat_policy=none; any number of them."),
+    doc("key=value for both arms, such as remat_policy=none; any number of them."),
 ]
 Branch = Annotated[
     str,
     QUIET,
-    said("For main-vs-branch: the branch, tag or commit to judge; HEAD by default.", maxLength=LONGEST_NAME),
+    doc("For main-vs-branch: the branch, tag or commit to judge; HEAD by default.", maxLength=LONGEST_NAME),
 ]
 Baseline = Annotated[
     str,
     QUIET,
-    said(
+    doc(
         "For main-vs-branch: a branch, tag or commit; main by default. For every comparison: a baseline file, a "
         "folder of them (folder/), or `blessed` for configs/baselines: then only the second arm is trained.",
         maxLength=LONGEST_NAME,
     ),
 ]
 Repository = Annotated[
-    str, QUIET, said("A clone's folder or an address that has both; maxview's own checkout by default.")
+    str, QUIET, doc("A clone's folder or an address that has both; maxview's own checkout by default.")
 ]
 Software = Annotated[
     tuple[str, ...],
     Parameter(name="--with"),
     QUIET,
-    said(
+    doc(
         "ARM:PACKAGE, any number of them: the packages of one arm, for example branch:jax==0.11.0; branch:project for "
         "those of its pyproject.toml; branch:/path/to/python for an existing environment."
     ),
 ]
-Repeats = Annotated[int | None, said("Runs per arm, interleaved; as configured by default.", **or_empty(COUNT))]
-Fresh = Annotated[bool, QUIET, said("Run again what has finished before.")]
-Out = Annotated[str, said("Folder or gs://bucket/prefix for runs, records and pages.")]
+Repeats = Annotated[int | None, doc("Runs per arm, interleaved; as configured by default.", **or_empty(COUNT))]
+Fresh = Annotated[bool, QUIET, doc("Run again what has finished before.")]
+Out = Annotated[str, doc("Folder or gs://bucket/prefix for runs, records and pages.")]
 
 
 class More(Frozen, json_schema_extra=numbered):
@@ -121,26 +123,26 @@ class CompareMore(PreflightMore):
     """The rarely used options of a comparison."""
 
     repeats: Repeats = None
-    aa: Annotated[
-        bool, QUIET, said("Both arms are meant to be the same commit: a control that measures the noise.")
-    ] = False
+    aa: Annotated[bool, QUIET, doc("Both arms are meant to be the same commit: a control that measures the noise.")] = (
+        False
+    )
     until_decided: Annotated[
-        bool, QUIET, said("Run more repeats, interleaved, until every judged row is decided or the budget ends.")
+        bool, QUIET, doc("Run more repeats, interleaved, until every judged row is decided or the budget ends.")
     ] = False
-    budget: Annotated[str, QUIET, said("The time limit of until-decided: 90s, 10m, 2h.")] = ""
+    budget: Annotated[str, QUIET, doc("The time limit of until-decided: 90s, 10m, 2h.")] = ""
     max_repeats: Annotated[
         int | None,
-        said(f"The runs per arm of until-decided, at most; {ENOUGH_REPEATS} by default.", **or_empty(COUNT)),
+        doc(f"The runs per arm of until-decided, at most; {ENOUGH_REPEATS} by default.", **or_empty(COUNT)),
     ] = None
     take_over: Annotated[
         bool,
         QUIET,
-        said("Continue runs in a bucket that are claimed by another machine, which is gone for good."),
+        doc("Continue runs in a bucket that are claimed by another machine, which is gone for good."),
     ] = False
     comment: Annotated[
         str,
         QUIET,
-        said(
+        doc(
             "A pull request on GitHub, owner/name#12: its one comment of this comparison is written or updated, with "
             "the token in MAXVIEW_GITHUB_TOKEN."
         ),
@@ -161,7 +163,7 @@ class ArmsOptions(Frozen):
 class CompareOptions(ArmsOptions):
     """The options of the flow `compare`."""
 
-    more: Annotated[CompareMore, GROUP, said("Options that are rarely needed")] = CompareMore()
+    more: Annotated[CompareMore, GROUP, doc("Options that are rarely needed")] = CompareMore()
     out: Out = DEFAULT_OUT
 
     def read_budget(self) -> float | None:
@@ -173,10 +175,10 @@ class CompareOptions(ArmsOptions):
 class PreflightOptions(ArmsOptions):
     """The options of the flow `preflight`."""
 
-    target: Annotated[str, said("A target that names a topology, such as v5e-32 or v5p-64.", **names("targets"))] = (
+    target: Annotated[str, doc("A target that names a topology, such as v5e-32 or v5p-64.", **names("targets"))] = (
         "v6e-32"
     )
-    more: Annotated[PreflightMore, GROUP, said("Options that are rarely needed")] = PreflightMore()
+    more: Annotated[PreflightMore, GROUP, doc("Options that are rarely needed")] = PreflightMore()
     out: Out = DEFAULT_OUT
 
 
@@ -186,27 +188,27 @@ class BisectMore(More):
     packages: Annotated[
         str,
         QUIET,
-        said(
+        doc(
             "Bisect versions with the code of bad: jax==0.12.0..0.12.3, or each: jax==0.11.1,0.12.0. If good and bad "
             "are two commits, the four corners of code and packages show first which of the two it was."
         ),
     ] = ""
-    budget: Annotated[str, QUIET, said("The time that all runs together may take: 90s, 10m, 2h.")] = ""
+    budget: Annotated[str, QUIET, doc("The time that all runs together may take: 90s, 10m, 2h.")] = ""
     max_runs: Annotated[
-        int | None, said("The number of runs, at most.", **or_empty({"type": "integer", "minimum": 2}))
+        int | None, doc("The number of runs, at most.", **or_empty({"type": "integer", "minimum": 2}))
     ] = None
     free: Annotated[
         bool,
         QUIET,
-        said("Stop at the compile ledger: the compiler's output for every commit. Nothing is trained."),
+        doc("Stop at the compile ledger: the compiler's output for every commit. Nothing is trained."),
     ] = False
 
 
 class BisectOptions(Frozen):
     """The options of the flow `bisect`."""
 
-    good: Annotated[str, said("A branch, tag or commit that was good; an ancestor of bad.")]
-    bad: Annotated[str, said("One that is bad.")] = "HEAD"
+    good: Annotated[str, doc("A branch, tag or commit that was good; an ancestor of bad.")]
+    bad: Annotated[str, doc("One that is bad.")] = "HEAD"
     repository: Repository = ""
     cases: Cases = ()
     target: Target = ""
@@ -214,12 +216,12 @@ class BisectOptions(Frozen):
     metric: Annotated[
         str,
         QUIET,
-        said(
+        doc(
             'A row\'s title such as "Step time, steady", or loss, died, memory, program, checkpoint; the worst row by '
             "default."
         ),
     ] = ""
-    more: Annotated[BisectMore, GROUP, said("Options that are rarely needed")] = BisectMore()
+    more: Annotated[BisectMore, GROUP, doc("Options that are rarely needed")] = BisectMore()
     out: Out = DEFAULT_OUT
 
     def read_budget(self) -> float | None:
@@ -237,7 +239,7 @@ class NightOptions(Frozen):
         tuple[str, ...],
         Parameter(name="--comparison"),
         QUIET,
-        said(
+        doc(
             "A comparison, or several; those of configs/nightly.yml by default.",
             items=names("comparisons"),
         ),
@@ -246,18 +248,18 @@ class NightOptions(Frozen):
         tuple[str, ...],
         Parameter(name="--case"),
         QUIET,
-        said(
+        doc(
             "A case such as 03_dropout, or several; every case by default.",
             items=names("cases", "all"),
         ),
     ] = ()
     target: Annotated[
-        str, QUIET, said("Where to run; as configs/nightly.yml says by default.", **names("targets", ""))
+        str, QUIET, doc("Where to run; as configs/nightly.yml says by default.", **names("targets", ""))
     ] = ""
     repeats: Repeats = None
     overrides: Overrides = ()
-    config: Annotated[str, QUIET, said("Another file than configs/nightly.yml.")] = ""
-    fresh: Annotated[bool, QUIET, said("Do not resume an unfinished night of today.")] = False
+    config: Annotated[str, QUIET, doc("Another file than configs/nightly.yml.")] = ""
+    fresh: Annotated[bool, QUIET, doc("Do not resume an unfinished night of today.")] = False
     out: Out = DEFAULT_OUT
 
 
@@ -267,25 +269,25 @@ class IngestOptions(Frozen):
     logs: Annotated[
         tuple[str, ...],
         AN_ARGUMENT,
-        said("Two logs, or one saved MaxView page; paths or gs://.", items={"type": "string"}, maxItems=2),
+        doc("Two logs, or one saved MaxView page; paths or gs://.", items={"type": "string"}, maxItems=2),
     ] = ()
     baseline: Annotated[
         tuple[str, ...],
         SEVERAL,
-        said(
+        doc(
             "Several runs of each side: the baseline's logs, or pages of which its side counts. Folders, patterns, "
             "gs://."
         ),
     ] = ()
-    candidate: Annotated[tuple[str, ...], SEVERAL, said("The candidate's, in the same way.")] = ()
-    case: Annotated[str, QUIET, said("The case's name, where the logs do not name it.")] = ""
+    candidate: Annotated[tuple[str, ...], SEVERAL, doc("The candidate's, in the same way.")] = ()
+    case: Annotated[str, QUIET, doc("The case's name, where the logs do not name it.")] = ""
     target: Annotated[
         str | None,
-        said("Where they ran: a target, or any name. The noise is estimated from its history, which grows by them."),
+        doc("Where they ran: a target, or any name. The noise is estimated from its history, which grows by them."),
     ] = None
     tolerances: Annotated[
         str,
-        said("The tolerances: default, or other-draws for runs with other first weights or another batch."),
+        doc("The tolerances: default, or other-draws for runs with other first weights or another batch."),
     ] = "default"
-    aa: Annotated[bool, QUIET, said("The two are meant to be the same commit.")] = False
+    aa: Annotated[bool, QUIET, doc("The two are meant to be the same commit.")] = False
     out: Out = DEFAULT_OUT

@@ -19,7 +19,7 @@ from tasks.services.outage import unless_away
 LONGEST_NAME = 400  # characters: enough for every case of a comparison
 
 
-def takes[Given: BaseModel, Result](
+def with_parameters_of[Given: BaseModel, Result](
     options: type[Given],
 ) -> Callable[[Callable[[Given], Result]], Callable[..., Result]]:
     """Give a flow's function the fields of its options as parameters, which the run form shows one by one."""

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from tasks.records import ComparisonRecord, RunHandle, RunPlan, RunRecord
 from tasks.store.atomic import StoreError, write_atomically
-from tasks.store.disk import explain_full
+from tasks.store.disk import explain_empty_log, explain_full
 from tasks.store.documents import (
     load_json,
     model_from_json,
@@ -165,6 +165,8 @@ class RunDirectory:
         for path in (self.log, self.metrics, self.program):
             if path.exists() and not path.is_file():
                 raise StoreError(f"{path}: is not a regular file, left by the run's trainer; remove {self.path}")
+        if full := explain_empty_log(self.log):
+            raise StoreError(full)
         for path in (self.metrics, self.program):
             if path.exists() and (size := path.stat().st_size) > MOST_BYTES:
                 raise StoreError(

@@ -5,6 +5,15 @@ import os
 import shutil
 from pathlib import Path
 
+LEAST_FREE = 16 << 10  # bytes: with less, a run cannot even begin its log
+
+
+def explain_empty_log(log: Path) -> str | None:
+    """Return a message if a run's log is empty because its disk is full; else None."""
+    if not log.is_file() or log.stat().st_size or shutil.disk_usage(log.parent).free >= LEAST_FREE:
+        return None
+    return explain_full(log, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
 
 def explain_full(path: str | Path, error: OSError) -> str | None:
     """Return a message about the full disk that contains `path`; None for other errors."""

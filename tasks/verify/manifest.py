@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 import google_crc32c
@@ -112,6 +113,9 @@ def write_manifest[P: PathLike[str]](
         "files": {name: {"bytes": size, "crc32c": crc} for name, (size, crc) in sorted(checksums.items())},
     }
     if "://" not in fspath(path):
+        folder = Path(fspath(path)).parent
+        if folder.is_symlink():  # a trainer may have put it there, to have another run's manifest overwritten
+            raise StoreError(f"{folder}: is a link to another place; remove it")
         write_atomically(fspath(path), dump_json(document))
         return path
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tasks.store.atomic import StoreError
+from tasks.store.disk import explain_full
 
 
 @contextmanager
@@ -23,9 +24,10 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         os.replace(temporary, path)
         temporary = None
     except OSError as error:
-        raise StoreError(
+        other = (
             f"{path}: cannot be written ({error.strerror or error}); choose a folder that you can write to with --out"
-        ) from error
+        )
+        raise StoreError(explain_full(path, error) or other) from error
     finally:
         if temporary is not None:
             with suppress(FileNotFoundError):

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
-from tasks.store import StoreError, write_atomically
+from tasks.publish.page.streamed_file import replace_text
+from tasks.store import RunDirectory, StoreError, write_atomically
 
 
 def test_text_arrives_byte_for_byte(tmp_path):
@@ -107,6 +109,31 @@ def test_kill_9_in_the_middle_of_writing_leaves_a_whole_file(tmp_path):
             for name in os.listdir(tmp_path)
             if name != path.name
         )
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 64 KiB."""
+    if os.getuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "x", tmp_path], check=False).returncode:
+        pytest.skip("only root may mount a small disk")
+    yield tmp_path
+    subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_full_disk_is_named_by_every_writer_and_for_an_empty_log(small_disk):
+    named = f"^No space left on device: the disk at {small_disk} has 0.00 of 0.00 GB free; make room there and repeat"
+    run = RunDirectory(small_disk / "run").create()
+    run.log.touch()
+    run.check_files()  # empty, but there is room
+    with (small_disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):
+        while True:
+            filler.write(bytes(4096))
+    with pytest.raises(StoreError, match=named):
+        run.check_files()
+    with pytest.raises(StoreError, match=named):
+        replace_text(small_disk / "index.html", "x" * 10_000)
+    with pytest.raises(StoreError, match=named):
+        write_atomically(small_disk / "record.json", "x" * 10_000)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])

@@ -50,6 +50,17 @@ def test_record_then_check(run_folder):
     assert all(proof.ok and "manifest" in proof.checks for proof in verify_checkpoints(run_folder, mode="check"))
 
 
+def test_a_link_does_not_lead_to_the_manifests_of_another_run(run_folder, tmp_path):
+    """A trainer can replace its own folder of manifests by a link; the flow that writes there is not confined."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "9.json").write_text("honest")
+    (run_folder / "manifests").symlink_to(other)
+    with pytest.raises(StoreError, match="manifests: is a link to another place"):
+        tuple(verify_checkpoints(run_folder, mode="record"))
+    assert [path.read_text() for path in other.iterdir()] == ["honest"]
+
+
 def test_a_check_without_a_manifest_says_how_to_record_one_and_checks_the_others(run_folder):
     tuple(verify_checkpoints(run_folder, mode="record"))
     manifest = run_folder / "manifests" / "0.json"
