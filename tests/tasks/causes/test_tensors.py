@@ -11,7 +11,7 @@ from _pytest.mark import ParameterSet
 from tasks.causes.explain import ObservedArm, explain_observed
 from tasks.causes.observe_arm import observe_arm
 from tasks.causes.tensors import compare_tensors
-from tasks.observe.read import read_observation
+from tasks.observe.read_observation import read_observation
 from tasks.records import RunPlan, TensorComparison
 from tasks.records.observation import FILE
 
