@@ -1,19 +1,23 @@
 """Measures how often an explanation names the right line, for planted faults and for edits without effect.
 
-    python -m benchmarks.explain ours|maxtext|innocent|cost|slow [NAME]… [--python PYTHON]
+    python -m benchmarks.explain ours|maxtext|innocent|cost|slow|cases [NAME]… [--python PYTHON]
 
-`maxtext` needs the Python of an environment with MaxText 0.2.4 (--python, or $MAXVIEW_MAXTEXT_PYTHON). Each prints a
-table in Markdown and ends with exit status 1 if its target is missed.
+`cases` compares the first step of MaxText's Linen and NNX from a shared start, case by case. `maxtext` and `cases` need
+the Python of an environment with MaxText 0.2.4 (--python, or $MAXVIEW_MAXTEXT_PYTHON). Each prints a table in Markdown
+and ends with exit status 1 if its target is missed.
 """
 
 import argparse
+import multiprocessing
 import os
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +29,7 @@ from tasks.causes.instruction_lines import read_optimised
 from tasks.causes.observe_arm import observe_arm
 from tasks.causes.profiles import ProfiledStep, compare_profiles, find_profile, read_profiles
 from tasks.causes.programs import compare_program_files
-from tasks.causes.tensors import compare_tensors
+from tasks.causes.tensors import compare_tensors, different_results
 from tasks.launch.config import config_text
 from tasks.launch.move import run_to_end
 from tasks.records import ProgramExplanation, Root, RunPlan, TensorComparison
@@ -35,8 +39,8 @@ from tasks.resolve.plans import Request, resolve
 
 ROOT = Path(__file__).parent.parent
 ARMS = ("before", "after")
-SIZE = ("steps=8", "max_target_length=64")
-LEAST_RIGHT, MOST_COST = 0.9, 3.0
+SIZE = ("steps=24", "max_target_length=64")
+LEAST_RIGHT, MOST_COST, ROUNDS = 0.9, 3.0, 3
 
 
 class Copy(NamedTuple):
@@ -88,6 +92,14 @@ def _split(place: str) -> tuple[str, int, str]:
     return file, int(line) if line.isdigit() else 0, function
 
 
+def resolve_maxtext(cases: Sequence[str], python: str, out: Path, overrides: tuple[str, ...] = ()) -> list[RunPlan]:
+    """The plans of MaxText's Linen and NNX. Raises ValueError if it refuses a case."""
+    options = ArmOptions(software=tuple(f"{arm}:{python}" for arm in ("linen", "nnx")))
+    comparison = "maxtext-linen-vs-nnx"
+    request = Request(comparison=comparison, cases=tuple(cases), overrides=overrides, repeats=1, arms=options)
+    return list(resolve(request, out))
+
+
 def copy_ours(folder: Path) -> Copy:
     """The sources of this checkout in a folder, and the plan of an NNX run of each case."""
     for name in ("model", "configs"):
@@ -105,10 +117,8 @@ def copy_maxtext(folder: Path, python: str) -> Copy:
     asked = [python, "-c", "import importlib.util as u; print(u.find_spec('maxtext').submodule_search_locations[0])"]
     place = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     shutil.copytree(place, folder / "maxtext", ignore=shutil.ignore_patterns("__pycache__", "assets"))
-    options = ArmOptions(software=tuple(f"{arm}:{python}" for arm in ("linen", "nnx")))
-    cases = tuple(sorted({change.case for change in MAXTEXT}))
-    request = Request(comparison="maxtext-linen-vs-nnx", cases=cases, overrides=SIZE, repeats=1, arms=options)
-    plans = {plan.case: plan for plan in resolve(request, folder / "out") if plan.arm == "linen"}
+    found = resolve_maxtext(sorted({change.case for change in MAXTEXT}), python, folder / "out", SIZE)
+    plans = {plan.case: plan for plan in found if plan.arm == "linen"}
     return Copy(
         folder / "maxtext",
         {
@@ -121,8 +131,9 @@ def copy_maxtext(folder: Path, python: str) -> Copy:
 def plant(folder: Path, change: Change) -> tuple[Path, str, frozenset[tuple[str, int]]]:
     """Change the source; returns the file, its text before, and the changed lines before and after."""
     holding = [path for path in sorted(folder.rglob("*.py")) if change.before in path.read_text(encoding="utf-8")]
-    assert holding, f"{change.name}: no file of {folder} holds {change.before!r}"
-    path = next((one for one in holding if "linen" not in one.name), holding[0])
+    run = [path for path in holding if "linen" not in path.name]  # the twin of an NNX file holds it too
+    assert len(run) == 1, f"{change.name}: {len(run)} files of {folder} hold {change.before!r}"
+    (path,) = run
     text = path.read_text(encoding="utf-8")
     changed = text.replace(change.before, change.after, 1)
     path.write_text(changed, encoding="utf-8")
@@ -223,8 +234,51 @@ def run_slow(copy: Copy, changes: Sequence[Change], scratch: Path) -> int:
     return 0 if right >= LEAST_RIGHT * len(changes) else 1
 
 
+def run_cases(python: str, names: Sequence[str], scratch: Path) -> int:
+    """The table of MaxText's cases: whether Linen and NNX have one first loss, or else the first root."""
+    print("| case | first loss | |\n|---|---|---|")
+    missed = 0
+    for case in sorted(path.stem for path in (ROOT / "configs" / "cases").glob("*.yml")):
+        if not names or any(name in case for name in names):
+            loss, said, is_explained = compare_case(case, python, scratch / case)
+            missed += not is_explained
+            print(f"| {case} | {loss} | {said.replace('|', '/')} |", flush=True)
+    print(f"\n{missed} cases have neither equal losses nor a named root")
+    return 1 if missed else 0
+
+
+def compare_case(case: str, python: str, scratch: Path) -> tuple[str, str, bool]:
+    """One row: the first losses, the results that differ or the first root, and whether there is an answer."""
+    try:
+        plans = sorted(resolve_maxtext([case], python, scratch / "out"), key=lambda plan: plan.arm)
+    except ValueError as error:
+        return "–", f"refused: {str(error).splitlines()[0]}", True
+    arms = [plan.arm for plan in plans]
+    for tensors in (False, True):  # an evaluation takes longer than the rest of an observation
+        folders = [scratch / arm for arm in arms]
+        first = observe_arm(plans[0], folders[0], tensors=tensors)
+        if not first.step:
+            return "–", f"{arms[0]} cannot run it: {first.notes[0]}", True
+        second = observe_arm(plans[1], folders[1], start=folders[0], tensors=tensors)
+        if not second.step:
+            return "–", f"{arms[1]} cannot run it: {second.notes[0]}", True
+        losses = [
+            next(one for one in found.results if one.name.endswith("['learning/loss']")) for found in (first, second)
+        ]
+        shown = " and ".join(dict.fromkeys(f"{one.mean:.9g}" for one in losses))
+        if losses[0].digest == losses[1].digest:
+            others = different_results((first, second))
+            return (
+                shown,
+                f"equal; {len(others)} other results differ: {others[0]}" if others else "equal, as all results",
+                True,
+            )
+    roots = compare_tensors(folders[0], folders[1], (arms[0], arms[1])).roots
+    return shown, roots[0].sentence if roots else "no root", bool(roots)
+
+
 def run_cost(copy: Copy, scratch: Path) -> int:
-    """Processor time and memory of an observation over those of the plain run of 3 steps."""
+    """Processor time and memory of an observation over those of the plain run of 3 steps, in interleaved rounds."""
     plan = copy.plans["01_base"]
     assert observe_arm(plan, scratch / "warm").step  # fills JAX's compilation cache for both
     folder = scratch / "plain" / plan.run_name
@@ -238,30 +292,44 @@ def run_cost(copy: Copy, scratch: Path) -> int:
         }
     )
     (folder / "config.yml").write_text(config_text(plain), encoding="utf-8")
-    seconds = []
-    for begin in (partial(run_to_end, plain, scratch / "plain.log"), partial(observe_arm, plan, scratch / "observed")):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        begin()
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    ratio = seconds[1] / seconds[0]
-    print("| | plain, 3 steps | observed | ratio |\n|---|--:|--:|--:|")
-    print(f"| CPU-s | {seconds[0]:.1f} | {seconds[1]:.1f} | {ratio:.2f} |")
-    return 0 if ratio <= MOST_COST else 1
+    begins = partial(run_to_end, plain, scratch / "plain.log"), partial(observe_arm, plan, scratch / "observed")
+    print("| | plain, 3 steps: CPU-s, MiB | observed: CPU-s, MiB | ratios |\n|---|--:|--:|--:|")
+    ratios = []
+    for number in range(ROUNDS):
+        spent = [spend_alone(begin) for begin in begins]
+        ratios.append([observed / of_plain for of_plain, observed in zip(*spent, strict=True)])
+        shown = [f"{seconds:.1f}, {size:.0f}" for seconds, size in spent]
+        print(f"| {number} | {shown[0]} | {shown[1]} | {ratios[-1][0]:.2f}, {ratios[-1][1]:.2f} |", flush=True)
+    return 0 if all(statistics.median(one) <= MOST_COST for one in zip(*ratios, strict=True)) else 1
+
+
+def spend_alone(begin: Callable[[], object]) -> tuple[float, float]:
+    """CPU-s and the peak memory in MiB of the processes that a function starts, as the only children of a process."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(spend, begin).result()
+
+
+def spend(begin: Callable[[], object]) -> tuple[float, float]:
+    """See `spend_alone`; here all children of this process count."""
+    begin()
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("ours", "maxtext", "innocent", "cost", "slow"))
+    parser.add_argument("what", choices=("ours", "maxtext", "innocent", "cost", "slow", "cases"))
     parser.add_argument("names", nargs="*", help="changes, by words of their names")
     parser.add_argument("--python", default=os.environ.get("MAXVIEW_MAXTEXT_PYTHON", ""))
     given = parser.parse_args()
-    changes = {"ours": OURS, "maxtext": MAXTEXT, "innocent": INNOCENT, "cost": (), "slow": SLOW}[given.what]
+    changes = {"ours": OURS, "maxtext": MAXTEXT, "innocent": INNOCENT, "slow": SLOW}.get(given.what, ())
     chosen = [one for one in changes if not given.names or any(word in one.name for word in given.names)]
     print(describe_machine() + "\n")
     with tempfile.TemporaryDirectory(prefix="maxview-explain-") as folder:
         scratch = Path(folder)
+        if given.what == "cases":
+            return run_cases(given.python, given.names, scratch)
         (scratch / "source").mkdir()
         source = scratch / "source"
         copy = copy_maxtext(source, given.python) if given.what == "maxtext" else copy_ours(source)

@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from ruamel.yaml.comments import CommentedMap
 
+from configs.backends.settings import Settings
 from configs.command import CommandTemplate
 from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
 from configs.findings import Effects, FindingKind, Rule, load_rules, read_rules
-from configs.launch import Replay, Xpk, fill_in
+from configs.launch import BACKENDS, BackendName, fill_in, take_section
 from configs.load import Value, explain, layer_from_map
 from configs.read import CONFIG_ROOT, display_path, origin_of, plain, read_yaml
 from configs.read import first_comment as first_comment
@@ -181,12 +182,12 @@ class Target(Frozen):
     `configs/environment.py`, that a local trainer gets; it has no other credentials. `wrap`: the command that executes
     a local trainer, such as `[unshare, --user, --net, --]`.
 
-    `replay` and `xpk`: settings of these launchers, in which `${NAME}` is an environment variable; they are checked
-    when a run is planned for the target.
+    `launch`: settings of the backend, in which `${NAME}` is an environment variable; in the file, the section that is
+    named like the backend. Their values are checked when a run is planned for the target.
     """
 
     name: Name
-    backend: Literal["local", "replay", "xpk"]
+    backend: BackendName
     devices: Count
     topology: Slice | None = None  # for ahead-of-time compiles, of configs/topologies.py
     memory_gib: Size | None = None  # of each device; omit for CPUs and for targets with a topology
@@ -198,22 +199,12 @@ class Target(Frozen):
     pass_on: tuple[Variable, ...] = ()
     wrap: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     set: dict[str, Any] = {}
-    replay: dict[str, Any] = {}
-    xpk: dict[str, Any] = {}
+    launch: dict[str, Any] = {}
+
+    _take_section = model_validator(mode="before")(take_section)
 
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
-        given: tuple[tuple[str, dict[str, Any], type[Frozen]], ...] = (
-            ("replay", self.replay, Replay), ("xpk", self.xpk, Xpk),
-        )  # fmt: skip
-        for backend, settings, model in given:
-            if bool(settings) != (self.backend == backend):
-                raise ValueError(f"a target has the key '{backend}' if its backend is {backend}, and only then")
-            unknown = [
-                f"'{key}'{suggest(key, tuple(model.model_fields))}" for key in settings.keys() - model.model_fields
-            ]
-            if unknown:
-                raise ValueError(f"{backend}: unknown key {', '.join(sorted(unknown))}")
         if not self.trains_here and (self.pass_on or self.wrap):
             raise ValueError("pass_on and wrap are for trainers on this machine (backend local)")
         if self.topology is not None:
@@ -232,17 +223,17 @@ class Target(Frozen):
     @property
     def trains_here(self) -> bool:
         """Whether its trainers are processes of this machine, with its files and the caller's variables."""
-        return self.backend == "local"
+        return BACKENDS[self.backend].trains_here
 
     @property
     def plays_logs(self) -> bool:
         """Whether it replays logs, of any machine, instead of training."""
-        return self.backend == "replay"
+        return BACKENDS[self.backend].plays_logs
 
     @property
     def hires_chips(self) -> bool:
         """Whether a run occupies a slice that is paid for."""
-        return self.backend == "xpk"
+        return BACKENDS[self.backend].hires_chips
 
     @property
     def device_memory_gib(self) -> float | None:
@@ -262,12 +253,9 @@ class Target(Frozen):
         """Patterns of the caller's variables that a trainer gets; none in a pod."""
         return (*PASSED_ON, *self.pass_on) if self.trains_here else ()
 
-    def launch_settings(self, environ: Mapping[str, str]) -> Replay | Xpk | None:
-        """Return the launcher's settings with environment variables replaced. Raises ConfigError."""
-        where = f"configs/targets/{self.name}.yml"
-        if self.plays_logs:
-            return fill_in(self.replay, Replay, where, environ)
-        return fill_in(self.xpk, Xpk, where, environ) if self.hires_chips else None
+    def launch_settings(self, environ: Mapping[str, str]) -> Settings:
+        """Return the backend's settings with environment variables replaced. Raises ConfigError."""
+        return fill_in(self.launch, BACKENDS[self.backend], f"configs/targets/{self.name}.yml", environ)
 
 
 class Tolerance(Frozen):
@@ -312,6 +300,8 @@ def find(kind: Kind, name: str, *, root: Path = CONFIG_ROOT) -> Path:
 def _load[T: BaseModel](path: Path, data: CommentedMap, model: type[T], **given: Any) -> T:
     """Return the record in a file; the fields in `given` cannot be set by the file."""
     fields = tuple(name for name in model.model_fields if name not in given)
+    if model is Target:  # in a file, the settings' key is the backend's name
+        fields = (*(name for name in fields if name != "launch"), *BACKENDS)
     known = (*fields, *Arm.model_fields) if model is Comparison else fields
     problems = [
         f"{origin_of(data, path, (key,))}: unknown key '{key}'{suggest(str(key), fields)}"

@@ -1,53 +1,55 @@
-"""The launcher settings of a target: stored logs to replay, or the cluster that runs the workloads."""
+"""The backends that run jobs: one line for each in `Launch`, which tells their settings apart by `backend`."""
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
-from configs.errors import ConfigError
-from configs.schema import Frozen
+from configs.backends.local import Local
+from configs.backends.replay import Replay
+from configs.backends.settings import Settings
+from configs.backends.xpk import Xpk
+from configs.errors import ConfigError, suggest
 
+Launch = Annotated[
+    Local
+    | Replay
+    | Xpk,
+    Field(discriminator="backend"),
+]  # fmt: skip
+BACKENDS: Mapping[str, type[Settings]] = {
+    model.model_fields["backend"].default: model for model in get_args(get_args(Launch)[0])
+}
+
+
+def _check_backend(name: str) -> str:
+    if name not in BACKENDS:
+        raise ValueError(f"unknown backend '{name}'{suggest(name, tuple(BACKENDS))}; there are: {', '.join(BACKENDS)}")
+    return name
+
+
+BackendName = Annotated[str, AfterValidator(_check_backend)]
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-# xpk inserts these into YAML and shell commands, so only plain words are safe
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$", max_length=250)]
-Flag = Annotated[str, Field(pattern=r"^--[a-z][a-z0-9-]*(=[A-Za-z0-9._:/@+,-]+)?$", max_length=250)]
-Lines = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
 
 
-class Replay(Frozen):
-    """Stored logs that are replayed as jobs.
-
-    `logs`: patterns of a run's log with `{case}`, `{arm}`, `{repeat}` and `*`; the first that matches a file counts.
-    `speed`: 1 replays in real time; at 60 a minute of the log takes a second.
-    """
-
-    logs: Lines
-    speed: Annotated[float, Field(gt=0, allow_inf_nan=True)] = 1.0
-
-
-class Xpk(Frozen):
-    """A cluster created by xpk, and the settings of its workloads."""
-
-    cluster: Word
-    project: Word
-    zone: Annotated[str, Field(pattern=r"^[a-z]+-[a-z]+\d+-[a-z]$")]
-    tpu_type: Word
-    image: Word  # with the trainer, its Python first on the path
-    num_slices: Annotated[int, Field(ge=1, le=256)] = 1
-    priority: Literal["very-low", "low", "medium", "high", "very-high"] = "medium"
-    namespace: Word = "default"
-    context: Word | None = None  # of the kubeconfig; not set: gke_PROJECT_REGION_CLUSTER
-    start_limit_s: Annotated[int, Field(ge=1)] = 4 * 3600  # how long a run may wait for machines
-    attempts: Annotated[int, Field(ge=1, le=100)] = 3  # starts of a run that is preempted
-    grace_s: Annotated[int, Field(ge=1, le=3600)] = 60  # from SIGTERM to SIGKILL: to save a checkpoint
-    shared_out: bool = False  # whether pods mount the output folder at the same path
-    argv: Lines = ("xpk",)  # xpk's command, for example [uvx, xpk==1.16.0]
-    extra: tuple[Flag, ...] = ()  # further flags of `xpk workload create`, for example [--spot]
+def take_section(value: Any) -> Any:
+    """Move a target's section that is named like its backend to the key `launch`. Raises ValueError."""
+    if not isinstance(value, dict) or not isinstance(value.get("backend"), str) or value["backend"] not in BACKENDS:
+        return value
+    backend, model = value["backend"], BACKENDS[value["backend"]]
+    expected = {backend} if any(field.is_required() for field in model.model_fields.values()) else set()
+    for name in expected ^ {name for name in BACKENDS if value.get(name)}:
+        raise ValueError(f"a target has the key '{name}' if its backend is {name}, and only then")
+    section = value.get(backend, {})
+    known = tuple(name for name in model.model_fields if name != "backend")
+    unknown = sorted(f"'{key}'{suggest(key, known)}" for key in section if key not in known)
+    if unknown:
+        raise ValueError(f"{backend}: unknown key {', '.join(unknown)}")
+    return {key: item for key, item in value.items() if key not in BACKENDS} | {"launch": section}
 
 
-def fill_in[M: Frozen](settings: Mapping[str, Any], model: type[M], where: str, environ: Mapping[str, str]) -> M:
+def fill_in[M: Settings](settings: Mapping[str, Any], model: type[M], where: str, environ: Mapping[str, str]) -> M:
     """Return the settings with every `${NAME}` and `${NAME:-default}` replaced from the environment.
 
     Raises ConfigError naming the target file `where`, the variable and what to type.

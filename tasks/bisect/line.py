@@ -31,13 +31,16 @@ def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[Line
     folder = Path(repository)
     if good.sha == bad.sha:
         raise ConfigError(
-            [f"'{good.name}' and '{bad.name}' are one commit, {good.sha[:9]}: there is nothing between them"]
+            [f"--good {good.name} and --bad {bad.name} are one commit, {good.sha[:9]}: name an earlier --good"]
         )
     if _git(folder, "rev-parse", "--is-shallow-repository") == "true":
         raise ConfigError([f"{folder}: the clone is shallow, commits may be missing: git fetch --unshallow"])
     base = _base(folder, good.sha, bad.sha)
     if base is None:
-        raise ConfigError([f"'{good.name}' and '{bad.name}' have no commit in common: they are unrelated histories"])
+        raise ConfigError(
+            [f"'{good.name}' and '{bad.name}' have no commit in common: they are unrelated histories; "
+             f"name a --good that '{bad.name}' was made from"]
+        )  # fmt: skip
     if base == bad.sha:
         raise ConfigError(
             [f"good and bad are swapped: '{bad.name}' comes before '{good.name}': "

@@ -31,7 +31,7 @@ from tasks.records import (
 )
 from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
 
-PROFILED = (2, 6)  # calls of the step: the first ones wait for the compiler and a save
+PROFILED = (2, 21)  # calls of the step: the first ones wait for the compiler and a save
 BUFFERS, INSTRUCTIONS = "step.buffers.pb", "step.hlo.pb"
 MOST_RESULTS = 3  # that a headline names
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.causes.instruction_lines import Located, OptimisedProgram
+from tasks.causes.programs import make_line
 from tasks.causes.source_lines import SourceLine, name_place
 from tasks.causes.wire_format import integer, read_fields, text
 from tasks.preflight.hlo import Instruction, Program
-from tasks.records import CodeLine, LiveBuffer, MemoryExplanation
+from tasks.records import LiveBuffer, MemoryExplanation
 
 MOST_LISTED = 20
 # what hands a buffer on instead of making one
@@ -217,16 +218,9 @@ def _make_row(left: _Group | None, right: _Group | None) -> LiveBuffer:
         what=one.what,
         baseline_bytes=left.bytes if left else 0,
         candidate_bytes=right.bytes if right else 0,
-        baseline_line=_code_line(left),
-        candidate_line=_code_line(right),
+        baseline_line=make_line(left.line) if left and left.line else None,
+        candidate_line=make_line(right.line) if right and right.line else None,
     )
-
-
-def _code_line(group: _Group | None) -> CodeLine | None:
-    if group is None or group.line is None:
-        return None
-    source = group.line
-    return CodeLine(file=source.file, line=source.line, function=source.function, path=source.path)
 
 
 def _say_memory(peaks: list[Peak], rows: list[LiveBuffer], names: tuple[str, str]) -> str:

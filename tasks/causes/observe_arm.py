@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from configs.backends.settings import ImageSettings
+from configs.launch import BACKENDS
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError
 from tasks.launch.logs import read_exit_code
@@ -34,7 +36,11 @@ def observe_arm(
     The judged run's folder is not touched. A trainer that fails, and one in which no step is found, is a note.
     """
     if plan.backend != "local":
-        where = "in an image on a cluster" if plan.backend == "xpk" else "nowhere: a stored log is played"
+        where = (
+            "in an image on a cluster"
+            if issubclass(BACKENDS[plan.backend], ImageSettings)
+            else "nowhere: a stored log is played"
+        )
         return Observation(arm=plan.arm, notes=(f"{plan.arm} runs {where}, and is not observed",))
     if folder.exists():
         shutil.rmtree(folder)

@@ -13,29 +13,41 @@ from typing import Any, NamedTuple
 
 from configs.environment import pass_on
 from tasks.causes.instruction_lines import OptimisedProgram
+from tasks.causes.programs import make_line
 from tasks.causes.source_lines import SourceLine, name_place
 from tasks.records import CodeLine, TimeDifference, TimeExplanation
 
 MOST_LISTED = 20
 HEADLINE = 3
-LEAST_SHARE = 0.01  # of the seconds in operations: a smaller difference is not told first
+# a difference is sure if it exceeds twice what both halves of an arm's steps differ by, and this share of a step's
+# operations: among profiles of one program, no difference did (decision 0079)
+LEAST_SPREADS, LEAST_SHARE = 2.0, 0.02
 PATIENCE_S = 600.0
 GAP, COLLECTION = "the host between the steps", "garbage collection of the host"
 _ROOT = Path(__file__).parent.parent.parent
 # they hold others, which are there by themselves
 _HOLDERS = frozenset({"while", "call", "conditional", "async-start", "async-done"})
 
-type Key = tuple[str, str]  # a function, an instruction or a part of the host
+type Work = tuple[str, str, SourceLine]  # operation, pass, line
 type Profile = Mapping[str, Any]  # as `model/compile/profile.py` writes it
 
 
 class Part(NamedTuple):
-    """Seconds of a step, and by how much more the second quickest of the profiled steps takes."""
+    """The seconds of a step in one function of the trainer, or in one part of the host."""
 
-    what: str
-    line: CodeLine | None
     seconds: float
-    spread: float = 0.0
+    spread: float  # how far chance may move them
+    work: Counter[Work]  # seconds; of the host: none
+
+    def sum_by(self, index: int) -> Counter[Any]:
+        """The seconds by operation (0), pass (1) or line (2)."""
+        found: Counter[Any] = Counter()
+        for work, seconds in self.work.items():
+            found[work[index]] += seconds
+        return found
+
+
+NOTHING = Part(0.0, 0.0, Counter())
 
 
 class ProfiledStep(NamedTuple):
@@ -71,11 +83,14 @@ def compare_profiles(baseline: ProfiledStep, candidate: ProfiledStep, names: tup
     if modules[0] is None or modules[1] is None:
         return None
     parts = [_sum_parts(side, module) for side, module in zip(sides, modules, strict=True) if module is not None]
-    operations = [sum(part.seconds for key, part in side.items() if key[0] not in (GAP, COLLECTION)) for side in parts]
+    operations = [sum(part.seconds for part in one.values()) for one in parts]
+    hosts = [_host_parts(side.profile, module["runs"]) for side, module in zip(sides, modules, strict=True) if module]
     found = []
-    for key in parts[0].keys() | parts[1].keys():
-        found.append(_compare_part(parts[0].get(key), parts[1].get(key), max(operations), names))
-    # what the steps of one arm differ by among themselves is no difference between the arms: it comes last
+    for left, right in (parts, hosts):
+        for key in left.keys() | right.keys():
+            both = left.get(key, NOTHING), right.get(key, NOTHING)
+            found.append(_compare_part(key, both, max(operations), names))
+    # a difference that the steps of one arm also show comes last
     found.sort(key=lambda one: (not one.sure, -abs(one.candidate_s - one.baseline_s), one.what))
     steps = [_step_seconds(module["runs"]) for module in modules if module is not None]
     return TimeExplanation(
@@ -92,70 +107,47 @@ def _find_module(side: ProfiledStep) -> Mapping[str, Any] | None:
     modules = side.profile["modules"]
     named = modules.get(f"jit_{side.name}")
     if named is None and modules:
-        named = max(modules.values(), key=lambda one: sum(map(sum, one["instructions"].values())))
+        named = max(modules.values(), key=lambda one: sum(times[0] for times in one["instructions"].values()))
     found: Mapping[str, Any] | None = named
     return found
 
 
-def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[Key, Part]:
-    """By function of the trainer, all passes together: lines move between two commits, functions less. Each is that of
-    the quickest step: other work on the machine only adds time."""
-    runs = len(module["runs"])
-    sums: dict[Key, list[float]] = defaultdict(lambda: [0.0] * runs)
-    kinds: dict[Key, Counter[str]] = defaultdict(Counter)
-    lines: dict[Key, Counter[SourceLine]] = defaultdict(Counter)
-    phases: dict[Key, Counter[str]] = defaultdict(Counter)
-    for name, spent in module["instructions"].items():
+def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[str, Part]:
+    """The parts by function of the trainer, all passes together: between two commits lines move, functions less."""
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    work: dict[str, Counter[Work]] = defaultdict(Counter)
+    unit = 1e9 * side.profile["devices"]
+    for name, times in module["instructions"].items():
         located = side.program.located.get(name) if side.program else None
-        if located is None:
-            key, what = (name, ""), name
-            if name.partition(".")[0] in _HOLDERS:
-                continue
-        elif located.instruction.opcode in _HOLDERS:
+        if (located.instruction.opcode if located else name.partition(".")[0]) in _HOLDERS:
             continue
-        else:
-            source, what = located.source, located.what
-            key = (name_place(source), "") if source.file else (name, "")
-            phases[key][located.phase] += int(sum(spent))
-            lines[key][source] += int(sum(spent))
-        kinds[key][what] += int(sum(spent))
-        for run, nanoseconds in enumerate(spent):
-            sums[key][run] += nanoseconds
-    found = {}
-    for key, per_run in sums.items():
-        most = lines[key].most_common(1)
-        line = _code_line(most[0][0]) if most and most[0][0].file else None
-        what = ", ".join(
-            [*(kind for kind, _ in kinds[key].most_common(2)), *(phase for phase, _ in phases[key].most_common())]
-        )
-        unit = 1e9 * side.profile["devices"]
-        found[key] = Part(what, line, min(per_run) / unit, _spread(per_run) / unit)
-    return found | _host_parts(side.profile, module["runs"])
+        source = located.source if located else SourceLine()
+        key = name_place(source) if source.file else name
+        for n, nanoseconds in enumerate(times):
+            sums[key][n] += nanoseconds / unit
+        what, phase = (located.what, located.phase) if located else (name, "")
+        work[key][what, phase, source] += times[0] / unit
+    return {key: Part(least, abs(even - odd), work[key]) for key, (least, even, odd) in sums.items()}
 
 
-def _code_line(source: SourceLine) -> CodeLine:
-    return CodeLine(file=source.file, line=source.line, function=source.function, path=source.path)
+def _host_parts(profile: Profile, runs: Sequence[Sequence[float]]) -> dict[str, Part]:
+    """The shortest gap between two steps, and the garbage collections in a gap.
 
-
-def _host_parts(profile: Profile, runs: Sequence[Sequence[float]]) -> dict[Key, Part]:
-    """Rows of their own: the shortest gap between two steps, and the garbage collections in a gap."""
+    Other load lengthens most gaps, and most steps: a gap is not surely longer by less than these differ.
+    """
     if len(runs) < 2:
         return {}
-    gaps = [max(after[0] - before[1], 0.0) for before, after in pairwise(runs)]
+    gaps = [max(after[0] - before[1], 0.0) / 1e9 for before, after in pairwise(runs)]
+    steps = [(end - begin) / 1e9 for begin, end in runs]
+    load = max(statistics.median(times) - min(times) for times in (gaps, steps))
     first, last = runs[0][1], runs[-1][0]
     within = [spent for begin, spent in profile["collections"] if first <= begin <= last]
-    collected, times = sum(within) / len(gaps), len(within)
+    collected, count = sum(within) / len(gaps) / 1e9, len(within)
     return {
-        (GAP, ""): Part(GAP, None, min(gaps) / 1e9, _spread(gaps) / 1e9),
-        # one that only some gaps have is chance
-        (COLLECTION, ""): Part(COLLECTION, None, collected / 1e9, 0.0 if times >= len(gaps) else collected / 1e9),
+        GAP: Part(min(gaps), load / LEAST_SPREADS, Counter()),
+        # a collection in only some gaps is chance
+        COLLECTION: Part(collected, 0.0 if count >= len(gaps) else collected, Counter()),
     }
-
-
-def _spread(values: Sequence[float]) -> float:
-    """By how much the second quickest differs from the quickest: what is left to chance in the latter."""
-    least, *others = sorted(values)
-    return others[0] - least if others else 0.0
 
 
 def _step_seconds(runs: Sequence[Sequence[float]]) -> float:
@@ -165,24 +157,33 @@ def _step_seconds(runs: Sequence[Sequence[float]]) -> float:
     return statistics.median(after - before for before, after in pairwise(begins)) / 1e9
 
 
-def _compare_part(left: Part | None, right: Part | None, step_s: float, names: tuple[str, str]) -> TimeDifference:
-    seconds = [part.seconds if part else 0.0 for part in (left, right)]
-    one = right if right and (left is None or right.seconds >= left.seconds) else left
-    assert one is not None  # the key is from one of them
-    place = f" at {one.line.file}:{one.line.line} {one.line.function}".rstrip() if one.line else ""
-    slower = names[1] if seconds[1] > seconds[0] else names[0]
-    more = abs(seconds[1] - seconds[0])
-    spread = max(part.spread for part in (left, right) if part)
-    least = max(spread, LEAST_SHARE * step_s)
+def _compare_part(key: str, parts: tuple[Part, Part], step_s: float, names: tuple[str, str]) -> TimeDifference:
+    """Describe a difference by the operations, passes and lines that the slower arm spends more time in."""
+    slow = int(parts[1].seconds >= parts[0].seconds)
+    more = abs(parts[1].seconds - parts[0].seconds)
+    gained = [parts[slow].sum_by(index) - parts[1 - slow].sum_by(index) for index in (0, 1)]
+    kinds, phases = ([word for word, _ in one.most_common() if word] for one in gained)
+    what = ", ".join([*kinds[:2], *phases]) or key
+    lines = [_find_line(part, kinds[0] if kinds else "") for part in parts]
+    line = lines[slow] or lines[1 - slow]
+    place = f" at {line.file}:{line.line} {line.function}".rstrip() if line else ""
+    least = LEAST_SPREADS * max(part.spread for part in parts) + LEAST_SHARE * step_s
     return TimeDifference(
-        what=one.what,
-        baseline_s=seconds[0],
-        candidate_s=seconds[1],
-        baseline_line=left.line if left else None,
-        candidate_line=right.line if right else None,
+        what=what,
+        baseline_s=parts[0].seconds,
+        candidate_s=parts[1].seconds,
+        baseline_line=lines[0],
+        candidate_line=lines[1],
         sure=more > least,
-        sentence=f"{slower} takes {1e3 * more:.2f} ms more a step in {one.what}{place}",
+        sentence=f"{names[slow]} takes {1e3 * more:.2f} ms more a step in {what}{place}",
     )
+
+
+def _find_line(part: Part, kind: str) -> CodeLine | None:
+    """The line of a part where an operation takes most of its time; of any operation if it has none of this kind."""
+    of_kind = Part(0.0, 0.0, Counter({work: seconds for work, seconds in part.work.items() if work[0] == kind}))
+    most = (of_kind.sum_by(2) or part.sum_by(2)).most_common(1)
+    return make_line(most[0][0]) if most and most[0][0].file else None
 
 
 def _say_largest(found: Sequence[TimeDifference], steps: Sequence[float], names: tuple[str, str]) -> str:

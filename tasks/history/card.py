@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from configs.comparison import list_names, load_comparison
 from tasks.history.card_signature import REFERENCES, digests_of, sign
-from tasks.history.card_sources import date_card
+from tasks.history.card_sources import PREFLIGHT, date_card
 from tasks.history.newest import newest_comparisons
 from tasks.metrics import result_metrics
 from tasks.metrics.result_metrics import LOSS
@@ -18,7 +18,7 @@ from tasks.store import Store, StoreError
 
 OURS = "maxview"  # the name of our trainer
 FLOORS = ("same program", "same bits", "same checkpoint")
-LOSSES, CHECKPOINTS, OUTSIDE, PREFLIGHT = "equal losses", "checkpoints proved", "outside references", "preflight"
+LOSSES, CHECKPOINTS, OUTSIDE = "equal losses", "checkpoints proved", "outside references"
 ITEMS = (*FLOORS, LOSSES, CHECKPOINTS, OUTSIDE, PREFLIGHT)
 STATES: dict[bool | None, CardState] = {True: "verified", False: "failed", None: "not verified"}
 

@@ -15,6 +15,7 @@ from tasks.resolve.git import GitError, run_git
 
 FOLDERS = ("model", "configs/cases", "configs/models", "configs/targets")
 FILES = ("configs/base.yml",)
+PREFLIGHT = "preflight"  # the name of the item
 
 type Digests = Mapping[str, str]  # file -> digest of its meaning
 
@@ -70,15 +71,19 @@ def _changed(card: Card, item: CardItem, row: CardRow, now: Digests) -> list[str
     for before in (card.sources.get(commit, {}) for commit in item.sources):
         if not before:
             return [UNCOMMITTED]
-        found |= {path: None for path in _concerning(row, {**before, **now}) if before.get(path) != now.get(path)}
+        found |= {path: None for path in _concerning(row, item, {**before, **now}) if before.get(path) != now.get(path)}
     return list(found)
 
 
-def _concerning(row: CardRow, paths: Mapping[str, str]) -> Iterator[str]:
-    """Yield the sources that a row depends on: all but other cases and targets."""
+def _concerning(row: CardRow, item: CardItem, paths: Mapping[str, str]) -> Iterator[str]:
+    """Yield the sources that an item depends on: no other cases and targets, and no compile unless it is a preflight.
+
+    Training cannot import `model/compile` (a contract in pyproject.toml).
+    """
     own = (f"configs/cases/{row.case}.yml", f"configs/targets/{row.target}.yml")
+    others = ("configs/cases/", "configs/targets/", *(() if item.name == PREFLIGHT else ("model/compile/",)))
     for path in sorted(paths):
-        if not path.startswith(("configs/cases/", "configs/targets/")) or path in own:
+        if not path.startswith(others) or path in own:
             yield path
 
 

@@ -1,13 +1,13 @@
 """The interface between flows and the two ways of running a job: processes of this machine, or a cluster."""
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from etils import epath
 
 from configs.schema import Frozen
-from tasks.records import JobCause, JobStatus, RunPlan
+from tasks.records import DeathKind, JobCause, JobStatus, RunPlan
 from tasks.store import RunDirectory
 
 # The log line about an end by the platform; the run's record is read from it.
@@ -65,3 +65,11 @@ class Backend[H](Protocol):
     def stop(self, handle: H) -> None:
         """End the job and everything that belongs to it; does nothing if it has ended."""
         ...
+
+
+class Launcher(NamedTuple):
+    """A backend before its libraries are loaded."""
+
+    load: Callable[[], Backend[Any]]  # raises LaunchError if its libraries are not installed
+    find_obstacles: Callable[[Any], Iterator[str]]  # to runs with these settings, each with its remedy
+    death_kinds: Mapping[str, DeathKind]  # the kind of death of each cause that it reports

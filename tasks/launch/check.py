@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from configs.comparison import Target
 from configs.errors import ConfigError
-from configs.launch import Xpk
-from tasks.launch.xpk import check
+from tasks.launch.launchers import LAUNCHERS
 
 
 def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
@@ -15,5 +14,4 @@ def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
     except ConfigError as error:
         yield from error.problems
         return
-    if isinstance(settings, Xpk):
-        yield from check.find_obstacles(settings)
+    yield from LAUNCHERS[target.backend].find_obstacles(settings)

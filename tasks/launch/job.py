@@ -11,10 +11,10 @@ from etils import epath
 from tasks.launch.backend import Backend, Restarted
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError as LaunchError
-from tasks.launch.local.supervised import Supervised
+from tasks.launch.launchers import LAUNCHERS
 from tasks.observe.kept_program import program_variables
 from tasks.observe.shared_start import with_shared_start
-from tasks.records import BackendName, JobStatus, RunHandle, RunPlan
+from tasks.records import JobStatus, RunHandle, RunPlan
 from tasks.resolve.checkout import check_checkout
 from tasks.resolve.replay.play import TMP_MARK
 from tasks.store import RunDirectory
@@ -38,17 +38,9 @@ class LaunchedRun:
         return self.directory.checkpoints_of(self.plan)
 
 
-def backend_of(name: BackendName) -> Backend[Any]:
+def backend_of(name: str) -> Backend[Any]:
     """Return the backend of this name. Raises LaunchError if its libraries are not installed."""
-    if name == "xpk":
-        try:
-            from tasks.launch.xpk.cluster import OnCluster  # its libraries take half a second to load
-        except ModuleNotFoundError as error:
-            raise LaunchError(
-                f"{error.name} is not installed; runs on clusters need it: uv sync --extra k8s"
-            ) from error
-        return OnCluster()
-    return Supervised()
+    return LAUNCHERS[name].load()
 
 
 def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: Path | None = None) -> LaunchedRun:

@@ -42,7 +42,7 @@ MEMORY = Metric(
 COMPILED_PROGRAMS = Metric(
     name="compiled_programs", title="Compiled programs", unit="", better="lower",
     rule="how often JAX compiled the training step", decimals=0,
-    judged="exact", precision="the compile", of=compiled_programs, optional=True, trend=True,
+    judged="exact", precision="the last digit", of=compiled_programs, optional=True, trend=True,
 )  # fmt: skip
 STEP_PROGRAM_METRICS = (MEMORY, COMPILED_PROGRAMS)  # of a run
 

@@ -24,7 +24,7 @@ from tasks.records.explanation import (
 )
 from tasks.records.facts import Measured, RunFacts, StepLevel, StepLevels
 from tasks.records.finding import Evidence, Finding
-from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, StartedProcess, XpkHandle
+from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, StartedProcess
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
 from tasks.records.log_events import (
     CheckpointCommitted,
@@ -35,7 +35,7 @@ from tasks.records.log_events import (
 )
 from tasks.records.metric import Better, Decision, MetricDiff, Verdict
 from tasks.records.observation import Observation, ObservedArray, OnlyHere, Root, TensorComparison
-from tasks.records.plan import BackendName, Commit, RunFiles, RunPlan, SharedStart
+from tasks.records.plan import Commit, RunFiles, RunPlan, SharedStart
 from tasks.records.program_work import (
     CollectiveSum,
     HeavyArray,
@@ -61,7 +61,6 @@ __all__ = [
     "ArmSummary",
     "ArrayDifference",
     "ArrayRole",
-    "BackendName",
     "Baseline",
     "Better",
     "BisectedPoint",
@@ -158,7 +157,6 @@ __all__ = [
     "Verdict",
     "Wait",
     "Work",
-    "XpkHandle",
     "decide_fate",
     "highest",
     "number_from_json",

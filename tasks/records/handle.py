@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from configs.backends.xpk import XpkHandle
 from configs.schema import Frozen
 
 
@@ -22,21 +23,6 @@ class LocalHandle(StartedProcess):
     job_name: str
     host: str = ""  # the machine's name: pids of other machines do not apply
     log: str
-
-
-class XpkHandle(Frozen):
-    """A run on a cluster: a workload created by xpk."""
-
-    backend: Literal["xpk"]
-    job_name: str  # of the workload and its JobSet
-    family: str  # common prefix of the names of all attempts
-    namespace: str
-    context: str | None  # of the kubeconfig; None: the credentials of the pod that the flow runs in
-    created: float  # seconds since the epoch
-    tries: int = 1  # starts of the run; a preempted run is restarted
-    extra_argv: tuple[str, ...] = ()  # the trainer's arguments beyond the plan's
-    grace_s: int = 60  # from SIGTERM to SIGKILL
-    log: str  # path of the collected log
 
 
 # Contains enough to attach to the run again after the flow died.

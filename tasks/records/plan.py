@@ -1,12 +1,12 @@
 """One run, fully resolved, before it is launched."""
 
-from typing import Any, Literal
+from typing import Any
 
-from configs.launch import Xpk
+from pydantic import model_validator
+
+from configs.launch import BACKENDS, BackendName, Launch
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules
-
-BackendName = Literal["local", "replay", "xpk"]
 
 
 class Commit(Frozen):
@@ -62,9 +62,20 @@ class RunPlan(Frozen):
     software: tuple[str, ...] = ()  # packages declared for this arm only, e.g. "jax==0.11.0"
     aa: bool = False  # part of a declared A/A control
     rules: VerdictRules | None = None  # the comparison's rules at the time of the request
-    xpk: Xpk | None = None  # the cluster, if the backend is xpk
+    launch: Launch | None = None  # the settings of its backend; None for a job of this machine
     files: RunFiles = RunFiles()
     compiles_for: str | None = None  # topology, if the step is only compiled and nothing is trained
     start: SharedStart | None = None  # None: it starts with its own state
     blessed: str = ""  # the baseline file with this run
     start_folder: str | None = None  # working folder of a custom command, if not its checkout
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older(cls, value: Any) -> Any:
+        """Read older plans too, in which the settings' key was the backend's name."""
+        if not isinstance(value, dict) or not value.keys() & BACKENDS.keys():
+            return value
+        section = value.get(value["backend"])
+        if isinstance(section, dict):
+            section = {"backend": value["backend"], **section}
+        return {key: item for key, item in value.items() if key not in BACKENDS} | {"launch": section}

@@ -17,7 +17,7 @@ UNPLACED: Mapping[str, Any] = {
     "directory": "",
     "checkout": None,
     "passed_on": (),
-    "xpk": None,
+    "launch": None,
 }
 
 

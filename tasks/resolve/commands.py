@@ -7,11 +7,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from configs.backends.replay import Replay
+from configs.backends.settings import ImageSettings
 from configs.command import CommandTemplate
 from configs.comparison import Target
 from configs.errors import ConfigError
 from configs.installed import PLUGINS
-from configs.launch import Replay, Xpk
+from configs.launch import BACKENDS
 from configs.schema import Frozen, TrainConfig
 from configs.topologies import Topology, find_topology
 from tasks.records import RunFiles
@@ -44,8 +46,8 @@ class Command(Protocol):
         ...
 
     @property
-    def settings(self) -> Xpk | None:
-        """The cluster's settings; None for a run on this machine."""
+    def settings(self) -> ImageSettings | None:
+        """The settings of a backend that runs images; None for a run on this machine."""
         ...
 
     def argv(self, directory: Path) -> tuple[str, ...]:
@@ -66,7 +68,7 @@ class Plain(Frozen):
 
     checkout: TrainerSource
     facts: dict[str, Any] = {}
-    settings: Xpk | None = None
+    settings: ImageSettings | None = None
 
     def environment(self, directory: Path) -> dict[str, str]:
         """See Command."""
@@ -199,12 +201,12 @@ def make_command(
         log = find_log(settings, case=case, arm=arm, repeat=repeat, where=f"configs/targets/{target.name}.yml")
         facts = {"log": log.digest, "exit_code": log.exit_code, "checkpoints": log.source}
         return PlayLog(log=log, speed=settings.speed, checkout=checkout.model_copy(update=UNKNOWN), facts=facts)
-    if isinstance(settings, Xpk):
+    if isinstance(settings, ImageSettings):
         if image is None and (checkout.folder or checkout.software):
             raise ConfigError([f"{target.name} runs images: give the arm '{arm}' an `image:` that holds its trainer"])
         settings = settings.model_copy(update={"image": image} if image else {})
         held = checkout.model_copy(update=UNKNOWN)
-        facts = settings.model_dump(include={"image", "tpu_type", "num_slices"})
+        facts = settings.facts
         if checkout.command is not None:
             return _make_program(target, held, checkout.command, config, facts=facts, settings=settings)
         if checkout.maxtext is None:
@@ -213,7 +215,9 @@ def make_command(
             TrainMaxTextInPod(checkout=held, facts=facts, settings=settings, maxtext=checkout.maxtext, config=config)
         )
     if image is not None:
-        raise ConfigError([f"{target.name} runs no images: take the arm '{arm}' to a target whose backend is xpk"])
+        backends = " or ".join(name for name, model in BACKENDS.items() if issubclass(model, ImageSettings))
+        where = f"take the arm '{arm}' to a target whose backend is {backends}"
+        raise ConfigError([f"{target.name} runs no images: {where}"])
     if checkout.command is not None:
         return _make_program(target, checkout, checkout.command, config)
     _check_plugin(target, checkout, arm)
@@ -244,7 +248,7 @@ def _make_program(
     config: TrainConfig,
     *,
     facts: Mapping[str, Any] = MappingProxyType({}),
-    settings: Xpk | None = None,
+    settings: ImageSettings | None = None,
 ) -> RunProgram:
     both = sorted(program.template.environment.keys() & target.environment.keys())
     if both:

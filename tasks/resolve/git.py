@@ -14,6 +14,10 @@ class GitError(RuntimeError):
     """A git command failed; the message is the last line that git printed."""
 
 
+class MissingGitError(GitError):
+    """There is no git on the path."""
+
+
 def run_git(
     words: Sequence[str], *, folder: Path | None = None, timeout_s: float = TIMEOUT_S, whole: bool = False
 ) -> str:
@@ -28,7 +32,7 @@ def run_git(
             argv, capture_output=True, check=False, env=git_environment(), stdin=subprocess.DEVNULL, timeout=timeout_s
         )
     except FileNotFoundError as error:
-        raise GitError("git is not installed") from error
+        raise MissingGitError("git is not installed") from error
     except subprocess.TimeoutExpired as error:
         raise GitError(f"git {words[0]} took longer than {timeout_s:g} s") from error
     except ValueError as error:  # a NUL byte

@@ -26,6 +26,7 @@ from tasks.store import Store, StoreError
 from tasks.store.files import AlreadyThereError
 
 FOLDER = "nightly"
+BISECTED = ": bisected, which commit: "  # in the change that names a culprit
 ALL = "all"  # instead of a case: every case
 COUNTED = ("regressed", "changed", "failed")  # outcomes that make a night bad
 
@@ -278,7 +279,7 @@ def find_new(plan: NightPlan, results: Sequence[CellResult], store: Store) -> li
 def tell_culprit(cell: NightCell, headline: str) -> str:
     """Return a night's line about a bisection; the text before the first colon names the cell, as in `find_changes`."""
     owner = f" ({cell.owner})" if cell.owner else ""
-    return f"{cell.comparison} {cell.case}{owner}: bisected, which commit: {headline}"
+    return f"{cell.comparison} {cell.case}{owner}{BISECTED}{headline}"
 
 
 def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Iterator[str]:

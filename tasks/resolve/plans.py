@@ -230,7 +230,7 @@ def plan_compiling(
 
 def on_this_machine(target: Target) -> Target:
     """Return the target for launching a compile: on this machine, without the target's launch settings."""
-    here = {"backend": "local", "environment": {}, "pass_on": (), "wrap": (), "xpk": {}, "replay": {}}
+    here = {"backend": "local", "environment": {}, "pass_on": (), "wrap": (), "launch": {}}
     return target.model_copy(update=here)
 
 
@@ -301,7 +301,7 @@ def plan_run(
         software=checkout.software,
         aa=aa,
         rules=rules,
-        xpk=command.settings,
+        launch=command.settings,
         files=command.files(directory),
         compiles_for=compiles_for,
         start=start,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from configs.errors import ConfigError, suggest
 from configs.schema import Frozen
-from tasks.resolve.git import GitError, run_git
+from tasks.resolve.git import GitError, MissingGitError, run_git
 
 SHA = re.compile(r"[0-9a-f]{40}")
 SHORT_SHA = re.compile(r"[0-9a-f]{7,40}")
@@ -69,6 +69,8 @@ def check_repository(repository: str) -> str:
         )
     try:
         run_git(["rev-parse", "--git-dir"], folder=folder)
+    except MissingGitError as error:
+        raise ConfigError([f"{error}: install it; refs of {folder} are read with it"]) from error
     except GitError as error:
         raise ConfigError(
             [f"{folder}: is no git clone ({error}); name one as the repository, or an address"]

@@ -136,6 +136,23 @@ def test_a_mistake_in_a_target(addition: str, line: int, expected: str, tree: Pa
     assert problems_of(lambda: load_target("here", root=tree)) == [f"{path}:{line}: {expected}"]
 
 
+@pytest.mark.parametrize(
+    ("backend", "section", "expected"),
+    [
+        ("local", "xpk: {cluster: c}", "a target has the key 'xpk' if its backend is xpk, and only then"),
+        ("replay", "", "a target has the key 'replay' if its backend is replay, and only then"),
+        ("xpk", "xpk: {clutser: c}", "xpk: unknown key 'clutser' (did you mean 'cluster'?)"),
+        ("xkp", "", "unknown backend 'xkp' (did you mean 'xpk'?); there are: local, replay, xpk"),
+    ],
+)
+def test_a_backend_and_its_section_belong_together(
+    backend: str, section: str, expected: str, tree: Path, write: Write
+) -> None:
+    write("targets/here.yml", f"{TARGET.replace('local', backend)}{section}\n")
+    (problem,) = problems_of(lambda: load_target("here", root=tree))
+    assert expected in problem
+
+
 @pytest.mark.parametrize("name", ["GITHUB_TOKEN", "MAXVIEW_GITHUB_TOKEN", "MAXVIEW_WEBHOOK_URL", "PREFECT_API_KEY"])
 def test_no_target_passes_on_what_is_maxviews_own(name: str, tree: Path, write: Write) -> None:
     write("targets/here.yml", f"{TARGET}pass_on: [HF_TOKEN, {name}]\n")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -119,6 +120,71 @@ def test_a_killed_bisection_resumes_with_its_finished_runs(
     assert done.returncode == 1, done.stderr
     assert '"more loss" is the first commit that regressed' in done.stdout
     assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+CUSTOM = """\
+# Does my branch train as main does?
+trainer: command
+command: {argv: ["{python}", train.py, "{steps}"]}
+repository: REPOSITORY
+target: cpu
+cases: [01_base]
+repeats: 3
+tolerances: default
+arms:
+  - {name: baseline, ref: main}
+  - {name: branch, ref: HEAD}
+set: {}
+"""
+PRINTS = """\
+import sys
+
+SECONDS = 0.5
+TOUCHED = 0
+for step in range(int(sys.argv[1])):
+    print(f"completed step: {step}, seconds: {SECONDS + step / 1000:.3f}, total_weights: 8, loss: 2.000", flush=True)
+"""
+
+
+@pytest.mark.long
+def test_a_slower_step_inside_a_merge_of_a_custom_trainer_is_named(maxview: Maxview, tmp_path: Path) -> None:
+    """The first parents' line ends at the merge; the search goes on among its commits, with both ends' own runs."""
+    for name in ("configs", "model", "tasks", "flows"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "configs" / "comparisons" / "mine.yml").write_text(CUSTOM.replace("REPOSITORY", str(tmp_path / "mine")))
+    folder = tmp_path / "mine"
+    folder.mkdir()
+
+    def git(*words: str) -> None:
+        identity = ["-c", "user.name=A Nother", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
+
+    def commit(subject: str, *, seconds: float = 0.5, touched: int = 0, file: str = "train.py") -> None:
+        text = PRINTS.replace("SECONDS = 0.5", f"SECONDS = {seconds}").replace("TOUCHED = 0", f"TOUCHED = {touched}")
+        (folder / file).write_text(text)
+        git("add", "-A")
+        git("commit", "-qm", subject)
+
+    git("init", "-q", "-b", "main")
+    commit("start")
+    git("tag", "v1")
+    git("checkout", "-qb", "side")
+    commit("tidy", touched=1)
+    commit("slower", seconds=2.0, touched=1)
+    commit("tidy again", seconds=2.0, touched=2)
+    git("checkout", "-q", "main")
+    commit("docs", file="notes.md")
+    git("merge", "-q", "--no-ff", "-m", "merge side", "side")
+    commit("last docs", file="more.md")
+    words = ["bisect", "mine", "--good", "v1", "--bad", "main", "--set", "steps=20"]
+    done = maxview(*words, "--metric", "Step time, steady", "--out", "o", "--json")
+    assert done.returncode == 1, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert record["outcome"] == "found", record["headline"]
+    assert record["points"][record["culprit"]]["commit"]["subject"] == "slower"
+    assert any("it came in with the merge" in note for note in record["notes"])
+    # 0.5 to 2.0 seconds, each plus the same few milliseconds
+    assert "+29" in record["headline"]
 
 
 def test_bad_input_is_reported_before_a_server_starts(maxview: Maxview, tmp_path: Path) -> None:

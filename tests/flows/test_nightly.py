@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.publish.markdown.night import night_message
 from tasks.resolve.night import NightRecord
 
 type Maxview = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -58,3 +59,77 @@ def test_two_nights_of_a_custom_trainer(maxview: Maxview, tmp_path: Path) -> Non
     assert len(list(tmp_path.glob("out/runs/*"))) == 3  # the first night's commit is not trained again
     [change] = record.changes
     assert change.startswith("mine 01_base: regressed, was ")
+
+
+NIGHTLY = """\
+target: cpu
+comparisons:
+  - {name: mine, branch: main, baseline: previous}
+bisect: auto
+bisect_budget: 10m
+"""
+COMPARISON = """\
+# Does main train as it did the night before?
+trainer: command
+command: {argv: ["{python}", train.py, "{steps}"]}
+repository: REPOSITORY
+target: cpu
+cases: [01_base]
+repeats: 1
+tolerances: default
+arms:
+  - {name: baseline, ref: main}
+  - {name: branch, ref: HEAD}
+set: {}
+"""
+PRINTS = """\
+import sys
+
+TOUCHED = 0
+for step in range(int(sys.argv[1])):
+    print(f"completed step: {step}, seconds: 0.500, total_weights: 8, loss: {2 / (step + 1):.3f}", flush=True)
+"""
+
+
+@pytest.mark.long
+def test_a_night_with_bisect_auto_names_the_commit_that_dies(maxview: Maxview, tmp_path: Path) -> None:
+    for name in ("configs", "model", "tasks", "flows"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (tmp_path / "configs" / "comparisons" / "mine.yml").write_text(COMPARISON.replace("REPOSITORY", str(mine)))
+    (tmp_path / "nightly-mine.yml").write_text(NIGHTLY)
+
+    def git(*words: str) -> None:
+        identity = ["-c", "user.name=x", "-c", "user.email=x@localhost", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *identity, *words], cwd=mine, check=True, capture_output=True)
+
+    def commit(subject: str, text: str) -> None:
+        (mine / "train.py").write_text(text)
+        git("add", "-A")
+        git("commit", "-qm", subject)
+
+    def night() -> tuple[NightRecord, str]:
+        done = maxview("nightly", "--config", "nightly-mine.yml", "--set", "steps=6", "--out", "out")
+        paths = tmp_path.glob("out/nightly/*/record.json")
+        records = [NightRecord.model_validate_json(path.read_text()) for path in paths]
+        assert records, done.stderr
+        return max(records, key=lambda record: record.ended), done.stdout
+
+    git("init", "-q", "-b", "main")
+    commit("start", PRINTS)
+    first, _ = night()
+    assert not any("bisected" in change for change in first.changes)
+    commit("touch", PRINTS.replace("TOUCHED = 0", "TOUCHED = 1"))
+    broken = PRINTS + 'raise RuntimeError("planted")\n'
+    commit("break it", broken)
+    commit("touch again", broken.replace("TOUCHED = 0", "TOUCHED = 2"))
+    second, told = night()
+    (culprit,) = [change for change in second.changes if "bisected" in change]
+    assert '"break it" is the first commit of which 01_base died: RuntimeError: planted' in culprit
+    assert "## Bisected" in told
+    assert "is the first commit of which" in told
+    assert "is the first commit of which" in night_message(second)
+    assert "is the first commit of which" in (tmp_path / "out" / "index.html").read_text()
+    # both ends are the nights' own three runs; only the two commits between are trained
+    assert len(list(tmp_path.glob("out/runs/*"))) <= 3 + 2

@@ -4,7 +4,7 @@ import importlib.util
 import shutil
 from collections.abc import Iterator, Sequence
 
-from configs.launch import Xpk
+from configs.backends.xpk import Xpk
 from tasks.launch.backend import WITHOUT
 from tasks.launch.errors import LaunchError
 

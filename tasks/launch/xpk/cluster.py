@@ -8,7 +8,7 @@ from typing import Any
 
 from etils import epath
 
-from configs.launch import Xpk
+from configs.backends.xpk import Xpk, XpkHandle
 from tasks.launch.backend import Restarted
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError
@@ -20,7 +20,7 @@ from tasks.launch.xpk.jobset import TAKEN_AWAY, is_there
 from tasks.launch.xpk.kube import choose_context, connect
 from tasks.launch.xpk.poll_job import attempts_of, look, patiently, wait_until_gone
 from tasks.launch.xpk.workload import attempt_of, create_argv, family_of, name_attempt, shell_line
-from tasks.records import JobCause, JobStatus, RunPlan, XpkHandle, seconds_between
+from tasks.records import JobCause, JobStatus, RunPlan, seconds_between
 from tasks.store import RunDirectory
 
 TAKEN = TAKEN_AWAY | {"NodeGone", "PodGone"}  # causes that lead to a restart
@@ -142,9 +142,9 @@ class OnCluster:
 
 
 def _settings(plan: RunPlan) -> Xpk:
-    if plan.xpk is None:
+    if not isinstance(plan.launch, Xpk):
         raise LaunchError(f"{plan.run_name}: its plan names no cluster")
-    return plan.xpk
+    return plan.launch
 
 
 def _is_taken(cause: JobCause) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import Queue
 
-from configs.launch import Xpk
+from configs.backends.xpk import Xpk
 from tasks.launch.errors import LaunchError
 from tasks.launch.xpk.kube import KubeApi, NotAnswering
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tasks.publish.content.verdict_words import OUTCOMES, name_verdict
 from tasks.publish.markdown.artifacts import escape_markdown
 from tasks.records.text import shorten, visible
-from tasks.resolve.night import CellResult, NightRecord
+from tasks.resolve.night import BISECTED, CellResult, NightRecord
 
 CHANGED_EVENT = "maxview.nightly.changed"
 MARKER = "<!-- maxview:{} -->"  # by which a comment is found again
@@ -19,6 +19,7 @@ def night_markdown(record: NightRecord) -> str:
         f"# {night_headline(record)}",
         _facts(record),
         *_bad(record),
+        *_culprits(record),
         _matrix(record.results),
         *_quarantine(record),
     ]
@@ -63,6 +64,15 @@ def _facts(record: NightRecord) -> str:
     words = [f"night {plan.id}", f"target {escape_markdown(plan.target)}", f"ended {record.ended}"]
     changed = f"{len(record.changes)} changed since {record.before}" if record.before else "the first night"
     return " · ".join([*words, *([commits] if commits else []), changed])
+
+
+def _culprits(record: NightRecord) -> list[str]:
+    lines = [
+        f"- {escape_markdown(cell)}: {escape_markdown(shorten(found, LONGEST_HEADLINE))}"
+        for cell, is_bisected, found in (change.partition(BISECTED) for change in record.changes)
+        if is_bisected
+    ]
+    return ["## Bisected", "\n".join(lines)] if lines else []
 
 
 def _bad(record: NightRecord) -> list[str]:

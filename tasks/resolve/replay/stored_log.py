@@ -6,8 +6,8 @@ from functools import lru_cache
 from glob import glob
 from pathlib import Path
 
+from configs.backends.replay import Replay
 from configs.errors import ConfigError
-from configs.launch import Replay
 from configs.schema import Frozen
 from tasks.records import CheckpointCommitted, CheckpointStarted, RunReading
 from tasks.resolve.replay import play

@@ -55,7 +55,7 @@ def _argv_of_maxtext(config: TrainConfig, maxtext: MaxText, topology: Topology, 
 
 
 def name_in_maxtext(topology: Topology) -> str:
-    """Return a slice's name in MaxText and xpk: with its number of devices; for v5p, of cores (two per chip)."""
+    """Return a slice's name in MaxText: with its number of devices; for v5p, of cores (two per chip)."""
     generation = topology.name.partition(":")[0]
     if generation == "v5p":
         return f"v5p-{2 * topology.devices}"

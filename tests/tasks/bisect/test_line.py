@@ -89,7 +89,9 @@ def test_bad_input_is_one_clear_sentence(history: tuple[Path, Git], tmp_path: Pa
     assert refused("main", "v1") == "good and bad are swapped: 'v1' comes before 'main': --good v1 --bad main"
     assert "unrelated histories" in refused("other", "main")
     assert refused("apart", "main").endswith(f"try --good {git('rev-parse', 'v1')[:9]}")
-    assert "are one commit" in refused("main", "main")
+    assert refused("main", "main").endswith(
+        "are one commit, " + git("rev-parse", "main")[:9] + ": name an earlier --good"
+    )
     assert "git clone" in refused("v1", "main", "https://example.org/x.git")
     shallow = tmp_path / "shallow"
     subprocess.run(["git", "clone", "-q", "--depth=2", f"file://{folder}", str(shallow)], check=True)
@@ -104,7 +106,7 @@ def test_no_git_and_a_folder_that_is_no_clone_are_told(
     with pytest.raises(ConfigError, match="is no git clone"):
         find_span(plain)
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ConfigError, match="git is not installed"):
+    with pytest.raises(ConfigError, match="git is not installed: install it"):
         find_span(plain.model_copy(update={"repository": str(folder)}))
 
 

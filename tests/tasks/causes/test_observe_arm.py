@@ -1,14 +1,18 @@
 """What is recorded of a trainer's step; what is said where none can be; and that a judged run stays what it is."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tasks.causes.instruction_lines import read_optimised
 from tasks.causes.observe_arm import observe_arm
 from tasks.launch.local.process_group import build_environment
+from tasks.launch.move import run_to_end
 from tasks.records import RunPlan
+from tasks.records.observation import OPTIMISED
 
 type Planned = Callable[..., RunPlan]
 STEP = """
@@ -16,6 +20,13 @@ import jax, jax.numpy as jnp
 def train_step(w, x):
     return w - 0.1 * jax.grad(lambda w: jnp.sum((x @ w) ** 2))(w)
 w, x = jnp.ones((4, 4)), jnp.ones((2, 4))
+"""
+KILLED_WHILE_OBSERVED = """
+import jax, jax.numpy as jnp, os, signal
+def train_step(w, x):
+    jax.debug.callback(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    return w - 0.1 * (x.T @ (x @ w))
+jax.jit(train_step)(jnp.ones((4, 4)), jnp.ones((2, 4)))
 """
 
 
@@ -46,6 +57,7 @@ def test_program_arguments_results_and_tensors_of_the_first_step(plan_of: Planne
         ("import jax, os, signal; os.kill(os.getpid(), signal.SIGKILL)", "exit code 137"),
         (STEP + "jax.jit = lambda f: f\nfor _ in range(2): w = jax.jit(train_step)(w, x)", "replaced jax.jit"),
         ("import jax; raise SystemExit(3)", "exit code 3"),
+        (KILLED_WHILE_OBSERVED, "exit code 137"),
     ],
 )
 def test_a_trainer_without_a_step_is_one_sentence(program: str, said: str, plan_of: Planned, tmp_path: Path) -> None:
@@ -81,6 +93,49 @@ def test_a_failure_of_the_recorder_is_not_the_trainers(plan_of: Planned, tmp_pat
     assert found.step == "train_step"
     assert any("the arguments cannot be written" in note for note in found.notes)
     assert found.tensors > 3
+
+
+def test_an_arm_without_python_is_one_sentence(plan_of: Planned, tmp_path: Path) -> None:
+    plan = plan_of("arm").model_copy(update={"argv": ("echo", "step 0 loss 1.0")})
+    found = observe_arm(plan, tmp_path / "o")
+    assert found.step is None
+    assert found.notes == ("no step was found: the process imported no JAX, or its Python reads no PYTHONPATH",)
+
+
+def test_a_judged_run_is_the_same_with_and_without_an_observation(plan_of: Planned, tmp_path: Path) -> None:
+    plan, folder = plan_of("arm"), tmp_path / "out" / "runs" / "arm"
+
+    def train() -> list[str]:
+        log = folder / "log.txt"
+        log.unlink(missing_ok=True)
+        run_to_end(plan, log)
+        return re.findall(r"loss (\S+)", log.read_text())
+
+    def kept() -> dict[str, tuple[bytes, int]]:
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+    losses, before = train(), kept()
+    assert len(losses) == 3
+    assert observe_arm(plan, tmp_path / "o", profile=(1, 2)).step
+    assert kept() == before  # its log, its times, its files
+    assert train() == losses
+
+
+def test_lines_are_those_of_the_observed_source_also_if_jax_has_compiled_an_equal_program(
+    plan_of: Planned, tmp_path: Path
+) -> None:
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    for arm, text in (("left", STEP), ("right", "\n" * 30 + STEP)):
+        plan = plan_of(arm, text=text + "w = jax.jit(train_step)(w, x)")
+        plan = plan.model_copy(update={"environment": {**plan.environment, **cache}})
+        observe_arm(plan, tmp_path / arm, tensors=False)
+    lines = [
+        {one.source.line for one in read_optimised(tmp_path / arm / OPTIMISED).located.values() if one.source.line}
+        for arm in ("left", "right")
+    ]
+    assert lines[0]
+    assert lines[1] == {line + 30 for line in lines[0]}
 
 
 def test_an_arm_in_an_image_is_not_observed(plan_of: Planned, tmp_path: Path) -> None:

@@ -85,6 +85,25 @@ def test_the_host_has_rows_of_its_own(steps: list[ProfiledStep]) -> None:
     assert rows[GAP].candidate_s > rows[GAP].baseline_s  # they happen between the steps
 
 
+@pytest.mark.parametrize(("steps_ms", "sure"), [((10, 10, 11, 10, 10), True), ((10, 40, 30, 10, 40), False)])
+def test_a_gap_that_other_load_may_have_lengthened_is_not_sure(steps_ms: tuple[int, ...], sure: bool) -> None:
+    """Where load makes the usual step 20 ms longer, it can do so to a gap."""
+
+    def profiled(gap_ms: float) -> ProfiledStep:
+        runs, now = [], 0.0
+        for length in steps_ms:
+            runs.append([now, now + 1e6 * length])
+            now += 1e6 * (length + gap_ms)
+        module = {"runs": runs, "instructions": {"fusion.1": [9e6, 9e6, 9e6]}}
+        return ProfiledStep({"modules": {"jit_f": module}, "devices": 1, "collections": []}, None, "f")
+
+    found = compare_profiles(profiled(3), profiled(18), NAMES)
+    assert found is not None
+    gap = next(one for one in found.differences if one.what == GAP)
+    assert (gap.baseline_s, gap.candidate_s) == (pytest.approx(0.003), pytest.approx(0.018))
+    assert gap.sure is sure
+
+
 def test_a_profile_without_the_step_is_no_explanation(steps: list[ProfiledStep]) -> None:
     nothing = steps[0]._replace(profile={"modules": {}, "devices": 0, "collections": []})
     assert compare_profiles(nothing, steps[1], NAMES) is None

@@ -1,18 +1,24 @@
 """Faults planted in a small trainer are named by line; edits that change nothing are not."""
 
-from collections.abc import Callable, Iterable
+import json
+import shutil
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
 from _pytest.mark import ParameterSet
 
+from tasks.causes.explain import ObservedArm, explain_observed
 from tasks.causes.observe_arm import observe_arm
 from tasks.causes.tensors import compare_tensors
+from tasks.observe.read_observation import read_observation
 from tasks.records import RunPlan, TensorComparison
+from tasks.records.observation import FILE
 
 type Planned = Callable[..., RunPlan]
 type Compare = Callable[..., TensorComparison]
 
+NAMES = ("left", "right")
 # the edit, and the words of the line that the first root must name
 FAULTS = {
     "epsilon": (("epsilon=1e-5", "epsilon=1e-3"), "# line: norm"),
@@ -28,6 +34,20 @@ FAULTS = {
     ),
     "rate of dropout": (("key, 0.9, h.shape", "key, 0.8, h.shape"), "# line: dropout"),
 }  # fmt: skip
+# MaxText routes to its experts inside of such a function
+IN_A_SHARD_MAP = (
+    "def layer(x, weights, key):\n",
+    """def layer(*given):
+    mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
+    spec = jax.sharding.PartitionSpec()
+    return jax.shard_map(of_a_device, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)(*given)
+
+
+def of_a_device(x, weights, key):
+    key = jax.random.fold_in(key, jax.lax.axis_index("data"))
+    x = jax.lax.psum(jax.lax.all_gather(x, "data", tiled=True), "data")
+""",
+)
 HARMLESS = {
     "renamed": ("kept = jax", "chosen = kept = jax"),
     "another order": ("    m = 0.9 * m + 0.1 * g\n", "    unused = w * 2.0\n    m = 0.9 * m + 0.1 * g\n"),
@@ -45,13 +65,19 @@ def all_but_first_long(names: Iterable[str]) -> list[ParameterSet]:
 def compare(plan_of: Planned, tmp_path: Path) -> Compare:
     """The comparison of the small trainer with an edited one."""
 
-    def run(*edits: tuple[str, str], words: tuple[str, ...] = (), shared: bool = False) -> TensorComparison:
+    def run(
+        *edits: tuple[str, str],
+        of_both: Sequence[tuple[str, str]] = (),
+        words: tuple[str, ...] = (),
+        shared: bool = False,
+    ) -> TensorComparison:
         folders = tmp_path / "a", tmp_path / "b"
-        left = observe_arm(plan_of("left"), folders[0])
-        right = observe_arm(plan_of("right", *edits, words=words), folders[1], start=folders[0] if shared else None)
+        plans = plan_of("left", *of_both), plan_of("right", *of_both, *edits, words=words)
+        left = observe_arm(plans[0], folders[0])
+        right = observe_arm(plans[1], folders[1], start=folders[0] if shared else None)
         assert left.tensors, left.notes
         assert right.tensors, right.notes
-        return compare_tensors(*folders, names=("left", "right"))
+        return compare_tensors(*folders, names=NAMES)
 
     return run
 
@@ -64,6 +90,14 @@ def test_a_fault_is_named_by_its_line(fault: str, compare: Compare, plan_of: Pla
     source = Path(found.first.path).read_text().splitlines()
     assert mark in source[found.first.line - 1], found.sentence
     assert not found.different_arguments
+
+
+def test_a_fault_in_a_shard_map_of_one_device_is_named_by_its_line(compare: Compare) -> None:
+    edit, mark = FAULTS["one product in bf16"]
+    found = compare(edit, of_both=[IN_A_SHARD_MAP])
+    assert found.first is not None
+    source = Path(found.first.path).read_text().splitlines()
+    assert mark in source[found.first.line - 1], found.sentence
 
 
 @pytest.mark.parametrize("edit", all_but_first_long(HARMLESS))
@@ -95,3 +129,22 @@ def test_the_root_tells_the_constant_and_how_often(compare: Compare) -> None:
     assert (found.first.baseline, found.first.candidate) == ("1e-05", "0.001")
     assert found.first.direction == "forward"
     assert {"forward", "recomputed"} <= {root.direction for root in found.roots}
+
+
+def test_two_versions_of_jax_are_told_and_their_computations_compared(plan_of: Planned, tmp_path: Path) -> None:
+    plan, folders = plan_of("left"), (tmp_path / "a", tmp_path / "b")
+    observe_arm(plan, folders[0])
+    shutil.copytree(folders[0], folders[1])
+    record = json.loads((folders[1] / FILE).read_text())
+    versions = record["software"]["jax"], "0.8.0"
+    (folders[1] / FILE).write_text(json.dumps({**record, "software": {"jax": versions[1]}}))
+    arms = [
+        ObservedArm(plan, name, folder, read_observation(folder, name))
+        for name, folder in zip(NAMES, folders, strict=True)
+    ]
+    found = explain_observed((arms[0], arms[1]))
+    assert found.tensors is not None
+    assert found.tensors.sentence.endswith("are equal bit for bit")
+    assert f"left runs JAX {versions[0]}, right JAX 0.8.0" in found.tensors.notes[0]
+    assert found.program is not None
+    assert (found.program.answer, found.program.versions) == ("same text", versions)

@@ -39,8 +39,8 @@ def test_each_arm_runs_its_own_image(root: Path, tmp_path: Path) -> None:
     assert [plan.arm for plan in plans] == ["old", "new"]
     images = []
     for plan in plans:
-        assert plan.xpk is not None
-        words = create_argv(plan, plan.xpk, "name", "true")
+        assert plan.launch is not None
+        words = create_argv(plan, plan.launch, "name", "true")
         images += [word for word in words if word.startswith("--docker-image=")]
     assert images == ["--docker-image=gcr.io/p/trainer:1", f"--docker-image=gcr.io/p/trainer@sha256:{'0' * 64}"]
     assert len({plan.identity for plan in plans}) == 2  # so that no arm reuses the other's runs

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.records import RunReading, RunRecord, XpkHandle
+from configs.backends.xpk import XpkHandle
+from tasks.records import RunReading, RunRecord
 from tasks.store import Store, StoreError, check_place, open_store
 from tasks.store.claims import TakenError
 from tasks.store.documents import run_record_to_json

@@ -2,6 +2,8 @@
 
 import atexit
 
+import jax
+
 from .jit_hook import patch
 from .observe_step import StepObserver
 from .report import say
@@ -15,6 +17,8 @@ def begin(settings_file: str) -> None:
     if not settings.end:
         patch(StartSharer(settings))
         return
+    # else a program of another source that computes the same comes from the cache, with that source's lines
+    jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
     observer = StepObserver(settings)
     patch(observer)
     atexit.register(observer.end_without_step)

@@ -24,8 +24,9 @@ def is_whole(array: Any) -> bool:
 
 
 def to_host(array: Any) -> Any:
-    """An array as NumPy's; of typed keys their numbers."""
-    return np.asarray(jax.random.key_data(array) if is_key(array) else array)
+    """An array as NumPy's; of typed keys their numbers, and zeros for what has no bits: the gradient of integers."""
+    values = np.asarray(jax.random.key_data(array) if is_key(array) else array)
+    return values if values.dtype.itemsize else np.zeros(values.shape, bool)
 
 
 def to_bits(array: Any) -> Any:

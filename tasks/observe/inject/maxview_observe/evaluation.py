@@ -114,7 +114,7 @@ class Evaluation:
             if length * inside <= _LONG_LOOP:
                 return self._scan(equation, values, where, origins)
             self.notes.append(f"a loop of {length} × {inside} operations is looked at as one")
-        results = on_host(name, equation.params, values)
+        results = on_host(name, equation.params, values) or jaxprs.on_one_device(equation, values)
         if results is None:
             results = [to_numpy(value) for value in jaxprs.bind(equation, values)]
         return results, [self._row(equation, value, n, where, origins) for n, value in enumerate(results)]

@@ -1,15 +1,23 @@
-"""Asks a jaxpr what it is made of, in the words of every JAX from 0.8 on."""
+"""Reads jaxprs and runs single equations, in the terms of every JAX from 0.8 on."""
 
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-# whose body takes the equation's own operands and gives its results
+import numpy as np
+
+# their body takes the equation's own operands and gives its results
 _INLINED = frozenset({
     "pjit", "jit", "closed_call", "core_call", "remat", "remat2", "checkpoint",
     "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
 })  # fmt: skip
 _BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+SHARD_MAP = "shard_map"
+# of one device: the operand, perhaps in another shape; `axis_index`, which has none, is 0
+_COLLECTIVES = frozenset({
+    "all_gather", "all_gather_invariant", "all_to_all", "axis_index", "pbroadcast", "pcast", "pmax", "pmin", "psum",
+    "psum2", "psum_invariant", "pvary", "reduce_scatter",
+})  # fmt: skip
 _PRODUCTS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot", "ragged_dot_general"})
 REMAT = frozenset({"remat", "remat2", "checkpoint"})
 LIKELY_NAME = "train_step"
@@ -22,13 +30,36 @@ def open_body(body: Any) -> tuple[Any, Any]:
 
 def inlined_body(equation: Any) -> tuple[Any, Any] | None:
     """The body of an equation that is a plain call, with its constants; None for others."""
-    if equation.primitive.name not in _INLINED:
+    if equation.primitive.name not in _INLINED and not _runs_on_one_device(equation):
         return None
     body = next((equation.params[key] for key in _BODIES if equation.params.get(key) is not None), None)
     if body is None:
         return None
     found = open_body(body)
     return found if len(found[0].invars) == len(equation.invars) else None
+
+
+def _runs_on_one_device(equation: Any) -> bool:
+    """Whether this is a `shard_map` over one device, in which every operation between devices is known."""
+    if equation.primitive.name != SHARD_MAP or equation.params["mesh"].size != 1:
+        return False
+    names = set(equation.params["mesh"].axis_names)
+    inside = equations(equation.params["jaxpr"])
+    return all(one.primitive.name in _COLLECTIVES or not names & _words(one.params) for one in inside)
+
+
+def _words(params: dict[str, Any]) -> set[str]:
+    values = [part for value in params.values() for part in (value if isinstance(value, tuple) else (value,))]
+    return {value for value in values if isinstance(value, str)}
+
+
+def on_one_device(equation: Any, values: list[Any]) -> list[Any] | None:
+    """The results of an operation between devices in a `shard_map` over one device; None for other operations."""
+    if equation.primitive.name not in _COLLECTIVES:
+        return None
+    if not values:
+        return [np.zeros(variable.aval.shape, variable.aval.dtype) for variable in equation.outvars]
+    return [value.reshape(made.aval.shape) for value, made in zip(values, equation.outvars, strict=True)]
 
 
 def source_of(jaxpr: Any) -> str:

@@ -34,6 +34,7 @@ class StepObserver:
         self.jit = jax.jit
         self.record: dict[str, Any] = {"notes": []}
         self.seconds = 0.0
+        self.profiling: Profiling | None = None
 
     def wants(self, name: str) -> bool:
         """See Recorder."""
@@ -66,18 +67,23 @@ class StepObserver:
                 self.replace(call)
         if number == self.settings.call:
             self.look(call)
-        profile = self.settings.profile
-        if profile and number == profile[0]:
-            self.profiling = Profiling(self.settings.folder / "profile")
+        last = self.settings.call
+        if self.settings.profile:
+            last = max(last, self.settings.profile[1])
+            if number == self.settings.profile[0]:
+                with self.guarded("the profile cannot be started"):
+                    self.profiling = Profiling(self.settings.folder / "profile")
         results = self.go_on(call, go_on)
         if number == self.settings.call:
             with self.guarded("the results cannot be described"):
                 self.record["results"] = describe_results(results)
-        if profile and number == profile[1]:
-            jax.block_until_ready(results)
-            self.profiling.stop()
-            self.record["profile"] = True
-        if number >= max(self.settings.call, profile[1] if profile else 0):
+        if self.profiling is not None and self.profiling.is_enough(last=number == last):
+            with self.guarded("the profile cannot be written"):
+                jax.block_until_ready(results)
+                self.profiling.stop()
+                self.record["profile"] = True
+            self.finish()
+        elif number >= last:
             self.finish()
         return results
 

@@ -17,7 +17,7 @@ import httpx
 import psutil
 import pytest
 
-from configs.launch import Xpk
+from configs.backends.xpk import Xpk
 from configs.read import CONFIG_ROOT
 from tasks.records import RunPlan
 from tasks.scrape import scrape_run
@@ -291,7 +291,7 @@ def make_plan(directory: RunDirectory) -> Callable[..., RunPlan]:
             "dirty": False, "versions": {}, "environment": {"GREETING": "it's \"me\" & $HOME\nsecond line"},
             "argv": ("python", "-c", code, str(directory.path)), "time_limit_s": time_limit_s,
             "run_name": directory.run_name, "directory": str(directory.path), "identity": identity,
-            "xpk": Xpk.model_validate(place | settings),
+            "launch": Xpk.model_validate(place | settings),
         })  # fmt: skip
 
     return make

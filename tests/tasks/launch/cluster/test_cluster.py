@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
+from configs.backends.xpk import Xpk, XpkHandle
 from configs.environment import PASSED_ON
-from configs.launch import Xpk
 from tasks.ingest.run_record import build_record, with_cause
 from tasks.launch import job
 from tasks.launch.backend import Restarted
 from tasks.launch.errors import LaunchError
 from tasks.launch.job import find_checkpoint
 from tasks.launch.watch import JobEvent, watch
-from tasks.records import LogError, RunEnded, RunPlan, RunReading, XpkHandle
+from tasks.records import LogError, RunEnded, RunPlan, RunReading
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory
 from tasks.store.files import LocalFiles
@@ -504,9 +504,9 @@ def test_missing_lines_are_reported(
     nowhere = make_plan(THREE, context="nowhere")
     with pytest.raises(LaunchError, match="the kubeconfig cannot be used for nowhere"):
         job.launch_or_attach(nowhere, directory)
-    settings = make_plan(THREE).xpk
+    settings = make_plan(THREE).launch
     assert settings is not None
-    unnamed = nowhere.model_copy(update={"xpk": Xpk.model_validate(settings.model_dump() | {"context": None})})
+    unnamed = nowhere.model_copy(update={"launch": Xpk.model_validate(settings.model_dump() | {"context": None})})
     with pytest.raises(LaunchError, match="gcloud container clusters get-credentials loopback --location us-east5 "):
         job.launch_or_attach(unnamed, directory)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.launch import Xpk
+from configs.backends.xpk import Xpk
 from tasks.launch.errors import LaunchError
 
 kube = pytest.importorskip("tasks.launch.xpk.kube", reason="runs on clusters need kubernetes: uv sync --extra k8s")

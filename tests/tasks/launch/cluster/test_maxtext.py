@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from configs.backends.xpk import Xpk
 from configs.comparison import load_comparison, load_target
-from configs.launch import Xpk
 from configs.schema import TrainConfig
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
@@ -61,10 +61,10 @@ def make_maxtext_plan(make_plan: Callable[..., RunPlan], source: Path) -> Callab
         resolved = resolve_config(
             load_comparison("maxtext-releases"), load_target("cpu"), case="01_base", arm="newer", overrides=["steps=3"]
         )
-        assert isinstance(plan.xpk, Xpk)
+        assert isinstance(plan.launch, Xpk)
         command = TrainMaxTextInPod(
             checkout=TrainerSource.model_validate({"python": sys.executable, **UNKNOWN}),
-            settings=plan.xpk,
+            settings=plan.launch,
             maxtext=find_maxtext(Path(sys.executable), source),
             config=resolved.config,
         )

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from configs.backends.xpk import XpkHandle
 from tasks.launch import job
 from tasks.launch.watch import watch
-from tasks.records import RunEnded, RunPlan, XpkHandle
+from tasks.records import RunEnded, RunPlan
 from tasks.store import RunDirectory
 
 pytestmark = pytest.mark.long

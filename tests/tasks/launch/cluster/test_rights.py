@@ -37,7 +37,7 @@ def obstacles(standin: Any) -> list[str]:
     names = ("CLUSTER", "PROJECT", "ZONE", "IMAGE")
     environ = dict(zip((f"MAXVIEW_{name}" for name in names), ("c", "p", "us-east5-b", "i:1"), strict=True))
     target = load_target("v6e-32")
-    return list(find_obstacles(target.model_copy(update={"xpk": target.xpk | {"context": "loopback"}}), environ))
+    return list(find_obstacles(target.model_copy(update={"launch": target.launch | {"context": "loopback"}}), environ))
 
 
 def test_nothing_is_missing_with_the_documented_roles(standin: Any) -> None:

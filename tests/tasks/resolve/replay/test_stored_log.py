@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from configs.backends.replay import Replay
 from configs.errors import ConfigError
-from configs.launch import Replay
 from tasks.launch import job
 from tasks.launch.watch import watch
 from tasks.records import RunPlan

@@ -256,6 +256,6 @@ def test_in_a_pod_the_image_holds_it(plans_of: Plans, comparison: Path, monkeypa
     )
     plan, other = plans_of(target="v6e-32")
     assert plan.argv[:2] == ("python", "train.py")
-    assert plan.xpk is not None
-    assert plan.xpk.image == "i:1"
+    assert plan.launch is not None
+    assert plan.launch.image == "i:1"
     assert plan.identity != other.identity

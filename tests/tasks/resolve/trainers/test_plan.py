@@ -267,8 +267,8 @@ def test_a_pod_runs_maxtext(
     assert "skip_jax_distributed_system" not in words  # the pods of a slice must find each other
     assert words["metrics_file"] == '""'  # every process would append to it, also in a folder that they share
     assert "DECOUPLE_GCLOUD" not in plan.environment
-    assert plan.xpk is not None
-    assert plan.xpk.image == "gcr.io/p/maxtext:1"
+    assert plan.launch is not None
+    assert plan.launch.image == "gcr.io/p/maxtext:1"
     assert plan.versions == {}  # the image's versions are unknown before the run
 
 
@@ -280,7 +280,7 @@ def test_an_image_goes_with_the_version_that_its_keys_are_read_from(
         tree, f"{{name: a, image: 'gcr.io/p/a:1', python: {python_024}}}", "{name: b, image: 'gcr.io/p/b:1'}"
     )
     first, second = plans_of("mine", target="v6e-32")
-    assert [plan.xpk.image for plan in (first, second) if plan.xpk] == ["gcr.io/p/a:1", "gcr.io/p/b:1"]
+    assert [plan.launch.image for plan in (first, second) if plan.launch] == ["gcr.io/p/a:1", "gcr.io/p/b:1"]
     assert first.software == ("image gcr.io/p/a:1",)
     with pytest.raises(ConfigError, match="cpu runs no images"):
         plans_of("mine")

@@ -1,0 +1,31 @@
+"""The common part of all backends' settings."""
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from configs.schema import Frozen
+
+# inserted into YAML and shell commands, so only plain words are safe
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$", max_length=250)]
+Flag = Annotated[str, Field(pattern=r"^--[a-z][a-z0-9-]*(=[A-Za-z0-9._:/@+,-]+)?$", max_length=250)]
+Lines = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+
+
+class Settings(Frozen):
+    """A backend's settings: the section of its name in a target's file."""
+
+    trains_here: ClassVar[bool] = False  # trainers are processes of this machine
+    plays_logs: ClassVar[bool] = False  # replays logs instead of training
+    hires_chips: ClassVar[bool] = False  # a run occupies devices that are paid for
+
+
+class ImageSettings(Settings):
+    """Settings of a backend whose jobs are pods of an image."""
+
+    image: Word  # with the trainer, its Python first on the path
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The settings that decide the outcome of a run: part of its identity."""
+        raise NotImplementedError
