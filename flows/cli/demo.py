@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from configs.comparison import list_names
-from tasks.diff.compare_logs import UNTITLED, archive, compare_pair
+from tasks.diff.compare_logs import AGAIN, UNTITLED, archive, compare_pair
 from tasks.history import load_history
 from tasks.history.judge import judge
 from tasks.history.series import find_series
@@ -76,6 +76,8 @@ def _compare(pair: ExamplePair, folder: Path, store: Store) -> ComparisonRecord:
     record = compare_pair(runs, case=pair.case, aa=False, target=TARGET).model_copy(
         update={"comparison": pair.comparison, "created": pair.created.isoformat(), "question": QUESTION}
     )
+    again = record.next_command.replace(f"compare {AGAIN} ", f"compare {pair.comparison} ")
+    record = record.model_copy(update={"next_command": again})
     if pair.commits:
         record = _at_commits(record, runs, pair.commits, store)
     publish_comparison(record, store)

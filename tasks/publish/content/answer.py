@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from configs.schema import Frozen
+from tasks.diff.compare_logs import INGEST
 from tasks.diff.comparison import SHARE_A_WORD
 from tasks.diff.decide import show_duration
 from tasks.diff.metric_row import NOT_JUDGED
@@ -49,7 +50,7 @@ def answer_of(record: ComparisonRecord, effects: dict[str, EffectLine]) -> Answe
         row=row,
         curve=CURVES.get(row.metric, row.metric) if row else "",
         cost=tell_cost(record, row),
-        does=describe_command(record.next_command),
+        does=describe_command(record),
     )
 
 
@@ -109,8 +110,11 @@ def tell_cost(record: ComparisonRecord, row: MetricDiff | None) -> str:
     return f"about {show_duration(seconds)}" if f"--case {record.case} " in f"{record.next_command} " else ""
 
 
-def describe_command(command: str) -> str:
-    """Return what a next command does, in a few words; empty for a command without a description."""
+def describe_command(record: ComparisonRecord) -> str:
+    """Return what the next command does, in a few words; empty for a command without a description."""
+    command = record.next_command
+    if record.comparison == INGEST and command.startswith("maxview compare "):
+        return "trains this case here, in Linen and in NNX: the logged runs cannot be repeated from here"
     if "--case all" in command:
         return "trains both arms of every case"
     if "--until-decided" in command:
@@ -129,4 +133,5 @@ def find_frame(lines: Sequence[str]) -> str:
 
 def _list(names: Sequence[str]) -> str:
     more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    listed = ", ".join(name.replace(",", "") for name in names[:NAMED])  # a comma in a name would part it in two
+    return listed + (f" and {more} more" if more > 0 else "")

@@ -172,6 +172,7 @@ def render_index(index: StoreIndex, store: Store) -> str:
             counts=[(word, sum(item.outcome == word for item in index.comparisons)) for word in SHOWN],
             states=find_states(index.nights) if index.nights else [],
             tally=tally(index.nights[0].cells) if index.nights else [],
+            quarantined=sum(bool(cell.quarantine) for cell in index.nights[0].cells) if index.nights else 0,
             changes=list(_changes(index.nights[0])) if index.nights else [],
             nights=[(night, *_night(night.cells)) for night in index.nights],
             history=HISTORY if index.history else "",
