@@ -78,7 +78,7 @@ def _compile(plan: RunPlan, target: Target, folder: Path, programs: Path) -> Led
     moved = plan.model_copy(update={"config": plan.config | place})
     (folder / "config.yml").write_text(config_text(moved), encoding="utf-8")
     environment = build_environment(plan, os.environ)
-    if plan.trainer == "maxview" and plan.checkout:  # run as a file, Python does not search the working folder
+    if plan.checkout:  # the recorder is started as a file: Python does not search the working folder
         environment["PYTHONPATH"] = plan.checkout
     try:
         done = subprocess.run(

@@ -1,5 +1,7 @@
 """What the compile ledger rules out, and what it answers alone."""
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -7,12 +9,13 @@ import pytest
 
 from configs.comparison import load_target
 from tasks.bisect.corners import compare_corners, contrast_corners
-from tasks.bisect.ledger import draw_line, probe_words, search_ledger, show_size
+from tasks.bisect.ledger import draw_line, make_entry, probe_words, search_ledger, show_size
 from tasks.bisect.questions import DIED, Question, read_question
 from tasks.bisect.terms import Rated
 from tasks.diff.noise import Noise
 from tasks.publish.site.bisection_page import render_ledger
-from tasks.records import BisectedPoint, Commit, LedgerEntry
+from tasks.records import BisectedPoint, Commit, LedgerEntry, RunPlan
+from tasks.store import open_store
 
 TIME = read_question("Step time, steady")
 LOSS = read_question("loss")
@@ -104,6 +107,24 @@ def test_a_training_is_compiled_by_way_of_the_recorder_and_a_command_is_left_alo
     assert "--stop" in words
     command = plan.model_copy(update={"argv": argv, "trainer": "command"})
     assert probe_words(command, load_target("cpu"), Path("/x"), Path("/y")) is None
+
+
+@pytest.mark.parametrize("trainer", ["maxview", "maxtext"])
+def test_what_is_compiled_is_the_checkout_s_source(
+    trainer: str, make_plan: Callable[..., RunPlan], tmp_path: Path
+) -> None:
+    """The module is in no environment: only the checkout has it, and each commit multiplies by another number."""
+    store, programs = open_store(str(tmp_path / "out")), []
+    for factor in (2, 3):
+        source = tmp_path / f"commit{factor}" / "src"
+        source.mkdir(parents=True)
+        (source / "pre_train.py").write_text(f"import jax\njax.jit(lambda x: x * {factor}.0).lower(1.0).compile()\n")
+        argv = (sys.executable, "-m", "pre_train")
+        plan = make_plan("pass").model_copy(update={"argv": argv, "trainer": trainer, "checkout": str(source)})
+        entry = make_entry(plan, load_target("cpu"), store, f"key{factor}")
+        assert not entry.error
+        programs.append(entry.program)
+    assert len(set(programs)) == 2
 
 
 class Known:
