@@ -20,9 +20,9 @@ type MakePlan = Callable[..., RunPlan]
 @pytest.fixture(scope="module")
 def offered() -> bool:
     """Whether the system offers a namespace of mounts; asked in another process, since this one has threads."""
-    code = "import sys; from tasks.launch.local import confine; sys.exit(not confine.can_confine([]))"
-    argv = [sys.executable, "-c", code]
-    return subprocess.run(argv, cwd=Path(confine.__file__).parents[2], check=False).returncode == 0
+    code = "from tasks.launch.local import confine; print(confine.can_confine([]))"
+    argv, root = [sys.executable, "-c", code], Path(confine.__file__).parents[3]
+    return subprocess.run(argv, cwd=root, check=True, capture_output=True, text=True).stdout == "True\n"
 
 
 @pytest.fixture
