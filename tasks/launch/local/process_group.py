@@ -111,6 +111,9 @@ def confine_words(plan: RunPlan, environment: Mapping[str, str], writable: Seque
     for kept in (default_cache(), state_folder()):  # a folder that does not exist yet cannot be closed
         with suppress(OSError):
             kept.mkdir(parents=True, exist_ok=True)
+    if compiled := plan.environment.get("MAXVIEW_PROGRAMS"):  # the store's cache, which is closed like the store
+        Path(compiled).mkdir(parents=True, exist_ok=True)
+        writable = (*writable, Path(compiled))
     folders = [*writable_folders(plan, environment), *(f"+{folder}" for folder in writable)]
     return [sys.executable, "-I", "-S", confine.__file__, *folders, "--"]
 

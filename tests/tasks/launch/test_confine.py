@@ -92,6 +92,15 @@ def test_an_arm_cannot_touch_the_other_one(store: Store, make_plan: MakePlan, tm
     assert find_finished(baseline) is not None
 
 
+@needs_namespaces
+def test_a_compile_may_write_to_the_cache_of_compiled_programs(store: Store, make_plan: MakePlan) -> None:
+    run, programs = store.run("r").create(), store.path / "programs"
+    code = "import os, pathlib; pathlib.Path(os.environ['MAXVIEW_PROGRAMS'], 'one').write_text('x')"
+    environment = {"MAXVIEW_PROGRAMS": str(programs)}
+    log = log_of(make_plan(code, directory=str(run.path), environment=environment), run)
+    assert (programs / "one").exists(), log
+
+
 # detours past the mounts of root: the supervisor's view of the disk, its memory, a file by its handle
 DETOURS = """
 import ctypes, os, sys
