@@ -44,7 +44,7 @@ def _check_name(text: str) -> str:
 
 
 def tolerance_names() -> tuple[str, ...]:
-    """Return the names that a set of tolerances may contain: the required ones, as in `default`, and the optional ones."""
+    """Return the names that a set of tolerances may contain: the required ones (in `default`) and the optional ones."""
     return *BY_DEVICE, *read_yaml(find("tolerances", "default"))
 
 
