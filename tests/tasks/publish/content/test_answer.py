@@ -39,7 +39,7 @@ def test_a_row_that_is_shown_only_does_not_agree(record_002: ComparisonRecord, m
     titles = {metric.name: metric.title for metric in METRICS}
     rows = [make_row(name, titles[name], ("1", "1", "0"), "same", "") for name in ("step_time_s", "tflops_per_device")]
     answer = answer_of(record_002.model_copy(update={"rows": tuple(rows)}), {})
-    assert answer.sentence == "Step time, steady agrees."
+    assert answer.sentence == "Step time steady agrees."
 
 
 def test_a_title_ends_at_a_clause_and_a_short_one_is_whole() -> None:
