@@ -13,7 +13,7 @@ from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.effects import EffectLine
-from tasks.publish.content.verdict_words import short_reason
+from tasks.publish.content.verdict_words import short_reason, word_of
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
@@ -84,7 +84,7 @@ def sum_up(record: ComparisonRecord) -> str:
         steps = max((parity.steps for parity in equal), default=0)
         common = f"The {steps} steps before agree in {names}" if steps else "Nothing was compared" if ended else ""
         return f"{'; '.join(filter(None, (common, measured)))}." if common else ""
-    alike = [visible(row.title) for row in record.rows if row.verdict == "same"]
+    alike = [visible(row.title) for row in record.rows if word_of(record, row) == "same"]
     unknown = [row for row in record.rows if row.verdict == "unknown"]
     open_rows = [row for row in unknown if row.metric not in SHARE_A_WORD] or unknown
     parts = [f"{_list(alike)} {'agrees' if len(alike) == 1 else 'agree'}"] if alike else []

@@ -75,11 +75,15 @@ GROUPS: dict[Literal["maxview", "ours"], str] = {
 }
 
 
+def word_of(record: ComparisonRecord, row: MetricDiff) -> Verdict:
+    """Return the row's verdict; a row that is shown only is not judged."""
+    steady = any(other.metric == STEP_TIME.name for other in record.rows)
+    return "not judged" if steady and row.metric in SHOWN_ONLY else row.verdict
+
+
 def count_rows(record: ComparisonRecord, word: Verdict) -> int:
-    """Return how many rows of the page have the word; rows that are shown only are not judged."""
-    steady = any(row.metric == STEP_TIME.name for row in record.rows)
-    words = ["not judged" if steady and row.metric in SHOWN_ONLY else row.verdict for row in record.rows]
-    return words.count(word)
+    """Return how many rows of the page have the word."""
+    return sum(word_of(record, row) == word for row in record.rows)
 
 
 def name_group(record: ComparisonRecord, group: Literal["maxview", "ours"]) -> str:
