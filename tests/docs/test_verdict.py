@@ -14,11 +14,11 @@ from configs.comparison import load_effects, load_tolerances
 from configs.findings import KINDS
 from configs.noise import load_noises
 from tasks.diff.compare_logs import archive, compare_pair, read_pair
-from tasks.diff.curve_tests import AT_ONCE, FEWEST, MOST_BLOCKS, MOVED, OFFSET_CHANCE
+from tasks.diff.curve_tests import AT_ONCE, DIGIT_STEPS, FEWEST, MOST_BLOCKS, MOVED, OFFSET_CHANCE
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.diff.decide_noisy import CHANCE, SHARES, chance_of, show_effect
 from tasks.diff.effect import CONFIDENCE, ENOUGH, TOGETHER, WIDE, Sample, measure_effect
-from tasks.diff.mean_step import MOST
+from tasks.diff.mean_step import MOST, MOST_OF_ALL
 from tasks.diff.noise import LEAST_PAIRS, LENT, STATED_WITHIN, learn_noise
 from tasks.diff.run_endings import FAR_APART_S
 from tasks.diff.time_rows import MOST_SLOW, SHIFTED
@@ -104,6 +104,7 @@ def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
         f"the {100 * CONFIDENCE:g} % interval of the steady steps",
         f"all n ≥ {FEWEST} steps of S",
         f"within {100 * MOVED:g} % of the first gap",
+        f"A gap of one printed unit needs n ≥ {DIGIT_STEPS}",
         f"÷ C(S, n) ≤ {100 * OFFSET_CHANCE:g} %",
         f"a jump of more than {100 * AT_ONCE:g} %",
         f"the means of {MOST_BLOCKS} blocks of steps",
@@ -114,6 +115,7 @@ def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
         f"(χ², {100 * WIDE:g} %)",
         f"(a test of their correlation, {100 * TOGETHER:g} %)",
         f"more than {100 * (MOST - 1):.0f} % beyond that of every run",
+        f"more than {100 * (MOST_OF_ALL - 1):.0f} % beyond the other's",
     ):
         assert words in " ".join(DOC.split())
     assert SHARES == {"steady steps": 2 / 3, "median step": 1 / 3}  # "p ≤ ⅔ α for the steady steps or p ≤ ⅓ α"
