@@ -15,8 +15,10 @@ def have_equal_times(one: pl.DataFrame, other: pl.DataFrame) -> bool:
     Dates, other lines and a missing part of either log do not matter: a log that was cut or edited is still that run's.
     """
     clocks = [name for name in CLOCKS if name in one.columns and name in other.columns]
-    both = last_of_each_step(one).select("step", *clocks).join(
-        last_of_each_step(other).select("step", *clocks), on="step", how="inner", suffix="_other"
+    both = (
+        last_of_each_step(one)
+        .select("step", *clocks)
+        .join(last_of_each_step(other).select("step", *clocks), on="step", how="inner", suffix="_other")
     )
     if both.height < LEAST_STEPS or both.select(clocks).n_unique() < LEAST_TIMES:
         return False

@@ -101,7 +101,7 @@ def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
         f"Steps below {TOO_QUICK:g} × the usual step",
         f"(from {LEAST_PAIRS} pairs on)",
         f"α is {100 * CHANCE:g} % for a whole comparison",
-        f"the {100 * CONFIDENCE:g} % interval of the quick steps",
+        f"the {100 * CONFIDENCE:g} % interval of the steady steps",
         f"all n ≥ {FEWEST} steps of S",
         f"within {100 * MOVED:g} % of the first gap",
         f"A gap of one printed unit needs n ≥ {DIGIT_STEPS}",
@@ -118,7 +118,7 @@ def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
         f"more than {100 * (MOST_OF_ALL - 1):.0f} % beyond the other's",
     ):
         assert words in " ".join(DOC.split())
-    assert SHARES == {"quick steps": 2 / 3, "middle steps": 1 / 3}  # "p ≤ ⅔ α for the quick steps or p ≤ ⅓ α"
+    assert SHARES == {"steady steps": 2 / 3, "median step": 1 / 3}  # "p ≤ ⅔ α for the steady steps or p ≤ ⅓ α"
     assert (CLOSE, MOST_SLOW) == (1.25, 0.2)  # "more than 1.25 × the usual one", "no more than a fifth"
     assert ENOUGH == 2 * 4 - 2  # "from four runs of each on"
     assert STATED_WITHIN == 1  # "log s₀ ± 1 ÷ √d₀"
@@ -128,7 +128,7 @@ def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
 
 def test_the_third_example_is_what_the_rule_makes_of_its_table() -> None:
     section = " ".join(DOC[DOC.index("**A candidate that is 5 % slower on a GPU.**") :].split("\n\n")[-1].split())
-    rows = [row[1:] for row in table_rows("quick steps, s")]
+    rows = [row[1:] for row in table_rows("steady steps, s")]
     sides = [tuple(float(text) for text in row) for row in rows[:2]]
     for first, second, shown in zip(*sides, rows[2], strict=True):
         assert f"{log(second / first):.4f}" == shown

@@ -68,7 +68,8 @@ class MaxTextEventCollector(EventCollector):
         for restore in self.restores.found:
             self.saves.restored(restore)
         return {
-            "steps": steps, "exit_code": self.death.exit_code, "fate": self._fate(error, steps, planned, truncated=truncated),
+            "steps": steps, "exit_code": self.death.exit_code,
+            "fate": self._fate(error, steps, planned, truncated=truncated),
             "started": day.isoformat() if day else None, "ended": said.end.isoformat() if said.end else None,
             **ending, "evals": self.evaluations.table(day), "environment": environment, "memory": said.memory(),
             "parameters": said.parameters(), "flops": said.flops, "compiles": tuple(said.compiles),
@@ -96,9 +97,7 @@ class MaxTextEventCollector(EventCollector):
             starts=[offset for offset in self.said.starts if offset > begin], deferred=deferred,
         )  # fmt: skip
 
-    def _fate(
-        self, error: LogError | None, steps: pl.DataFrame, planned: int | None, *, truncated: bool
-    ) -> RunFate:
+    def _fate(self, error: LogError | None, steps: pl.DataFrame, planned: int | None, *, truncated: bool) -> RunFate:
         said = self.said
         done = planned is not None and not steps.is_empty() and int(steps["step"][-1]) >= planned
         begun = said.start is not None and said.end is None

@@ -678,7 +678,7 @@ def test_a_note_of_the_history_names_whom_it_is_about(visit: Visit, tmp_path: Pa
     pairs = visit(history.as_uri(), ready=False).page.locator("[data-pair]")
     assert "main → feat/x" in pairs.nth(0).inner_text()  # of which more is known
     assert pairs.nth(0).locator(".note").count() == 0
-    assert pairs.nth(1).locator(".note").inner_text().startswith("03_dropout · Step time, middle steps: 1 night")
+    assert pairs.nth(1).locator(".note").inner_text().startswith("03_dropout · Step time, median: 1 night")
 
 
 @pytest.fixture
