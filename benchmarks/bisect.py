@@ -7,11 +7,12 @@
 `simulate` draws step times with the documented noise of a TPU (Student's t), with and without outliers (3 % of the
 runs, up to 5 % slower), over a line of 32 commits: once with every commit as a possible culprit, once with a ledger
 that shows a different program at 8 of them. The peer is git bisect by medians of r runs of both ends and every
-midpoint; r is the smallest number with at most our rate of wrong answers: once for each noise, once for either, because
-nobody knows in advance whether runs will be slowed. The peer ignores programs. It always names a commit, also when
-there is no culprit. `clocks`: a machine with two clock states (40 % of the runs are 3 % slower). `train` creates a
-repository of the tiny trainer with 32 commits (four of them change its source, one is the culprit), and runs the flow's
-own search with real trainings. `ledger` times the compile ledger of 32 commits with different sources, twice.
+midpoint; r is the smallest number with at most our rate of wrong answers: once for each noise, and once for both
+noises together, because a user does not know beforehand which one their machine has. git bisect does not look at the
+compiled programs, and it names a commit even if there is no culprit. `clocks`: a machine with two clock states (40 %
+of the runs are 3 % slower). `train` creates a repository of the tiny trainer with 32 commits (four of them change its
+source, one is the culprit), and runs the flow's own search with real trainings. `ledger` times the compile ledger of
+32 commits with different sources, twice.
 """
 
 import argparse

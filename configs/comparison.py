@@ -44,7 +44,7 @@ def _check_name(text: str) -> str:
 
 
 def tolerance_names() -> tuple[str, ...]:
-    """Return the names in a set of tolerances: those of the set `default`, and those that a set may leave out."""
+    """Return the names that a set of tolerances may contain: the required ones (in `default`) and the optional ones."""
     return *BY_DEVICE, *read_yaml(find("tolerances", "default"))
 
 

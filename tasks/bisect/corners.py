@@ -12,6 +12,7 @@ from tasks.bisect.terms import WORSE, Rated
 from tasks.diff.effect import CONFIDENCE
 from tasks.diff.noise import Noise
 from tasks.records import Corner, Verdict
+from tasks.records.text import show_interval
 
 CONTRASTS: dict[Literal["code", "packages", "interaction"], tuple[float, float, float, float]] = {
     "code": (-0.5, 0.5, -0.5, 0.5), "packages": (-0.5, -0.5, 0.5, 0.5), "interaction": (1, -1, -1, 1),
@@ -46,7 +47,7 @@ def contrast_corners(levels: Sequence[Sequence[float]], known: Known) -> tuple[C
         error = sqrt(variance * sum(weight**2 / len(side) for weight, side in zip(weights, levels, strict=True)))
         half = float(stdtrit(df, (1 + CONFIDENCE) / 2)) * error
         low, high = estimate - half, estimate + half
-        text = f"{100 * expm1(estimate):+.1f} % ({100 * expm1(low):+.1f} … {100 * expm1(high):+.1f})"
+        text = show_interval(expm1(estimate), expm1(low), expm1(high))
         verdict = _word(estimate, low, high, tolerance)
         found.append(Corner(name=name, verdict=verdict, text=text, estimate=estimate, low=low, high=high))
     return tuple(found)

@@ -23,7 +23,7 @@ def find_question(
         return Finish(outcome="no difference", why=f"good and bad cannot be compared: {blocking[0]}")
     rows = undecided_rows(record)
     limited = limits.budget_s is not None or limits.most_runs is not None
-    within = (limits.most_runs is None or 2 * runs < limits.most_runs) and (
+    within = (limits.most_runs is None or 2 * runs + 2 <= limits.most_runs) and (
         limits.budget_s is None or spent_s < limits.budget_s
     )
     if rows and within and runs < (MOST_OF_POINT if limited else limits.ends):

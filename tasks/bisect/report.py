@@ -10,7 +10,7 @@ from tasks.bisect.ledger import tell_programs
 from tasks.bisect.points import Span
 from tasks.bisect.posterior import Belief
 from tasks.bisect.questions import Question
-from tasks.bisect.search import mark_points
+from tasks.bisect.search import MOST_RUNS, NOT_SURE, mark_points
 from tasks.bisect.terms import Finish, Judge, Line
 from tasks.diff.decide import show_duration
 from tasks.records import BisectedPoint, Bisection, Corner, RunRecord, seconds_between
@@ -70,10 +70,19 @@ def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, q
         if question.metric == "end":
             return f"{name_point(point)}{subject} is the first {what} of which {case} died: {text}"
         return f"{name_point(point)}{subject} is the first {what} that regressed {case}: {told}"
-    first, last = points[finish.suspects[0]], points[finish.suspects[-1]]
-    count = finish.suspects[-1] - finish.suspects[0] + 1
-    between = name_point(first) if count == 1 else f"{name_point(first)} to {name_point(last)} ({count} of them)"
-    return f"{case}: {question.title} changed at one of {between}; {finish.why}"
+    return f"{case}: {question.title} changed at {_name_suspects(finish, points)}; {finish.why}"
+
+
+def _name_suspects(finish: Finish, points: Sequence[BisectedPoint]) -> str:
+    """`one of 4 commits from 2651ceca7 to 5cea6c1c0, most likely b2c6a687f (62 %)`."""
+    suspects = [points[number] for number in finish.suspects]
+    if len(suspects) == 1:
+        return name_point(suspects[0])
+    what = "versions" if suspects[0].version else "commits"
+    told = f"one of {len(suspects)} {what} from {name_point(suspects[0])} to {name_point(suspects[-1])}"
+    likeliest = max(suspects, key=lambda point: point.chance)
+    likely = f", most likely {name_point(likeliest)} ({100 * likeliest.chance:.0f} %)"
+    return told + (likely if likeliest.chance > 0.5 else "")
 
 
 def write_record(
@@ -130,12 +139,13 @@ def show_counts(record: Bisection) -> str:
     if record.runs:
         spent = f", {show_duration(record.seconds)}" if record.seconds else ""
         parts.append(f"{record.trained} trained ({record.runs} run{'' if record.runs == 1 else 's'}{spent})")
-    parts.append(f"{count - sum(point.runs > 0 for point in record.points[1:])} ruled out without training")
+    if record.outcome in ("found", "range"):
+        parts.append(f"{record.ruled_out} ruled out without training")
     return ", ".join(parts)
 
 
 def next_words(request: BisectOptions, span: Span, case: str, finish: Finish) -> list[str]:
-    """The command that is most useful next: the culprit beside the point before it, or the rest of the range."""
+    """The most useful command: the culprit beside the point before it, or the same search with more runs."""
     repository = ["--repository", span.repository] if span.named else []
     target = ["--target", request.target] if request.target else []
     sets = [word for pair in request.more.overrides for word in ("--set", pair)]
@@ -143,4 +153,17 @@ def next_words(request: BisectOptions, span: Span, case: str, finish: Finish) ->
     if finish.culprit is not None and not request.more.packages:
         shas = [span.points[number].commit.sha[:9] for number in (finish.before or 0, finish.culprit)]
         return ["maxview", "compare", request.comparison, "--baseline", shas[0], "--branch", shas[1], *common]
+    if finish.outcome == "range" and finish.why == NOT_SURE:
+        return ["maxview", "bisect", request.comparison, "--good", request.good, "--bad", request.bad, *common,
+                *_twice_the_limits(request)]  # fmt: skip
     return []
+
+
+def _twice_the_limits(request: BisectOptions) -> list[str]:
+    """The metric and the packages as they were given, and twice the limit that ended the search."""
+    more, budget_s = request.more, request.read_budget()
+    given = {"--metric": request.metric, "--packages": more.packages, "--budget": budget_s and f"{2 * budget_s:.0f}s"}
+    words = [word for name, value in given.items() if value for word in (name, str(value))]
+    if more.max_runs or budget_s is None:
+        words += ["--max-runs", str(2 * (more.max_runs or MOST_RUNS))]
+    return words

@@ -44,7 +44,7 @@ def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.
         return _look_at_ends(line, judge, limits, ends, spent_s)
     marks = mark_points(line, judge)
     doubtful = _doubtful(judge, marks)
-    if doubtful and _may_go_on(judge, line, limits, spent_s):
+    if doubtful and _may_train(doubtful, judge, line, limits, spent_s):
         return Train(points=doubtful, why="bad before good: once more")
     first, notes = _last_good(line, marks)
     refuted: set[int] = set()
@@ -75,11 +75,10 @@ def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.
             continue
         pair = (before, after)
         stuck = any(judge.failed(point) or judge.runs(point) >= MOST_OF_POINT for point in pair)
-        if stuck or not _may_go_on(judge, line, limits, spent_s):
+        fewer = _fewer(judge, before, after, rated)
+        if stuck or not _may_train(fewer, judge, line, limits, spent_s):
             return _range(belief, ends, notes, NOT_SURE)
-        return Train(
-            points=_fewer(judge, before, after, rated), why="the suspect and the point before it, side by side"
-        )
+        return Train(points=fewer, why="the suspect and the point before it, side by side")
 
 
 def find_current_belief(line: Line, judge: Judge) -> Belief | None:
@@ -144,8 +143,8 @@ def _look_at_ends(line: Line, judge: Judge, limits: Limits, ends: Rated, spent_s
         return Finish(outcome="no difference", why=f"an end cannot be judged: {failed}", rated=ends)
     limited = limits.budget_s is not None or limits.most_runs is not None
     allowed = MOST_OF_POINT if limited else 2 * limits.ends if judge.varies else limits.ends
-    if ends.verdict == "unknown" and both < allowed and _may_go_on(judge, line, limits, spent_s):
-        fewer = tuple(point for point in (0, line.last) if judge.runs(point) == both)
+    fewer = tuple(point for point in (0, line.last) if judge.runs(point) == both)
+    if ends.verdict == "unknown" and both < allowed and _may_train(fewer, judge, line, limits, spent_s):
         return Train(points=fewer, why="both ends")
     if ends.verdict == "same":
         why = "good and bad are the same: good may be bad itself (name an earlier --good), or bad good"
@@ -179,7 +178,7 @@ def _explore(
         skipped = [other for other, (mark, _) in marks.items() if mark == "skipped"]
         why = f"{len(skipped)} of them could not be judged" if skipped else "no run of any of them would tell more"
         return _range(belief, None, notes, why)
-    if not _may_go_on(judge, line, limits, spent_s):
+    if not _may_train((point,), judge, line, limits, spent_s):
         return _range(belief, None, notes, NOT_SURE)
     return Train(points=(point,), why=f"{_left(belief)} points are left")
 
@@ -208,12 +207,13 @@ def _trained(line: Line, judge: Judge) -> list[int]:
             and not judge.failed(point)]  # fmt: skip
 
 
-def _may_go_on(judge: Judge, line: Line, limits: Limits, spent_s: float) -> bool:
+def _may_train(points: Sequence[int], judge: Judge, line: Line, limits: Limits, spent_s: float) -> bool:
+    """Whether one more run of each of the points is within the limits."""
     done = sum(judge.runs(point) for point in range(line.last + 1) if line.alike[point] == point or point == line.last)
     if limits.budget_s is not None and spent_s >= limits.budget_s:
         return False
     most = limits.most_runs or (MOST_RUNS if limits.budget_s is None else None)
-    return most is None or done < most
+    return most is None or done + len(points) <= most
 
 
 def _last_good(line: Line, marks: Mapping[int, tuple[Mark, str]]) -> tuple[int, tuple[str, ...]]:

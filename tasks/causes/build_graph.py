@@ -39,7 +39,7 @@ class Around(NamedTuple):
 
 
 def make_graph(transcript: Transcript, root: str = "") -> Graph:
-    """The graph of a program. root: the arm's folder, which its source lines are told without."""
+    """The graph of a program. root: the arm's folder; source lines are given relative to it."""
     return _Builder(transcript, root).graph
 
 

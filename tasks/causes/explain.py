@@ -49,7 +49,7 @@ class ObservedArm(NamedTuple):
 
     @property
     def root(self) -> str:
-        """The folder that its source lines are told without."""
+        """The folder that source lines are given relative to."""
         return self.plan.checkout or self.plan.start_folder or str(Path(__file__).parent.parent.parent)
 
 

@@ -43,7 +43,7 @@ def compare_program_files(
 ) -> ProgramExplanation:
     """Compare two StableHLO texts, packed or not. Raises ValueError if one cannot be read.
 
-    roots: the arms' folders, which source lines are told without.
+    roots: the arms' folders; source lines are given relative to them.
     """
     transcripts = read_transcripts([baseline, candidate])
     return compare_transcripts(transcripts[0], transcripts[1], names, roots)

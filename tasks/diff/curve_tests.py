@@ -16,7 +16,7 @@ SAME_GAP = 1e-6  # of a value: gaps that differ by less are one and the same
 MOVED = 0.25  # of the first gap: a gap that moves by more is no offset, but may wander
 FEWEST = 2  # steps that show one
 OFFSET_CHANCE = 0.001  # that flips of the last digit look like one; wandering gaps do up to ten times as often
-DIGIT_STEPS = 20  # in fewer, one unit of the last digit is no offset: a wandering gap looks like one in up to 5 %
+DIGIT_STEPS = 10  # one unit of the last digit in fewer steps is no offset: a wandering gap stays at one in up to 5 %
 
 
 class Block(Frozen):
@@ -78,7 +78,7 @@ def is_offset(sides: tuple[Values, Values], *, exact: bool, unit: float = 0.0) -
     first, later = int(differs[0]), gaps[differs[0] :]
     if exact and first > 0:
         return bool(abs(later[0]) >= AT_ONCE * abs(sides[0][0][first]))
-    if first and gaps.size < DIGIT_STEPS and abs(later[0]) <= unit * (1 + SAME_GAP):
+    if first and later.size < DIGIT_STEPS and abs(later[0]) <= unit * (1 + SAME_GAP):
         return False
     largest = float(np.max(np.abs(sides[0][0])))
     if later.size < FEWEST or not (np.all(later > 0) or np.all(later < 0)):

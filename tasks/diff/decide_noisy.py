@@ -8,12 +8,14 @@ from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration, show_threshol
 from tasks.diff.effect import MOST_RUNS, Effect, Sample, measure_effect, runs_wanted
 from tasks.diff.noise import LEAST_PAIRS
 from tasks.records import Decision, Verdict
+from tasks.records.text import show_interval
 
 CHANCE = 0.01  # of a false "different" in a whole comparison: in any case, at any look
 MOST_SHOWN = 50.0  # logarithm of the largest ratio shown
 WIDEST_SHOWN = 10.0  # an interval of more than 1000 % says nothing
-# Shares of the chance. Quick steps get more: those of equal runs agree best, and they show most differences.
-SHARES = {"quick steps": 2 / 3, "middle steps": 1 / 3}
+RAREST = 1000  # the tail beyond one time in so many is an assumption of the fitted distribution
+# Shares of the chance. Steady steps get more: those of equal runs agree best, and they show most differences.
+SHARES = {"steady steps": 2 / 3, "median step": 1 / 3}
 
 SOONER = (
     "; or --until-decided, which ends sooner where runs scatter less than stated, and a history of "
@@ -55,11 +57,11 @@ def decide_noisy(
     remedy: Remedy | None = None,
     chance: float = CHANCE,
 ) -> Decision:
-    """Decide a measured time, from the quick and the middle steps of every run.
+    """Decide a measured time, from the steady steps and the median step of every run.
 
     excuse: why any difference is noise, e.g. the same program and host code. chance: see `chance_of`.
     """
-    effects = {"quick steps": measure_effect(quick), "middle steps": measure_effect(middle)}
+    effects = {"steady steps": measure_effect(quick), "median step": measure_effect(middle)}
     base = sum(middle.baseline) / len(middle.baseline)
     within, least = _limits(tolerance, base)
     beyond = {
@@ -67,28 +69,29 @@ def decide_noisy(
         for name, effect in effects.items()
         if abs(effect.estimate) >= least and effect.p <= chance * SHARES[name]
     }
-    used, allowed = effects["quick steps"], show_threshold(tolerance)
+    used, allowed = effects["steady steps"], show_threshold(tolerance)
     shown, wanted, cost = show_effect(used), None, ""
-    # which steps keep the decision open: the quick ones while their interval exceeds the tolerance
-    name = "quick steps" if max(abs(end) for end in used.interval()) > within else "middle steps"
+    # which level keeps the decision open: the steady steps while their interval exceeds the tolerance
+    name = "steady steps" if max(abs(end) for end in used.interval()) > within else "median step"
     verdict: Verdict
-    judged = "quick steps"  # the row shows their effect
+    judged = "steady steps"  # the row shows their effect
     if excuse:
         verdict, reason = "same", f"noise by construction: {excuse}; measured {shown}"
     elif beyond:
         judged, used = max(beyond.items(), key=lambda item: item[1].estimate)
         verdict = "regressed" if used.estimate > 0 else "improved"
-        reason = f"{judged} {show_effect(used)}, {show_chance(used.p)}; {_basis(used)}"
-    elif name == "middle steps" and abs(effects[name].estimate) <= within:
-        verdict, reason = "same", f"quick steps {shown}, inside {allowed} ({tolerance.why}); {_basis(used)}"
+        chance_text = f", {show_chance(used.p)}" if used.noise.pairs else ""
+        reason = f"{judged} {show_effect(used)}{chance_text}; {_basis(used)}"
+    elif name == "median step" and abs(effects[name].estimate) <= within:
+        verdict, reason = "same", f"steady steps {shown}, inside {allowed} ({tolerance.why}); {_basis(used)}"
     else:
         verdict, remedy = "unknown", remedy or Remedy()
-        also = "" if name == "quick steps" else f", {name} {show_effect(effects[name])}"
+        also = "" if name == "steady steps" else f", {name} {show_effect(effects[name])}"
         wanted = runs_wanted(effects[name], least=least, within=within, chance=chance * SHARES[name])
         cost = show_cost(remedy.cost, wanted - min(used.runs)) if wanted and remedy.cost else ""
         asked = ask_for_more(min(used.runs), wanted, remedy.instead, cost)
         sooner = "" if used.noise.pairs or remedy.instead or not wanted else SOONER
-        reason = f"quick steps {shown}{also}: neither inside {allowed} nor surely different; {asked}{sooner}"
+        reason = f"steady steps {shown}{also}: neither inside {allowed} nor surely different; {asked}{sooner}"
     low, high = _ends(used)
     return Decision(
         verdict=verdict,
@@ -122,7 +125,7 @@ def _basis(effect: Effect) -> str:
         source = "as these runs themselves do"
     apart = f", and {effect.apart}" if effect.apart else ""
     by = ", by the stated noise of this kind of device" if effect.runs == (1, 1) and not noise.pairs else ""
-    return f"{show_runs(effect.runs)}{by}; equal runs differ by {100 * effect.scale:.2g} % ({source}){apart}"
+    return f"equal runs differ by {100 * effect.scale:.2g} % ({source}){apart}; {show_runs(effect.runs)}{by}"
 
 
 def show_runs(runs: tuple[int, int]) -> str:
@@ -135,8 +138,9 @@ def show_runs(runs: tuple[int, int]) -> str:
 def show_effect(effect: Effect) -> str:
     """Return the effect with its interval, e.g. `-6.6 % (-9.1 … -4.0)`."""
     low, high = _ends(effect)
-    ends = "anything" if high - low > WIDEST_SHOWN else f"{100 * low:+.1f} … {100 * high:+.1f}"
-    return f"{100 * expm1(effect.estimate):+.1f} % ({ends})"
+    if high - low > WIDEST_SHOWN:
+        return f"{100 * expm1(effect.estimate):+.1f} % (anything)"
+    return show_interval(expm1(effect.estimate), low, high)
 
 
 def _ends(effect: Effect) -> tuple[float, float]:
@@ -145,8 +149,8 @@ def _ends(effect: Effect) -> tuple[float, float]:
 
 
 def show_chance(p: float) -> str:
-    """Return the chance of such a difference between equal arms, in words."""
-    return f"by chance 1 time in {1 / p:.0f}" if p > 1e-6 else "by chance less than 1 time in a million"
+    """Return the chance of such a difference between equal arms, in words; only for a measured noise."""
+    return f"by chance 1 time in {1 / p:.0f}" if p > 1 / RAREST else f"by chance less than 1 time in {RAREST}"
 
 
 def show_cost(cost: Cost, runs: int) -> str:

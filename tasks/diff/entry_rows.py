@@ -51,12 +51,14 @@ def _entry_row(
         metric, cells = _as_printed(metric, arms)
     decision = missing_decision(cells, arms)
     if decision is None and metric.judged == "noise":
-        flip = _sign_flip(cells, steady.difference) if metric is MEAN_STEP else ""
+        judging = decisions[metric.word_of]
+        level = f"the {judging.level}" if judging.level else "the step time"
+        flip = _sign_flip(cells, steady.difference, level) if metric is MEAN_STEP else ""
         # without a threshold and an effect of its own: the cell's difference is that of the numbers shown
         decision = Decision(
-            verdict=decisions[metric.word_of].verdict,
-            reason=f"judged by the steady steps: {metric.why}{flip}",
-            **decisions[metric.word_of].model_dump(include={"threshold_text", "evidence", "runs_wanted", "cost_text"}),
+            verdict=judging.verdict,
+            reason=f"see {level}: {metric.why}{flip}",
+            **judging.model_dump(include={"threshold_text", "evidence", "runs_wanted", "cost_text"}),
         )
     elif decision is None and metric.judged == "exact":
         decision = _decide(metric, cells, arms, tolerances, decisions)
@@ -134,9 +136,9 @@ def _decide_jax(cells: Cells, arms: Arms) -> Decision:
     return Decision(verdict="changed", reason=reason, threshold_text="exact")
 
 
-def _sign_flip(cells: Cells, steady: float | None) -> str:
-    """Return a note if the means of all steps and the steady steps disagree about the faster arm."""
+def _sign_flip(cells: Cells, steady: float | None, level: str) -> str:
+    """Return a note if the means of all steps and the judged level disagree about the faster arm."""
     left, right = cells[0].value, cells[1].value
     if left is None or right is None or steady is None or (right - left) * steady >= 0:
         return ""
-    return f", and the sign flips ({right - left:+.3f} s here, {steady:+.3f} s between the steady steps)"
+    return f", and the sign flips ({right - left:+.3f} s here, {steady:+.3f} s by {level})"

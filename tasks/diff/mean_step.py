@@ -1,4 +1,4 @@
-"""Turns the mean steps of two arms into why they are not the same, though most of their steps are."""
+"""Turns the mean steps of two arms into the reason why they are not the same, though most of their steps are."""
 
 from tasks.diff.metric_row import Arms
 from tasks.metrics.step_time_levels import CLOSE
@@ -6,19 +6,20 @@ from tasks.metrics.time_account import COMPUTE, is_steady
 from tasks.records import TimeAccount
 
 MOST = 1.05  # times: as far may the mean steps of all runs of one arm lie beyond those of all runs of the other
+MOST_OF_ALL = 1.2  # times: as far may the mean over all runs of an arm lie, where single runs stalled
 START_AND_END = ("start", "end", "outside", "wait at the end", "evaluation at the end")
 
 
 def differ_in_mean(arms: Arms, means: tuple[list[float], list[float]]) -> str:
-    """Why the arms cannot be called the same; empty unless every run of one is slower than all of the other.
+    """Return why the arms cannot be called the same: one has a longer mean step in every run, or over all of them.
 
-    means: seconds from step to step of each run's steps but the first, stalls and what lies between them included.
+    means: seconds from step to step of each run's steps but the first, stalls and the time between steps included.
     """
-    lows, highs = [min(side) for side in means], [max(side) for side in means]
-    slower = 1 if lows[1] > MOST * highs[0] else 0 if lows[0] > MOST * highs[1] else None
-    if slower is None:
-        return ""
     left, right = (sum(side) / len(side) for side in means)
+    slower = int(right > left)
+    longer = min(means[slower]) > MOST * max(means[1 - slower])
+    if not longer and max(left, right) <= MOST_OF_ALL * min(left, right):
+        return ""
     part = _grown_part(arms, slower)
     return f"the mean step is {100 * (right / left - 1):+.3g} % ({left:.4g} s became {right:.4g} s){part}"
 

@@ -205,7 +205,8 @@ def _judge_blocks(
         if block.chance <= CHANCE / len(blocks) / among and block.furthest > limit
     ]
     block = min(beyond, key=lambda block: block.chance) if beyond else max(blocks, key=lambda block: block.furthest)
-    sizes = f"{where}; {block.difference:+.4g} ± {block.half:.2g} over {block.steps}"
+    interval = f" ± {block.half:.2g}" if block.half else ""
+    sizes = f"{where}; {block.difference:+.4g}{interval} over {block.steps}"
     if beyond:
         return word, f"{sizes}, {show_chance(block.chance)}"
     allowed = show_threshold(tolerance)

@@ -1,4 +1,4 @@
-"""Turns the step times of two arms into rows: the steady step, and apart from it the first one."""
+"""Turns the step times of two arms into rows: the level of the steps, and apart from it the first one."""
 
 from collections.abc import Mapping
 from math import expm1, log
@@ -22,7 +22,7 @@ from tasks.metrics.step_time_levels import CLOSE
 from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME, TOO_FEW
 from tasks.records import Decision, Measured, MetricDiff, StepLevels, seconds_between
 
-SHIFTING = frozenset({"tpu", "gpu"})  # on a processor other work comes in bursts, which leave the quick steps alone
+SHIFTING = frozenset({"tpu", "gpu"})  # on a processor other work comes in bursts, which leave the steady steps alone
 SHIFTED = 2.0  # stated deviations of equal runs, that the level changes by inside a run which does not keep it
 MOST_SLOW = 0.2  # of the steps may be slow in one arm alone, where the arms are the same
 
@@ -32,7 +32,7 @@ type SideLevels = tuple[list[StepLevels], list[StepLevels]]  # of each arm's run
 class Circumstances(Frozen):
     """What a decision about noise depends on besides the runs and the rules: see `decide_noisy`."""
 
-    past: Mapping[str, Past] = {}  # by the names of the series: of a clock's middle steps, and of its quick ones
+    past: Mapping[str, Past] = {}  # by the names of the series: of a clock's median step, and of its steady steps
     chance: float = CHANCE
     excuse: str = ""  # why any difference is noise
     instead: str = ""  # of running more, where runs cannot be asked for
@@ -76,7 +76,7 @@ def _clock_row(
             reason = f"{given.excuse}; {reason} to see its speed"
         decision = Decision(verdict="same" if given.excuse else "unknown", reason=reason)
     decision = decision or decide_levels(levels, metric, arms, rules, given)
-    if decision.level == "middle steps":  # each number of the row is of the level that was judged
+    if decision.level == "median step":  # each number of the row is of the level that was judged
         metric = metric.at_middle()
         cells = (_level_cell(arms[0], levels[0], metric), _level_cell(arms[1], levels[1], metric))
     return make_row(metric, cells, arms, decision), decision
@@ -133,7 +133,7 @@ def _name_shift(arms: Arms, shifts: list[list[float]]) -> str:
 
 
 def _why_not_same(levels: SideLevels, arms: Arms) -> str:
-    """What differs though the quick and the middle steps do not: the mean step, or how many steps are slow."""
+    """What differs though the steady steps and the median step do not: the mean step, or how many steps are slow."""
     if why := differ_in_mean(arms, ([run.mean for run in levels[0]], [run.mean for run in levels[1]])):
         return why
     slow = [float(np.mean([run.slow for run in side])) for side in levels]
@@ -165,5 +165,7 @@ def _level_cell(arm: ArmRuns, levels: list[StepLevels], metric: Metric) -> Measu
     shown = [run.middle if metric.title == metric.middle else run.quick for run in levels]
     # the geometric mean over the runs: the difference of two arms' is the effect
     level = float(np.exp(np.mean([log(run.seconds) for run in shown])))
-    error = max(run.error for run in shown)
-    return Measured(value=level, text=f"{level:.4f} ± {error * level:.4f}", source=place_of(arm.reading.steps, 1))
+    text, open_s = f"{level:.{metric.decimals}f}", max(run.error for run in shown) * level
+    if round(open_s, metric.decimals):  # less than half of the last digit is not shown
+        text += f" ± {open_s:.{metric.decimals}f}"
+    return Measured(value=level, text=text, source=place_of(arm.reading.steps, 1))

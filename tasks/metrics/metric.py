@@ -46,15 +46,15 @@ class Metric(Frozen):
     optional: bool = False  # no row, not even an empty one, unless both arms have it, or the arm that did not die
     result: bool = False  # of what was computed: a headline names it before times and memory
     trend: bool = False  # `history` keeps each run's value
-    quick: str = ""  # judged by noise: the series of its quick steps
-    middle: str = ""  # judged by noise: the title where its middle steps decide, and of their series
+    quick: str = ""  # judged by noise: the series of its steady steps
+    middle: str = ""  # judged by noise: the title where the median step decides, and of its series
     curve: str = ""  # the column of its curve: of the step table, the log's rows or the trainer's metrics file
     curve_title: str = ""  # empty: the title
     bisected: bool = False  # `bisect --metric` takes it
     explained: bool = False  # a difference in it can come from the compiled program
 
     def at_middle(self) -> "Metric":
-        """Return the metric as its row is where the middle steps decide: one title stands for one number."""
+        """Return the metric as its row is where the median step decides: one title stands for one number."""
         return self.model_copy(
             update={"title": self.middle, "rule": "median of the steps but the first, mean of the runs"}
         )

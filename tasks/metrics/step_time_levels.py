@@ -1,4 +1,4 @@
-"""Turns the step times of one run into its level, twice: as its quick steps and as its middle steps have it."""
+"""Turns the step times of one run into its level, twice: as its steady steps and as its median step have it."""
 
 from functools import lru_cache
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tasks.records import StepLevel, StepLevels
 
-QUICK = 0.1  # the quantile of the quick steps
+QUICK = 0.1  # the quantile of the steady steps
 MIDDLE = 0.5
 LEAST_STEPS = 2
 FEW = 3  # steps that lie together by no accident
@@ -118,7 +118,7 @@ def draw_orders(n: int) -> NDArray[np.int64]:
 
 
 def usable_steps(seconds: Seconds) -> Seconds:
-    """The steps that can be quick ones: a dispatch artefact is none, its time stands with another step."""
+    """The steps that can be steady: a dispatch artefact is not, its time stands with another step."""
     timed = seconds[np.isfinite(seconds) & (seconds > 0)]
     return timed[timed >= TOO_QUICK * usual_step(timed)] if timed.size else timed
 

@@ -1,4 +1,4 @@
-"""Takes the time of each run apart: compilation, steady steps, stalls by cause, waits beside the steps, the rest."""
+"""Takes the time of each run apart: compilation, computing, stalls by cause, waits beside the steps, the rest."""
 
 from collections.abc import Iterator
 
@@ -34,7 +34,7 @@ def account_death(run: RunRecord) -> TimeAccount | None:
 def account_run(run: RunRecord) -> TimeAccount | None:
     """Where the time of one run went, out of its log; None with fewer than two steps after the first.
 
-    Of a stall, as much as a steady step counts as computing and the rest as its cause. What dispatch artefacts took
+    Of a stall, as much as a median step counts as computing and the rest as its cause. What dispatch artefacts took
     is missing from the steps around them, so that `compute` and `dispatch` together are what was computed.
     """
     later = step_table(run)[1:].filter(pl.col("seconds").is_finite())["seconds"].to_numpy()

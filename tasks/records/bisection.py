@@ -85,5 +85,6 @@ class Bisection(Frozen):
 
     @property
     def ruled_out(self) -> int:
-        """The number of points after good that were ruled out without a run."""
-        return sum(bool(point.ruled_out) for point in self.points[1:])
+        """The number of points after good that were not run and are not suspects."""
+        numbered = enumerate(self.points[1:], start=1)
+        return sum(not point.runs and number not in self.suspects for number, point in numbered)

@@ -13,7 +13,7 @@ class StepLevel(Frozen):
 
 
 class StepLevels(Frozen):
-    """`quick`: the time of a step that nothing disturbs. `middle`: the time that half of the steps take at most."""
+    """`quick`: the level of the steady steps. `middle`: the median step."""
 
     quick: StepLevel
     middle: StepLevel

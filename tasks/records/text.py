@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from math import ceil, log10
 
 from rich.markup import escape
 
@@ -55,3 +56,11 @@ def shorten(text: str, keep: int) -> str:
         return text
     tail = keep // 4
     return f"{text[: keep - tail]} … [{len(text) - keep:,} characters left out] … {text[-tail:]}"
+
+
+def show_interval(estimate: float, low: float, high: float) -> str:
+    """Return a relative change and its interval: `-6.6 % (-9.1 … -4.0)`, with enough decimals to see its width."""
+    half = 100 * (high - low) / 2
+    decimals = max(1, ceil(-log10(half))) if half > 0 else 1
+    texts = [f"{100 * share:+.{decimals}f}" for share in (estimate, low, high)]
+    return f"{texts[0]} % ({texts[1]} … {texts[2]})"

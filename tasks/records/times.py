@@ -9,7 +9,7 @@ from tasks.records.source import Source
 class TimePart(Frozen):
     """The time of one kind in a run.
 
-    `compute`: the steps, each stall counted as a steady step; `compile`, `dispatch`, `checkpoint`, …: the excess of
+    `compute`: the steps, each stall counted as a median step; `compile`, `dispatch`, `checkpoint`, …: the excess of
     stalls with that cause. Outside of the steps, as printed: `waits for saves`, `blocking saves`, `wait at the end`,
     `evaluation at the end`; the rest is `start` before the first step, `end` after the last, `between` them, or
     `outside` if the log has no dates. `first steps`: all steps of a run that died before a steady one.

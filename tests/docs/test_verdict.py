@@ -14,11 +14,11 @@ from configs.comparison import load_effects, load_tolerances
 from configs.findings import KINDS
 from configs.noise import load_noises
 from tasks.diff.compare_logs import archive, compare_pair, read_pair
-from tasks.diff.curve_tests import AT_ONCE, FEWEST, MOST_BLOCKS, MOVED, OFFSET_CHANCE
+from tasks.diff.curve_tests import AT_ONCE, DIGIT_STEPS, FEWEST, MOST_BLOCKS, MOVED, OFFSET_CHANCE
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.diff.decide_noisy import CHANCE, SHARES, chance_of, show_effect
 from tasks.diff.effect import CONFIDENCE, ENOUGH, TOGETHER, WIDE, Sample, measure_effect
-from tasks.diff.mean_step import MOST
+from tasks.diff.mean_step import MOST, MOST_OF_ALL
 from tasks.diff.noise import LEAST_PAIRS, LENT, STATED_WITHIN, learn_noise
 from tasks.diff.run_endings import FAR_APART_S
 from tasks.diff.time_rows import MOST_SLOW, SHIFTED
@@ -101,9 +101,10 @@ def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
         f"Steps below {TOO_QUICK:g} × the usual step",
         f"(from {LEAST_PAIRS} pairs on)",
         f"α is {100 * CHANCE:g} % for a whole comparison",
-        f"the {100 * CONFIDENCE:g} % interval of the quick steps",
+        f"the {100 * CONFIDENCE:g} % interval of the steady steps",
         f"all n ≥ {FEWEST} steps of S",
         f"within {100 * MOVED:g} % of the first gap",
+        f"A gap of one printed unit needs n ≥ {DIGIT_STEPS}",
         f"÷ C(S, n) ≤ {100 * OFFSET_CHANCE:g} %",
         f"a jump of more than {100 * AT_ONCE:g} %",
         f"the means of {MOST_BLOCKS} blocks of steps",
@@ -114,9 +115,10 @@ def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
         f"(χ², {100 * WIDE:g} %)",
         f"(a test of their correlation, {100 * TOGETHER:g} %)",
         f"more than {100 * (MOST - 1):.0f} % beyond that of every run",
+        f"more than {100 * (MOST_OF_ALL - 1):.0f} % beyond the other's",
     ):
         assert words in " ".join(DOC.split())
-    assert SHARES == {"quick steps": 2 / 3, "middle steps": 1 / 3}  # "p ≤ ⅔ α for the quick steps or p ≤ ⅓ α"
+    assert SHARES == {"steady steps": 2 / 3, "median step": 1 / 3}  # "p ≤ ⅔ α for the steady steps or p ≤ ⅓ α"
     assert (CLOSE, MOST_SLOW) == (1.25, 0.2)  # "more than 1.25 × the usual one", "no more than a fifth"
     assert ENOUGH == 2 * 4 - 2  # "from four runs of each on"
     assert STATED_WITHIN == 1  # "log s₀ ± 1 ÷ √d₀"
@@ -126,7 +128,7 @@ def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
 
 def test_the_third_example_is_what_the_rule_makes_of_its_table() -> None:
     section = " ".join(DOC[DOC.index("**A candidate that is 5 % slower on a GPU.**") :].split("\n\n")[-1].split())
-    rows = [row[1:] for row in table_rows("quick steps, s")]
+    rows = [row[1:] for row in table_rows("steady steps, s")]
     sides = [tuple(float(text) for text in row) for row in rows[:2]]
     for first, second, shown in zip(*sides, rows[2], strict=True):
         assert f"{log(second / first):.4f}" == shown

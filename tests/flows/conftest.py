@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -145,6 +146,41 @@ def maxview(start: Start) -> Maxview:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     return run
+
+
+TWO_REFS = """\
+# Does my branch train as main does?
+trainer: command
+command: {argv: ["{python}", train.py, "{steps}"]}
+repository: FOLDER
+target: cpu
+cases: [01_base]
+repeats: REPEATS
+tolerances: default
+arms:
+  - {name: baseline, ref: main}
+  - {name: branch, ref: HEAD}
+set: {}
+"""
+
+
+@pytest.fixture
+def custom_trainer(tmp_path: Path) -> Callable[..., Path]:
+    """custom_trainer(comparison, repeats=1): the empty folder of a trainer that the comparison `mine` names FOLDER.
+
+    maxview runs in `tmp_path`, and takes its configs and itself from the copies there.
+    """
+
+    def make(comparison: str = TWO_REFS, *, repeats: int = 1) -> Path:
+        for name in ("configs", "model", "tasks", "flows"):
+            shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        folder = tmp_path / "mine"
+        folder.mkdir()
+        text = comparison.replace("FOLDER", str(folder)).replace("REPEATS", str(repeats))
+        (tmp_path / "configs" / "comparisons" / "mine.yml").write_text(text)
+        return folder
+
+    return make
 
 
 @pytest.fixture(scope="session")

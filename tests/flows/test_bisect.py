@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -122,20 +121,6 @@ def test_a_killed_bisection_resumes_with_its_finished_runs(
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-CUSTOM = """\
-# Does my branch train as main does?
-trainer: command
-command: {argv: ["{python}", train.py, "{steps}"]}
-repository: REPOSITORY
-target: cpu
-cases: [01_base]
-repeats: 3
-tolerances: default
-arms:
-  - {name: baseline, ref: main}
-  - {name: branch, ref: HEAD}
-set: {}
-"""
 PRINTS = """\
 import sys
 
@@ -147,13 +132,11 @@ for step in range(int(sys.argv[1])):
 
 
 @pytest.mark.long
-def test_a_slower_step_inside_a_merge_of_a_custom_trainer_is_named(maxview: Maxview, tmp_path: Path) -> None:
+def test_a_slower_step_inside_a_merge_of_a_custom_trainer_is_named(
+    maxview: Maxview, custom_trainer: Callable[..., Path]
+) -> None:
     """The first parents' line ends at the merge; the search goes on among its commits, with both ends' own runs."""
-    for name in ("configs", "model", "tasks", "flows"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "configs" / "comparisons" / "mine.yml").write_text(CUSTOM.replace("REPOSITORY", str(tmp_path / "mine")))
-    folder = tmp_path / "mine"
-    folder.mkdir()
+    folder = custom_trainer(repeats=3)
 
     def git(*words: str) -> None:
         identity = ["-c", "user.name=A Nother", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]

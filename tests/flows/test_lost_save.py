@@ -1,7 +1,6 @@
 """A save that a run announced and that is not there is a failed proof of that run: there is a verdict and a page."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -25,16 +24,16 @@ COMPARISON = """\
 trainer: command
 target: cpu
 command:
-  argv: ["{{python}}", train.py, "{{out}}", kept, "{{steps}}"]
-  folder: {folder}
+  argv: ["{python}", train.py, "{out}", kept, "{steps}"]
+  folder: FOLDER
   checkpoints: checkpoints
 arms:
   - name: kept
-    set: {{}}
+    set: {}
   - name: lost
     command:
-      argv: ["{{python}}", train.py, "{{out}}", lost, "{{steps}}"]
-      folder: {folder}
+      argv: ["{python}", train.py, "{out}", lost, "{steps}"]
+      folder: FOLDER
       checkpoints: checkpoints
 cases: [01_base]
 repeats: 1
@@ -43,13 +42,10 @@ tolerances: default
 
 
 @pytest.mark.long
-def test_an_announced_save_that_is_not_there_is_regressed_with_a_page(maxview: Maxview, tmp_path: Path) -> None:
-    for name in ("configs", "model", "tasks", "flows"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    (mine / "train.py").write_text(TRAINER)
-    (tmp_path / "configs" / "comparisons" / "mine.yml").write_text(COMPARISON.format(folder=mine))
+def test_an_announced_save_that_is_not_there_is_regressed_with_a_page(
+    maxview: Maxview, custom_trainer: Callable[..., Path], tmp_path: Path
+) -> None:
+    (custom_trainer(COMPARISON) / "train.py").write_text(TRAINER)
     result = maxview("compare", "mine", "--set", "steps=6", "--repeats", "1", "--out", "o", "--json")
     assert result.returncode == 1, result.stderr
     (comparison,) = json.loads(result.stdout)

@@ -1,7 +1,6 @@
 """A night of a custom trainer: from its comparison's file to the command's output."""
 
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -23,13 +22,8 @@ def block(kind: str, containing: str) -> str:
 
 @pytest.mark.long
 @pytest.mark.by_hand  # its verdict is about time: nothing else may run beside it
-def test_two_nights_of_a_custom_trainer(maxview: Maxview, tmp_path: Path) -> None:
-    # the command line runs in this folder, and takes the program and its configs from there
-    for name in ("configs", "model", "tasks", "flows"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    mine, trainer = tmp_path / "mine", block("python", "step_of")
-    mine.mkdir()
-    (tmp_path / "configs" / "comparisons" / "mine.yml").write_text(block("yaml", "~/mine").replace("~/mine", str(mine)))
+def test_two_nights_of_a_custom_trainer(maxview: Maxview, custom_trainer: Callable[..., Path], tmp_path: Path) -> None:
+    mine, trainer = custom_trainer(block("yaml", "~/mine").replace("~/mine", "FOLDER")), block("python", "step_of")
     (tmp_path / "nightly-mine.yml").write_text(block("yaml", "previous"))
 
     def commit(text: str) -> None:
@@ -68,20 +62,6 @@ comparisons:
 bisect: auto
 bisect_budget: 10m
 """
-COMPARISON = """\
-# Does main train as it did the night before?
-trainer: command
-command: {argv: ["{python}", train.py, "{steps}"]}
-repository: REPOSITORY
-target: cpu
-cases: [01_base]
-repeats: 1
-tolerances: default
-arms:
-  - {name: baseline, ref: main}
-  - {name: branch, ref: HEAD}
-set: {}
-"""
 PRINTS = """\
 import sys
 
@@ -92,12 +72,10 @@ for step in range(int(sys.argv[1])):
 
 
 @pytest.mark.long
-def test_a_night_with_bisect_auto_names_the_commit_that_dies(maxview: Maxview, tmp_path: Path) -> None:
-    for name in ("configs", "model", "tasks", "flows"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    (tmp_path / "configs" / "comparisons" / "mine.yml").write_text(COMPARISON.replace("REPOSITORY", str(mine)))
+def test_a_night_with_bisect_auto_names_the_commit_that_dies(
+    maxview: Maxview, custom_trainer: Callable[..., Path], tmp_path: Path
+) -> None:
+    mine = custom_trainer()
     (tmp_path / "nightly-mine.yml").write_text(NIGHTLY)
 
     def git(*words: str) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 
 from configs.schema import Frozen
 from tasks.diff.compare_logs import INGEST
-from tasks.diff.comparison import SHARE_A_WORD
 from tasks.diff.decide import show_duration
 from tasks.diff.metric_row import NOT_JUDGED
 from tasks.metrics.maxview_metrics import FINAL_LOSS
@@ -13,7 +12,7 @@ from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.effects import EffectLine
-from tasks.publish.content.verdict_words import short_reason
+from tasks.publish.content.verdict_words import short_reason, word_of
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
@@ -57,7 +56,7 @@ def answer_of(record: ComparisonRecord, effects: dict[str, EffectLine]) -> Answe
 def find_deciding_row(record: ComparisonRecord, effects: Iterable[str]) -> MetricDiff | None:
     """The row that the verdict rests on: of the verdict's word, with an interval if there is one."""
     drawn = set(effects)
-    judged = [row for row in record.rows if row.verdict != NOT_JUDGED and not row.allowed]
+    judged = [row for row in record.rows if word_of(record, row) != NOT_JUDGED and not row.allowed]
     same_word = [row for row in judged if row.verdict == record.verdict] or judged
 
     def rank(row: MetricDiff) -> tuple[bool, bool, bool]:
@@ -84,9 +83,8 @@ def sum_up(record: ComparisonRecord) -> str:
         steps = max((parity.steps for parity in equal), default=0)
         common = f"The {steps} steps before agree in {names}" if steps else "Nothing was compared" if ended else ""
         return f"{'; '.join(filter(None, (common, measured)))}." if common else ""
-    alike = [visible(row.title) for row in record.rows if row.verdict == "same"]
-    unknown = [row for row in record.rows if row.verdict == "unknown"]
-    open_rows = [row for row in unknown if row.metric not in SHARE_A_WORD] or unknown
+    alike = [visible(row.title) for row in record.rows if word_of(record, row) == "same"]
+    open_rows = [row for row in record.rows if word_of(record, row) == "unknown"]
     parts = [f"{_list(alike)} {'agrees' if len(alike) == 1 else 'agree'}"] if alike else []
     if open_rows:
         own = next((row for row in open_rows if row.group == "ours"), open_rows[0])

@@ -84,7 +84,7 @@ def draw_curve(record: ComparisonRecord, metric: str) -> str | None:
     chart = pygal.XY(
         _config(260),
         style=_coloured([_side_colour(record, curve) for curve in curves]),
-        title="steady step time, s" if metric == STEP_TIME.curve else f"{metric} per step",
+        title="step time without the first step and stalls, s" if metric == STEP_TIME.curve else f"{metric} per step",
         show_legend=True,
         legend_at_bottom=True,
         legend_at_bottom_columns=1,

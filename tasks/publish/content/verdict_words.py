@@ -75,11 +75,15 @@ GROUPS: dict[Literal["maxview", "ours"], str] = {
 }
 
 
+def word_of(record: ComparisonRecord, row: MetricDiff) -> Verdict:
+    """Return the word beside a row on every surface: its verdict, or `not judged` where the step time decides."""
+    has_step_time = any(other.metric == STEP_TIME.name for other in record.rows)
+    return "not judged" if has_step_time and row.metric in SHOWN_ONLY else row.verdict
+
+
 def count_rows(record: ComparisonRecord, word: Verdict) -> int:
-    """Return how many rows of the page have the word; rows that are shown only are not judged."""
-    steady = any(row.metric == STEP_TIME.name for row in record.rows)
-    words = ["not judged" if steady and row.metric in SHOWN_ONLY else row.verdict for row in record.rows]
-    return words.count(word)
+    """Return how many rows of the page have the word."""
+    return sum(word_of(record, row) == word for row in record.rows)
 
 
 def name_group(record: ComparisonRecord, group: Literal["maxview", "ours"]) -> str:
@@ -127,6 +131,8 @@ def difference_text(row: MetricDiff) -> str:
     words = round_numbers(visible(row.difference_text)) or "—"
     if row.effect_text and row.group == "ours":
         words = f"{words}: {visible(row.effect_text)}"
+    if row.metric in SHOWN_ONLY:
+        return words
     little = row.evidence == ONE_RUN and row.verdict in ("improved", "regressed", "changed")
     noise = row.evidence == ONE_PROGRAM and row.difference not in (None, 0)
     return f"{words} ({ONE_RUN})" if little else f"{words} (noise)" if noise else words

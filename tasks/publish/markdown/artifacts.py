@@ -20,6 +20,7 @@ from tasks.publish.content.verdict_words import (
     name_verdict,
     outcome_of,
     threshold_text,
+    word_of,
 )
 from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff
 from tasks.records.text import shorten, visible
@@ -73,13 +74,13 @@ def summary_markdown(record: ComparisonRecord) -> str:
 def table_rows(records: Sequence[ComparisonRecord]) -> list[dict[str, str]]:
     """The rows of one table artifact over several comparisons, what needs a look first; every value is a string."""
     pairs = [(record, row) for record in records for row in record.rows]
-    pairs.sort(key=lambda pair: WORST_FIRST.index(pair[1].verdict))
+    pairs.sort(key=lambda pair: WORST_FIRST.index(word_of(*pair)))
     return [_table_row(record, row) for record, row in pairs]
 
 
 def _table_row(record: ComparisonRecord, row: MetricDiff) -> dict[str, str]:
     return {
-        "verdict": name_verdict(row.verdict),
+        "verdict": name_verdict(word_of(record, row)),
         "case": visible(record.case),
         "metric": visible(row.title),
         "baseline": cell_text(row.baseline_text, record.baseline),
@@ -145,15 +146,18 @@ def _tables(record: ComparisonRecord) -> list[str]:
         arms = " | ".join(_md(arm.label) if len(arm.label) <= LONGEST_HEADING else role for role, arm in _sides(record))
         lines = [f"| verdict | metric | {arms} | difference | threshold |", "|:--|:--|--:|--:|--:|--:|"]
         lines += ["| " + " | ".join(_cells(record, row)) + " |" for row in rows]
-        reasons = [f"- {_md(row.title)}: {_md(row.reason)}" for row in rows if row.verdict != "same" and row.reason]
+        reasons = [
+            f"- {_md(row.title)}: {_md(row.reason)}" for row in rows if word_of(record, row) != "same" and row.reason
+        ]
         blocks += [f"## {name_group(record, group)}", "\n".join(lines), *(["\n".join(reasons)] if reasons else [])]
     return [*blocks, *([_md(absent_text(record))] if record.absent else [])]
 
 
 def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
-    verdict = name_verdict(row.verdict)
+    word = word_of(record, row)
+    verdict = name_verdict(word)
     return [
-        f"**{verdict}**" if row.verdict in ("regressed", "changed") else verdict,
+        f"**{verdict}**" if word in ("regressed", "changed") else verdict,
         _md(name_row(record, row)),
         _md(cell_text(row.baseline_text, record.baseline)),
         _md(cell_text(row.candidate_text, record.candidate)),

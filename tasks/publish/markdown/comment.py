@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tasks.diff.metric_row import NOT_JUDGED
 from tasks.publish.content.page_address import PublishedPage
-from tasks.publish.content.verdict_words import WORST_FIRST, difference_text, name_verdict, outcome_of
+from tasks.publish.content.verdict_words import WORST_FIRST, difference_text, name_verdict, outcome_of, word_of
 from tasks.publish.markdown.artifacts import escape_markdown
 from tasks.publish.markdown.night import MARKER
 from tasks.records import ComparisonRecord, MetricDiff
@@ -42,7 +42,7 @@ def _cells(record: ComparisonRecord, page: PublishedPage) -> list[str]:
 
 
 def _rows(record: ComparisonRecord) -> list[str]:
-    judged = [row for row in record.rows if row.verdict != NOT_JUDGED]
+    judged = [row for row in record.rows if word_of(record, row) != NOT_JUDGED]
     rows = [row for row in judged if row.verdict != "same"]
     lines = [_line(row) for row in rows[:MOST_ROWS]]
     more = [f"- … and {len(rows) - MOST_ROWS} more"] if len(rows) > MOST_ROWS else []

@@ -15,7 +15,7 @@ from tasks.publish.site.bisection_drawing import draw_points, draw_rules
 from tasks.publish.site.index import PAGE
 from tasks.publish.site.index_page import link_home
 from tasks.records import BisectedPoint, Bisection
-from tasks.records.text import shorten, visible, visible_lines
+from tasks.records.text import shorten, show_interval, visible, visible_lines
 from tasks.store import Store, check_name, write_atomically
 
 FOLDER, RECORD = "bisections", "bisection.json"
@@ -100,7 +100,7 @@ def show_level(point: BisectedPoint) -> str:
     """`+8.2 % (+6.8 … +9.7)`, or nothing."""
     if point.level is None or point.low is None or point.high is None:
         return ""
-    return f"{100 * point.level:+.1f} % ({100 * point.low:+.1f} … {100 * point.high:+.1f})"
+    return show_interval(point.level, point.low, point.high)
 
 
 def publish_bisection(record: Bisection, store: Store) -> Path:

@@ -119,7 +119,7 @@ if (plot) {
         }
       }
     }
-    if (stalled) ["baseline", "candidate"].forEach((side, column) => { // every steady step of an arm, beside the curve
+    if (stalled) ["baseline", "candidate"].forEach((side, column) => { // every step but the first and the stalls, beside the curve
       const left = width - STRIP + 16 + column * 36;
       let path = "";
       for (const trace of traces.filter((item) => item.side === side)) trace.values.forEach((value, i) => {

@@ -33,6 +33,7 @@ from tasks.publish.content.verdict_words import (
     name_verdict,
     outcome_of,
     unbroken,
+    word_of,
 )
 from tasks.publish.content.verdict_words import threshold_text as words_of_threshold
 from tasks.records import ArmSummary, CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
@@ -165,25 +166,26 @@ class _Metrics:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         sides = [_heading(self.record, arm.name) for _, arm in _sides(self.record)]
         heads = ["Metric", *sides, "Difference", "Verdict"]
-        named = {row.group for row in self.record.rows} - {"maxview"}  # whose rows need no heading
-        groups = {group: name_group(self.record, group) for group in GROUPS if group in named}
         cells = [_cells(self.record, row) for row in self.record.rows]
-        columns = [list(column) for column in zip(heads, *cells, strict=True)]
-        columns[0] += groups.values()
+        columns = [*zip(heads, *cells, strict=True)]
         widths = share_width(columns, options.max_width - GAP * (len(heads) - 1))
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, collapse_padding=True)
-        for place, (head, width) in enumerate(zip(heads, widths, strict=True)):
-            table.add_column(Text(head), justify="right" if 0 < place < 4 else "left", overflow="fold", width=width)
         for group in GROUPS:
             of_group = [pair for pair in zip(self.record.rows, cells, strict=True) if pair[0].group == group]
-            if of_group:
-                table.add_section()
-            if group in groups:
-                table.add_row(Text(groups[group], style="dim"), "", "", "", "")
+            if not of_group:
+                continue
+            first = of_group[0][0] is self.record.rows[0]
+            if group != "maxview":  # whose rows need no heading; a heading inside of the table would be folded
+                yield Text(f"{'' if first else chr(10)}{name_group(self.record, group)}", style="dim")
+            table = Table(
+                box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, collapse_padding=True,
+                show_header=first,
+            )  # fmt: skip
+            for place, (head, width) in enumerate(zip(heads, widths, strict=True)):
+                table.add_column(Text(head), justify="right" if 0 < place < 4 else "left", overflow="fold", width=width)
             for row, (*texts, verdict) in of_group:
-                told = Text(verdict, style=OUTCOMES[row.verdict].style)
+                told = Text(verdict, style=OUTCOMES[word_of(self.record, row)].style)
                 table.add_row(*(Text(text, overflow="fold") for text in texts), told)
-        yield table
+            yield table
 
 
 def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
@@ -193,7 +195,7 @@ def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
         cell_text(row.candidate_text, record.candidate),
         difference_text(row),
     ]
-    return [*(unbroken(text, GLUE) for text in texts), name_verdict(row.verdict).replace(" ", GLUE)]
+    return [*(unbroken(text, GLUE) for text in texts), name_verdict(word_of(record, row)).replace(" ", GLUE)]
 
 
 def share_width(columns: Sequence[Sequence[str]], room: int) -> list[int | None]:
@@ -222,7 +224,7 @@ def _least_width(text: str) -> int:
 
 def _reasons(record: ComparisonRecord) -> Iterator[RenderableType]:
     """Why, for every row that is not simply the same; the page has the reasons of all."""
-    rows = [row for row in record.rows if row.verdict not in ("same", NOT_JUDGED)]
+    rows = [row for row in record.rows if word_of(record, row) not in ("same", NOT_JUDGED)]
     if not rows:
         return
     yield _section("Why")

@@ -56,7 +56,7 @@ def test_cases_and_looks_share_the_chance_of_a_false_alarm(
     case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=tuple(pair()), cases=5, look=2)
     share = chance_of(cases=case.cases, look=case.look)
     assert share == pytest.approx(CHANCE / 5 / 6)
-    # 3 % in one run of each, where equal runs differ by 0.4 %: p = 2e-5, and quick steps have two thirds of the chance
+    # 3 % in one run of each, where equal runs differ by 0.4 %: p = 2e-5, and steady steps have two thirds of the chance
     slow = [make_run("nnx", plan={}, seconds=SLOWER), make_run("linen", plan={}, seconds=EVEN)]
     words = []
     for cases in (1, 1000):

@@ -52,7 +52,7 @@ def test_what_a_busy_machine_hides_in_the_wall_time_is_found_in_the_processor_ti
     assert row_of(record, "step_time_s").verdict == "unknown"
     row = row_of(record, "step_cpu_time_s")
     # by hand: 0.5 % within the arms, t = ln 1.1 / (0.5 % √2 √0.44) = 20 with 4 degrees of freedom
-    assert (row.verdict, row.baseline_text, row.candidate_text) == ("regressed", "0.0600 ± 0.0000", "0.0660 ± 0.0000")
+    assert (row.verdict, row.baseline_text, row.candidate_text) == ("regressed", "0.0600", "0.0660")
     assert row.effect == pytest.approx(0.10, abs=0.002)
     assert record.verdict == "regressed"
     assert "CPU time per step" in record.headline
@@ -71,7 +71,7 @@ def test_both_clocks_share_the_chance_of_a_false_alarm(
     # t = 0.0488 / (3 % √(4 / 6) / √3) = 3.45, p = 0.0137
     p = judged(CHANCE).p_value
     assert p == pytest.approx(0.0137, abs=0.0002)
-    # two clocks share the chance, and of each two thirds are for its quick steps
+    # two clocks share the chance, and of each two thirds are for its steady steps
     assert judged(3 * 0.0130).verdict == "unknown"
     assert judged(4 * 0.0144).verdict == "regressed"
 

@@ -87,33 +87,34 @@ def test_days_apart_carry_a_spread() -> None:
     assert apart.verdict == "unknown"
     far = noisy([1.0] * 20, [1.2] * 20, TPU, between=0.02)  # t = 9
     assert far.verdict == "regressed"
-    assert far.reason.endswith(", and the arms ran at other times")
+    assert ", and the arms ran at other times; 20 runs of each" in far.reason
 
 
 def test_a_word_says_what_it_rests_on() -> None:
     one = noisy([1.0], [1.03], TPU)
     assert one.evidence == "one run of each"
-    assert one.reason.startswith("quick steps +3.0 % (+1.7 … +4.3), by chance 1 time in ")  # ln 1.03 ± 3.17 × 0.4 %
-    assert one.reason.endswith(
-        "; one run of each, by the stated noise of this kind of device; "
-        "equal runs differ by 0.4 % (as stated: a slice repeats to that)"
+    # ln 1.03 ± 3.17 × 0.4 %; one run and a stated noise do not support an error rate
+    assert one.reason == (
+        "steady steps +3.0 % (+1.7 … +4.3); equal runs differ by 0.4 % (as stated: a slice repeats to that); "
+        "one run of each, by the stated noise of this kind of device"
     )
     three = noisy([1.0] * 3, [1.05] * 3)
     assert three.evidence == "3 runs of each"
+    assert ", by chance less than 1 time in 1000; " in three.reason  # 100 pairs cannot support a smaller chance
     assert "(by 100 pairs of the history of cpu)" in three.reason
     assert noisy([1.0] * 2, [1.05] * 3).evidence == "2 and 3 runs"
 
 
-def test_what_is_added_to_most_steps_is_seen_though_the_quick_ones_are_the_same() -> None:
+def test_what_is_added_to_most_steps_is_seen_though_the_steady_ones_are_the_same() -> None:
     decision = noisy(A, A, middle=(A, (1.3, 1.31, 1.29)))
     assert decision.verdict == "regressed"
-    assert decision.reason.startswith("middle steps +30.")
+    assert decision.reason.startswith("median step +30.")
 
 
-def test_quick_steps_alone_do_not_make_it_the_same() -> None:
+def test_steady_steps_alone_do_not_make_it_the_same() -> None:
     decision = noisy(A, A, Noise(scale=0.01, df=2.0), middle=((1.0, 1.3, 0.9), (1.2, 1.25, 1.15)))
     assert decision.verdict == "unknown"
-    assert "middle steps" in decision.reason
+    assert "median step" in decision.reason
 
 
 def test_more_looks_and_more_cases_ask_for_more() -> None:
@@ -184,3 +185,9 @@ def test_the_interval_holds_the_effect_and_agrees_with_the_verdict(
     if decision.verdict == "same":
         assert decision.effect_low >= -0.0477
         assert decision.effect_high <= 0.0501
+
+
+def test_an_interval_has_a_width_that_can_be_read() -> None:
+    """ln 1.0001 ± 2.6 × 0.01 %: one decimal would print it as +0.0 % (-0.0 … +0.0)."""
+    shown = noisy([1.0], [1.0001], Noise(scale=1e-4, df=200.0)).effect_text
+    assert shown == "+0.01 % (-0.02 … +0.04)"

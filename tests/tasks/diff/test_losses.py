@@ -59,19 +59,26 @@ def wander(rng: np.random.Generator, size: float) -> np.ndarray:
 # ---------------------------------------------------------------- one run of each
 
 
-@pytest.mark.parametrize("first", [0, 1, 10, 25, 40, 48])
-@pytest.mark.parametrize(("change", "word"), [(0.001, "regressed"), (-0.001, "changed")])
-def test_a_thousandth_from_a_step_on_is_said_at_that_step(first: int, change: float, word: str, judge: Judge) -> None:
-    """That flips of the last digit are the last n of 50 steps and of one sign: 2^(1-n) / C(50, n), 0.04 % for n = 2."""
+@pytest.mark.parametrize(
+    ("first", "units"), [(0, 1), (1, 1), (10, 1), (25, 1), (40, 1), (48, 2)], ids=lambda value: str(value)
+)
+@pytest.mark.parametrize(("sign", "word"), [(0.001, "regressed"), (-0.001, "changed")])
+def test_a_thousandth_from_a_step_on_is_said_at_that_step(
+    first: int, units: int, sign: float, word: str, judge: Judge
+) -> None:
+    """That flips of the last digit are the last n of 50 steps and of one sign: 2^(1-n) / C(50, n), 0.04 % for n = 2.
+
+    A loss that wanders stays at one unit for some steps, so one unit has to last for ten."""
     base = np.round(CURVE, 3)
-    decision = judge([base], [base + change * (np.arange(STEPS) >= first)])
+    decision = judge([base], [base + units * sign * (np.arange(STEPS) >= first)])
     assert decision.verdict == word, decision.reason
     assert decision.reason.startswith(f"differs first at step {first} (")
 
 
-def test_a_thousandth_at_the_last_step_alone_may_be_rounding(judge: Judge) -> None:
+@pytest.mark.parametrize("steps", [1, 9])
+def test_a_thousandth_at_the_last_steps_alone_may_be_rounding_or_wandering(steps: int, judge: Judge) -> None:
     base = np.round(CURVE, 3)
-    decision = judge([base], [[*base[:-1], base[-1] + 0.001]])  # one flip of 50: the last one 1 time in 50
+    decision = judge([base], [base + 0.001 * (np.arange(STEPS) >= STEPS - steps)])
     assert decision.verdict == "same"
     assert "by one unit of the last printed digit, which rounding makes" in decision.reason
 
@@ -180,16 +187,18 @@ def test_nan_that_begins_earlier_is_worse(judge: Judge) -> None:
 
 
 @pytest.mark.parametrize("size", [1e-4, 2e-4, 4e-4, 2e-3])
-@pytest.mark.parametrize("steps", [10, 20, 50])
-def test_a_loss_that_wanders_is_no_offset(size: float, steps: int) -> None:
-    """At most 1 %: of 1,000 trials with a chance of 0.75 % no more than 18 fail but once in a thousand tests."""
+@pytest.mark.parametrize("steps", [10, 20, 30, 50])
+@pytest.mark.parametrize("at_once", [True, False], ids=["from step 1", "from any step"])
+def test_a_loss_that_wanders_is_no_offset(size: float, steps: int, at_once: bool) -> None:
+    """At most 1 %: of 1,000 trials with a chance of 1 % no more than 21 fail but once in a thousand tests."""
     rng, hits = np.random.default_rng(steps), 0
     for _ in range(1000):
         base = rng.uniform(2, 9) + rng.normal(0, 0.02, steps)
-        walk = np.cumsum(rng.normal(0, size, steps) * (np.arange(steps) > 0))
+        since = 1 if at_once else rng.integers(1, steps)
+        walk = np.cumsum(rng.normal(0, size, steps) * (np.arange(steps) >= since))
         left, right = np.round(base, 3), np.round(base + walk, 3)
         hits += is_offset((left[None], right[None]), exact=False, unit=1e-3)
-    assert hits <= 18
+    assert hits <= 21
 
 
 @pytest.mark.parametrize("size", [0.0005, 0.02])

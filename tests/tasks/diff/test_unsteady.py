@@ -173,6 +173,24 @@ def test_a_longer_mean_step_is_never_the_same(
     assert row_of(compare(sides[0], sides[0]), "step_time_s").verdict == "same"
 
 
+@pytest.mark.parametrize("of_runs", [(0.9, 0.0, 0.0), (0.0, 0.45, 0.45), (0.8, 0.6, 0.1, 0.0, 0.0)])
+def test_a_longer_mean_step_of_some_runs_is_not_the_same(
+    of_runs: Sequence[float], make_run: MakeRun, compare: Compare, row_of: RowOf
+) -> None:
+    """The mean step of all runs together is 1.3 times as long, that of one run is not."""
+    assert sum(of_runs) / len(of_runs) == pytest.approx(0.3)
+    even = [3.0, *[0.1] * 40]
+    stalls = [[3.0, *(0.1 + share * 0.1 * 8 * (n % 8 == 0) for n in range(40))] for share in of_runs]
+    sides = [
+        [make_run(arm, seconds=s, losses=LOSSES, repeat=n, **HERE) for n, s in enumerate(runs)]
+        for arm, runs in (("linen", [even] * len(of_runs)), ("nnx", stalls))
+    ]
+    for record in (compare(*sides), compare(*reversed(sides))):
+        row = row_of(record, "step_time_s")
+        assert row.verdict == "unknown"
+        assert row.reason.startswith("the mean step is ")
+
+
 def test_time_between_the_printed_seconds_is_part_of_the_mean_step(
     make_run: MakeRun, compare: Compare, row_of: RowOf
 ) -> None:
@@ -207,7 +225,7 @@ def test_a_row_shows_the_level_that_was_judged(make_run: MakeRun, compare: Compa
     even, slow = [3.0, *[0.1] * 40], [3.0, *[0.1 if n % 4 == 0 else 0.12 for n in range(40)]]
     runs = [make_run(arm, seconds=s, losses=LOSSES, **HERE) for arm, s in (("linen", even), ("nnx", slow))]
     row = row_of(compare(*runs), "step_time_s")
-    assert (row.verdict, row.title) == ("regressed", "Step time, middle steps")
+    assert (row.verdict, row.title) == ("regressed", "Step time, median")
     assert (row.baseline, row.candidate) == (pytest.approx(0.1), pytest.approx(0.12))
     assert row.effect == pytest.approx(0.2)
     assert row.effect_low < row.effect < row.effect_high

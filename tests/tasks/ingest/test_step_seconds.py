@@ -6,7 +6,7 @@ import pytest
 from tasks.metrics.step_seconds import PRINTED_UNIT_S, refine_seconds, tokens_of
 
 TOKENS = 128
-# as of the second founding log: quick steps that all print as 0.071, and what waits for a checkpoint
+# as of the second founding log: steady steps that all print as 0.071, and what waits for a checkpoint
 TRUE = np.array([0.070638, 0.070911, 0.071204, 0.071362, 0.424118, 2.863907, 9.285331])
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.records.text import shorten, visible
+from tasks.records.text import shorten, show_interval, visible
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,15 @@ def test_a_shortened_text_keeps_both_ends_and_says_how_much_is_gone(text: str, k
     assert len(start) + len(end) == keep
     assert text.startswith(start)
     assert text.endswith(end)
+
+
+@pytest.mark.parametrize(
+    ("ends", "shown"),
+    [
+        ((0.081, 0.06, 0.103), "+8.1 % (+6.0 … +10.3)"),
+        ((0.0001, -0.00016, 0.00036), "+0.01 % (-0.02 … +0.04)"),  # one decimal would print zeros
+        ((0.05, 0.05, 0.05), "+5.0 % (+5.0 … +5.0)"),
+    ],
+)
+def test_an_interval_is_as_precise_as_its_width(ends: tuple[float, float, float], shown: str) -> None:
+    assert show_interval(*ends) == shown

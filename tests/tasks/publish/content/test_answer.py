@@ -1,10 +1,15 @@
 """The top of a page: the row that decides, a title of two lines, the place of a death, the time of what is next."""
 
+from collections.abc import Callable
+
+from tasks.metrics.table import METRICS
 from tasks.publish.content.answer import answer_of, find_deciding_row, find_frame, shorten_title, tell_cost
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.verdict_words import AGAIN
-from tasks.records import ComparisonRecord
+from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.run_end import DEATH_WORDS
+
+type MakeRow = Callable[..., MetricDiff]
 
 
 def test_the_deciding_row_has_the_verdicts_word(record_002: ComparisonRecord) -> None:
@@ -27,6 +32,14 @@ def test_of_a_death_no_row_decides_and_nothing_agrees(record_000: ComparisonReco
     answer = answer_of(record_000, {})
     assert answer.row is None
     assert answer.sentence == f"Nothing was compared; the table has what {record_000.baseline.label} measured."
+
+
+def test_a_row_that_is_shown_only_does_not_agree(record_002: ComparisonRecord, make_row: MakeRow) -> None:
+    """A throughput is the step time once more: the table shows it without a word, and the sentence leaves it out."""
+    titles = {metric.name: metric.title for metric in METRICS}
+    rows = [make_row(name, titles[name], ("1", "1", "0"), "same", "") for name in ("step_time_s", "tflops_per_device")]
+    answer = answer_of(record_002.model_copy(update={"rows": tuple(rows)}), {})
+    assert answer.sentence == "Step time steady agrees."
 
 
 def test_a_title_ends_at_a_clause_and_a_short_one_is_whole() -> None:

@@ -17,12 +17,12 @@ from tasks.records import MetricDiff
             "equal to the last digit at all 10 common steps",
         ),
         (
-            "quick steps +0.0 % (-4.6 … +4.9): neither inside ±2 % nor surely different; run 8 more (49 minutes)",
-            "quick steps +0.0 %: neither inside ±2 % nor surely different",
+            "steady steps +0.0 % (-4.6 … +4.9): neither inside ±2 % nor surely different; run 8 more (49 minutes)",
+            "steady steps +0.0 %: neither inside ±2 % nor surely different",
         ),
         (
-            "quick steps -0.2 % (-1.5 … +1.1), inside ±2 % (it repeats to 0.4 % (or so)); one run of each",
-            "quick steps -0.2 %, inside ±2 %; one run of each",
+            "steady steps -0.2 % (-1.5 … +1.1), inside ±2 % (it repeats to 0.4 % (or so)); one run of each",
+            "steady steps -0.2 %, inside ±2 %; one run of each",
         ),
         (
             "waiting for checkpoints and the host, kept apart from the step time: storage decides it",

@@ -2,12 +2,13 @@
 
 import io
 import re
+from collections.abc import Callable
 
 import pytest
 from rich.console import Console
 
 from tasks.publish.terminal.report import render_terminal
-from tasks.records import ComparisonRecord
+from tasks.records import ComparisonRecord, MetricDiff
 
 
 def report(record: ComparisonRecord, width: int = 80, colour: bool = False, page: str | None = "out/index.html") -> str:
@@ -62,6 +63,19 @@ def test_every_row_stands_in_the_table_as_the_record_words_it(record_002: Compar
             row.difference_text,
             f"{ {'same': '=', 'improved': '✓', 'regressed': '✗', 'unknown': '?'}[row.verdict] } {row.verdict}",
         ]
+
+
+def test_a_row_of_single_steps_has_the_word_of_the_page_and_headings_are_whole(
+    record_002: ComparisonRecord, make_row: Callable[..., MetricDiff]
+) -> None:
+    single = make_row("tokens_per_s", "Tok/s", ("2054.9", "1883.5", "-171.4"), "regressed", "see the steady steps")
+    cells = ("0.0800 ± 0.0002", "0.0865 ± 0.0001", "+0.0065")
+    steady = make_row("step_time_s", "Step time, steady", cells, "regressed", "surely slower", group="ours")
+    for width in (60, 80):
+        text = report(record_002.model_copy(update={"rows": (single, steady)}), width)
+        assert re.split(r"\s{2,}", table_line(text, "Tok/s").strip())[-1] == "· not judged"
+        assert "✗ Tok/s" not in text
+        assert "\nBeyond MaxView\n" in text
 
 
 def test_a_row_that_is_not_the_same_gets_its_reason_and_threshold(record_002: ComparisonRecord) -> None:

@@ -1,0 +1,43 @@
+"""What a step takes on a slice, as `maxview preflight` prints it for a case as typed, against docs/preflight.md: a gain
+on a CPU must not be paid for on a TPU."""
+
+import importlib.util
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+type Maxview = Callable[..., subprocess.CompletedProcess[str]]
+
+ROOT = Path(__file__).parents[2]
+SECTION = re.compile(r"^## As typed on a v6e-32$(.*?)^## ", re.MULTILINE | re.DOTALL)
+ROW = re.compile(r"^\| `(\w+)` \| ([\d,.]+) \| ([\d,.]+) \| ([\d,.]+) \|$", re.MULTILINE)
+
+
+def read_table() -> dict[str, tuple[float, ...]]:
+    """MiB, cycles and MiB in collectives of every case in the table."""
+    section = SECTION.search((ROOT / "docs" / "preflight.md").read_text(encoding="utf-8"))
+    assert section is not None
+    return {row[0]: tuple(float(text.replace(",", "")) for text in row[1:]) for row in ROW.findall(section[1])}
+
+
+def test_the_table_has_the_cases_that_are_nightly_on_a_tpu() -> None:
+    assert list(read_table()) == ["01_base", "04_int8", "03_dropout"]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu: uv sync --extra tpu")
+@pytest.mark.parametrize("case", ["01_base", "04_int8", "03_dropout"])
+def test_both_arms_take_on_a_slice_what_the_table_says(case: str, maxview: Maxview) -> None:
+    done = maxview("preflight", "linen-vs-nnx", "--case", case, "--target", "v6e-32", "--out", "o", "--json")
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert record["verdict"] == "same"
+    rows = {row["metric"]: (row["baseline"], row["candidate"]) for row in record["rows"]}
+    memory, cycles, collectives = (rows[name] for name in ("program_memory_gb", "estimated_cycles", "collective_bytes"))
+    expected = pytest.approx(read_table()[case], rel=0.01)
+    for gib, arm_cycles, mib in zip(memory, cycles, collectives, strict=True):
+        assert (gib * 1024, arm_cycles, mib) == expected

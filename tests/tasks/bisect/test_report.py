@@ -1,0 +1,61 @@
+"""What a user reads of a search that ended in a range: how many suspects, which is likeliest, and how to go on."""
+
+import pytest
+
+from tasks.bisect.points import Span
+from tasks.bisect.questions import Question
+from tasks.bisect.report import next_words, show_counts, write_headline, write_record
+from tasks.bisect.search import NOT_SURE
+from tasks.bisect.terms import Finish
+from tasks.records import BisectedPoint, Commit
+from tasks.resolve.options import BisectMore, BisectOptions
+from tasks.resolve.refs import ResolvedRef
+
+RANGE = Finish(outcome="range", why=NOT_SURE, suspects=(2, 3, 5))
+LOSS = Question(metric="loss_per_step", title="Loss, step by step")
+
+
+def make_points(*chances: float) -> tuple[BisectedPoint, ...]:
+    """Good and bad were run; the points between have these chances."""
+    commits = [
+        Commit(sha=f"{number:x}" * 40, time="2026-01-01", author="x", subject="") for number in range(len(chances))
+    ]
+    ends = (0, len(chances) - 1)
+    return tuple(
+        BisectedPoint(commit=commit, chance=chance, runs=2 if number in ends else 0)
+        for number, (commit, chance) in enumerate(zip(commits, chances, strict=True))
+    )
+
+
+def test_a_range_says_how_many_are_left_and_which_is_likeliest() -> None:
+    points = make_points(0, 0, 0.2, 0.62, 0, 0.18)
+    assert write_headline(RANGE, points, "01_base", LOSS) == (
+        "01_base: Loss, step by step changed at one of 3 commits from 222222222 to 555555555, "
+        f"most likely 333333333 (62 %); {NOT_SURE}"
+    )
+    even = make_points(0, 0, 0.33, 0.33, 0, 0.34)
+    assert "most likely" not in write_headline(RANGE, even, "01_base", LOSS)
+
+
+@pytest.mark.parametrize(
+    ("more", "continued"),
+    [
+        (BisectMore(max_runs=6), ["--metric", "loss", "--max-runs", "12"]),
+        (BisectMore(budget="90s"), ["--metric", "loss", "--budget", "180s"]),
+        (BisectMore(), ["--metric", "loss", "--max-runs", "200"]),
+    ],
+)
+def test_a_range_by_a_limit_offers_the_same_search_with_twice_the_limit(more: BisectMore, continued: list[str]) -> None:
+    points = make_points(0, 0, 0.2, 0.62, 0, 0.18)
+    request = BisectOptions(good="v1", bad="main", metric="loss", more=more)
+    good, bad = (
+        ResolvedRef(name=name, sha=point.commit.sha) for name, point in (("v1", points[0]), ("main", points[-1]))
+    )
+    span = Span(repository=".", named=False, good=good, bad=bad, points=points)
+    common = ["maxview", "bisect", "main-vs-branch", "--good", "v1", "--bad", "main", "--case", "01_base"]
+    assert next_words(request, span, "01_base", RANGE) == common + continued
+    skipped = RANGE.model_copy(update={"why": "2 of them could not be judged"})
+    assert next_words(request, span, "01_base", skipped) == []
+    record = write_record(request, span, "01_base", "cpu", LOSS, RANGE, points, {})
+    # of five commits after good, bad was run and 2, 3 are suspects
+    assert show_counts(record) == "5 commits, 2 ruled out without training"
