@@ -12,6 +12,7 @@ from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, Observed, notice, show_each
 from tasks.diff.parity import MetricParity, is_compared
 from tasks.diff.parity_rows import is_rounding
+from tasks.metrics.equal_times import have_equal_times
 from tasks.metrics.merged_steps import is_exact, last_of_each_step, place_of
 from tasks.metrics.printed import printed_units
 from tasks.records import RunRecord, Source
@@ -103,14 +104,17 @@ def _repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
 
 
 def find_same_log(arms: Arms) -> Observations:
-    """Runs of a control that are one log: every step line has the same place, time and values. Other comparisons are
-    refused such logs before they are judged."""
+    """Runs of a control that are one log: every step line has the same place, time and values, or every step took
+    equally long. Other comparisons are refused such logs before they are judged."""
     for number, run in enumerate(arms[0].runs):
         steps = run.reading.steps
-        if run.plan is not None or steps["time"].null_count() == steps.height:
+        if run.plan is not None:
             continue
+        dated = steps["time"].null_count() < steps.height
         for other, theirs in enumerate(arms[1].runs):
-            if theirs.plan is None and steps.equals(theirs.reading.steps):
+            if theirs.plan is not None:
+                continue
+            if (dated and steps.equals(theirs.reading.steps)) or have_equal_times(steps, theirs.reading.steps):
                 names = f"{arms[0].name_run(number)} and {arms[1].name_run(other)}"
                 places = place_of(steps, run=number), place_of(steps, run=other)
                 yield Observed(
@@ -123,10 +127,10 @@ def find_same_log(arms: Arms) -> Observations:
 def _survived(arms: Arms) -> Observations:
     """Exceptions in the logs of runs that ended with exit code 0."""
     shown = [
-        (arm, number, run.reading.error)
+        (arm, number, run.reading.survived)
         for arm in arms
         for number, run in enumerate(arm.runs)
-        if run.reading.error is not None and not run.has_died
+        if run.reading.survived is not None
     ]
     if shown:
         said = dict.fromkeys(f"{arm.name_run(number)} ({error.summary})" for arm, number, error in shown)

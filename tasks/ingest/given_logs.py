@@ -13,6 +13,7 @@ from pathlib import Path
 
 from configs.schema import Frozen
 from tasks.ingest.buckets import SCHEME, list_logs, on_this_machine
+from tasks.metrics.equal_times import have_equal_times
 from tasks.records import LogReading, RunReading
 from tasks.scrape import LogFormatError, scrape
 from tasks.scrape.read import digest_text
@@ -183,18 +184,25 @@ def choose_process(reading: LogReading, path: Path) -> RunReading:
 
 
 def check_apart(arms: LoggedArms) -> None:
-    """Raise LogFormatError if a run is on both sides: the same file, a copy, or the same text packed differently."""
+    """Raise LogFormatError if a run is on both sides: the same file, a copy, also packed differently, cut or edited."""
     for other, run in itertools.product(arms.baseline, arms.candidate):
-        if not _is_same_log(other, run):
+        if not _is_same_run(other, run):
             continue
-        same = "holds 1 run" if run.file == other.file else f"is the same log as {other.file}"
+        same = "holds 1 run" if run.file == other.file else f"is of the same run as {other.file}, by its step times"
+        if run.file != other.file and _has_same_text(other, run):
+            same = f"is the same log as {other.file}"
         raise LogFormatError(
             f"{run.file}: {same}, a comparison needs two: give a second log (maxview ingest {run.file} OTHER), or a "
             "saved MaxView page with both; --aa compares one commit with itself, best in two runs"
         )
 
 
-def _is_same_log(one: LoggedRun, other: LoggedRun) -> bool:
+def _is_same_run(one: LoggedRun, other: LoggedRun) -> bool:
+    """Whether two logs are of one run: copies, or with equal step times."""
+    return _has_same_text(one, other) or have_equal_times(one.reading.steps, other.reading.steps)
+
+
+def _has_same_text(one: LoggedRun, other: LoggedRun) -> bool:
     """Whether two runs have the same unwrapped text. Texts are read again only if all steps are equal."""
     if one.digest == other.digest:
         return (one.reading.span, one.pod) == (other.reading.span, other.pod)
@@ -208,7 +216,7 @@ def _is_same_log(one: LoggedRun, other: LoggedRun) -> bool:
 def _check_alike(side: Sequence[LoggedRun]) -> None:
     """Raise LogFormatError unless an arm's runs are different runs of one case and trainer, as far as logs show."""
     for one, run in itertools.combinations(side, 2):
-        if _is_same_log(one, run):
+        if _is_same_run(one, run):
             raise LogFormatError(f"{one.file} and {run.file}: are the same log, and count as one run; give one")
     for what, read in (
         ("trainers", lambda run: run.reading.format),

@@ -54,6 +54,7 @@ class RunReading(RunEnd):
     started: str | None = None  # ISO 8601
     ended: str | None = None
     steps: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=STEP_SCHEMA))
+    survived: LogError | None = None  # an exception after the last step, although the exit code is 0
     evals: tuple[dict[str, Any], ...] = ()
     environment: Environment = Environment()
     memory: Memory = Memory()

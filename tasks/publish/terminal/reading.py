@@ -80,6 +80,9 @@ def _show_run(console: Console, run: RunReading) -> None:
         console.print(f"[red]died:[/] {plain(run.error.summary)} (line {run.error.line})", highlight=False)
         if run.error.why:
             console.print(f"      {plain(run.error.why)}", highlight=False)
+    if run.survived:
+        words = f"{plain(run.survived.summary)} (line {run.survived.line})"
+        console.print(f"[yellow]exception, though the exit code is 0:[/] {words}", highlight=False)
     state = "complete" if coverage.complete else "truncated" if coverage.truncated else "no end in the log"
     if run.fate == "finished" and run.exit_code is None:
         state = "all planned steps, no exit code"

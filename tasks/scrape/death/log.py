@@ -151,6 +151,15 @@ class DeathLog:
         if len(self.found) > MOST:  # bounds memory; keeps the first and the last findings
             del self.found[FIRST : len(self.found) - (MOST // 2 - FIRST // 2)]
 
+    def survived(self, *, last_step: int) -> LogError | None:
+        """Return the exception that ended a process after the last step, although the exit code is 0; None without.
+
+        A shell reports 0 for `python train.py | tee log`, however Python ended. last_step: see `cause`.
+        """
+        late = [one for one in self.found if self.exit_code == 0 and one.source.offset > last_step]
+        chain, why = self._raised([one for one in late if not one.weak and not one.is_launchers])
+        return self._error(chain[-1], why) if chain else None
+
     def cause(self, *, last_step: int, ordered: bool = True, finished: int | None = None) -> LogError | None:
         """Return the cause of death; None for a run that ended well.
 

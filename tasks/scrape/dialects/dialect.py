@@ -76,6 +76,19 @@ class EventCollector:
         ordered = self.ranks or PREFIX.search(table.before) is not None
         return self.death.cause(last_step=last_step, ordered=ordered, finished=self.finished_at)
 
+    def ending(self, steps: pl.DataFrame, table: StepTable, planned: int | None) -> dict[str, LogError | None]:
+        """Return `error`, the cause of death, and `survived`, an exception after all steps with exit code 0.
+
+        planned: the number of the last step, if the log shows it. A run that stopped before it, or before its first
+        step, has died of its exception, whatever its exit code.
+        """
+        last_step = int(steps["offset"][-1]) if steps.height else -1
+        error, survived = self.cause(table, last_step), self.death.survived(last_step=last_step)
+        is_short = not steps.height or (planned is not None and int(steps["step"][-1]) < planned)
+        if error is None and is_short:
+            return {"error": survived, "survived": None}
+        return {"error": error, "survived": survived if error is None else None}
+
     def stalls(self, steps: pl.DataFrame) -> tuple[Stall, ...]:
         """Return the steps that took far longer than their neighbours, with the reason."""
         saves = [event.offset for event in self.checkpoints]
@@ -87,11 +100,11 @@ class EventCollector:
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
         """Return the fields of the `RunReading`, and "is_ended" (the log shows the end), "is_cut" (within a line)."""
         steps = steps.with_columns(time=iso_dates(pl.col("time")))
-        error = self.cause(table, int(steps["offset"][-1]) if steps.height else -1)
-        over = self.death.exit_code is not None or self.finished_at is not None or error is not None
+        ending = self.ending(steps, table, table.total)
+        over = self.death.exit_code is not None or self.finished_at is not None or ending["error"] is not None
         ended = over or (steps.height > 0 and steps["step"][-1] == table.total)
         return {
-            "steps": steps, "exit_code": self.death.exit_code, "started": self.started, "error": error,
+            "steps": steps, "exit_code": self.death.exit_code, "started": self.started, **ending,
             "evals": tuple(self.evals), "environment": self.environment, "parameters": self.parameters,
             "checkpoints": tuple(self.checkpoints), "stalls": self.stalls(steps), "facts": self.facts,
             "schedule": tuple(self.schedule.events),

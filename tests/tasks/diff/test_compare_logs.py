@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
@@ -285,6 +286,35 @@ def test_a_hard_link_is_the_same_log_and_a_log_with_another_line_is_not(write: C
         pass
     other.write_bytes(b"another host\n" + path.read_bytes())
     with open_arms(([str(path)], [str(other)])) as arms:
+        assert len(arms.readings) == 2
+
+
+LONG = log_text(losses=tuple(9 - n / 10 for n in range(12)))
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        "another host\n" + LONG,
+        LONG.replace("EXIT_CODE=0\n", ""),
+        LONG[: LONG.index("completed step: 11")],
+        LONG.replace(" 00:5", " 01:5"),  # an hour later
+        LONG.replace("loss: 8.000", "loss: 7.000"),
+    ],
+    ids=["a line more", "no end", "cut", "other dates", "another loss"],
+)
+def test_an_edited_log_is_still_of_the_same_run(edited: str, write: Callable[..., Path]) -> None:
+    path, other = write("a.txt", LONG), write("b.txt", edited)
+    with (
+        pytest.raises(LogFormatError, match=f"{other}: is of the same run as {path}, by its step times"),
+        open_arms(([str(path)], [str(other)])),
+    ):
+        pass
+
+
+def test_steps_that_are_all_printed_alike_show_no_common_run(write: Callable[..., Path]) -> None:
+    alike = re.sub(r"seconds: [\d.]+", "seconds: 0.100", LONG)
+    with open_arms(([str(write("a.txt", alike))], [str(write("b.txt", "another host\n" + alike))])) as arms:
         assert len(arms.readings) == 2
 
 

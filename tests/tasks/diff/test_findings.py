@@ -359,7 +359,7 @@ def test_deaths_without_an_exception(reading: dict[str, Any], words: str, make_r
 
 def test_an_exception_that_was_survived_is_no_death_and_is_told(make_run: MakeRun, find: Find) -> None:
     error = LogError(type="ValueError", message="caught", line=9, offset=90)
-    found = find(make_run("linen"), make_run("nnx", reading={"exit_code": 0, "error": error}))
+    found = find(make_run("linen"), make_run("nnx", reading={"exit_code": 0, "survived": error}))
     assert set(found) == {"survived-exception"}
     assert found["survived-exception"].message == (
         "an exception stands in the log, though the exit code is 0: nnx · c0ffee (ValueError: caught)"

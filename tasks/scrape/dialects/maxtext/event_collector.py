@@ -56,7 +56,10 @@ class MaxTextEventCollector(EventCollector):
         last_step = -1 if steps.is_empty() else int(steps["offset"][-1])
         prefix = PREFIX.search(table.before)
         source_file = prefix[2].decode() if prefix else None
-        error = self.cause(table, last_step)
+        steps_of = said.config.get("steps", "")
+        planned = int(steps_of) - 1 if steps_of.isdigit() else None
+        ending = self.ending(steps, table, planned)
+        error = ending["error"]
         ended = self.death.exit_code is not None or said.end is not None
         truncated = self.is_cut and not ended
         environment = said.environment()
@@ -65,9 +68,10 @@ class MaxTextEventCollector(EventCollector):
         for restore in self.restores.found:
             self.saves.restored(restore)
         return {
-            "steps": steps, "exit_code": self.death.exit_code, "fate": self._fate(error, steps, truncated=truncated),
+            "steps": steps, "exit_code": self.death.exit_code,
+            "fate": self._fate(error, steps, planned, truncated=truncated),
             "started": day.isoformat() if day else None, "ended": said.end.isoformat() if said.end else None,
-            "error": error, "evals": self.evaluations.table(day), "environment": environment, "memory": said.memory(),
+            **ending, "evals": self.evaluations.table(day), "environment": environment, "memory": said.memory(),
             "parameters": said.parameters(), "flops": said.flops, "compiles": tuple(said.compiles),
             "checkpoints": self.saves.events(
                 first_day=day, process=environment.process_index, ended=ended or error is not None
@@ -93,11 +97,9 @@ class MaxTextEventCollector(EventCollector):
             starts=[offset for offset in self.said.starts if offset > begin], deferred=deferred,
         )  # fmt: skip
 
-    def _fate(self, error: LogError | None, steps: pl.DataFrame, *, truncated: bool) -> RunFate:
+    def _fate(self, error: LogError | None, steps: pl.DataFrame, planned: int | None, *, truncated: bool) -> RunFate:
         said = self.said
-        steps_of = said.config.get("steps", "")
-        planned = int(steps_of) if steps_of.isdigit() else None
-        done = planned is not None and not steps.is_empty() and int(steps["step"][-1]) >= planned - 1
+        done = planned is not None and not steps.is_empty() and int(steps["step"][-1]) >= planned
         begun = said.start is not None and said.end is None
         cut_off = begun or truncated or planned is not None
         return decide_fate(self.death.exit_code, error, has_all_steps=done, is_cut_off=cut_off)

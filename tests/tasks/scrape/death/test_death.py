@@ -291,3 +291,35 @@ def test_another_programs_complaint_is_not_the_cause(logs: Any) -> None:
     complaint = "gcloud: error: unrecognized arguments: --zone"
     assert error_of(logs, complaint, raised("NotImplementedError: no")).kind == "not_implemented"
     assert read(logs, complaint, *logs.steps(3)).error is None
+
+
+PLAN = "I0418 00:00:01.000000 1351 pyconfig.py:584] Config param steps: {}"
+
+
+@pytest.mark.parametrize(
+    ("before", "error", "survived"),
+    [
+        ([], None, "RuntimeError"),  # the log does not show how many steps were planned
+        ([PLAN.format(3)], None, "RuntimeError"),  # all of them were done
+        ([PLAN.format(50)], "RuntimeError", None),
+    ],
+)
+def test_an_exception_at_the_end_is_no_good_end_whatever_the_exit_code(
+    before: list[str], error: str | None, survived: str | None, logs: Any
+) -> None:
+    """A shell reports 0 for `python train.py | tee log`, however Python ended."""
+    run = read(logs, *before, *logs.steps(3), raised("RuntimeError: Data loader worker 3 died"), code=0)
+    assert (run.error and run.error.type, run.survived and run.survived.type) == (error, survived)
+    assert run.has_died is (error is not None)
+
+
+def test_an_exception_before_the_first_step_ended_the_run(logs: Any) -> None:
+    run = read(logs, raised("RuntimeError: no data"), code=0)
+    assert run.has_died
+    assert run.survived is None
+
+
+def test_exceptions_with_later_steps_or_in_threads_are_no_end(logs: Any) -> None:
+    retried = read(logs, *logs.steps(2), raised("TimeoutError: x"), logs.step(2), code=0)
+    thread = read(logs, *logs.steps(2), "Exception in thread Thread-3 (_upload):\n" + raised("OSError: x"), code=0)
+    assert [(run.error, run.survived) for run in (retried, thread)] == [(None, None)] * 2
