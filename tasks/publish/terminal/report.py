@@ -49,13 +49,22 @@ GAP = 2  # characters between the columns of a table
 LONGEST_WORD = 14  # characters of a word in a table that is not folded; numbers never are
 
 
-def render_terminal(
-    record: ComparisonRecord, *, page: str | os.PathLike[str] | None = None, link: str | None = None
-) -> RenderableType:
-    """The whole report as a rich renderable; legible at 80 columns and without colours.
+def print_comparison(
+    console: Console, record: ComparisonRecord, *, page: str | os.PathLike[str] | None = None, link: str | None = None
+) -> None:
+    """Print the report, then where the page is and the next command: lines to copy, which no line break divides.
 
-    `page` is the path or address that the closing lines name; `link` opens it in a browser, if that needs another.
+    `page` is the page's path or address; `link` opens it in a browser, if that needs another address.
     """
+    console.print(render_terminal(record))
+    for name, text in {"page": page, "link": link, "next": record.next_command}.items():
+        if text:
+            line = Text(f"{name}: {visible(os.fspath(text))}", style="bold" if name == "next" else "")
+            console.print(line, soft_wrap=True)
+
+
+def render_terminal(record: ComparisonRecord) -> RenderableType:
+    """The report up to its last line, the verdict, as a rich renderable; legible at 80 columns and without colours."""
     parts: list[RenderableType] = [*_headline(record), Text(), _arms(record)]
     parts += _explanation(record.explanation)
     parts += _deaths(record)
@@ -68,7 +77,7 @@ def render_terminal(
     parts += _times(record)
     parts += _floors(record)
     parts += _checkpoints(record)
-    parts += [Text(), *_closing(record, page, link)]
+    parts += [Text(), _last_line(record)]
     return _Report(Group(*parts))
 
 
@@ -377,19 +386,10 @@ def _checkpoint_content(found: CheckpointDifference | None) -> Iterator[Renderab
             yield Text(f"  {name_pair(array)}: {describe_values(array)}", overflow="fold")
 
 
-def _closing(
-    record: ComparisonRecord, page: str | os.PathLike[str] | None, link: str | None
-) -> Iterator[RenderableType]:
+def _last_line(record: ComparisonRecord) -> Text:
     outcome = outcome_of(record)
     last = Text(name_verdict(outcome).upper(), style=OUTCOMES[outcome].style, overflow="fold")
-    last.append(f"  {shorten_title(visible(record.headline))}", style="default not bold")
-    yield last
-    if page is not None:
-        yield Text(f"page: {visible(os.fspath(page))}", overflow="fold")
-    if link is not None:
-        yield Text(f"link: {visible(link)}", overflow="fold")
-    if record.next_command:
-        yield Text(f"next: {visible(record.next_command)}", style="bold", overflow="fold")
+    return last.append(f"  {shorten_title(visible(record.headline))}", style="default not bold")
 
 
 def _sides(record: ComparisonRecord) -> tuple[tuple[str, ArmSummary], tuple[str, ArmSummary]]:
