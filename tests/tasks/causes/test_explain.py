@@ -66,7 +66,7 @@ def test_own_first_weights_explain_nothing_if_the_judged_runs_shared_them(
     monkeypatch.setattr(
         explain, "explain_observed", lambda _, *, starts_shared: Explanation(headline=f"{starts_shared}")
     )
-    assert explain.explain_plans((plan, plan), ("left", "right"), tmp_path).headline == str({"starts_shared": shared})
+    assert explain.explain_plans((plan, plan), ("left", "right"), tmp_path).headline == str(shared)
 
 
 @pytest.fixture
