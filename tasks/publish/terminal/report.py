@@ -264,18 +264,19 @@ def render_explanation(explanation: Explanation) -> RenderableType:
 
 
 def _explanation(explanation: Explanation | None) -> Iterator[RenderableType]:
-    """Why the arms differ: the headline, and the first lines of each part; the page has the rest."""
+    """Why the arms differ: the first lines of each part; the page has the rest."""
     if explanation is None:
         return
     yield _section(TITLE)
-    yield _plain(explanation.headline)
+    sections = list_sections(explanation)
+    if not any(section.sentence.startswith(explanation.headline) for section in sections):
+        yield _plain(explanation.headline)
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for section in list_sections(explanation):
+    for section in sections:
         table.add_row(Text(section.title, style="bold"), _plain(section.sentence))
-        shown = [line for line in section.lines if line != section.sentence][:MOST_CAUSES]
-        for line in shown:
+        for line in section.lines[:MOST_CAUSES]:
             table.add_row("", Text(visible(line), style="dim", overflow="fold"))
     yield table
 
