@@ -9,7 +9,7 @@ import polars as pl
 
 from tasks.ingest.last_words import find_end, find_lost_lines, find_place, find_platform_cause, find_refusal
 from tasks.launch.cross_maxtext import read_crossing
-from tasks.launch.logs import logs_aside
+from tasks.launch.logs import list_earlier_logs
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
 from tasks.metrics.facts import with_facts
 from tasks.observe.kept_program import keep_step_program, read_compiles
@@ -49,7 +49,7 @@ def build_record(
         crossing=read_crossing(directory.path),
         program=program,
         # programs of several attempts lie in one folder
-        compiles=() if logs_aside(directory.log) else read_compiles(directory.path),
+        compiles=() if list_earlier_logs(directory.log) else read_compiles(directory.path),
     )
     return with_facts(record)
 
