@@ -148,16 +148,14 @@ def _log_of(arm: ArmSummary) -> str:
 
 
 def _findings(record: ComparisonRecord) -> Iterator[RenderableType]:
-    # a death stands above the findings already, with its line
-    findings = [f for f in record.findings if f.kind != "died" or not any(arm.has_died for _, arm in _sides(record))]
-    if not findings:
+    if record.has_died or not record.findings:  # after a death there is no verdict that they could weigh on
         return
     yield _section("Are the two comparable?")
     order = list(EFFECTS)
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=11)
     table.add_column(overflow="fold")
-    for finding in sorted(findings, key=lambda f: order.index(f.effect)):
+    for finding in sorted(record.findings, key=lambda f: order.index(f.effect)):
         word = EFFECTS[finding.effect]
         table.add_row(Text(f"{word.sign} {finding.effect}", style=word.style), _plain(finding.message))
         evidence = "; ".join(f"{_heading(record, e.arm)}: {visible(e.value)}" for e in finding.evidence)
