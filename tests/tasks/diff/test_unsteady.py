@@ -56,7 +56,7 @@ def test_a_run_that_throttles_is_no_evidence(make_run: MakeRun, compare: Compare
     runs = [make_run(arm, seconds=s, losses=LOSSES, **HERE) for arm, s in (("linen", even), ("nnx", throttled))]
     row = row_of(compare(*runs), "step_time_s")
     assert row.verdict == "unknown"
-    assert row.reason.startswith("the level changes by 15 % inside a run of nnx")
+    assert row.reason.startswith("the step time shifts by 15 % during a run of nnx")
 
 
 # ---------------------------------------------------------------- between runs
