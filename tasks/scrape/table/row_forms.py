@@ -125,7 +125,7 @@ def _is_odd(row: Row, usual: list[Row], ways: dict[str, set[Way]]) -> bool:
 
 
 def _has_torn_key(row: Row, keys: set[str]) -> bool:
-    """Whether a key of the row is the head of one of these keys with the tail of another: a lost block joined two rows."""
+    """Whether a key of the row joins the head of one of these keys with the tail of another, as a lost block does."""
     return any(
         any(
             any(known.startswith(key[:at]) for known in keys) and any(known.endswith(key[at:]) for known in keys)
