@@ -31,7 +31,7 @@ from tasks.causes.profiles import ProfiledStep, compare_profiles, find_profile, 
 from tasks.causes.programs import compare_program_files
 from tasks.causes.tensors import compare_tensors, different_results
 from tasks.launch.config import config_text
-from tasks.launch.move import run_to_end
+from tasks.launch.rerun import run_to_end
 from tasks.records import ProgramExplanation, Root, RunPlan, TensorComparison
 from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
 from tasks.resolve.arm_trainers import ArmOptions
@@ -39,6 +39,7 @@ from tasks.resolve.plans import Request, resolve
 
 ROOT = Path(__file__).parent.parent
 ARMS = ("before", "after")
+MANY_DEVICES = "cpu-8"
 SIZE = ("steps=24", "max_target_length=64")
 LEAST_RIGHT, MOST_COST, ROUNDS = 0.9, 3.0, 3
 
@@ -92,11 +93,15 @@ def _split(place: str) -> tuple[str, int, str]:
     return file, int(line) if line.isdigit() else 0, function
 
 
-def resolve_maxtext(cases: Sequence[str], python: str, out: Path, overrides: tuple[str, ...] = ()) -> list[RunPlan]:
+def resolve_maxtext(
+    cases: Sequence[str], python: str, out: Path, overrides: tuple[str, ...] = (), target: str | None = None
+) -> list[RunPlan]:
     """The plans of MaxText's Linen and NNX. Raises ValueError if it refuses a case."""
     options = ArmOptions(software=tuple(f"{arm}:{python}" for arm in ("linen", "nnx")))
     comparison = "maxtext-linen-vs-nnx"
-    request = Request(comparison=comparison, cases=tuple(cases), overrides=overrides, repeats=1, arms=options)
+    request = Request(
+        comparison=comparison, cases=tuple(cases), overrides=overrides, repeats=1, arms=options, target=target
+    )
     return list(resolve(request, out))
 
 
@@ -249,10 +254,15 @@ def run_cases(python: str, names: Sequence[str], scratch: Path) -> int:
 
 def compare_case(case: str, python: str, scratch: Path) -> tuple[str, str, bool]:
     """One row: the first losses, the results that differ or the first root, and whether there is an answer."""
+    resolved = partial(resolve_maxtext, [case], python, scratch / "out")
     try:
-        plans = sorted(resolve_maxtext([case], python, scratch / "out"), key=lambda plan: plan.arm)
+        try:
+            plans = resolved()
+        except ValueError:  # one device may be too few
+            plans = resolved(target=MANY_DEVICES)
     except ValueError as error:
         return "–", f"refused: {str(error).splitlines()[0]}", True
+    plans = sorted(plans, key=lambda plan: plan.arm)
     arms = [plan.arm for plan in plans]
     for tensors in (False, True):  # an evaluation takes longer than the rest of an observation
         folders = [scratch / arm for arm in arms]
@@ -273,7 +283,7 @@ def compare_case(case: str, python: str, scratch: Path) -> tuple[str, str, bool]
                 f"equal; {len(others)} other results differ: {others[0]}" if others else "equal, as all results",
                 True,
             )
-    roots = compare_tensors(folders[0], folders[1], (arms[0], arms[1])).roots
+    roots = compare_tensors(folders[0], folders[1], (arms[0], arms[1]), starts_shared=True).roots
     return shown, roots[0].sentence if roots else "no root", bool(roots)
 
 

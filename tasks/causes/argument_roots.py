@@ -34,8 +34,13 @@ class GivenArguments:
         }
 
 
-def compare_arguments(baseline: Observation, candidate: Observation, names: tuple[str, str]) -> GivenArguments:
-    """Pair the arguments by meaning. One root for each role that differs, with the number of its arrays."""
+def compare_arguments(
+    baseline: Observation, candidate: Observation, names: tuple[str, str], *, starts_shared: bool = False
+) -> GivenArguments:
+    """Pair the arguments by meaning. One root for each role that differs, with the number of its arrays.
+
+    starts_shared: the judged runs started with equal arguments too, so replaced arguments explain nothing.
+    """
     places = [_places(found) for found in (baseline, candidate)]
     equal: tuple[set[int], set[int]] = set(), set()
     different: dict[Role, list[tuple[ObservedArray, ObservedArray]]] = {}
@@ -48,7 +53,7 @@ def compare_arguments(baseline: Observation, candidate: Observation, names: tupl
         if left.digest is not None and left.digest == right.digest:
             equal[0].add(ours)
             equal[1].add(theirs)
-            if right.own_digest not in (None, left.digest):  # by itself it would begin otherwise
+            if not starts_shared and right.own_digest not in (None, left.digest):  # by itself it would begin otherwise
                 replaced.setdefault(left.role, []).append(left.meaning)
         else:
             different.setdefault(left.role, []).append((left, right))

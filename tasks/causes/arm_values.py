@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from tasks.causes.key_draws import KeyUses, OwnDraws, find_own_draws, trace_keys
 from tasks.causes.tensor_rows import Leaf, ObservedStep, Origin, TensorRow, leaves
 from tasks.records.observation import Observation
 
@@ -28,6 +29,11 @@ class ArmValues:
         """Of every value that occurs, whatever made it."""
         given = {argument.digest for argument in self.observation.arguments if argument.digest}
         return frozenset({row.digest for row in self.rows} | given)
+
+    @cached_property
+    def keys(self) -> KeyUses:
+        """What its draws of random numbers take their keys from."""
+        return trace_keys(self.step, self.observation.arguments)
 
     def digest_of(self, leaf: Leaf) -> str:
         """What an operand is, as text."""
@@ -57,12 +63,21 @@ class Parting:
     arm: ArmValues
     other: ArmValues
     divergent: frozenset[int] = field(init=False)  # live rows whose value the other arm has nowhere
-    frontier: tuple[int, ...] = field(init=False)  # of these, the ones that read only what both arms have
+    own_draws: OwnDraws = field(init=False)
+    # of the divergent rows, those that read only what both arms have, and draws with keys that only this arm has
+    frontier: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         rows, known = self.arm.rows, self.other.digests
         self.divergent = frozenset(n for n in self.arm.step.live if rows[n].digest not in known)
-        self.frontier = tuple(n for n in sorted(self.divergent) if all(map(self._common, rows[n].origins)))
+        mine, theirs = self.arm.observation.arguments, self.other.observation.arguments
+        self.own_draws = find_own_draws(self.arm.keys, self.other.keys, mine, theirs)
+        self.frontier = tuple(n for n in sorted(self.divergent) if self._is_at_front(n))
+
+    def _is_at_front(self, n: int) -> bool:
+        if n in self.own_draws.keys or n in self.own_draws.derived:
+            return n in self.own_draws.keys  # a key differs by its derivation; its first effect is a draw
+        return all(map(self._common, self.arm.rows[n].origins))
 
     def _common(self, origin: Origin) -> bool:
         return all(

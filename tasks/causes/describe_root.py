@@ -25,9 +25,19 @@ class Found:
 def describe_pair(left: Parting, right: Parting, ours: int, theirs: int) -> Found:
     """Two operations that read equal tensors and give other results."""
     a, b = left.arm.rows[ours], right.arm.rows[theirs]
-    kind, why, values = _reason(left, right, a, b)
+    if ours in left.own_draws.keys and theirs in right.own_draws.keys:
+        kind, why, values = _other_keys(left, right, ours, theirs)
+    else:
+        kind, why, values = _reason(left, right, a, b)
     place = b.place if (b.short_file, b.function) != (a.short_file, a.function) or b.line != a.line else ""
     return _found(left, ours, float(ours), kind, why, values, candidate_place=place)
+
+
+def _other_keys(left: Parting, right: Parting, ours: int, theirs: int) -> tuple[RootKind, str, tuple[str, str]]:
+    keys = left.own_draws.keys[ours], right.own_draws.keys[theirs]
+    names = left.arm.observation.arm, right.arm.observation.arm
+    why = f"each arm draws with a key of its own: {names[0]}'s derives from {keys[0]}, {names[1]}'s from {keys[1]}"
+    return "key", why, keys
 
 
 def _reason(left: Parting, right: Parting, a: TensorRow, b: TensorRow) -> tuple[RootKind, str, tuple[str, str]]:

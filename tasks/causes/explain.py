@@ -14,6 +14,7 @@ from tasks.causes.profiles import ProfiledStep, compare_profiles, find_profile, 
 from tasks.causes.programs import compare_program_files
 from tasks.causes.tensors import compare_tensors
 from tasks.causes.touched_lines import Refs, find_refs, name_commits
+from tasks.observe.shared_start import read_start
 from tasks.preflight.analyse import analyse_program
 from tasks.preflight.compare_programs import Side, compare_programs
 from tasks.records import (
@@ -63,14 +64,15 @@ def say_cost(plans: Both[RunPlan], seconds: float | None) -> str:
 def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path) -> Explanation:
     """Observe both arms and explain in what they differ. Never raises for what an arm does: that is a note.
 
-    The second arm begins with the first one's arguments, so that what differs is what is computed, not what it begins
-    with. Arguments that differ by themselves are told first.
+    The second arm starts with the first arm's arguments, so that only the computation can differ. Arguments that
+    differ by themselves come first, unless the judged runs shared their start.
     """
     began = time.monotonic()
     first = observe(plans[0], names[0], folder / "baseline", None)
     start = first.folder if first.observation.step else None
     second = observe(plans[1], names[1], folder / "candidate", start)
-    found = explain_observed((first, second))
+    report = read_start(plans[1])
+    found = explain_observed((first, second), starts_shared=report is not None and report.is_shared)
     return found.model_copy(update={"seconds": round(time.monotonic() - began, 1)})
 
 
@@ -81,8 +83,8 @@ def observe(plan: RunPlan, name: str, folder: Path, start: Path | None) -> Obser
     return ObservedArm(plan, name, folder, observe_arm(plan, folder, start=start, profile=profile))
 
 
-def explain_observed(arms: Both[ObservedArm]) -> Explanation:
-    """The explanation out of what lies in the folders of two observations."""
+def explain_observed(arms: Both[ObservedArm], *, starts_shared: bool = False) -> Explanation:
+    """Return the explanation from the folders of two observations. starts_shared: see `compare_tensors`."""
     notes = [f"{arm.name}: {note}" for arm in arms for note in arm.observation.notes]
     names = (arms[0].name, arms[1].name)
     if not all(arm.observation.step for arm in arms):
@@ -97,7 +99,8 @@ def explain_observed(arms: Both[ObservedArm]) -> Explanation:
             notes.append(f"{what}: {error}")
             return None
 
-    tensors = attempt("tensors", lambda: compare_tensors(arms[0].folder, arms[1].folder, names))
+    folders = arms[0].folder, arms[1].folder
+    tensors = attempt("tensors", lambda: compare_tensors(*folders, names, starts_shared=starts_shared))
     program = attempt("programs", lambda: _explain_program(arms, names))
     optimised = [attempt(arm.name, partial(read_optimised, arm.folder / OPTIMISED, arm.root)) for arm in arms]
     memory = spent = None

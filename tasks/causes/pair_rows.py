@@ -33,6 +33,8 @@ def pair_frontiers(left: Parting, right: Parting) -> dict[int, int]:
 
 def _signature(parting: Parting, n: int, with_operation: bool) -> tuple[object, ...]:
     row, inputs = parting.arm.rows[n], parting.arm.inputs(parting.arm.rows[n])
+    if n in parting.own_draws.keys:
+        return row.operation, row.path, row.direction, row.type, row.output
     if with_operation:
         return row.operation, row.path, row.direction, inputs, row.output
     # an operation that reads no tensor is like any other that reads none

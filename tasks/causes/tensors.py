@@ -18,12 +18,19 @@ STOP = "stop_gradient"  # changes no value, and all that is computed backward
 
 
 def compare_tensors(
-    baseline: Path, candidate: Path, names: tuple[str, str] = ("baseline", "candidate")
+    baseline: Path,
+    candidate: Path,
+    names: tuple[str, str] = ("baseline", "candidate"),
+    *,
+    starts_shared: bool = False,
 ) -> TensorComparison:
-    """The comparison of two folders that `observe_arm` left. What is missing there is a note."""
+    """Return the comparison of two folders that `observe_arm` left. What is missing there is a note.
+
+    starts_shared: the judged runs started with equal arguments too.
+    """
     observations = read_observation(baseline, names[0]), read_observation(candidate, names[1])
     notes = [f"{name}: {note}" for name, found in zip(names, observations, strict=True) for note in found.notes]
-    given = compare_arguments(observations[0], observations[1], names)
+    given = compare_arguments(observations[0], observations[1], names, starts_shared=starts_shared)
     notes += _versions(observations, names)
     if not all(found.tensors for found in observations):
         missing = next(name for name, found in zip(names, observations, strict=True) if not found.tensors)

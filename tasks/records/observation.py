@@ -12,7 +12,7 @@ LOG, PROFILE = "observation.log", "profile"
 
 Role = Literal["parameter", "optimizer", "counter", "random numbers", "quantisation", "other state", "data"]
 Pass = Literal["forward", "recomputed", "backward"]
-RootKind = Literal["argument", "constant", "operation", "result", "extra"]
+RootKind = Literal["argument", "key", "constant", "operation", "result", "extra"]
 
 
 class ObservedArray(Frozen):

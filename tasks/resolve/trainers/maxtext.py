@@ -31,6 +31,7 @@ _ON_CPU = {"megablox": "false"}
 _ALONE = {"skip_jax_distributed_system": "true"}
 METRICS = "metrics.jsonl"
 PYTHON_IN_POD = "python"
+_CONVERT = " (convert the files to parquet with a column `text`, set grain_file_type=parquet and a tokenizer_path)"
 EMPTY = '""'
 # MaxText looks for these in its image's working directory, then in the installed package.
 _BASE_IN_POD = {"maxtext": "src/maxtext/configs/base.yml", "MaxText": "MaxText/configs/base.yml"}
@@ -115,6 +116,8 @@ def plan_maxtext(
     """
     # In a pod every process would append to the file. TensorBoard's files hold the same, from process 0 only.
     metrics = "" if in_pod else str(directory / METRICS)
+    if config.dataset_type == "grain" and config.grain_file_type == "txt":
+        raise ConfigError([f"{maxtext.title}: reads no grain_file_type=txt{_CONVERT}"])
     words = translate(config, maxtext, directory, metrics_file=metrics, alone=not in_pod)
     base, python = maxtext.base_config, maxtext.python
     if in_pod:

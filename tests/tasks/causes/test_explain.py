@@ -6,12 +6,24 @@ from typing import Any
 
 import pytest
 
-from tasks.causes import occasion
-from tasks.causes.explain import _say_headline
+from tasks.causes import explain, occasion
+from tasks.causes.explain import ObservedArm, _say_headline
 from tasks.causes.occasion import find_occasion, plans_of, wants_explanation
 from tasks.causes.subjects import find_subject
-from tasks.records import ComparisonRecord, Floor, ProgramExplanation, Root, TensorComparison
+from tasks.records import (
+    ComparisonRecord,
+    Explanation,
+    Floor,
+    Observation,
+    ProgramExplanation,
+    Root,
+    RunPlan,
+    StartReport,
+    TensorComparison,
+)
 from tasks.records.metric import MetricDiff
+from tasks.records.plan import SharedStart
+from tasks.records.start_report import FILE, FOLDER
 
 type MakeRecord = Callable[..., ComparisonRecord]
 
@@ -38,6 +50,23 @@ def test_what_only_the_compiled_programs_differ_in_is_told_so(program: ProgramEx
 
 def test_one_computation_leaves_only_what_is_given_and_the_host() -> None:
     assert _say_headline(EQUAL, SAME, None, None).endswith("only what each is given, and its host, can differ")
+
+
+@pytest.mark.parametrize(("kept", "shared"), [({}, True), ({"state.w": "shape (2,) here, (3,) there"}, False)])
+def test_own_first_weights_explain_nothing_if_the_judged_runs_shared_them(
+    kept: dict[str, str], shared: bool, plan_of: Callable[..., RunPlan], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plan = plan_of("right").model_copy(update={"start": SharedStart(taken_from="left")})
+    report = StartReport(replaced=("state.v",), kept=kept, own_values=tuple(kept))
+    file = Path(plan.directory) / FOLDER / FILE
+    file.parent.mkdir()
+    file.write_text(report.model_dump_json())
+    arm = ObservedArm(plan, "left", tmp_path, Observation(step="train_step"))
+    monkeypatch.setattr(explain, "observe", lambda *_: arm)
+    monkeypatch.setattr(
+        explain, "explain_observed", lambda _, *, starts_shared: Explanation(headline=f"{starts_shared}")
+    )
+    assert explain.explain_plans((plan, plan), ("left", "right"), tmp_path).headline == str(shared)
 
 
 @pytest.fixture

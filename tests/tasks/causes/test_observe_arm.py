@@ -10,7 +10,7 @@ import pytest
 from tasks.causes.instruction_lines import read_optimised
 from tasks.causes.observe_arm import observe_arm
 from tasks.launch.local.process_group import build_environment
-from tasks.launch.move import run_to_end
+from tasks.launch.rerun import run_to_end
 from tasks.records import RunPlan
 from tasks.records.observation import OPTIMISED
 
@@ -57,6 +57,7 @@ def test_program_arguments_results_and_tensors_of_the_first_step(plan_of: Planne
         ("import jax, os, signal; os.kill(os.getpid(), signal.SIGKILL)", "exit code 137"),
         (STEP + "jax.jit = lambda f: f\nfor _ in range(2): w = jax.jit(train_step)(w, x)", "replaced jax.jit"),
         ("import jax; raise SystemExit(3)", "exit code 3"),
+        ("import jax; raise ValueError('cannot read txt')", "before its training step: ValueError: cannot read txt"),
         (KILLED_WHILE_OBSERVED, "exit code 137"),
     ],
 )

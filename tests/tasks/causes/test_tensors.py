@@ -48,6 +48,19 @@ def of_a_device(x, weights, key):
     x = jax.lax.psum(jax.lax.all_gather(x, "data", tiled=True), "data")
 """,
 )
+# one arm hands its key to the step, the other keeps it in its state, as MaxText's Linen and NNX do
+KEY = 'jax.random.fold_in(jax.random.key(0), state["step"])'
+KEY_OF_THE_STEP = (
+    ("def train_step(state, batch):", "def train_step(state, batch, dropout_rng):"),
+    (KEY, 'jax.random.fold_in(dropout_rng, state["step"])'),
+    ('"y": x[:, :4]})', '"y": x[:, :4]}, jax.random.PRNGKey(7))'),
+)
+KEY_OF_THE_STATE = (
+    (KEY, 'state["rngs"]["dropout"]'),
+    ('"mu": both[1]}, ', '"mu": both[1]}, "rngs": state["rngs"], '),
+    # the key of the other arm is here too, for something else
+    ("params)}, ", 'params)}, "rngs": {"dropout": jax.random.key(8), "params": jax.random.key(7)}, '),
+)
 HARMLESS = {
     "renamed": ("kept = jax", "chosen = kept = jax"),
     "another order": ("    m = 0.9 * m + 0.1 * g\n", "    unused = w * 2.0\n    m = 0.9 * m + 0.1 * g\n"),
@@ -69,15 +82,17 @@ def compare(plan_of: Planned, tmp_path: Path) -> Compare:
         *edits: tuple[str, str],
         of_both: Sequence[tuple[str, str]] = (),
         words: tuple[str, ...] = (),
+        of_left: Sequence[tuple[str, str]] = (),
         shared: bool = False,
+        judged_shared: bool = False,
     ) -> TensorComparison:
         folders = tmp_path / "a", tmp_path / "b"
-        plans = plan_of("left", *of_both), plan_of("right", *of_both, *edits, words=words)
+        plans = plan_of("left", *of_both, *of_left), plan_of("right", *of_both, *edits, words=words)
         left = observe_arm(plans[0], folders[0])
         right = observe_arm(plans[1], folders[1], start=folders[0] if shared else None)
         assert left.tensors, left.notes
         assert right.tensors, right.notes
-        return compare_tensors(*folders, names=NAMES)
+        return compare_tensors(*folders, names=NAMES, starts_shared=judged_shared)
 
     return run
 
@@ -120,6 +135,32 @@ def test_other_first_weights_are_the_first_root_also_if_they_are_replaced(compar
     assert {root.operation for root in together.roots} == {"parameter", "data"}
     assert all("given those of left" in root.sentence for root in together.roots)
     assert together.replaced_arguments == 9  # 3 weights, 3 moments, the step, x and y
+
+
+def test_first_weights_are_no_root_where_the_judged_runs_shared_them(compare: Compare) -> None:
+    together = compare(words=("1",), shared=True, judged_shared=True)
+    assert together.roots == ()
+    assert together.sentence.endswith("are equal bit for bit")
+    assert together.replaced_arguments == 9
+
+
+def test_draws_with_keys_that_only_one_arm_has_are_the_roots(compare: Compare) -> None:
+    found = compare(*KEY_OF_THE_STATE, of_left=KEY_OF_THE_STEP)
+    assert found.first is not None
+    assert {root.kind for root in found.roots} == {"key"}  # neither its derivation nor a consequence
+    source = Path(found.first.path).read_text().splitlines()
+    assert {source[root.line - 1].partition("  # ")[2] for root in found.roots} == {"line: dropout"}
+    assert {root.direction for root in found.roots} == {"forward", "recomputed"}
+    assert "left's derives from dropout_rng, right's from state.rngs.dropout" in found.sentence
+
+
+def test_dropout_of_one_arm_alone_is_named_by_its_draw(compare: Compare) -> None:
+    none = (("jax.random.bernoulli(key, 0.9, h.shape)", "True"), ("h / 0.9", "h"))
+    found = compare(*none, of_left=KEY_OF_THE_STEP)
+    assert found.first is not None
+    source = Path(found.first.path).read_text().splitlines()
+    assert "# line: dropout" in source[found.first.line - 1], found.sentence
+    assert "only left" in found.sentence
 
 
 def test_the_root_tells_the_constant_and_how_often(compare: Compare) -> None:

@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import resource
+import sys
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -183,7 +184,10 @@ class StepObserver:
         """At the process's end: say why there is nothing."""
         if (self.settings.folder / files.CLAIM).exists() and not self.finder.claimed:
             return  # another process of this trainer has found it
-        if self.finder.name is None:
+        died = getattr(sys, "last_value", None)  # of an error that ended the process
+        if died is not None and "step" not in self.record:
+            self.note(f"the trainer failed before its training step: {describe_error(died)}")
+        elif self.finder.name is None:
             self.note(self.explain())
         elif "step" not in self.record:
             self.note(f"{self.finder.name} was called {self.calls} times, and call {self.settings.call} was wanted")

@@ -133,6 +133,18 @@ def test_layers_that_no_block_has_are_refused(
         plan_maxtext(config("nnx", override, "num_experts=8", case=case), RELEASES["0.2.4"], Path("/out/r"))
 
 
+def test_plain_text_is_refused_with_the_format_that_maxtext_reads(config: Callable[..., TrainConfig]) -> None:
+    with pytest.raises(ConfigError, match=r"^MaxText 0\.2\.4: reads no grain_file_type=txt .*grain_file_type=parquet"):
+        plan_maxtext(config("nnx", case="08_packing"), RELEASES["0.2.4"], Path("/out/r"))
+    texts = config("nnx", case="08_packing").model_copy(update={"grain_file_type": "parquet", "tokenizer_path": "t"})
+    words = words_of(
+        plan_maxtext(
+            texts, RELEASES["0.2.4"].model_copy(update={"keys": OURS | BOTH | OWN_KEYS.keys()}), Path("/out/r")
+        ).argv
+    )
+    assert (words["grain_file_type"], words["tokenizer_path"]) == ("parquet", "t")
+
+
 def test_the_release_without_linen_says_so(config: Callable[..., TrainConfig]) -> None:
     words = words_of(plan_maxtext(config("nnx"), RELEASES["0.2.5"], Path("/out/r")).argv)
     assert not set(words) & BOTH
