@@ -148,16 +148,14 @@ def _log_of(arm: ArmSummary) -> str:
 
 
 def _findings(record: ComparisonRecord) -> Iterator[RenderableType]:
-    # a death stands above the findings already, with its line
-    findings = [f for f in record.findings if f.kind != "died" or not any(arm.has_died for _, arm in _sides(record))]
-    if not findings:
+    if record.has_died or not record.findings:  # after a death there is no verdict that they could weigh on
         return
     yield _section("Are the two comparable?")
     order = list(EFFECTS)
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=11)
     table.add_column(overflow="fold")
-    for finding in sorted(findings, key=lambda f: order.index(f.effect)):
+    for finding in sorted(record.findings, key=lambda f: order.index(f.effect)):
         word = EFFECTS[finding.effect]
         table.add_row(Text(f"{word.sign} {finding.effect}", style=word.style), _plain(finding.message))
         evidence = "; ".join(f"{_heading(record, e.arm)}: {visible(e.value)}" for e in finding.evidence)
@@ -264,18 +262,19 @@ def render_explanation(explanation: Explanation) -> RenderableType:
 
 
 def _explanation(explanation: Explanation | None) -> Iterator[RenderableType]:
-    """Why the arms differ: the headline, and the first lines of each part; the page has the rest."""
+    """Why the arms differ: the first lines of each part; the page has the rest."""
     if explanation is None:
         return
     yield _section(TITLE)
-    yield _plain(explanation.headline)
+    sections = list_sections(explanation)
+    if not any(section.sentence.startswith(explanation.headline) for section in sections):
+        yield _plain(explanation.headline)
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for section in list_sections(explanation):
+    for section in sections:
         table.add_row(Text(section.title, style="bold"), _plain(section.sentence))
-        shown = [line for line in section.lines if line != section.sentence][:MOST_CAUSES]
-        for line in shown:
+        for line in section.lines[:MOST_CAUSES]:
             table.add_row("", Text(visible(line), style="dim", overflow="fold"))
     yield table
 
