@@ -34,7 +34,7 @@ def _grown_part(arms: Arms, slower: int) -> str:
     name = max(grown, key=lambda part: grown[part], default="")
     if not name or grown[name] <= 0:
         return ""
-    words = f"compute in steps of more than {CLOSE:g} × the usual one" if name == COMPUTE else name
+    words = f"compute in steps of more than {CLOSE:g} × the usual one" if name == COMPUTE else f'"{name}"'
     return f"; the part that grew most is {words}: {grown[name]:.3g} s per step"
 
 

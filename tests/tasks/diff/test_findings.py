@@ -231,7 +231,7 @@ def test_what_the_runs_say_of_themselves_is_told(make_run: MakeRun, find: Find) 
     assert found.effect == "note"
     assert [evidence.value for evidence in found.evidence] == [
         "jax 0.12.0, jaxlib 0.12.0 (installed at planning time)",
-        "jax 0.11.1, jaxlib 0.11.2 (as the run itself says)",
+        "jax 0.11.1, jaxlib 0.11.2 (reported by the run)",
     ]
 
 
@@ -384,7 +384,7 @@ def test_any_repeat_may_die(make_run: MakeRun, arm_of: Callable[..., ArmRuns], d
         ({"step_lines_parsed": 4}, "unread-steps", "qualifies", "2 of 6 step lines of nnx · c0ffee could not be read"),
         ({"gaps": ((3, 4), (7, 7))}, "missing-steps", "qualifies", "first 3–4"),
         ({"lost": ("lines missing from a to b: c",)}, "lost-lines", "blocks", "lines missing from a to b: c"),
-        ({"rewinds": 1}, "restarted", "note", "went back to an earlier step 1 ×"),
+        ({"rewinds": 1}, "restarted", "note", "went back to an earlier step 1 time;"),
     ],
 )
 def test_what_was_not_read_is_told(

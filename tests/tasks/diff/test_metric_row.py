@@ -167,7 +167,7 @@ def test_one_step_is_told_as_one(make_run: MakeRun, compare: Compare, row_of: Ro
             "same",
             "differs first at step 1 (8.500 and 8.501), by at most one unit of the last printed digit",
         ),
-        ((9.0, 8.502, 8.0), "unknown", "differs first at step 1 (8.500 and 8.502): one run of each cannot tell"),
+        ((9.0, 8.502, 8.0), "unknown", "differs first at step 1 (8.500 and 8.502): one run of each cannot distinguish"),
         ((9.0, 8.501, 7.0), "changed", "differs first at step 1 (8.500 and 8.501), most at step 2; 1 lower"),
         ((9.0, 8.501, 9.0), "regressed", "differs first at step 1 (8.500 and 8.501), most at step 2; 1 higher"),
         ((9.0, 8.5, nan), "regressed", "is NaN or infinite in the candidate from step 2 on"),

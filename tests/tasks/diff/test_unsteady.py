@@ -203,7 +203,7 @@ def test_time_between_the_printed_seconds_is_part_of_the_mean_step(
     row = row_of(compare(run("linen", 0.0), slow), "step_time_s")
     assert row.verdict == "unknown"
     assert row.reason.startswith("the mean step is +200 % (0.1 s became 0.3 s)")
-    assert "in between" in row.reason
+    assert '; the part that grew most is "between": ' in row.reason
 
 
 # ---------------------------------------------------------------- printed digits, and one number per name
