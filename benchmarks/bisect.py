@@ -65,8 +65,8 @@ PLANTED = {
     # processor time: about 30 % of a step
     "time": ("model/train/loop.py", STILL, SPIN),
 }
-SMALL = ("--set", "steps=4", "--set", "max_target_length=32")
-MORE_STEPS = {"time": ("--set", "steps=30")}
+SMALL = ("--set", "max_target_length=32")
+STEPS = {"time": 30}  # of a run; of every other kind 4
 TOUCHED = 3  # commits that change the source and nothing else
 DATE = "2026-01-01T00:00:00+00:00"  # of every commit, so that searches share the commit that is good
 
@@ -248,10 +248,24 @@ def _commit(folder: Path, subject: str) -> None:
     _git(folder, "commit", "-qm", subject)
 
 
-def bisect(folder: Path, *words: str, good: str = "good", bad: str = "main") -> tuple[int, list[dict[str, Any]]]:
+def bisect(
+    folder: Path, *words: str, steps: int = 4, good: str = "good", bad: str = "main"
+) -> tuple[int, list[dict[str, Any]]]:
     """Run the command; return its exit status and its records."""
     argv = [sys.executable, "-m", "flows.cli", "bisect", "main-vs-branch", "--repository", str(folder / "repository")]
-    argv += ["--good", good, "--bad", bad, *SMALL, *words, "--out", str(folder / "out"), "--json"]
+    argv += [
+        "--good",
+        good,
+        "--bad",
+        bad,
+        *SMALL,
+        "--set",
+        f"steps={steps}",
+        *words,
+        "--out",
+        str(folder / "out"),
+        "--json",
+    ]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "MAXVIEW_CACHE": str(folder / "cache")}
     done = subprocess.run(argv, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     return done.returncode, json.loads(done.stdout or "[]")
@@ -269,7 +283,7 @@ def train(kinds: Sequence[str], numbers: Sequence[int], folder: Path) -> None:
             branch = f"{kind}-{number}"
             plant(folder / "repository", branch, kind, culprit, touched)
             began = _Clock()
-            status, records = bisect(folder, *MORE_STEPS.get(kind, ()), bad=branch)
+            status, records = bisect(folder, steps=STEPS.get(kind, 4), bad=branch)
             (record,) = records or ({},)
             named = record.get("culprit")
             right = named == culprit if kind != "nothing" else named is None

@@ -31,7 +31,7 @@ from tasks.causes.profiles import ProfiledStep, compare_profiles, find_profile, 
 from tasks.causes.programs import compare_program_files
 from tasks.causes.tensors import compare_tensors, different_results
 from tasks.launch.config import config_text
-from tasks.launch.move import run_to_end
+from tasks.launch.rerun import run_to_end
 from tasks.records import ProgramExplanation, Root, RunPlan, TensorComparison
 from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
 from tasks.resolve.arm_trainers import ArmOptions

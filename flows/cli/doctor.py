@@ -22,7 +22,7 @@ from tasks.launch.check import find_obstacles
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.place_trainer import PYTHON_VARIABLE
 from tasks.services.idle_server import IDLE_S, find_idle
-from tasks.store import StoreError, check_place
+from tasks.store import StoreError, check_writable
 
 State = Literal["ok", "optional", "missing"]
 SIGNS: dict[State, str] = {"ok": "[green]✓[/]", "optional": "[yellow]–[/]", "missing": "[red]✗[/]"}
@@ -60,7 +60,7 @@ def _machine(out: str) -> Iterator[tuple[State, str]]:
     enough: State = "ok" if memory > LEAST_FREE_GB else "missing"
     yield enough, f"{os.cpu_count()} cores, {memory:.0f} GB of memory free"
     try:
-        address, folder = check_place(out)
+        address, folder = check_writable(out)
     except StoreError as error:
         yield "missing", str(error)
         return

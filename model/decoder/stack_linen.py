@@ -1,6 +1,7 @@
-"""How Linen runs a group of layers: one scanned module, one module each, or in a pipeline. Twin of `stack_nnx.py`.
+"""Runs a group of layers in Linen: as one scanned module, as one module per layer, or as a pipeline.
 
-Each stack is one function, called inside the parent module: Linen makes a module where it is first used.
+`stack_nnx.py` does the same in NNX. Each stack is one function, called inside the parent module: Linen makes a module
+where it is first used.
 """
 
 from collections.abc import Callable
@@ -14,12 +15,12 @@ from model.decoder import layers
 from model.decoder.params import Tree
 from model.decoder.pipeline import run_pipeline
 
-type Ran = tuple[jax.Array, dict[str, jax.Array]]
+type Ran = tuple[jax.Array, dict[str, jax.Array]]  # activations, auxiliary losses by name
 type LayerType = Callable[..., nn.Module]
 
 
 class Site(NamedTuple):
-    """A group of layers with its parent module and its layer class."""
+    """The inputs of a stack: parent module, config, layer class and layer group."""
 
     parent: nn.Module
     config: TrainConfig
@@ -28,14 +29,14 @@ class Site(NamedTuple):
 
 
 def remat(config: TrainConfig, layer_type: LayerType, *, prevent_cse: bool) -> LayerType:
-    """The layer with its activations recomputed in the backward pass as `remat_policy` says."""
+    """Return the layer class, wrapped in `nn.remat` according to `remat_policy`; "none" leaves it unchanged."""
     if config.remat_policy == "none":
         return layer_type
     return nn.remat(layer_type, prevent_cse=prevent_cse, policy=layers.REMAT_POLICIES[config.remat_policy])
 
 
 def scanned(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
-    """One module, compiled once, whose parameters have a layer axis."""
+    """Run the layers as one scanned module, whose parameters have a layer axis."""
     _, config, layer_type, group = site
     made = nn.scan(
         # inside a scan XLA cannot merge the recomputation with the forward pass anyway
@@ -45,14 +46,14 @@ def scanned(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
         in_axes=(0, nn.broadcast),
         length=group.layers,
         metadata_params={nn.PARTITION_NAME: "layers"},
-        check_constancy_invariants=False,  # without it Linen traces the layer twice
+        check_constancy_invariants=False,  # the check would trace the layer twice
     )
     ran: Ran = made(config, group.mlp, name=group.name)(x_BLE, group.numbers, context)
     return ran
 
 
 def unrolled(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
-    """One module per layer."""
+    """Run the layers one after another, each as its own module."""
     _, config, layer_type, group = site
     made, losses = remat(config, layer_type, prevent_cse=True), []
     for i in range(group.layers):
@@ -63,9 +64,9 @@ def unrolled(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
 
 
 def pipelined(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
-    """The parameters of the scanned module, run in a pipeline."""
+    """Run the layers in a pipeline with the scanned module's parameters; there are no auxiliary losses."""
     parent, config, layer_type, group = site
-    if parent.is_initializing():
+    if parent.is_initializing():  # makes the parameters
         return scanned(site, x_BLE, context)
     layer = layer_type(config, group.mlp, parent=None)
 
@@ -78,5 +79,5 @@ def pipelined(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
     ), {}
 
 
-# By `layers.stack_name`.
+# The keys are the values of `layers.stack_name`.
 STACKS = {"scan": scanned, "unrolled": unrolled, "pipeline": pipelined}

@@ -1,9 +1,10 @@
-"""How NNX runs a group of layers: one scanned module, one module each, or in a pipeline. Twin of `stack_linen.py`.
+"""Runs a group of layers in NNX: as one scanned module, as one module per layer, or as a pipeline.
 
-Each stack is a pair: `make` gives the parent its modules, `run` calls them. NNX makes modules before it uses any.
-With `graph_updates=False` a transform does not write back parameters that nothing has changed. Unrolled layers are
-attributes `layers_0`, `layers_1`, … as in Linen. An `nnx.List` would sort layer 2 before layer 10, Linen's names sort
-10 before 2, and gradient norms are summed in that order: with more than ten layers the steps would be two programs.
+`stack_linen.py` does the same in Linen. Each stack is a pair: `make` gives the parent its modules, `run` calls them,
+because NNX makes all modules before it uses any. With `graph_updates=False` a transform does not write back unchanged
+parameters. Unrolled layers are attributes `layers_0`, `layers_1`, … as in Linen. An `nnx.List` would sort layer 2
+before layer 10, but Linen's names sort 10 before 2. Gradient norms are summed in that order, so with more than ten
+layers the two APIs would compile different programs.
 """
 
 from collections.abc import Callable
@@ -17,17 +18,17 @@ from model.decoder import layers
 from model.decoder.params import Tree
 from model.decoder.pipeline import run_pipeline
 
-type Ran = tuple[jax.Array, dict[str, jax.Array]]
+type Ran = tuple[jax.Array, dict[str, jax.Array]]  # activations, auxiliary losses by name
 type LayerType = Callable[..., nnx.Module]
 
 
 def run_layer(module: Callable[..., Ran], x_BLE: jax.Array, layer: jax.Array, context: layers.Context) -> Ran:
-    """The layer as a function, which is what NNX transforms."""
+    """Run a layer: a function, because NNX's transforms take functions."""
     return module(x_BLE, layer, context)
 
 
 def remat(config: TrainConfig, *, prevent_cse: bool) -> Callable[..., Ran]:
-    """`run_layer` with its activations recomputed in the backward pass as `remat_policy` says."""
+    """Return `run_layer`, wrapped in `nnx.remat` according to `remat_policy`; "none" leaves it unchanged."""
     if config.remat_policy == "none":
         return run_layer
     policy = layers.REMAT_POLICIES[config.remat_policy]
@@ -35,7 +36,7 @@ def remat(config: TrainConfig, *, prevent_cse: bool) -> Callable[..., Ran]:
 
 
 class Stack(Protocol):
-    """A way to hold and run a group of layers."""
+    """The two functions of a stack."""
 
     @staticmethod
     def make(
@@ -49,7 +50,7 @@ class Stack(Protocol):
 
 
 class Scanned:
-    """One module, compiled once, whose parameters have a layer axis."""
+    """Run the layers as one scanned module, whose parameters have a layer axis."""
 
     @staticmethod
     def make(
@@ -80,7 +81,7 @@ class Scanned:
 
 
 class Unrolled:
-    """One module per layer."""
+    """Run the layers one after another, each as its own module."""
 
     @staticmethod
     def make(
@@ -103,7 +104,7 @@ class Unrolled:
 
 
 class Pipelined(Scanned):
-    """The parameters of the scanned module, run in a pipeline."""
+    """Run the layers in a pipeline with the scanned module's parameters; there are no auxiliary losses."""
 
     @staticmethod
     def run(
@@ -118,5 +119,5 @@ class Pipelined(Scanned):
         return run_pipeline(config, group, run_layer, params=params, x_BLE=x_BLE, context=context), {}
 
 
-# By `layers.stack_name`.
+# The keys are the values of `layers.stack_name`.
 STACKS: dict[str, type[Stack]] = {"scan": Scanned, "unrolled": Unrolled, "pipeline": Pipelined}

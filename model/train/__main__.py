@@ -19,7 +19,7 @@ MAKE_ROOM = "free some, or choose another base_output_directory or metrics_file;
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """The trainer's command line."""
+    """Parse the trainer's command line."""
     parser = argparse.ArgumentParser(prog="python -m model.train", description="Train one decoder from a config.")
     parser.add_argument("config", type=Path, help="YAML file with the keys that differ from configs/base.yml")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="config values that win over the file")
@@ -33,7 +33,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the trainer. Exit status: 0 trained, 1 failed, 2 wrong input, 143 stopped by SIGTERM."""
+    """Run the trainer. Exit status: 0 trained, 1 failed, 2 invalid config, 143 stopped by SIGTERM."""
     arguments = parse_arguments(argv)
     flags.FLAGS.mark_as_parsed()  # absl's flags keep their defaults; argparse reads this command line
     logging.use_absl_handler()
@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
         if not full and not isinstance(error, NonFiniteLoss | ResumeChanges):
             raise
         said = f"{full[0]} ({MAKE_ROOM})" if full else error
-        logging.error("Training stopped: %s", said)  # MaxText's words, which log readers know
+        logging.error("Training stopped: %s", said)  # MaxText's wording: log parsers match it
         return 1
 
 

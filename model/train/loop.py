@@ -1,4 +1,4 @@
-"""Trains a model: the loop over its steps, from first weights or a checkpoint to the last save."""
+"""Trains a model: makes or restores its state, runs the steps, and saves checkpoints."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -46,15 +46,15 @@ class NonFiniteLoss(ArithmeticError):
 
 
 class ResumeChanges(RuntimeError):
-    """A run that stopped and resumed differs from a run without a stop."""
+    """Training with a save and restore gave other arrays than uninterrupted training."""
 
 
 def run_step(program: Program, state: Tree, source: DataSource, clock: StepClock) -> tuple[Tree, dict[str, Number]]:
     """Run one step and copy its metrics to the host.
 
     JAX returns before the device is done, so a clock around the call alone shows a millisecond for one step and the
-    sum of several for the next. Waiting for the metrics attributes each time to its step. The price is the dispatch of
-    the next step, well under a millisecond, which no longer overlaps.
+    sum of several for the next. Waiting for the metrics attributes each time to its step. As a cost,
+    dispatching the next step (well under a millisecond) no longer overlaps with the device.
     """
     with clock.part("input_s"):
         batch = source.next()
@@ -72,8 +72,8 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
 
     Raises:
         NonFiniteLoss: the loss or the parameters became nan or inf.
-        ConfigError: the config does not fit the devices.
-        ResumeChanges: `resume_after_step` did not prove what it should.
+        ConfigError: the config does not fit the devices, the data, or the run in the folder.
+        ResumeChanges: training with the restore after `resume_after_step` gave other arrays than training without it.
     """
     run_directory = find_run_directory(config)
     join_processes(config)
@@ -95,7 +95,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
         Outputs(config, run_directory, fresh=fresh) as outputs,
         ThreadPoolExecutor(max_workers=1) as pool,
     ):
-        # the compiler releases Python's lock: meanwhile Orbax is loaded and the first state made
+        # XLA compiles without the GIL; meanwhile this thread loads Orbax and makes the first state
         compiling = pool.submit(make_program, setup, lower_step(setup))
         source = source or make_source(config, mesh)
         with checkpoint.open_manager(config, run_directory) as manager:
@@ -115,7 +115,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
             record["state"] = {"step": done - 1, **digest(name_arrays(setup.api, state))}
     write_program(run_directory, record)
     report.log_flops(step_flops(config))
-    del state  # a big model fits into memory once
+    del state  # two states of a large model do not fit into memory
     if config.resume_after_step >= 0:
         prove_resume(run, record)
     if continue_from is not None:
@@ -125,7 +125,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
 
 
 def report_program(setup: Setup, program: Program) -> None:
-    """Log what will be trained, before its first step."""
+    """Log the mesh, the parameters and the memory of the compiled step, before the first step."""
     report.log_mesh(setup.mesh)
     if setup.config.ici_pipeline_parallelism > 1:
         report.print_line("\n".join(schedule_events(pipeline_shape(setup.config))))
@@ -135,8 +135,11 @@ def report_program(setup: Setup, program: Program) -> None:
 
 
 def open_folder(setup: Setup, run_directory: epath.Path) -> DataSource:
-    """Return the data of a run that resumes. Raises ConfigError, before anything is changed or compiled, if this run
-    cannot resume from the folder's last checkpoint."""
+    """Return the data source of a resumed run.
+
+    Raises ConfigError, before anything is changed or compiled, if the folder's last checkpoint belongs to another run
+    or has enough steps already.
+    """
     config = setup.config
     source = make_source(config, setup.mesh)
     with closing(checkpoint.make_reader(config, checkpoint.checkpoint_directory(run_directory))) as reader:
@@ -163,9 +166,9 @@ def starting_state(
     source: DataSource,
     told: int | None,
 ) -> tuple[Tree, dict[str, Any] | None]:
-    """Return the last committed checkpoint's state, or the state before step 0, and the digest of the first weights.
+    """Return the state of the last committed checkpoint, else a new one, and the digest of the run's first weights.
 
-    A restored run's data resumes at the same position. told: the last step of the metrics.
+    With a checkpoint, the data source continues at the checkpoint's position. told: the last step in the metrics file.
     """
     latest = None if manager is None else checkpoint.find_latest(manager, told)
     if manager is not None:
@@ -182,7 +185,7 @@ def starting_state(
 
 
 def weights_of(api: Api, state: Tree) -> dict[str, jax.Array]:
-    """Return the parameters of a state by path."""
+    """Return the parameters of a state, by path without `params/`."""
     arrays = name_arrays(api, state)
     return {path.removeprefix("params/"): leaf for path, leaf in arrays.items() if path.startswith("params/")}
 
@@ -201,9 +204,9 @@ class Run(NamedTuple):
 
 
 def train_loop(run: Run, state: Tree) -> Tree:
-    """Run the remaining steps; report each, and save it if a checkpoint is due.
+    """Run the remaining steps: log each, and save a checkpoint if it is due. Return the last state.
 
-    After SIGTERM the steps so far are saved and the loop ends.
+    After SIGTERM, saves a checkpoint and returns.
     """
     config, first = run.setup.config, step_of(run.setup.api, state)
     done, clock = first, StepClock()
@@ -238,7 +241,10 @@ def train_loop(run: Run, state: Tree) -> Tree:
 
 
 def save(run: Run, step: int, state: Tree, *, force: bool) -> bool:
-    """Start a checkpoint if one is due. Return whether there is one."""
+    """Start saving a checkpoint if it is due or forced.
+
+    Return whether saving was started; False if the step is already saved.
+    """
     if run.manager is None:
         return False
     tree, iterator = run.setup.api.to_tree(state), run.source.iterator
@@ -246,9 +252,9 @@ def save(run: Run, step: int, state: Tree, *, force: bool) -> bool:
 
 
 def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepClock) -> dict[str, Number]:
-    """Log the line of a step; return its record for the metrics file."""
+    """Log a step in one line; return its record for the metrics file."""
     wall_s, cpu_s, waited_s, parts = clock.finish()
-    # on a CPU, processor time is the cost of a step, whatever else the machine does
+    # on CPUs, processor time measures a step's cost independently of other load
     shared = {"step_cpu_time_s": cpu_s, "step_wait_s": waited_s} if run.setup.config.hardware == "cpu" else {}
     times = {"step_time_s": wall_s} | shared
     with clock.part("report_s"):
@@ -258,7 +264,7 @@ def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepCloc
 
 
 def forget_and_restore(run: Run, step: int, state: Tree) -> Tree:
-    """Save the state after `step`, drop it, and restore it from its checkpoint."""
+    """Save the state after `step`, delete its arrays, and restore it from the checkpoint."""
     save(run, step, state, force=True)
     assert run.manager is not None  # the config checks that a resume has checkpoints
     run.manager.wait_until_finished()
@@ -270,7 +276,7 @@ def forget_and_restore(run: Run, step: int, state: Tree) -> Tree:
 
 
 def prove_resume(run: Run, record: dict[str, Any]) -> None:
-    """Train again without a stop. Raises ResumeChanges unless every array ends with the same bits."""
+    """Train again without a restore. Raises ResumeChanges unless every array ends with the same bits."""
     config = run.setup.config
     state, source = init_state(run.setup), make_source(config, run.setup.mesh)
     for _ in range(config.steps):
@@ -284,12 +290,15 @@ def prove_resume(run: Run, record: dict[str, Any]) -> None:
 
 
 def is_finite(metrics: dict[str, Number]) -> bool:
-    """Return whether loss and updated parameters are finite; the update shows in the loss one step later."""
+    """Return whether loss and updated parameters are finite.
+
+    The parameters are checked too: after a bad update, the loss is not finite until the next step.
+    """
     return bool(np.isfinite(metrics["loss"]) and np.isfinite(metrics["param_norm"]))
 
 
 def explain_non_finite(config: TrainConfig, step: int, metrics: dict[str, Number]) -> str:
-    """Return a message: which value became NaN or inf, the keys to change, and the checkpoints that remain."""
+    """Return the error message: the value that became NaN or infinite, the keys to change, and how to resume."""
     loss, norm = metrics["loss"], metrics["param_norm"]
     of_params = f"found {'NaN' if np.isnan(norm) else 'Inf'} in the norm of the parameters after its update"
     broken = of_params if np.isfinite(loss) else f"the loss is {loss}"

@@ -10,7 +10,7 @@ from configs.launch import BACKENDS
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError
 from tasks.launch.logs import read_exit_code
-from tasks.launch.move import move_plan, run_to_end
+from tasks.launch.rerun import move_plan, run_to_end
 from tasks.observe.read_observation import read_observation
 from tasks.observe.settings_file import prepare
 from tasks.records import RunPlan

@@ -57,10 +57,10 @@ class TensorRow:
 
     @property
     def layer(self) -> str:
-        """Which turn of its loop, or which layer by name."""
+        """Return the iteration of its loops (a scan over layers is one), or the layer by name."""
         loops = _LOOP.findall(self.path)
         if loops:
-            return ", ".join(f"{int(turn) + 1} of {count}" for count, turn in loops)
+            return ", ".join(f"iteration {int(turn) + 1} of {count}" for count, turn in loops)
         named = _LAYER.search(self.stack)
         return named[1] if named else ""
 

@@ -1,7 +1,7 @@
-"""The decision rule for metrics without noise: equal or not, at the precision of their values.
+"""Decides the verdict on a deterministic metric from two values, a tolerance and the printed precision.
 
-This and `decide_noisy` are the only places that turn numbers into verdict words. `docs/verdict.md` says the same in
-prose, with examples.
+`decide_noisy` decides noisy times, and `parity_rows` decides curves. `docs/verdict.md` explains the rules with
+examples.
 """
 
 from math import isclose, isfinite, isnan, log10
@@ -9,16 +9,16 @@ from math import isclose, isfinite, isnan, log10
 from configs.comparison import Tolerance
 from tasks.records import Better, Decision, Verdict
 
-LEAST_REPEATS = 3  # runs of one arm from which its own noise can be estimated
-ONE_RUN = "one run of each"  # the least evidence of a verdict
-ONE_PROGRAM = "one program"  # stronger evidence than any measurement: nothing can differ
-ROUNDING = 1e-9  # relative: the difference of two decimals is not exact in binary
+LEAST_REPEATS = 3  # minimum number of runs of one arm for estimating its noise
+ONE_RUN = "one run of each"  # the weakest evidence for a verdict
+ONE_PROGRAM = "one program"  # both arms run the same program, so a measured difference is noise
+ROUNDING = 1e-9  # relative slack: the difference of two decimal numbers is not exact in binary
 
 
 def decide_exact(
     baseline: float, candidate: float, *, better: Better, tolerance: Tolerance, precision: str, unit: float = 0.0
 ) -> Decision:
-    """Decide a metric without noise. unit: one unit of its last printed digit; 0 if known in full precision."""
+    """Decide a deterministic metric. unit: one unit of its last printed digit; 0 if known in full precision."""
     difference = candidate - baseline
     threshold = threshold_of(tolerance, baseline)
     verdict: Verdict
@@ -31,13 +31,16 @@ def decide_exact(
         verdict, reason = "same", f"within {show_threshold(tolerance)}: {tolerance.why}"
     elif unit and (abs(difference) <= unit or isclose(abs(difference), unit, rel_tol=1e-6)):
         verdict = "unknown"
-        reason = "one unit of the last printed digit: rounding may make it; full precision would tell"
+        reason = (
+            "differs by one unit of the last printed digit, which rounding can explain; "
+            "values in full precision would decide"
+        )
     else:
         worse = (difference > 0) == (better == "lower")
         verdict = "changed" if better == "equal" else "regressed" if worse else "improved"
         differs, allowed = f"{difference:+.6g}", f"{threshold:g}"
         if tolerance.relative is not None and baseline:
-            differs, allowed = show_share(baseline, candidate), show_threshold(tolerance)
+            differs, allowed = show_percentage(baseline, candidate), show_threshold(tolerance)
         reason = f"differs by {differs}, allowed is {allowed} ({tolerance.why})"
     return Decision(verdict=verdict, reason=reason, threshold=threshold, threshold_text=show_threshold(tolerance, unit))
 
@@ -62,7 +65,7 @@ def show_threshold(tolerance: Tolerance, unit: float = 0.0) -> str:
     return f"equal to {decimals} decimal{'s' if decimals > 1 else ''}"
 
 
-def show_share(baseline: float, candidate: float) -> str:
+def show_percentage(baseline: float, candidate: float) -> str:
     """Return the difference as a percentage of the baseline, which is not 0."""
     share = 100 * (candidate - baseline) / abs(baseline)
     return f"{share:+.{1 if abs(share) >= 1 else 3}f} %"

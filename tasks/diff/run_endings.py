@@ -23,13 +23,15 @@ def find_deaths(arms: Arms) -> Observations:
             continue
         reading, error = dead[0][1].reading, dead[0][1].reading.error
         after = seconds_between(reading.started, reading.ended)
-        when = f" {show_duration(after)} after its start" if after is not None else ""
         done = "before its first step" if reading.steps.is_empty() else f"after step {reading.steps['step'][-1]}"
-        code = f" (exit code {reading.exit_code})" if reading.exit_code is not None else ""
-        cause = f": {error.summary}" if error else ""
+        cause = f": {error.reason}" if error else ""
+        details = [error.type] if error and error.message else []
+        details += [f"exit code {reading.exit_code}"] if reading.exit_code is not None else []
+        details += [f"{show_duration(after)} after its start"] if after is not None else []
+        how = f" ({', '.join(details)})" if details else ""
         also = f" ({len(dead)} of its {len(arm.runs)} runs did)" if len(dead) > 1 else ""
         shown = [(arm, *_cause(number, run.reading)) for number, run in dead]
-        yield notice("died", f"{arm.label} died{when}, {done}{code}{cause}{also}", *shown)
+        yield notice("died", f"{arm.label} died {done}{cause}{how}{also}", *shown)
 
 
 def _cause(number: int, reading: RunReading) -> tuple[str, Source | None]:
@@ -55,7 +57,7 @@ def _end_cell(arm: ArmRuns) -> Measured:
         return Measured(text=f"{counted(steps.height, 'step')}{loss}")
     error = run.reading.error
     # the message is text of the log: Prefect's classic UI takes that of a table's cell for markup
-    cause = "died" if error is None else ": ".join(part for part in ("died", error.words, error.type) if part)
+    cause = "died" if error is None else f"died: {error.words or error.type}"
     place = None if error is None else Source(line=error.line, offset=error.offset)
     return Measured(text=cause, source=place)
 

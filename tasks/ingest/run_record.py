@@ -1,6 +1,8 @@
 """Builds the record of a finished run from the files in its folder."""
 
+import errno
 import json
+import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +11,7 @@ import polars as pl
 
 from tasks.ingest.last_words import find_end, find_lost_lines, find_place, find_platform_cause, find_refusal
 from tasks.launch.cross_maxtext import read_crossing
-from tasks.launch.logs import logs_aside
+from tasks.launch.logs import list_earlier_logs
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
 from tasks.metrics.facts import with_facts
 from tasks.observe.kept_program import keep_step_program, read_compiles
@@ -19,6 +21,7 @@ from tasks.resolve.trainers.maxtext_events import FOLDER, read_maxtext_events
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics, wrote_metrics
 from tasks.resolve.trainers.trainer_source import SOURCE
 from tasks.store import RunDirectory
+from tasks.store.disk import explain_full
 
 REFUSED = 2
 SIGNAL_BASE = 128  # a shell's exit code for signal n is 128 + n
@@ -36,20 +39,22 @@ def build_record(
     lost = find_lost_lines(directory.log, reading.span)
     named = {"name": plan.run_name, "coverage": reading.coverage.model_copy(update={"lost": lost})}
     named |= {"branch": plan.ref} if plan.ref else {}
+    reading = with_place(reading.model_copy(update=named), directory.log)
+    reading = with_cause(reading, directory.log, supervised=True)
     record = RunRecord(
         plan=plan,
         arm=plan.arm,
         label=f"{plan.arm if plan.aa else plan.ref or plan.arm} · {name_version(plan, commit)}",
         commit=commit,
         log=directory.log_address,
-        reading=with_cause(with_place(reading.model_copy(update=named), directory.log), directory.log, supervised=True),
+        reading=with_full_disk(reading, directory.path) if plan.backend == "local" else reading,
         proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
         metrics=read_run_metrics(plan, directory, reading),
         start=read_start(plan),
         crossing=read_crossing(directory.path),
         program=program,
         # programs of several attempts lie in one folder
-        compiles=() if logs_aside(directory.log) else read_compiles(directory.path),
+        compiles=() if list_earlier_logs(directory.log) else read_compiles(directory.path),
     )
     return with_facts(record)
 
@@ -110,6 +115,16 @@ def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReadin
     place = find_end(log, reading.span)
     error = LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
     return reading.died_of(error)
+
+
+def with_full_disk(reading: RunReading, folder: Path) -> RunReading:
+    """Return the reading of a run on this machine with the disk that was full, unless its log names a path."""
+    error = reading.error
+    if error is None or error.kind != "disk_full" or "/" in error.message:
+        return reading
+    message = explain_full(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) or error.message
+    why = f"line {error.line} says: {error.message}"
+    return reading.died_of(error.model_copy(update={"message": message, "why": why}))
 
 
 def name_signal(number: int) -> str:

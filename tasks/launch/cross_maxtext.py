@@ -11,7 +11,7 @@ import polars as pl
 
 from tasks.launch.errors import LaunchError
 from tasks.launch.logs import read_exit_code
-from tasks.launch.move import move_plan, run_to_end
+from tasks.launch.rerun import move_plan, run_to_end
 from tasks.records import CrossRestore, RunPlan
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tasks.launch.errors import LaunchError
 
 _CLOSED = re.compile(rb"(?:^|\n)EXIT_CODE=(\d+)\n\Z")
-_ASIDE = re.compile(r"\.(\d{1,9})\Z")
+_NUMBER = re.compile(r"\.(\d{1,9})\Z")
 _TAIL = 32  # bytes, enough for the closing line
 
 
@@ -32,7 +32,7 @@ def open_locked(log: Path) -> int:
 
 
 def read_exit_code(log: Path) -> int | None:
-    """Return the exit code in the last line of a log whose frame is closed, else None."""
+    """Return the exit code in the log's last line (`EXIT_CODE=n`); None if the log has no such line."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _TAIL))
@@ -42,20 +42,20 @@ def read_exit_code(log: Path) -> int | None:
     return int(closed[1]) if closed else None
 
 
-def set_aside(log: Path) -> None:
-    """Rename the log of an unfinished attempt to the next free name: log.1.txt, log.2.txt, …"""
+def rename_earlier_log(log: Path) -> None:
+    """Rename an existing log to the next free name: log.1.txt, log.2.txt, …; delete it if it is empty."""
     if not log.exists():
         return
     if not log.stat().st_size:  # nothing was ever started
         log.unlink()
         return
     number = 1
-    while (aside := log.with_name(f"{log.stem}.{number}{log.suffix}")).exists():
+    while (new := log.with_name(f"{log.stem}.{number}{log.suffix}")).exists():
         number += 1
-    os.replace(log, aside)
+    os.replace(log, new)
 
 
-def logs_aside(log: Path) -> list[Path]:
+def list_earlier_logs(log: Path) -> list[Path]:
     """Return the logs of earlier attempts, oldest first."""
-    numbered = [(_ASIDE.search(path.stem), path) for path in log.parent.glob(f"{log.stem}.*{log.suffix}")]
+    numbered = [(_NUMBER.search(path.stem), path) for path in log.parent.glob(f"{log.stem}.*{log.suffix}")]
     return [path for _, path in sorted((int(number[1]), path) for number, path in numbered if number)]

@@ -6,7 +6,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from tasks.launch.logs import logs_aside, read_exit_code
+from tasks.launch.logs import list_earlier_logs, read_exit_code
 from tasks.scrape import LogFormatError, scrape_run
 
 
@@ -16,7 +16,7 @@ def rejoin_attempts(log: Path) -> None:
     Readers handle restarts: a repeated step's last row counts. Leaves aside the attempts without a used checkpoint, and
     every attempt of a run that died, whose log is searched for the cause. Idempotent, so a flow may be killed anywhere.
     """
-    attempts = logs_aside(log)
+    attempts = list_earlier_logs(log)
     if not attempts or read_exit_code(log) != 0:
         return
     parts, begin = [log], find_first_step(log)

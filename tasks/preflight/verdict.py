@@ -11,7 +11,7 @@ from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import find_findings
 from tasks.diff.comparison import comparison_id, conclude
-from tasks.diff.decide import decide_exact, show_share
+from tasks.diff.decide import decide_exact, show_percentage
 from tasks.diff.metric_row import Arms, Cells, is_unfilled, make_row, missing_decision, not_judged
 from tasks.metrics.metric import Metric
 from tasks.metrics.program_metrics import COMPILE_TIME, COMPILES, GIB, KERNELS, PROGRAM_METRICS
@@ -217,7 +217,7 @@ def _judge(metric: Metric, cells: Cells, rules: VerdictRules) -> Decision:
     tolerance = rules.tolerances[metric.tolerance]
     decision = decide_exact(left, right, better=metric.better, tolerance=tolerance, precision=metric.precision)
     if left and left != right:
-        return decision.model_copy(update={"effect_text": show_share(left, right)})
+        return decision.model_copy(update={"effect_text": show_percentage(left, right)})
     return decision
 
 

@@ -1,13 +1,14 @@
 """How a run ended: its exit code, the cause of its death, and the decision that follows from both."""
 
+import re
 from typing import Literal, Self
 
 from configs.schema import Frozen
 from tasks.records.source import run_number
 
 DeathKind = Literal[
-    "not_implemented", "device_oom", "host_oom", "preempted", "nan", "shape_mismatch", "storage", "configuration",
-    "timeout", "killed", "cut_off", "other",
+    "not_implemented", "device_oom", "host_oom", "preempted", "nan", "shape_mismatch", "disk_full", "storage",
+    "configuration", "timeout", "killed", "cut_off", "other",
 ]  # fmt: skip
 DEATH_WORDS: dict[DeathKind, str] = {
     "not_implemented": "not implemented",
@@ -16,6 +17,7 @@ DEATH_WORDS: dict[DeathKind, str] = {
     "preempted": "preempted or evicted",
     "nan": "NaN or infinite loss",
     "shape_mismatch": "shapes or shardings do not fit",
+    "disk_full": "the disk is full",
     "storage": "storage failed",
     "configuration": "wrong configuration",
     "timeout": "timed out",
@@ -25,8 +27,8 @@ DEATH_WORDS: dict[DeathKind, str] = {
 }
 # a good end, a class of death, or unknown
 RunFate = Literal[
-    "finished", "not_implemented", "device_oom", "host_oom", "preempted", "nan", "shape_mismatch", "storage",
-    "configuration", "timeout", "killed", "cut_off", "other", "unknown",
+    "finished", "not_implemented", "device_oom", "host_oom", "preempted", "nan", "shape_mismatch", "disk_full",
+    "storage", "configuration", "timeout", "killed", "cut_off", "other", "unknown",
 ]  # fmt: skip
 
 
@@ -50,9 +52,20 @@ class LogError(Frozen):
     @property
     def summary(self) -> str:
         """The class in words, the type and the message, for all surfaces."""
+        return ": ".join(part for part in (self.words, self.type, *self._said) if part)
+
+    @property
+    def reason(self) -> str:
+        """The class in words and the message, or the type if there is none, for a headline."""
+        message, said = self._said
+        message = re.sub(r"^[A-Z_]+: ", "", message) if self.words else message  # a status code repeats the class
+        return ": ".join(part for part in (self.words, message or self.type, said) if part)
+
+    @property
+    def _said(self) -> tuple[str, str]:
         # pydantic's message only counts the errors; the next line names one
-        said = self.detail.partition("\n")[0].strip() if self.type.endswith("ValidationError") else ""
-        return ": ".join(part for part in (self.words, self.type, self.message, said) if part)
+        first = self.detail.partition("\n")[0].strip() if self.type.endswith("ValidationError") else ""
+        return self.message, first
 
 
 class RunEnd(Frozen):

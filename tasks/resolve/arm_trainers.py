@@ -12,7 +12,7 @@ from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts
 from tasks.resolve.commits_between import list_commits
 from tasks.resolve.refs import ResolvedRef, check_repository, resolve_ref
 from tasks.resolve.software import PROJECT, SoftwareError, check_packages, make_environment, unmet_requirements
-from tasks.resolve.trainers.place_trainer import place_command, place_maxtext
+from tasks.resolve.trainers.place_trainer import resolve_custom_command, resolve_maxtext
 from tasks.resolve.trainers.trainer_source import TrainerSource, read_trainer_source
 
 HERE = CONFIG_ROOT.parent  # the folder of the trainer that comes with this program
@@ -152,7 +152,7 @@ def _make_trainer(
     if comparison.trainer_of(arm) != "maxview":
         folder = make_checkout(str(repository), ref.sha, cache) if ref is not None else None
         template = comparison.command_of(arm)
-        made = place_command(arm, template, cache, folder) if template else place_maxtext(arm, cache, folder)
+        made = resolve_custom_command(arm, template, cache, folder) if template else resolve_maxtext(arm, cache, folder)
         return made.model_copy(update={"ref": ref.name, "commit": ref.sha, "repository": repository} if ref else {})
     if ref is None:
         return _with_software(arm, HERE, cache, None)

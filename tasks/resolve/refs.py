@@ -11,6 +11,7 @@ from tasks.resolve.git import GitError, MissingGitError, run_git
 SHA = re.compile(r"[0-9a-f]{40}")
 SHORT_SHA = re.compile(r"[0-9a-f]{7,40}")
 ADDRESS = re.compile(r"(?:(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:)\S+")
+ANCESTOR = re.compile(r"(.+?)((?:[~^]\d*)+)")  # HEAD~3, main^2: no branch's name holds either sign
 SECRET = re.compile(r"https?://[^/]*@|ssh://[^/@]*:[^/@]*@")
 EVERY_BRANCH = "+refs/heads/*:refs/remotes/origin/*"
 LONGEST_NAME = 244  # git cannot store longer names as files
@@ -35,6 +36,8 @@ def resolve_ref(repository: str, name: str) -> ResolvedRef:
     """Return the commit of `name` in `repository`: a folder with a clone, or an address, which is queried.
 
     `NAME:SHA` is that commit, even if the name has moved on.
+
+    `NAME~3` and `NAME^2` are ancestors of NAME's commit in a clone.
 
     Raises ConfigError for a name that git does not allow, that is unknown, or that is ambiguous.
     """
@@ -79,8 +82,9 @@ def check_repository(repository: str) -> str:
 
 
 def check_ref_name(name: str) -> str:
-    """Return `name`. Raises ConfigError unless it can be the name of a branch, a tag or a commit."""
+    """Return `name`. Raises ConfigError unless it can name a branch, a tag, a commit or an ancestor of one."""
     problem = None
+    ancestor = ANCESTOR.fullmatch(name)
     if not name:
         problem = "is empty"
     elif len(name) > LONGEST_NAME:
@@ -89,10 +93,10 @@ def check_ref_name(name: str) -> str:
         problem = "begins with a dash"
     elif not name.isprintable():
         problem = "has characters that cannot be printed"
-    elif name == "@" or not _git_allows(name):
+    elif name == "@" or not _git_allows(ancestor[1] if ancestor else name):
         problem = "is not a name that git allows (see git check-ref-format)"
     if problem:
-        raise ConfigError([f"ref {name!r:.{SHOWN}} {problem}: give a branch, a tag or a commit"])
+        raise ConfigError([f"ref {name!r:.{SHOWN}} {problem}: give a branch, a tag, a commit or HEAD~2"])
     return name
 
 
@@ -108,6 +112,12 @@ def _git_allows(name: str) -> bool:
 
 def _resolve_local(repository: str, name: str) -> str:
     folder = Path(repository)
+    if ancestor := ANCESTOR.fullmatch(name):
+        sha = _commit_of(folder, _resolve_local(repository, ancestor[1]) + ancestor[2])
+        if sha is None:
+            remedy = _how_to_fetch(folder) if _is_shallow(folder) else ""
+            raise ConfigError([f"{repository}: '{name}': {ancestor[1]} has no such ancestor{remedy}"])
+        return sha
     listed = run_git(["for-each-ref", "--format=%(refname) %(objectname) %(*objectname)"], folder=folder)
     refs: dict[str, str] = {}
     for line in listed.splitlines():
@@ -132,6 +142,8 @@ def _commit_of(folder: Path, name: str) -> str | None:
 
 
 def _resolve_remote(repository: str, name: str) -> str:
+    if ANCESTOR.fullmatch(name):
+        raise ConfigError([f"{repository}: '{name}' needs a history, which an address has not: give the commit's hash"])
     refs: dict[str, str] = {}
     for line in run_git(["ls-remote", "--", repository]).splitlines():
         sha, _, ref = line.partition("\t")
@@ -164,8 +176,12 @@ def _unknown(repository: str, name: str, refs: dict[str, str]) -> ConfigError:
     return ConfigError([f"{repository}: no branch, tag or commit '{name}'{hint}{about}{remedy}"])
 
 
+def _is_shallow(folder: Path) -> bool:
+    return run_git(["rev-parse", "--is-shallow-repository"], folder=folder) == "true"
+
+
 def _how_to_fetch(folder: Path) -> str:
-    if run_git(["rev-parse", "--is-shallow-repository"], folder=folder) != "true":
+    if not _is_shallow(folder):
         return " (the clone may be stale: git fetch)"
     # A shallow clone usually tracks one branch: without this refspec `--unshallow` would fetch only that one.
     return f" (the clone is shallow: git fetch --unshallow origin '{EVERY_BRANCH}')"

@@ -2,7 +2,7 @@
 
 from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.directories import ComparisonDirectory, RunDirectory
-from tasks.store.folder import Store, check_place, open_store
+from tasks.store.folder import Store, check_writable, open_store
 from tasks.store.names import check_name, safe_name
 
 __all__ = [
@@ -11,7 +11,7 @@ __all__ = [
     "Store",
     "StoreError",
     "check_name",
-    "check_place",
+    "check_writable",
     "open_store",
     "safe_name",
     "write_atomically",

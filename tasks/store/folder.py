@@ -20,23 +20,23 @@ from tasks.store.names import check_name
 
 @dataclass(frozen=True)
 class Store:
-    """An output folder or bucket. Names are checked, so no run, comparison or case can leave it."""
+    """An output folder or bucket. Names are checked, so no path of a run, comparison or case points outside it."""
 
     path: Path  # for a bucket: this machine's working copy
     mirror: Mirror | None = None
-    writable: bool = True  # may be False if opened with `reading`
+    writable: bool = True  # False only if opened with `reading`
 
     def run(self, run_name: str) -> RunDirectory:
         """Return the folder of a run, which may be missing. Raises StoreError for an invalid name."""
         return RunDirectory(self.path / "runs" / check_name(run_name, "run name"), self.mirror)
 
     def run_of_log(self, log: str) -> RunDirectory:
-        """Return the folder of the run with this log path in a record, even if the store was moved."""
+        """Return the folder of the run whose record has this log path; the store may have moved since."""
         return self.run(PurePath(log).parent.name)
 
     @property
     def files(self) -> Files:
-        """The store's files by name."""
+        """The store's files, by path relative to the store."""
         return self.mirror.files if self.mirror else LocalFiles(self.path)
 
     @property
@@ -55,7 +55,7 @@ class Store:
         return "https://storage.cloud.google.com/" + quote(self.address_of(path).removeprefix("gs://"))
 
     def refresh(self, kind: Literal["runs", "comparisons"]) -> None:
-        """Update the records of all runs or comparisons in the working copy from the bucket."""
+        """Download the changed records of all runs or comparisons from the bucket into the working copy."""
         patterns = {"runs": "runs/*/record.json", "comparisons": "comparisons/*/*/*/comparison.json"}
         if self.mirror is not None:
             self.mirror.refresh_all(self.mirror.files.entries(kind, patterns[kind]))
@@ -96,15 +96,17 @@ class Store:
 def open_store(out: str | Path, *, reading: bool = False) -> Store:
     """Return the store in the folder `out`, created if missing, or in the bucket gs://…/….
 
-    Raises StoreError, leaving no files, if it is not writable. `reading`: needs read access only and creates nothing;
-    `writable` then shows whether files could be written.
+    Raises StoreError, leaving no files, if it is not writable. `reading`: requires read access only, and creates
+    nothing in the store (for a bucket, only the local working copy). `Store.writable` then tells whether the store is
+    writable.
     """
     if str(out).startswith("gs://"):
         return _open_bucket(str(out), reading=reading)
     path = _local(out)
     if reading:
         return _look_into(path)
-    made = [p for p in (path, *path.parents) if not os.path.exists(p)]  # never raises, however long the name
+    # unlike Path.exists, os.path.exists does not raise for a name that is too long
+    made = [p for p in (path, *path.parents) if not os.path.exists(p)]
     try:
         path.mkdir(parents=True, exist_ok=True)
         _try_to_write(path)
@@ -116,7 +118,7 @@ def open_store(out: str | Path, *, reading: bool = False) -> Store:
     return Store(path)
 
 
-def check_place(out: str | Path) -> tuple[str, Path]:
+def check_writable(out: str | Path) -> tuple[str, Path]:
     """Return the address of the store `out`, and the local folder whose disk its runs would fill.
 
     Creates nothing: for a missing folder, it is the nearest existing parent. Raises StoreError as `open_store` does.
@@ -142,7 +144,7 @@ def _local(out: str | Path) -> Path:
     if not str(out).strip():
         raise StoreError("--out is empty: name a folder for runs, records and pages")
     if "://" in str(out) or str(out).startswith("gs:"):
-        raise StoreError(f"{out}: only local folders and gs:// can be the output folder; give one with --out")
+        raise StoreError(f"{out}: not a local folder or a gs:// address; choose one with --out")
     return Path(out).expanduser().absolute()
 
 
@@ -163,11 +165,11 @@ def _not_writable(path: Path, error: OSError) -> StoreError:
 
 
 def _look_into(path: Path) -> Store:
-    if not os.path.isdir(path):  # never raises, however long the name
+    if not os.path.isdir(path):  # unlike Path.is_dir, never raises for a long name
         raise StoreError(f"output folder {path}: does not exist; name a folder written by maxview with --out")
     if not os.access(path, os.R_OK | os.X_OK):
         raise StoreError(
-            f"output folder {path}: you may not read it; let its owner type: chmod a+rX {shlex.quote(str(path))}"
+            f"output folder {path}: you have no read access; ask its owner to run: chmod a+rX {shlex.quote(str(path))}"
         )
     return Store(path, writable=os.access(path, os.W_OK))
 
@@ -183,6 +185,6 @@ def _open_bucket(url: str, *, reading: bool) -> Store:
         write_atomically(folder / ORIGIN, files.root)
     except OSError as error:
         raise StoreError(
-            f"{folder}: cannot be created ({error.strerror}); set XDG_CACHE_HOME to a folder that can"
+            f"{folder}: the working copy cannot be created ({error.strerror}); set XDG_CACHE_HOME to a writable folder"
         ) from error
     return Store(folder, Mirror(folder, files), writable)

@@ -20,7 +20,7 @@ from tasks.diff.compare_logs import archive, compare_pair, read_pair
 from tasks.launch.watch import LogLine, watch
 from tasks.publish.markdown.artifacts import summary_description, summary_markdown, table_rows
 from tasks.publish.site.publish import publish_comparison
-from tasks.publish.terminal.report import render_terminal
+from tasks.publish.terminal.report import print_comparison
 from tasks.records import ComparisonRecord
 from tasks.scrape import LogFormatError, scrape
 from tasks.scrape.wrappings.unpack import unpack
@@ -47,7 +47,7 @@ def compared(logs: tuple[Path, Path], tmp_path: Path) -> ComparisonRecord:
 
 def test_the_terminal_shows_text_only(compared: ComparisonRecord, find_acting: Callable[[str], list[str]]) -> None:
     console = Console(width=100, force_terminal=False, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    console.print(render_terminal(compared, page="out/\x1b[2J/index.html"))
+    print_comparison(console, compared, page="out/\x1b[2J/index.html")
     shown = console.export_text(styles=False)
     console.file.close()
     assert "owned" in shown  # it is told, as text

@@ -31,7 +31,7 @@ def run_flow(
     state, view = finish_flow(name, parameters)
     from tasks.diff import exit_status
     from tasks.publish.terminal.floors_table import render_floors
-    from tasks.publish.terminal.report import render_terminal
+    from tasks.publish.terminal.report import print_comparison
     from tasks.services.endings import FOUND
 
     records = [record for record, _ in view.comparisons]
@@ -44,7 +44,7 @@ def run_flow(
         for record, page in view.comparisons:
             remote = "://" in page.address
             shown = page.address if remote else os.path.relpath(page.path)
-            console.print(render_terminal(record, page=shown, link=page.link if page.link.startswith("http") else None))
+            print_comparison(console, record, page=shown, link=page.link if page.link.startswith("http") else None)
         if len(records) > 1:
             console.print(render_floors(records, left_out))
             print(f"index: {index_of(parameters['out'])}")

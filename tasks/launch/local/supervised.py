@@ -9,7 +9,7 @@ from typing import Any
 from etils import epath
 
 from tasks.launch.local import process_group
-from tasks.launch.logs import open_locked, read_exit_code, set_aside
+from tasks.launch.logs import open_locked, read_exit_code, rename_earlier_log
 from tasks.records import JobStatus, LocalHandle, RunPlan
 from tasks.store import RunDirectory
 
@@ -35,7 +35,7 @@ class Supervised:
     ) -> LocalHandle:
         """See Backend. Also raises LaunchError if another process writes the log."""
         os.close(open_locked(directory.log))
-        set_aside(directory.log)
+        rename_earlier_log(directory.log)
         return process_group.launch(plan, directory.log, extra_argv=extra_argv, keep=keep)
 
     def attach(self, plan: RunPlan, directory: RunDirectory, handle: LocalHandle | None) -> LocalHandle | None:

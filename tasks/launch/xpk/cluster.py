@@ -12,7 +12,7 @@ from configs.backends.xpk import Xpk, XpkHandle
 from tasks.launch.backend import Restarted
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError
-from tasks.launch.logs import open_locked, read_exit_code, set_aside
+from tasks.launch.logs import open_locked, read_exit_code, rename_earlier_log
 from tasks.launch.xpk.attempt import Attempt
 from tasks.launch.xpk.bucket_paths import as_pods_see, find_uploaded
 from tasks.launch.xpk.create import create_workload
@@ -54,7 +54,7 @@ class OnCluster:
         context = choose_context(settings)
         api, family = connect(context, settings.namespace), family_of(plan)
         os.close(open_locked(directory.log))
-        set_aside(directory.log)
+        rename_earlier_log(directory.log)
         earlier = directory.read_handle()
         before = attempt_of(earlier.job_name, family) if isinstance(earlier, XpkHandle) else None
         # A name is never reused: Cloud Logging finds past logs by it.

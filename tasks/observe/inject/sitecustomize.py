@@ -1,4 +1,7 @@
-"""Starts the recorder once the process has imported JAX, then runs the next `sitecustomize` on the path."""
+"""Installs an import hook, if MAXVIEW_OBSERVE is set, that starts the recorder right after JAX is imported.
+
+Then runs the next `sitecustomize` on the path.
+"""
 
 import importlib
 import importlib.machinery
@@ -13,10 +16,10 @@ VARIABLE = "MAXVIEW_OBSERVE"
 
 
 class AfterJax:
-    """A finder that adds one action behind the import of JAX, and then takes itself away."""
+    """A meta path finder: removes itself when JAX is first imported, and lets JAX's loader start the recorder."""
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> Any:
-        """The spec of JAX, whose loader starts the recorder afterwards."""
+        """Return JAX's spec with a loader that starts the recorder after the import; None for other modules."""
         if name != "jax":
             return None
         sys.meta_path.remove(self)
@@ -34,7 +37,7 @@ class AfterJax:
 
 
 def start() -> None:
-    """Patch `jax.jit`. A failure is printed: the trainer goes on without the recorder."""
+    """Start the recorder. After a failure, print it: the trainer runs without the recorder."""
     try:
         importlib.import_module("maxview_observe.begin").begin(os.environ[VARIABLE])
     except Exception as error:
@@ -42,7 +45,7 @@ def start() -> None:
 
 
 def run_next() -> None:
-    """Run the `sitecustomize` that this one hides."""
+    """Run the next `sitecustomize` on sys.path, which this module shadows."""
     others = [place for place in sys.path if os.path.abspath(place or ".") != HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
     if spec is not None and spec.loader is not None:

@@ -69,7 +69,7 @@ def shorten_title(headline: str) -> str:
     """The headline up to a clause that fits; the rest stands in the rows below."""
     if len(headline) <= TITLE:
         return headline
-    ends = [end.start() for end in re.finditer(r"(?:[;:] | \()", headline) if TITLE // 3 < end.start() <= TITLE]
+    ends = [end.start() for end in re.finditer(r"(?:[;:.] | \()", headline) if TITLE // 3 < end.start() <= TITLE]
     return headline[: max(ends)] if ends else shorten(headline, TITLE)
 
 
@@ -113,6 +113,8 @@ def describe_command(record: ComparisonRecord) -> str:
     command = record.next_command
     if record.comparison == INGEST and command.startswith("maxview compare "):
         return "trains this case here, in Linen and in NNX: the logged runs cannot be repeated from here"
+    if record.has_died and command.startswith("maxview compare "):
+        return "reuses the finished runs, and trains the arm that died from its last checkpoint on"
     if "--case all" in command:
         return "trains both arms of every case"
     if "--until-decided" in command:

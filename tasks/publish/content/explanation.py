@@ -50,6 +50,7 @@ def _sections(one: Explanation) -> Iterator[Section]:
                 *(
                     _with_lines(row.sentence, (row.baseline_line, row.candidate_line), commits)
                     for row in program.operations
+                    if row.sentence not in program.sentence
                 ),
                 *(f"input {row.name}: {row.baseline or 'none'} → {row.candidate or 'none'}" for row in program.inputs),
                 *program.placements,
@@ -61,7 +62,7 @@ def _sections(one: Explanation) -> Iterator[Section]:
         )
     if one.memory is not None:
         differing = [row for row in one.memory.buffers if row.baseline_bytes != row.candidate_bytes]
-        yield Section("memory", one.memory.sentence, tuple(map(_say_buffer, differing or one.memory.buffers)))
+        yield Section("memory", one.memory.sentence, tuple(map(_say_buffer, differing)))
     if one.time is not None:
         lines = [
             _with_lines(
@@ -70,11 +71,12 @@ def _sections(one: Explanation) -> Iterator[Section]:
                 commits,
             )
             for row in one.time.differences
+            if row.sure
         ]
         yield Section("time", one.time.sentence, tuple(lines))
     if one.lines:
         lines = list(dict.fromkeys(f"{line.commit}: {line.file}:{line.line} {line.function}" for line in one.lines))
-        yield Section("the commits", f"touched between the two refs: {lines[0]}", tuple(lines))
+        yield Section("the commits", f"touched between the two refs: {lines[0]}", tuple(lines[1:]))
     if one.notes:
         yield Section("not looked at", one.notes[0], one.notes[1:])
 

@@ -44,8 +44,8 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
     """
     place, same = load_target(record.target), [*wishes_of(plans[0]), *arm_wishes(plans)]
     compare, wishes = ["maxview", "compare", record.comparison], ["--target", record.target, *same]
-    if record.has_died:  # the page has its cause; the same again tells whether that is mended
-        return [*compare, "--case", record.case, *wishes, "--fresh"]
+    if record.has_died:  # trains what is unfinished: the arm that died, from its last checkpoint
+        return [*compare, "--case", record.case, *wishes]
     if any(finding.effect == "blocks" for finding in record.findings):
         if any(plan.backend != "local" for plan in plans):
             return []

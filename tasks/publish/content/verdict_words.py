@@ -61,6 +61,7 @@ AGAIN: dict[DeathKind, str] = {
     "preempted": "Yes: the machine was taken away.",
     "nan": "No, on the same data and seed: the loss is not finite.",
     "shape_mismatch": "No: shapes or shardings do not fit.",
+    "disk_full": "Yes, after you have made room on the disk.",
     "storage": "Perhaps: the storage failed, which may pass.",
     "configuration": "No: the configuration is wrong.",
     "timeout": "Perhaps, if something else kept the machine busy.",

@@ -60,7 +60,7 @@ def summary_markdown(record: ComparisonRecord) -> str:
         *_explanation(record),
         *_arms(record),
         *_deaths(record),
-        *_findings(record.findings),
+        *([] if record.has_died else _findings(record.findings)),
         *_charts(record),
         *_programs(record),
         *_tables(record),

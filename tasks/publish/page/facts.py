@@ -37,7 +37,7 @@ class FactRow(Frozen):
 
 
 class Facts(Frozen):
-    """What identifies the arms. A death has a place of its own on the page, and stands not among them."""
+    """What identifies the arms."""
 
     weighing: tuple[FactRow, ...]  # those that weigh most first
     differing: tuple[tuple[str, str, str], ...]  # name and both values of what differs and does nothing to the verdict
@@ -45,10 +45,13 @@ class Facts(Frozen):
 
 
 def compare_facts(record: ComparisonRecord) -> Facts:
-    """What differs between the arms and what does not."""
+    """What differs between the arms and what does not; of a death only what differs, for there is no verdict."""
     known = _facts(record)
-    listed = [finding for finding in record.findings if finding.kind != "died" or not record.has_died]
-    found = [_row(finding, record, known) for finding in listed]
+    if record.has_died:
+        return Facts(
+            weighing=(), differing=tuple((k, *both) for k, both in known.items() if both[0] != both[1]), equal=()
+        )
+    found = [_row(finding, record, known) for finding in record.findings]
     told = {FACTS.get(finding.kind) for finding in record.findings}
     return Facts(
         weighing=tuple(row for effect in get_args(Effect) for row in found if row.effect == effect),

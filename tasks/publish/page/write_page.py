@@ -29,7 +29,7 @@ from tasks.publish.page.streamed_file import replace_text
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.commits_between import MOST
 
-MOST_LINES = 100  # of each side, of the lines that only it has
+MOST_LINES = 100  # per side, of the log lines that the other side lacks
 
 
 def write_page(
@@ -44,14 +44,18 @@ def write_page(
     flow_run: str = "",
     stamp: str = "",
 ) -> Path:
-    """Writes `directory/index.html`, `directory/logs/` and `directory/curves/`, and returns the page's path.
+    """Write `directory/index.html`, `directory/logs/` and `directory/curves/`; return the path of `index.html`.
 
-    `log_lines` gives the (byte offset, text) pairs of a log in order, once: by arm name for an arm's first run, by
-    `arm/run name` for any run. Any iterable will do; a log is read once and never held whole. An arm that it lacks
-    is shown without its log. `runs`: the records, by `arm/run name`; without them there are no differences of the
-    settings. `schedules`: SVG text by arm name, shown as images. `home` leads to the index of all pages, `neighbours`
-    to the file that knows the other cases, `flow_run` to Prefect's page of the flow run; `stamp` tells later whether
-    the page is up to date. Raises StoreError when something cannot be written.
+    log_lines: `arm/run name`, or the arm's name for its first run → the log's (byte offset, text) pairs in order. Each
+        iterable is read once and never held whole. The page shows runs without an entry, but no logs of them.
+    runs: `arm/run name` → run record; without them the page compares no settings.
+    schedules: arm name → SVG text, shown as an image.
+    home: URL of the index page.
+    neighbours: URL of the script that lists the comparison's other cases.
+    flow_run: URL of the Prefect flow run.
+    stamp: digest stored in the page, to detect a stale page.
+
+    Raises StoreError if a file cannot be written.
     """
     folder = Path(directory)
     known = runs or {}
@@ -117,12 +121,12 @@ def write_page(
 
 
 def _own_lines(logs: Logs) -> dict[str, list[tuple[str, int, Kind]]]:
-    """Per side the lines that only its logs have; nothing where one side has no log."""
+    """Return for each side the log lines that the other side lacks; empty if a side has no log."""
     return {side: logs.unique(side) for side in logs.by_side} if all(logs.by_side.values()) else {}
 
 
 def _commits(record: ComparisonRecord) -> str:
-    """What lists the commits between the two sides; empty where they are one, or one is not known."""
+    """Return the git command that lists the commits between both sides; empty if they are equal or one is unknown."""
     left, right = record.baseline.commit, record.candidate.commit
     return f"git log --oneline --left-right {left}...{right}" if left and right and left != right else ""
 

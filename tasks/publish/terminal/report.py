@@ -49,13 +49,22 @@ GAP = 2  # characters between the columns of a table
 LONGEST_WORD = 14  # characters of a word in a table that is not folded; numbers never are
 
 
-def render_terminal(
-    record: ComparisonRecord, *, page: str | os.PathLike[str] | None = None, link: str | None = None
-) -> RenderableType:
-    """The whole report as a rich renderable; legible at 80 columns and without colours.
+def print_comparison(
+    console: Console, record: ComparisonRecord, *, page: str | os.PathLike[str] | None = None, link: str | None = None
+) -> None:
+    """Print the report, then where the page is and the next command: lines to copy, which no line break divides.
 
-    `page` is the path or address that the closing lines name; `link` opens it in a browser, if that needs another.
+    `page` is the page's path or address; `link` opens it in a browser, if that needs another address.
     """
+    console.print(render_terminal(record))
+    for name, text in {"page": page, "link": link, "next": record.next_command}.items():
+        if text:
+            line = Text(f"{name}: {visible(os.fspath(text))}", style="bold" if name == "next" else "")
+            console.print(line, soft_wrap=True)
+
+
+def render_terminal(record: ComparisonRecord) -> RenderableType:
+    """The report up to its last line, the verdict, as a rich renderable; legible at 80 columns and without colours."""
     parts: list[RenderableType] = [*_headline(record), Text(), _arms(record)]
     parts += _explanation(record.explanation)
     parts += _deaths(record)
@@ -68,7 +77,7 @@ def render_terminal(
     parts += _times(record)
     parts += _floors(record)
     parts += _checkpoints(record)
-    parts += [Text(), *_closing(record, page, link)]
+    parts += [Text(), _last_line(record)]
     return _Report(Group(*parts))
 
 
@@ -139,16 +148,14 @@ def _log_of(arm: ArmSummary) -> str:
 
 
 def _findings(record: ComparisonRecord) -> Iterator[RenderableType]:
-    # a death stands above the findings already, with its line
-    findings = [f for f in record.findings if f.kind != "died" or not any(arm.has_died for _, arm in _sides(record))]
-    if not findings:
+    if record.has_died or not record.findings:  # after a death there is no verdict that they could weigh on
         return
     yield _section("Are the two comparable?")
     order = list(EFFECTS)
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=11)
     table.add_column(overflow="fold")
-    for finding in sorted(findings, key=lambda f: order.index(f.effect)):
+    for finding in sorted(record.findings, key=lambda f: order.index(f.effect)):
         word = EFFECTS[finding.effect]
         table.add_row(Text(f"{word.sign} {finding.effect}", style=word.style), _plain(finding.message))
         evidence = "; ".join(f"{_heading(record, e.arm)}: {visible(e.value)}" for e in finding.evidence)
@@ -255,18 +262,19 @@ def render_explanation(explanation: Explanation) -> RenderableType:
 
 
 def _explanation(explanation: Explanation | None) -> Iterator[RenderableType]:
-    """Why the arms differ: the headline, and the first lines of each part; the page has the rest."""
+    """Why the arms differ: the first lines of each part; the page has the rest."""
     if explanation is None:
         return
     yield _section(TITLE)
-    yield _plain(explanation.headline)
+    sections = list_sections(explanation)
+    if not any(section.sentence.startswith(explanation.headline) for section in sections):
+        yield _plain(explanation.headline)
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for section in list_sections(explanation):
+    for section in sections:
         table.add_row(Text(section.title, style="bold"), _plain(section.sentence))
-        shown = [line for line in section.lines if line != section.sentence][:MOST_CAUSES]
-        for line in shown:
+        for line in section.lines[:MOST_CAUSES]:
             table.add_row("", Text(visible(line), style="dim", overflow="fold"))
     yield table
 
@@ -377,19 +385,10 @@ def _checkpoint_content(found: CheckpointDifference | None) -> Iterator[Renderab
             yield Text(f"  {name_pair(array)}: {describe_values(array)}", overflow="fold")
 
 
-def _closing(
-    record: ComparisonRecord, page: str | os.PathLike[str] | None, link: str | None
-) -> Iterator[RenderableType]:
+def _last_line(record: ComparisonRecord) -> Text:
     outcome = outcome_of(record)
     last = Text(name_verdict(outcome).upper(), style=OUTCOMES[outcome].style, overflow="fold")
-    last.append(f"  {shorten_title(visible(record.headline))}", style="default not bold")
-    yield last
-    if page is not None:
-        yield Text(f"page: {visible(os.fspath(page))}", overflow="fold")
-    if link is not None:
-        yield Text(f"link: {visible(link)}", overflow="fold")
-    if record.next_command:
-        yield Text(f"next: {visible(record.next_command)}", style="bold", overflow="fold")
+    return last.append(f"  {shorten_title(visible(record.headline))}", style="default not bold")
 
 
 def _sides(record: ComparisonRecord) -> tuple[tuple[str, ArmSummary], tuple[str, ArmSummary]]:

@@ -1,4 +1,4 @@
-"""Finds the trainer of an arm that does not run ours: a MaxText, or a custom program."""
+"""Finds an arm's trainer if it is not maxview's own: MaxText or a custom program."""
 
 import os
 import sys
@@ -17,13 +17,14 @@ from tasks.resolve.trainers.trainer_source import SOURCE, TrainerSource, version
 PYTHON_VARIABLE = "MAXVIEW_MAXTEXT_PYTHON"
 
 
-def place_maxtext(
+def resolve_maxtext(
     arm: Arm, cache: Path, checkout: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> TrainerSource:
-    """Return the MaxText of an arm, from the environment that the arm names or that is built in the folder `cache`.
+    """Return the MaxText of an arm.
 
-    checkout: the clean checkout of its ref; its source then runs in that environment. Raises ConfigError and
-    SoftwareError, which say what to type.
+    Its environment is built in the folder `cache` from the arm's `packages`, or is that of the arm's `python`, else of
+    $MAXVIEW_MAXTEXT_PYTHON. checkout: the clean checkout of the arm's ref; its source then runs in that environment.
+    Raises ConfigError and SoftwareError, with the options to set.
     """
     software: tuple[str, ...] = ()
     if arm.packages:
@@ -47,10 +48,12 @@ def place_maxtext(
     )
 
 
-def place_command(arm: Arm, template: CommandTemplate, cache: Path, checkout: Path | None = None) -> TrainerSource:
+def resolve_custom_command(
+    arm: Arm, template: CommandTemplate, cache: Path, checkout: Path | None = None
+) -> TrainerSource:
     """Return the custom program of an arm, with the Python that replaces `{python}`: by default maxview's own.
 
-    checkout: the clean checkout of its ref. Raises ConfigError and SoftwareError, which say what to type.
+    checkout: the clean checkout of its ref. Raises ConfigError and SoftwareError, with the options to set.
     """
     folder = find_folder(arm.name, template, checkout)
     python = sys.executable
@@ -84,9 +87,9 @@ def _python_of(arm: Arm, environ: Mapping[str, str]) -> str:
     if not named:
         raise ConfigError(
             [
-                f"{arm.name}: which MaxText? Install one with `--with {arm.name}:maxtext==0.2.5`, name one with "
-                f"`--with {arm.name}:/path/to/python` or `export {PYTHON_VARIABLE}=/path/to/python`; "
-                "for a night, set the arm's packages or python in the comparison's file"
+                f"{arm.name}: no MaxText is given. Install it with `--with {arm.name}:maxtext==0.2.5`, or name an "
+                f"environment with `--with {arm.name}:/path/to/python` or `export {PYTHON_VARIABLE}=/path/to/python`; "
+                "for nightly runs, set `packages` or `python` of the arm in the comparison's file"
             ]
         )
     return named

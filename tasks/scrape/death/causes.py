@@ -68,7 +68,7 @@ CAUSES: tuple[Cause, ...] = (
         r"killed due to (?:the node running low on memory|memory pressure)|NODE_OUT_OF_MEMORY",
         f"{KUBERNETES}/issues/112927"),
     # the kubelet evicts pods when the disk is full
-    Cause("storage", r"low on resource: ephemeral-storage|ephemeral local storage usage exceeds",
+    Cause("disk_full", r"low on resource: ephemeral-storage|ephemeral local storage usage exceeds",
         f"{KUBERNETES}/blob/master/pkg/kubelet/eviction/helpers.go"),
     Cause("preempted", r"in response to imminent node shutdown",
         "https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/"),
@@ -118,15 +118,18 @@ CAUSES: tuple[Cause, ...] = (
     Cause("shape_mismatch",
         r"ShardingTypeError|[Ss]harding .{0,200}(?:incompatible|implies|mismatch)|Received incompatible devices|"
         r"PartitionSpec .{0,200}(?:rank|axis|axes)", f"{JAX}/issues/15788"),
+    Cause("disk_full",
+        r"\[Errno (?:28|122)\]|No space left on device|Disk quota exceeded|Not enough free space to write",
+        f"{PYTHON}/exceptions.html#os-exceptions"),
     Cause("storage", r"google\.(?:api_core|cloud|auth)\.|\Abotocore\.exceptions\.|"
         r"Error executing an HTTP request: HTTP response code|\Agcsfs\.|storage\.googleapis\.com|"
         r"No such (?:object|bucket)|"
         r"does not have storage\.\w+\.\w+ access", "https://github.com/pangeo-data/pangeo/issues/176"),
     Cause("storage",
         r"\A(?:\w+\.)*(?:FileNotFoundError|FileExistsError|PermissionError|IsADirectoryError|NotADirectoryError|"
-        r"BlockingIOError)\b|\[Errno (?:2|5|13|17|20|21|28|30|107|116|121|122)\]|No space left on device|"
-        r"Stale file handle|Read-only file system|Transport endpoint is not connected|Input/output error|"
-        r"Disk quota exceeded", f"{PYTHON}/exceptions.html#os-exceptions"),
+        r"BlockingIOError)\b|\[Errno (?:2|5|13|17|20|21|30|107|116|121)\]|"
+        r"Stale file handle|Read-only file system|Transport endpoint is not connected|Input/output error",
+        f"{PYTHON}/exceptions.html#os-exceptions"),
     Cause("storage", r"Error (?:opening|reading|writing) |InvalidLayoutError|commit_success\.txt|DATA_LOSS: |"
         r"(?i:checkpoint .{0,80}(?:not found|does not exist|is corrupt))|[Ff]ound incomplete checkpoint",
         "https://github.com/google/orbax/issues/924"),
@@ -136,9 +139,9 @@ CAUSES: tuple[Cause, ...] = (
         r"RepositoryNotFoundError|GatedRepoError|SafetensorError)\b|PytorchStreamReader failed",
         "https://github.com/tensorflow/tensorflow/issues/37132"),
     Cause("storage", r"Checkpointing failed", f"{MAXTEXT}/pull/1886"),
-    # PyTorch, NumPy and Python streams do not name the system's error when the disk is full
+    # writers of PyTorch, NumPy and C++ streams do not name the system's error
     Cause("storage", r"PytorchStreamWriter failed|inline_container\.cc:\d+\] \. unexpected pos \d+ vs \d+|"
-        r"\d+ requested and \d+ written|\biostream error|Not enough free space to write",
+        r"\d+ requested and \d+ written|\biostream error",
         "https://github.com/pytorch/pytorch/blob/main/caffe2/serialize/inline_container.cc"),
     Cause("timeout", r"DEADLINE_EXCEEDED|Deadline Exceeded|[Bb]arrier timed out",
         "https://github.com/AI-Hypercomputer/gpu-recipes/issues/2"),
@@ -197,7 +200,7 @@ def classify(text: str, *, backend: str | None = None, before_steps: bool = Fals
     return "other"
 
 
-EXPLAINING: frozenset[DeathKind] = frozenset({"preempted", "host_oom", "storage"})  # classes of evictions
+EXPLAINING: frozenset[DeathKind] = frozenset({"preempted", "host_oom", "disk_full"})  # classes of evictions
 
 
 def is_explained(kind: DeathKind, text: str) -> bool:

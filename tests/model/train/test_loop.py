@@ -351,7 +351,7 @@ def on_small_disk(finish: Finish, folder: Path) -> Callable[..., list[str]]:
         (folder / f"{name}.txt").write_text(before)
         error = scrape_run(folder / f"{name}.txt").error
         assert error is not None
-        assert (error.type, error.kind) == ("StopTraining", "storage")
+        assert (error.type, error.kind) == ("StopTraining", "disk_full")
         assert error.message.startswith(
             "No space left on device (free some, or choose another base_output_directory or m"
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tasks.launch.logs import logs_aside
+from tasks.launch.logs import list_earlier_logs
 from tasks.records import RunRecord
 from tasks.store import Store
 
@@ -79,7 +79,7 @@ def attempts_of(run: Path) -> list[bytes]:
     log = run / "log.txt"
     last = log.read_bytes() if log.exists() else b""
     found = []
-    for path in logs_aside(log):
+    for path in list_earlier_logs(log):
         text = path.read_bytes()
         found.append(text)
         if last.startswith(text):

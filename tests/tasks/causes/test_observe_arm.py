@@ -10,7 +10,7 @@ import pytest
 from tasks.causes.instruction_lines import read_optimised
 from tasks.causes.observe_arm import observe_arm
 from tasks.launch.local.process_group import build_environment
-from tasks.launch.move import run_to_end
+from tasks.launch.rerun import run_to_end
 from tasks.records import RunPlan
 from tasks.records.observation import OPTIMISED
 

@@ -140,7 +140,9 @@ def test_what_one_side_alone_does_not_say_is_missing_evidence(
 def test_a_candidate_that_died_has_regressed(make_run: MakeRun, compare: Compare, died: Mapping[str, Any]) -> None:
     record = compare(make_run("linen"), make_run("nnx", losses=(), reading=died))
     assert record.verdict == "regressed"
-    assert record.headline.endswith("(exit code 1): NotImplementedError: not yet")
+    assert record.headline.endswith(
+        "before its first step: not yet (NotImplementedError, exit code 1, 30 s after its start)"
+    )
     assert record.candidate.cause_of_death is not None
     assert record.candidate.cause_of_death.line == 258
     assert exit_status([record]) == 1
@@ -172,7 +174,7 @@ def test_an_exception_that_was_survived_is_no_cause_of_death(
 def test_the_class_of_a_death_is_told_in_words(make_run: MakeRun, compare: Compare, died: Mapping[str, Any]) -> None:
     error = died["error"].model_copy(update={"kind": "device_oom"})
     record = compare(make_run("linen"), make_run("nnx", losses=(), reading={**died, "error": error}))
-    assert f"out of memory on the device: {error.type}: {error.message}" in record.headline
+    assert f"out of memory on the device: {error.message} ({error.type}, " in record.headline
 
 
 def test_a_run_that_stopped_early_in_good_order_died(
@@ -182,7 +184,7 @@ def test_a_run_that_stopped_early_in_good_order_died(
     stopped = died["error"].model_copy(update={"type": "StopTraining", "message": "SIGTERM", "kind": "preempted"})
     record = compare(make_run("linen"), make_run("nnx", reading={"error": stopped, "fate": "preempted"}))
     assert record.verdict == "regressed"
-    assert "preempted or evicted: StopTraining: SIGTERM" in record.headline
+    assert "preempted or evicted: SIGTERM (StopTraining, " in record.headline
 
 
 # ---------------------------------------------------------------- exit status

@@ -336,7 +336,7 @@ def test_a_death_is_told_with_when_where_and_why(make_run: MakeRun, find: Find, 
     found = find(make_run("linen"), right)
     assert found["died"].effect == "blocks"
     assert found["died"].message == (
-        "nnx · c0ffee died 30 s after its start, before its first step (exit code 1): NotImplementedError: not yet"
+        "nnx · c0ffee died before its first step: not yet (NotImplementedError, exit code 1, 30 s after its start)"
     )
     (evidence,) = found["died"].evidence
     assert evidence.source is not None
@@ -346,10 +346,10 @@ def test_a_death_is_told_with_when_where_and_why(make_run: MakeRun, find: Find, 
 @pytest.mark.parametrize(
     ("reading", "words"),
     [
-        ({"exit_code": 137}, "nnx · c0ffee died 30 s after its start, after step 5 (exit code 137)"),
+        ({"exit_code": 137}, "nnx · c0ffee died after step 5 (exit code 137, 30 s after its start)"),
         (
             {"exit_code": None, "ended": None, "error": LogError(type="Killed", message="gone", line=9, offset=90)},
-            "nnx · c0ffee died, after step 5: Killed: gone",
+            "nnx · c0ffee died after step 5: gone (Killed)",
         ),
     ],
 )

@@ -99,7 +99,7 @@ def test_a_folder_that_may_only_be_read(
     assert f"{store.path}: may only be read, so no page is written" in shown.err
     assert sorted(store.path.rglob("*")) == before
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(StoreError, match=r"you may not read it; let its owner type: chmod a\+rX"):
+    with pytest.raises(StoreError, match=r"you have no read access; ask its owner to run: chmod a\+rX"):
         open_store(store.path, reading=True)
 
 

@@ -1,6 +1,7 @@
 """What a finished run left in its folder, put together into its record."""
 
 import json
+import subprocess
 from collections.abc import Callable
 from math import inf, isnan
 from pathlib import Path
@@ -10,7 +11,7 @@ import polars as pl
 import pytest
 
 from tasks.ingest.last_words import find_end
-from tasks.ingest.run_record import build_record, read_metrics, with_cause, with_place
+from tasks.ingest.run_record import build_record, read_metrics, with_cause, with_full_disk, with_place
 from tasks.records import CheckpointProof, LogError, RunReading
 from tasks.resolve.plans import Request, resolve
 from tasks.store import RunDirectory, Store
@@ -133,6 +134,23 @@ def test_a_log_that_nobody_closes_with_an_exit_code_tells_nothing_by_its_lack(
 
 def test_a_run_that_ended_well_needs_no_cause(reading_of: Callable[..., RunReading], directory: RunDirectory) -> None:
     assert with_cause(reading_of(0), directory.log, supervised=True).error is None
+
+
+def test_a_full_disk_is_named_with_the_remedy(reading_of: Callable[..., RunReading], directory: RunDirectory) -> None:
+    known = {"type": "StopTraining", "line": 2, "offset": 13, "kind": "disk_full"}
+    reading = reading_of(1, error=LogError(message="No space left on device (free some)", **known))
+    error = with_full_disk(reading, directory.path).error
+    assert error is not None
+    listed = subprocess.run(["df", "--output=target", directory.path], capture_output=True, text=True, check=True)
+    assert error.reason.startswith(
+        f"the disk is full: No space left on device: the disk at {listed.stdout.split()[-1]} has "
+    )
+    assert error.reason.endswith(
+        "make room there and repeat the command, which continues from here, or choose another folder"
+    )
+    assert error.why == "line 2 says: No space left on device (free some)"
+    named = reading_of(1, error=LogError(message="[Errno 28] No space left on device: '/data/x'", **known))
+    assert with_full_disk(named, directory.path) == named  # the log knows better
 
 
 def test_an_exception_is_the_better_cause(reading_of: Callable[..., RunReading], directory: RunDirectory) -> None:

@@ -21,7 +21,7 @@ from tasks.launch import supervise
 from tasks.launch.config import config_text
 from tasks.launch.job import LaunchedRun, LaunchError, launch_or_attach
 from tasks.launch.local import process_group
-from tasks.launch.logs import open_locked, read_exit_code, set_aside
+from tasks.launch.logs import open_locked, read_exit_code, rename_earlier_log
 from tasks.launch.processes import members
 from tasks.records import LocalHandle, RunPlan
 from tasks.resolve.plans import Request, resolve
@@ -286,7 +286,7 @@ def test_the_exit_code_that_closes_a_log(text: str | None, expected: int | None,
 
 def test_an_empty_log_is_not_kept(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
-    set_aside(log)
+    rename_earlier_log(log)
     log.touch()
-    set_aside(log)
+    rename_earlier_log(log)
     assert list(tmp_path.iterdir()) == []

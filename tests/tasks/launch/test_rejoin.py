@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.launch import rejoin
-from tasks.launch.logs import logs_aside, set_aside
+from tasks.launch.logs import list_earlier_logs, rename_earlier_log
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.scrape import scrape_run, scrape_text
 
@@ -31,7 +31,7 @@ def _readers_are_warm() -> None:
 def write(folder: Path, *attempts: str) -> Path:
     log = folder / "log.txt"
     for text in attempts:
-        set_aside(log)
+        rename_earlier_log(log)
         log.write_text(text)
     return log
 
@@ -70,7 +70,7 @@ def test_a_log_holds_what_its_run_is_made_of(
     joined = log.read_bytes()
     rejoin_attempts(log)  # the flow was killed before it wrote the run's record
     assert log.read_bytes() == joined
-    assert len(logs_aside(log)) == len(kept) - 1
+    assert len(list_earlier_logs(log)) == len(kept) - 1
     assert not list(tmp_path.glob(".*"))
 
 
@@ -88,7 +88,7 @@ def test_the_exception_of_an_attempt_is_not_that_of_the_run(tmp_path: Path) -> N
 def test_logs_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     log = write(tmp_path, *(f"attempt {number}\n" for number in range(12)))
     (tmp_path / "log.old.txt").write_text("somebody's copy\n")
-    assert [path.read_text() for path in logs_aside(log)] == [f"attempt {number}\n" for number in range(11)]
+    assert [path.read_text() for path in list_earlier_logs(log)] == [f"attempt {number}\n" for number in range(11)]
 
 
 def test_a_log_that_nothing_came_before_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,23 @@ def test_a_commit_by_its_hash(where: str, repository: Path, run_git: Git) -> Non
     assert resolve_ref(str(repository), sha[:9]).sha == sha
 
 
+def test_an_ancestor_of_a_name(repository: Path, run_git: Git, tmp_path: Path) -> None:
+    """As git says. An address has no history, and a shallow clone only a part of it."""
+    for number in range(3):
+        run_git("commit", "-q", "--allow-empty", "-m", f"number {number}")
+    run_git("tag", "-a", "-m", "annotated", "v3")
+    for name in ("HEAD~2", "HEAD^", "v3~1^", "main~0"):
+        assert resolve_ref(str(repository), name).sha == run_git("rev-parse", f"{name}^{{commit}}")
+    with pytest.raises(ConfigError, match=r"main has no such ancestor$"):
+        resolve_ref(str(repository), "main~99")
+    with pytest.raises(ConfigError, match="give the commit's hash"):
+        resolve_ref(f"file://{repository}", "main~1")
+    shallow = tmp_path / "shallow"
+    subprocess.run(["git", "clone", "-q", "--depth=1", f"file://{repository}", shallow], check=True)
+    with pytest.raises(ConfigError, match="the clone is shallow: git fetch --unshallow"):
+        resolve_ref(str(shallow), "HEAD~1")
+
+
 def test_a_shallow_clone_names_the_command_that_completes_it(repository: Path, run_git: Git, tmp_path: Path) -> None:
     shallow = tmp_path / "shallow"
     subprocess.run(["git", "clone", "-q", "--depth=1", "--branch=feat/x", f"file://{repository}", shallow], check=True)
@@ -60,11 +77,11 @@ def test_a_short_hash_at_an_address_is_refused(repository: Path, run_git: Git) -
 
 @pytest.mark.parametrize(
     "name",
-    ["", "-x", "--upload-pack=touch owned", "a b", "a..b", "a~1", "a^", "a:b", "x.lock", "a\nb", "a\0b", "a\x1b[2Jb",
-     "@", "@{-1}", "/x", "x/", "a//b", "a\\b", "x" * 300, "*", "\u202emain"],
+    ["", "-x", "--upload-pack=touch owned", "a b", "a..b", "^a", "~1", "a~x", "a^{/x}", "a:b", "x.lock",
+     "a\nb", "a\0b", "a\x1b[2Jb", "@", "@{-1}", "/x", "x/", "a//b", "a\\b", "x" * 300, "*", "\u202emain"],
 )  # fmt: skip
 def test_hostile_names_are_refused_before_git_runs(where: str, name: str) -> None:
-    with pytest.raises(ConfigError, match="give a branch, a tag or a commit") as caught:
+    with pytest.raises(ConfigError, match="give a branch, a tag, a commit or HEAD~2") as caught:
         resolve_ref(where, name)
     assert str(caught.value).isprintable()
     assert not Path("owned").exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.records import LocalHandle, RunPlan
-from tasks.store import Store, StoreError, check_place, open_store
+from tasks.store import Store, StoreError, check_writable, open_store
 
 
 def plan(run_name: str = "linen-1", **changes: object) -> RunPlan:
@@ -62,16 +62,16 @@ def test_a_folder_that_cannot_be_written_is_named_with_the_remedy(tmp_path):
 def test_what_cannot_be_an_output_folder_is_told_without_trying_to_make_it(tmp_path, out):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"files cannot be written there \(.*\); choose another one with --out"):
-        check_place(tmp_path / out)
+        check_writable(tmp_path / out)
     assert os.listdir(tmp_path) == ["file"]
 
 
 def test_looking_at_an_output_folder_makes_nothing(tmp_path):
-    assert check_place(tmp_path / "new" / "out") == (str(tmp_path / "new" / "out"), tmp_path)
+    assert check_writable(tmp_path / "new" / "out") == (str(tmp_path / "new" / "out"), tmp_path)
     assert os.listdir(tmp_path) == []
-    assert check_place(tmp_path) == (str(tmp_path), tmp_path)
-    with pytest.raises(StoreError, match="local folders"):
-        check_place("s3://bucket/out")
+    assert check_writable(tmp_path) == (str(tmp_path), tmp_path)
+    with pytest.raises(StoreError, match="not a local folder"):
+        check_writable("s3://bucket/out")
 
 
 def test_nothing_is_left_of_folders_that_turned_out_useless(tmp_path, monkeypatch):
@@ -87,9 +87,9 @@ def test_nothing_is_left_of_folders_that_turned_out_useless(tmp_path, monkeypatc
 
 
 def test_what_is_no_local_folder_is_refused():
-    with pytest.raises(StoreError, match="local folders"):
+    with pytest.raises(StoreError, match="not a local folder"):
         open_store("s3://bucket/out")
-    with pytest.raises(StoreError, match="only local folders and gs://"):
+    with pytest.raises(StoreError, match="not a local folder or a gs:// address"):
         open_store("gs:/bucket/out")  # a slash too few
 
 

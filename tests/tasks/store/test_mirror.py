@@ -7,7 +7,7 @@ import pytest
 
 from configs.backends.xpk import XpkHandle
 from tasks.records import RunReading, RunRecord
-from tasks.store import Store, StoreError, check_place, open_store
+from tasks.store import Store, StoreError, check_writable, open_store
 from tasks.store.claims import TakenError
 from tasks.store.documents import run_record_to_json
 from tasks.store.folder import Mirror
@@ -44,7 +44,7 @@ def test_looking_at_a_bucket_makes_no_working_copy(
     gcs_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
-    assert check_place(gcs_url) == (gcs_url, tmp_path)
+    assert check_writable(gcs_url) == (gcs_url, tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -55,8 +55,8 @@ def test_what_is_not_comparable_is_explained(record_002: ComparisonRecord, tmp_p
 
 
 def test_after_a_death_comes_the_same_again(record_000: ComparisonRecord, tmp_path: Path) -> None:
-    """The page tells the cause; once that is mended, only new runs tell whether it is."""
-    command = f"maxview compare linen-vs-nnx --case 01_base --target cpu --out {tmp_path} --fresh"
+    """The page tells the cause; once that is mended, the same command trains what is unfinished and no more."""
+    command = f"maxview compare linen-vs-nnx --case 01_base --target cpu --out {tmp_path}"
     assert next_after(record_000, tmp_path) == command
 
 

@@ -302,8 +302,23 @@ def test_with_repeats_each_place_leads_into_the_log_of_its_own_run(
     assert cause.attributes["href"] == "#candidate-2-L3"
     links = [cell.all("a") for cell in root.one("section", id="checkpoints").all("td", data_label="step")]
     assert [link.attributes["href"] for cell in links for link in cell] == ["#candidate-L4", "#candidate-2-L1"]
-    for place in (root.one("section", id="sides"), root.one("section", id="metrics")):
-        assert [link.attributes["href"] for link in place.all("a")] == ["#candidate-2-L4"]
+    metrics = root.one("section", id="metrics")
+    assert [link.attributes["href"] for link in metrics.all("a")] == ["#candidate-2-L4"]
+    alive = arm.model_copy(update={"exit_code": 0, "cause_of_death": None})
+    root = read(write_page(record.model_copy(update={"candidate": alive}), tmp_path, log_lines={"nnx/second": bad}))
+    assert [link.attributes["href"] for link in root.one("section", id="sides").all("a")] == ["#candidate-2-L4"]
+
+
+def test_a_death_has_no_verdict_words_but_its_cause_and_what_differs(
+    tmp_path: Path, record_000: ComparisonRecord
+) -> None:
+    root = read(write_page(record_000, tmp_path, log_lines={}))
+    assert not root.all("button", data_rows="same")
+    sides = root.one("section", id="sides").text
+    assert "What differs between the two" in sides
+    assert "147168c3a → 1b5e4eb5a" in " ".join(sides.split())
+    assert "verdict" not in sides
+    assert "Equal on both sides" not in sides
 
 
 def test_the_schedule_of_an_arm_is_shown_as_an_image(tmp_path: Path, record_002: ComparisonRecord) -> None:

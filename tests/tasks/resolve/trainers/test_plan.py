@@ -24,7 +24,7 @@ from tasks.publish.content.next_command import arm_wishes
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve.checkout import check_checkout
 from tasks.resolve.plans import Request, resolve
-from tasks.resolve.trainers.place_trainer import place_maxtext
+from tasks.resolve.trainers.place_trainer import resolve_maxtext
 from tasks.resolve.trainers.trainer_source import SOURCE
 from tasks.scrape import scrape_run
 from tasks.store import Store
@@ -116,7 +116,7 @@ def test_a_changed_source_is_another_run(plans_of: Callable[..., list[RunPlan]],
 def test_the_variable_names_it_where_nothing_else_does(
     plans_of: Callable[..., list[RunPlan]], python_024: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ConfigError, match=r"maxtext: which MaxText\? .* `--with maxtext:maxtext==") as caught:
+    with pytest.raises(ConfigError, match=r"maxtext: no MaxText is given\. .* `--with maxtext:maxtext==") as caught:
         plans_of("maxview-vs-maxtext")
     assert "export MAXVIEW_MAXTEXT_PYTHON=" in str(caught.value)
     monkeypatch.setenv("MAXVIEW_MAXTEXT_PYTHON", str(python_024))
@@ -333,7 +333,7 @@ def test_where_metrics_agree_the_bits_are_still_not_proved(
 
 
 def test_a_maxtext_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"a: which MaxText\?"):
-        place_maxtext(Arm(name="a"), tmp_path, environ={})
+    with pytest.raises(ConfigError, match="a: no MaxText is given"):
+        resolve_maxtext(Arm(name="a"), tmp_path, environ={})
     with pytest.raises(ConfigError, match="cannot be run"):
-        place_maxtext(Arm(name="a"), tmp_path, environ={"MAXVIEW_MAXTEXT_PYTHON": os.devnull})
+        resolve_maxtext(Arm(name="a"), tmp_path, environ={"MAXVIEW_MAXTEXT_PYTHON": os.devnull})

@@ -24,8 +24,8 @@ SAID: list[tuple[DeathKind, str]] = [
     ("host_oom", "Out of memory: Kill process 1234 (python3) score 900 or sacrifice child"),
     # Kubernetes, pkg/kubelet: nodeshutdown, eviction, active_deadline
     ("preempted", "Pod was terminated in response to imminent node shutdown."),
-    ("storage", "Evicted\nThe node was low on resource: ephemeral-storage. Threshold quantity: 10120387530"),
-    ("storage", "Evicted\nPod ephemeral local storage usage exceeds the total limit of containers 10Gi."),
+    ("disk_full", "Evicted\nThe node was low on resource: ephemeral-storage. Threshold quantity: 10120387530"),
+    ("disk_full", "Evicted\nPod ephemeral local storage usage exceeds the total limit of containers 10Gi."),
     ("timeout", "Pod was active on the node longer than the specified deadline"),
     # PyTorch and what runs below it
     ("device_oom", "RuntimeError: CUDA error: out of memory"),
@@ -54,7 +54,7 @@ SAID: list[tuple[DeathKind, str]] = [
     ("storage", "RuntimeError: [enforce fail at inline_container.cc:668] . unexpected pos 576 vs 470"),
     ("storage", "RuntimeError: PytorchStreamWriter failed writing file data/12: file write failed"),
     ("storage", "OSError: 1048576 requested and 524288 written"),
-    ("storage", "OSError: Not enough free space to write 1048576 bytes after offset 12"),
+    ("disk_full", "OSError: Not enough free space to write 1048576 bytes after offset 12"),
     ("storage", "RuntimeError: basic_ios::clear: iostream error"),
     # DeepSpeed, runtime/fp16/loss_scaler.py
     ("nan", "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run."),
@@ -211,7 +211,7 @@ SEEN: list[tuple[DeathKind, str]] = [
         'ValueError: NOT_FOUND: Error opening "zarr" driver: Metadata at local file "/a/.zarray" does not exist',
     ),
     ("storage", "FileNotFoundError: [Errno 2] No such file or directory: '/proc/nowhere'"),
-    ("storage", "OSError: [Errno 28] No space left on device"),
+    ("disk_full", "OSError: [Errno 28] No space left on device"),
     ("storage", "google.api_core.exceptions.Forbidden: 403 GET https://storage.googleapis.com/b: Permission denied"),
     ("storage", "StopTraining: Checkpointing failed. the bucket is gone"),
     # MaxText 0.2.4: a dot product with packing in DPO; a key that there is not (the frame is in pyconfig.py)

@@ -120,7 +120,7 @@ def test_a_fatal_error_is_not_explained_by_its_consequences(logs: Any) -> None:
         (139, [], "other", "SIGSEGV"),
         (137, ["Last State: Terminated  Reason: OOMKilled"], "host_oom", "SIGKILL"),
         (137, ["Memory cgroup out of memory: Killed process 17273 (python3) total-vm:515860kB"], "host_oom", "SIGKILL"),
-        (137, ["Pod ephemeral local storage usage exceeds the total limit of containers 10Gi."], "storage", "SIGKILL"),
+        (137, ["Pod ephemeral local storage usage exceeds the total limit of 10Gi."], "disk_full", "SIGKILL"),
         (143, ["Pod was terminated in response to imminent node shutdown."], "preempted", "SIGTERM"),
         (137, ["Command terminated by signal 9"], "killed", "SIGKILL"),
         (137, ["run.sh: line 18:    36 Killed                  python3 a.py"], "killed", "SIGKILL"),
@@ -218,7 +218,7 @@ def test_exceptions_in_a_group(logs: Any) -> None:
         "    +------------------------------------"
     )
     error = error_of(logs, *logs.steps(2), group)
-    assert (error.type, error.kind) == ("OSError", "storage")
+    assert (error.type, error.kind) == ("OSError", "disk_full")
 
 
 def test_fates_of_runs_without_an_end(logs: Any) -> None:

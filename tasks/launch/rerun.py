@@ -1,4 +1,4 @@
-"""Runs a plan's command again in another folder, from start to end."""
+"""Rewrites a plan's paths to another folder, and runs a plan's command to its end."""
 
 import time
 from pathlib import Path
@@ -10,9 +10,9 @@ POLL_S = 0.2
 
 
 def run_to_end(plan: RunPlan, log: Path) -> None:
-    """Start the plan's command and wait for its end; an exception ends the process too. Raises LaunchError.
+    """Run the plan's command until it exits; its output goes to `log`. Raises LaunchError if it cannot start.
 
-    The command may also write to the folder of the log.
+    The command may also write to the folder of the log. An exception while waiting stops the process group.
     """
     handle = process_group.launch(plan, log, writable=(log.parent.absolute(),))
     try:
@@ -23,7 +23,7 @@ def run_to_end(plan: RunPlan, log: Path) -> None:
 
 
 def move_plan(plan: RunPlan, runs: Path) -> RunPlan:
-    """Return the plan with its folder below `runs` instead of the store."""
+    """Return the plan with the folder `runs` instead of the store's, in all its paths, arguments and settings."""
     old, new = str(Path(plan.directory).parent), str(runs)
 
     def moved(text: str) -> str:
