@@ -65,8 +65,8 @@ PLANTED = {
     # processor time: about 30 % of a step
     "time": ("model/train/loop.py", STILL, SPIN),
 }
-SMALL = ("--set", "max_target_length=32")
-STEPS = {"time": 30}  # of a run; of every other kind 4
+SMALL = ("--set", "steps=4", "--set", "max_target_length=32")
+SETTINGS = {"time": ("--set", "steps=30")}  # of a kind that needs others: a step of 60 ms of processor time
 TOUCHED = 3  # commits that change the source and nothing else
 DATE = "2026-01-01T00:00:00+00:00"  # of every commit, so that searches share the commit that is good
 
@@ -249,7 +249,7 @@ def _commit(folder: Path, subject: str) -> None:
 
 
 def bisect(
-    folder: Path, *words: str, steps: int = 4, good: str = "good", bad: str = "main"
+    folder: Path, *words: str, settings: Sequence[str] = SMALL, good: str = "good", bad: str = "main"
 ) -> tuple[int, list[dict[str, Any]]]:
     """Run the command; return its exit status and its records."""
     argv = [sys.executable, "-m", "flows.cli", "bisect", "main-vs-branch", "--repository", str(folder / "repository")]
@@ -258,9 +258,7 @@ def bisect(
         good,
         "--bad",
         bad,
-        *SMALL,
-        "--set",
-        f"steps={steps}",
+        *settings,
         *words,
         "--out",
         str(folder / "out"),
@@ -283,7 +281,7 @@ def train(kinds: Sequence[str], numbers: Sequence[int], folder: Path) -> None:
             branch = f"{kind}-{number}"
             plant(folder / "repository", branch, kind, culprit, touched)
             began = _Clock()
-            status, records = bisect(folder, steps=STEPS.get(kind, 4), bad=branch)
+            status, records = bisect(folder, settings=SETTINGS.get(kind, SMALL), bad=branch)
             (record,) = records or ({},)
             named = record.get("culprit")
             right = named == culprit if kind != "nothing" else named is None
