@@ -253,17 +253,7 @@ def bisect(
 ) -> tuple[int, list[dict[str, Any]]]:
     """Run the command; return its exit status and its records."""
     argv = [sys.executable, "-m", "flows.cli", "bisect", "main-vs-branch", "--repository", str(folder / "repository")]
-    argv += [
-        "--good",
-        good,
-        "--bad",
-        bad,
-        *settings,
-        *words,
-        "--out",
-        str(folder / "out"),
-        "--json",
-    ]
+    argv += ["--good", good, "--bad", bad, *settings, *words, "--out", str(folder / "out"), "--json"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "MAXVIEW_CACHE": str(folder / "cache")}
     done = subprocess.run(argv, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     return done.returncode, json.loads(done.stdout or "[]")
