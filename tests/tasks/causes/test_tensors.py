@@ -154,6 +154,25 @@ def test_draws_with_keys_that_only_one_arm_has_are_the_roots(compare: Compare) -
     assert "left's derives from dropout_rng, right's from state.rngs.dropout" in found.sentence
 
 
+def test_behind_draws_with_keys_of_their_own_both_are_evaluated_alike(compare: Compare) -> None:
+    found = compare(*KEY_OF_THE_STATE, of_left=KEY_OF_THE_STEP, shared=True)
+    assert {root.kind for root in found.roots} == {"key"}
+    assert found.consequences == 0
+    assert "evaluated with the draws of left" in found.sentence
+    assert found.sentence.endswith("all tensors behind the draws are equal bit for bit")
+    assert found.different_results == ()  # the trainers' own programs draw by themselves
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", ["epsilon", "rate of dropout", "weight decay"])
+def test_a_fault_is_named_beside_draws_with_keys_of_their_own(fault: str, compare: Compare) -> None:
+    edit, mark = FAULTS[fault]
+    found = compare(*KEY_OF_THE_STATE, edit, of_left=KEY_OF_THE_STEP, shared=True)
+    others = [root for root in found.roots if root.kind != "key"]
+    source = Path(others[0].path).read_text().splitlines()
+    assert mark in source[others[0].line - 1], [root.sentence for root in found.roots]
+
+
 def test_dropout_of_one_arm_alone_is_named_by_its_draw(compare: Compare) -> None:
     none = (("jax.random.bernoulli(key, 0.9, h.shape)", "True"), ("h / 0.9", "h"))
     found = compare(*none, of_left=KEY_OF_THE_STEP)
