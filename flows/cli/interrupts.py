@@ -17,6 +17,14 @@ _said = False
 _saying = _thread.allocate_lock()
 
 
+def open_closed_streams() -> None:
+    """Open /dev/null for standard streams that were closed at the start (`>&-`): no file may take their numbers."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8"))
+
+
 def leave_at_interrupt() -> None:
     """From now on the first Ctrl-C ends this process at once: nothing has begun."""
     import _signal  # type: ignore[import-not-found] # what `signal` wraps: it alone is there in no time

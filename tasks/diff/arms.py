@@ -1,4 +1,4 @@
-"""Puts the runs of one arm together: its repeats, its fate, what surfaces show of it."""
+"""Combines the runs of one arm into its summary, curves and time accounts."""
 
 from configs.kernels import describe_attention
 from configs.schema import Frozen, TrainConfig

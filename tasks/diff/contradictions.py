@@ -119,7 +119,7 @@ def find_same_log(arms: Arms) -> Observations:
                 places = place_of(steps, run=number), place_of(steps, run=other)
                 yield Observed(
                     kind="same-log",
-                    message=f"the logs of {names} are one log: it shows nothing of what equal runs differ by",
+                    message=f"the logs of {names} show one run, so they cannot tell how much equal runs differ",
                     evidence=show_each(arms, (steps["time"][0], steps["time"][0]), places),
                 )
 
@@ -134,7 +134,7 @@ def _survived(arms: Arms) -> Observations:
     ]
     if shown:
         said = dict.fromkeys(f"{arm.name_run(number)} ({error.summary})" for arm, number, error in shown)
-        message = f"an exception stands in the log, though the exit code is 0: {'; '.join(said)}"
+        message = f"the log contains an exception, although the exit code is 0: {'; '.join(said)}"
         places = (
             (arm, error.summary, Source(line=error.line, offset=error.offset, run=number))
             for arm, number, error in shown

@@ -19,7 +19,7 @@ EXACT = "the last bit (float32)"
 WHOLE = "the last digit (whole numbers)"
 EXPONENTS = frozenset({"megatron"})  # the dialects that print 1.090931E+01
 PLACES = frozenset({"step", "line", "offset", "time"})
-# what is measured, and so differs between two runs of anything
+# measured values, which differ between any two runs
 MEASURED = re.compile(
     r"second|(?:^|[^a-z])(?:time|ms|s|tps|wps|mfu|mem|power|energy)(?:[^a-z]|$)|"
     r"(?:tokens|samples)[ _]per|flops|memory|elapsed|throughput",
@@ -103,7 +103,7 @@ def compare_metric(
     varies = [varies_at(side, exact=exact) for side in sides]
     gaps = gaps_between(sides)
     if not exact:
-        gaps = np.round(gaps, decimals)  # 9.701 − 9.7 is not quite 0.001 in binary, and ranks would see it
+        gaps = np.round(gaps, decimals)  # 9.701 − 9.7 is not exactly 0.001 in binary
     differs = np.where(varies[0] | varies[1], gaps > 0, varies_at(values, exact=exact))
     precision = WHOLE if whole else EXACT if exact else f"printed precision ({decimals} decimals)"
     smallest = 0.0 if exact or whole else 10.0**-decimals

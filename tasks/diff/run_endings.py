@@ -99,7 +99,8 @@ def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
         message = f"{coverage.lost[0]} (in the log of {name})"
         yield notice("lost-lines", message, (arm, f"{len(coverage.lost)} ×", place_of(steps, -1, run=number)))
     if coverage.rewinds:
-        again = f"went back to an earlier step {coverage.rewinds} ×: of steps that were done again, the last counts"
+        times = counted(coverage.rewinds, "time")
+        again = f"went back to an earlier step {times}; for repeated steps the last values count"
         place = place_of(steps.filter(pl.col("step") <= pl.col("step").shift(1)), run=number)
         yield notice("restarted", f"{name} {again}", (arm, f"{coverage.rewinds} ×", place))
 

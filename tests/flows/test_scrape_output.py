@@ -70,3 +70,12 @@ def test_a_terminal_that_was_closed_is_no_traceback() -> None:
     os.close(terminal)
     assert done.returncode == 2
     assert done.stderr == "maxview: input/output error: the terminal was closed, or a disk fails (dmesg shows it)\n"
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_a_closed_stream_is_no_traceback(stream: int) -> None:
+    """`maxview … >&-` starts without the stream; no file that it opens may take its place."""
+    command = f'exec "$0" -m flows.cli scrape "$1" {stream}>&-'
+    done = subprocess.run(["sh", "-c", command, sys.executable, str(LOG)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("step" in done.stdout) is (stream == 2)

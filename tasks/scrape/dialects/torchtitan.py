@@ -73,7 +73,7 @@ def _read(key: str, found: re.Match[bytes]) -> list[Field] | None:
             for group, name, kind in ((1, "memory_gib", "padded"), (2, "memory_pct", "fixed"))
         ]
     number = _NUMBER.fullmatch(text)
-    if number is None or (number[2] == b"s" and key in _DECIMALS):
+    if number is None or (key in _DECIMALS and number[2] not in (None, b"%" if key == "mfu" else None)):
         return None
     digits, width = number[1].replace(b",", b""), len(found[2]) + len(number[1])
     value, shape = float(digits), shape_of(digits)

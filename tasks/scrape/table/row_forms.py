@@ -74,7 +74,8 @@ class RowForms:
         usual = [rows[number] for number in trusted.sort("len", descending=True, maintain_order=True)["_form"]]
         ways = self._ways((rows[number], {first, last}) for number, _, first, last, _ in forms.rows())
         rare = forms.join(trusted, on="_form", how="anti")["_form"].to_list()
-        odd = [number for number in rare if _is_odd(rows[number], usual, ways)]
+        keys = {one.key for row in usual for one in row.fields}
+        odd = [number for number in rare if _is_odd(rows[number], usual, ways) or _has_torn_key(rows[number], keys)]
         self._rows = {number: row for number, row in self._rows.items() if number not in odd}
         return _unread(frame.filter(pl.col("_form").is_in(odd)), "printed like no other") + self._cut(frame)
 
@@ -121,6 +122,17 @@ def _is_odd(row: Row, usual: list[Row], ways: dict[str, set[Way]]) -> bool:
     other_run = usual and row.total not in {one.total for one in usual}
     lacks = usual and not row.excused and set(usual[0].columns) - set(row.columns)
     return bool(not row.regular or other_run or lacks) or not all(_fits(one, ways[one.column]) for one in row.fields)
+
+
+def _has_torn_key(row: Row, keys: set[str]) -> bool:
+    """Whether a key of the row joins the head of one of these keys with the tail of another, as a lost block does."""
+    return any(
+        any(
+            any(known.startswith(key[:at]) for known in keys) and any(known.endswith(key[at:]) for known in keys)
+            for at in range(len(key) + 1)
+        )
+        for key in {one.key for one in row.fields} - keys
+    )
 
 
 def _fits(printed: Field, ways: set[Way]) -> bool:

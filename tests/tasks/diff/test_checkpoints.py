@@ -88,7 +88,7 @@ def test_what_was_verified_decides(left: Any, right: Any, verdict: str, words: s
             BOTH,
             "same",
             ("2 of 2 committed", "2 of 2 committed"),
-            "nothing of linen · c0ffee and nnx · c0ffee could be verified from here",
+            "the checkpoints of linen · c0ffee and nnx · c0ffee could not be verified on this machine",
         ),
         (
             {0: None, 5: None},

@@ -1,6 +1,7 @@
 """What people paste, cut, fold and forward: no wrong number comes of it, and no run is lost in another."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -175,6 +176,28 @@ def test_nemo_prints_whole_numbers_and_others_in_one_column() -> None:
     assert run.steps["step"].to_list() == [0, 1, 2, 4, 5, 6, 7, 8]
     assert run.steps["lr"].to_list() == [0, *[0.0006] * 7]
     assert [line.text for line in run.coverage.unread] == ["step 3, printed like no other"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "onto"),
+    [("in_step_timing", "_loss: "), ("train_step_timing", "ced_train_loss: "), ("med_samples", "in s: ")],
+    ids=["head of one key, tail of another", "a tail", "head and tail, with blanks"],
+)
+def test_two_rows_that_a_lost_block_joined_are_none(lost: str, onto: str) -> None:
+    """The joined row has the step of one row and numbers of the next; only the torn key shows it."""
+    before, after = NEMO[4], NEMO[5]
+    joined = before[: before.index(lost)] + after[after.index(onto) :]
+    assert len(re.findall("train_step_timing", joined)) == 1
+    run = read("\n".join([*NEMO[:4], joined, *NEMO[6:]]) + "\n")
+    assert run.steps["step"].to_list() == [0, 1, 2, 5, 6, 7, 8]
+    assert [line.text for line in run.coverage.unread] == ["step 3, printed like no other"]
+
+
+def test_a_new_key_in_one_row_is_read() -> None:
+    named = NEMO[4].replace(" | reduced_train_loss", " | val_accuracy: 0.25 | reduced_train_loss")
+    run = read("\n".join([*NEMO[:4], named, *NEMO[5:]]) + "\n")
+    assert run.steps["step"].to_list() == list(range(9))
+    assert run.steps["val_accuracy"].to_list() == [None, None, None, 0.25, *[None] * 5]
 
 
 def test_nemo_as_it_grows_is_not_taken_for_megatron() -> None:

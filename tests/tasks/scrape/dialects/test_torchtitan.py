@@ -143,6 +143,7 @@ def test_damage_is_seen(damage: str) -> None:
     ("whole", "damaged"),
     [
         ("tflops: 2.31", "tflops: 2.3s"),  # no rate is a time: a last digit that became an `s`
+        ("tps: 3,454  tflops: 2.31  mfu: 42.63%", "tps: 3%"),  # nor a share: a block was lost up to the end of the row
     ],
 )
 def test_a_damaged_rate_is_no_rate(whole: str, damaged: str) -> None:
