@@ -33,6 +33,7 @@ EMBEDDED = {
     # its errors go to our log file, not to the terminal
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "ERROR",
 }
+JOURNAL_BYTES = 1 << 20  # with less free, SQLite cannot write its journal
 DATABASE_BYTES = 8 << 20  # a new database with its journal takes 6 MB
 CAUSE = re.compile(r"[\w.]*(?:Error|Exception)\b.*")
 
@@ -145,6 +146,18 @@ class EmbeddedServer:
         if self.process is not None:
             self.process.terminate()
             self.process.wait()
+
+
+def explain_failure(error: Exception) -> str | None:
+    """Return a message about a server that failed in the middle of a flow run; None for other errors."""
+    from prefect.exceptions import PrefectHTTPStatusError
+
+    if not isinstance(error, PrefectHTTPStatusError) or error.response.status_code < 500:
+        return None
+    cause = f"Prefect's server failed (status {error.response.status_code} for {error.request.url.path})"
+    if full := explain_little(find_home(), JOURNAL_BYTES):
+        return f"{cause}: {full} (PREFECT_HOME)"
+    return f"{cause}; repeat the command, which continues from here. The server's own log tells more"
 
 
 @contextmanager
