@@ -10,9 +10,9 @@ that shows a different program at 8 of them. The peer is git bisect by medians o
 midpoint; r is the smallest number with at most our rate of wrong answers: once for each noise, and once for both
 noises together, because a user does not know beforehand which one their machine has. git bisect does not look at the
 compiled programs, and it names a commit even if there is no culprit. `clocks`: a machine with two clock states (40 %
-of the runs are 3 % slower). `train` creates a repository of the tiny trainer with 32 commits (four of them change its
-source, one is the culprit), and runs the flow's own search with real trainings. `ledger` times the compile ledger of
-32 commits with different sources, twice.
+of the runs are 3 % slower) and the stated noise of a TPU; `gpu clocks`: 6 % slower, and a GPU's noise. `train` creates
+a repository of the tiny trainer with 32 commits (four of them change its source, one is the culprit), and runs the
+flow's own search with real trainings. `ledger` times the compile ledger of 32 commits with different sources, twice.
 """
 
 import argparse
@@ -36,15 +36,16 @@ from numpy.typing import NDArray
 from benchmarks.machine import describe_machine
 from tasks.bisect.search import next_action
 from tasks.bisect.terms import Finish, Limits, Line
-from tests.tasks.bisect.simulated import TPU, SimulatedTimes, step
+from tests.tasks.bisect.simulated import GPU, TPU, SimulatedTimes, step
 
 ROOT = Path(__file__).parent.parent
 COMMITS = 32
 POINTS = COMMITS + 1
-SIGMA = TPU.scale / 2**0.5  # scale of one run
 MOST_REPEATS = 9
 SLOWED, SLOWEST = 0.03, 0.05
-SLOW_CLOCK, CLOCKS = 0.4, 0.03  # share of runs in the slower of two clock states, and its distance
+SLOW_CLOCK = 0.4  # share of runs in the slower of two clock states
+CLOCKS = {"clocks": 0.03, "gpu clocks": 0.06}  # distance of the states
+STATED = {"gpu clocks": GPU}  # what the verdict rule knows of the noise; TPU for the others
 SEED = 20261123
 INPUT = '    with clock.part("input_s"):'
 SORT = "    loss = loss + 0.0 * jnp.sum(jnp.sort(jnp.tile(logits_BLV, (4, 1, 1)), axis=-1))\n"
@@ -65,8 +66,8 @@ PLANTED = {
     # processor time: about 30 % of a step
     "time": ("model/train/loop.py", STILL, SPIN),
 }
-SMALL = ("--set", "max_target_length=32")
-STEPS = {"time": 30}  # of a run; of every other kind 4
+SMALL = ("--set", "steps=4", "--set", "max_target_length=32")
+SETTINGS = {"time": ("--set", "steps=30")}  # of a kind that needs others: a step of 60 ms of processor time
 TOUCHED = 3  # commits that change the source and nothing else
 DATE = "2026-01-01T00:00:00+00:00"  # of every commit, so that searches share the commit that is good
 
@@ -76,21 +77,23 @@ type Draw = Callable[[], float]
 def make_draw(random_: np.random.Generator, noise: str) -> Draw:
     """Draw a run's deviation from the logarithm of its commit's level."""
 
+    stated = STATED.get(noise, TPU)
+
     def draw() -> float:
-        value = SIGMA * float(random_.standard_t(TPU.df))
+        value = stated.scale / 2**0.5 * float(random_.standard_t(stated.df))
         if noise == "slowed" and random_.random() < SLOWED:
             value += SLOWEST * float(random_.random())
-        if noise == "clocks" and random_.random() < SLOW_CLOCK:
-            value += CLOCKS
+        if noise in CLOCKS and random_.random() < SLOW_CLOCK:
+            value += CLOCKS[noise]
         return value
 
     return draw
 
 
-def search(truth: Sequence[float], draw: Draw, line: Line, *, ends: int = 0) -> tuple[Finish, int]:
+def search(truth: Sequence[float], draw: Draw, line: Line, noise: str, *, ends: int = 0) -> tuple[Finish, int]:
     """Return our answer and its number of runs. ends: runs of each end before the search, with two clock states."""
-    judge = SimulatedTimes(truth, draw)
-    while ends and judge.spread() < CLOCKS / 2:
+    judge = SimulatedTimes(truth, draw, noise=STATED.get(noise, TPU))
+    while ends and judge.spread() < CLOCKS[noise] / 2:
         judge.values.clear()
         for point in (0, COMMITS) * ends:
             judge.train(point)
@@ -138,7 +141,7 @@ def simulate(trials: int) -> None:
         for programs in (0, 8):
             random_ = np.random.default_rng(SEED)
             draws = {noise: make_draw(random_, noise) for noise in ("t", "slowed")}
-            ours = {noise: _simulate(size, draw, random_, programs, trials) for noise, draw in draws.items()}
+            ours = {noise: _simulate(size, noise, random_, programs, trials) for noise in draws}
             for noise, (shown, wrong, runs) in ours.items():
                 peer = _peer(size, [draws[noise]], random_, trials, wrong)
                 print(
@@ -149,24 +152,24 @@ def simulate(trials: int) -> None:
             print(
                 f"{size:+8.0%}  either {programs or COMMITS:>9} | {'':37} {runs:5.1f}      | {_show_peer(peer, runs)}"
             )
-    for size in (0.0, 0.02, 0.05):
-        for ends in (0, 3):
-            random_ = np.random.default_rng(SEED)
-            shown, _, _ = _simulate(size, make_draw(random_, "clocks"), random_, 0, trials, ends=ends)
-            print(
-                f"{size:+8.0%}  clocks {COMMITS:>9} | {shown} | {'both seen at the ends' if ends else ''}", flush=True
-            )
+    clocks = [("clocks", size, ends) for size in (0.0, 0.02, 0.05) for ends in (0, 3)]
+    clocks += [("gpu clocks", size, 0) for size in (0.0, 0.05, 0.1)]
+    for noise, size, ends in clocks:
+        shown, _, _ = _simulate(size, noise, np.random.default_rng(SEED), 0, trials, ends=ends)
+        print(
+            f"{size:+8.0%} {noise:>10} {COMMITS:>6} | {shown} | {'both seen at the ends' if ends else ''}", flush=True
+        )
 
 
 def _simulate(
-    size: float, draw: Draw, random_: np.random.Generator, programs: int, trials: int, *, ends: int = 0
+    size: float, noise: str, random_: np.random.Generator, programs: int, trials: int, *, ends: int = 0
 ) -> tuple[str, float, float]:
     """Return the shares of the answers as text, the share of wrong ones, and the mean number of runs."""
-    counts, runs = Counter[str](), []
+    counts, runs, draw = Counter[str](), [], make_draw(random_, noise)
     for _ in range(trials):
         culprit = int(random_.integers(1, POINTS))
         truth = step(size, culprit, POINTS)
-        found, used = search(truth, draw, draw_line(random_, culprit, programs), ends=ends)
+        found, used = search(truth, draw, draw_line(random_, culprit, programs), noise, ends=ends)
         right = bool(size) and found.culprit == culprit
         counts["right" if right else "wrong" if found.culprit is not None else found.outcome] += 1
         runs.append(used)
@@ -249,23 +252,11 @@ def _commit(folder: Path, subject: str) -> None:
 
 
 def bisect(
-    folder: Path, *words: str, steps: int = 4, good: str = "good", bad: str = "main"
+    folder: Path, *words: str, settings: Sequence[str] = SMALL, good: str = "good", bad: str = "main"
 ) -> tuple[int, list[dict[str, Any]]]:
     """Run the command; return its exit status and its records."""
     argv = [sys.executable, "-m", "flows.cli", "bisect", "main-vs-branch", "--repository", str(folder / "repository")]
-    argv += [
-        "--good",
-        good,
-        "--bad",
-        bad,
-        *SMALL,
-        "--set",
-        f"steps={steps}",
-        *words,
-        "--out",
-        str(folder / "out"),
-        "--json",
-    ]
+    argv += ["--good", good, "--bad", bad, *settings, *words, "--out", str(folder / "out"), "--json"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "MAXVIEW_CACHE": str(folder / "cache")}
     done = subprocess.run(argv, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     return done.returncode, json.loads(done.stdout or "[]")
@@ -283,7 +274,7 @@ def train(kinds: Sequence[str], numbers: Sequence[int], folder: Path) -> None:
             branch = f"{kind}-{number}"
             plant(folder / "repository", branch, kind, culprit, touched)
             began = _Clock()
-            status, records = bisect(folder, steps=STEPS.get(kind, 4), bad=branch)
+            status, records = bisect(folder, settings=SETTINGS.get(kind, SMALL), bad=branch)
             (record,) = records or ({},)
             named = record.get("culprit")
             right = named == culprit if kind != "nothing" else named is None

@@ -41,7 +41,7 @@ from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import REGRESSED, tell_end
 from tasks.services.events import EVENTS, Bisected, Extended, Planned
 from tasks.services.lanes import in_lanes
-from tasks.services.run_form import show_name, with_parameters_of
+from tasks.services.run_form import show_name, unless_named, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped
 from tasks.services.slices import slice_of
 from tasks.steps import (
@@ -59,6 +59,7 @@ from tasks.verify.common_step import have_common_step
 TIME = Question(metric=STEP_TIME.name, title=STEP_TIME.title)  # a placeholder until the bisected row is known
 
 
+@unless_named
 def name_run() -> str:
     """Return the flow run's name."""
     wanted = flow_run.parameters

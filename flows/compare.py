@@ -36,7 +36,7 @@ from tasks.services.events import EVENTS, Compared, Explaining, Extended, Logged
 from tasks.services.held_runs import held_job, held_run
 from tasks.services.lanes import in_lanes
 from tasks.services.pull_request import parse_pull_request
-from tasks.services.run_form import name_comparison, tag_run, with_parameters_of
+from tasks.services.run_form import name_comparison, tag_run, unless_named, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped
 from tasks.services.slices import slice_of
 from tasks.steps import (
@@ -63,6 +63,7 @@ from tasks.verify.common_step import have_common_step
 from tasks.verify.steps_to_prove import find_unverified
 
 
+@unless_named
 def name_run() -> str:
     """Return the flow run's name."""
     wanted = flow_run.parameters

@@ -12,11 +12,12 @@ from tasks.ingest.given_logs import sort_words
 from tasks.resolve.options import IngestOptions
 from tasks.services.endings import final_state, tell_end
 from tasks.services.events import EVENTS, Compared
-from tasks.services.run_form import show_name, tag_run, with_parameters_of
+from tasks.services.run_form import show_name, tag_run, unless_named, with_parameters_of
 from tasks.steps import diff_logs_step, publish_step, scrape_logs_step, summarise_step
 from tasks.store import open_store
 
 
+@unless_named
 def name_run() -> str:
     """Return the flow run's name: the compared files."""
     given = flow_run.parameters

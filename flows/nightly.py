@@ -24,7 +24,7 @@ from tasks.services.endings import FOUND, tell_end
 from tasks.services.events import EVENTS, Bisected, Compared, Event
 from tasks.services.lanes import in_lanes
 from tasks.services.outage import is_outage, outlast
-from tasks.services.run_form import name_comparison, with_parameters_of
+from tasks.services.run_form import name_comparison, unless_named, with_parameters_of
 from tasks.services.running_jobs import Jobs
 from tasks.steps import (
     comment_step,
@@ -37,6 +37,7 @@ from tasks.steps import (
 from tasks.store import Store, open_store
 
 
+@unless_named
 def name_run() -> str:
     """Return the flow run's name: the night's day."""
     return f"night of {flow_run.scheduled_start_time.date().isoformat()}"

@@ -15,12 +15,13 @@ from tasks.resolve.options import PreflightOptions
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import final_state, tell_end
 from tasks.services.events import EVENTS, Compared, Planned
-from tasks.services.run_form import show_name, tag_run, with_parameters_of
+from tasks.services.run_form import show_name, tag_run, unless_named, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped
 from tasks.steps import forget_step, publish_step, resolve_step, summarise_step
 from tasks.store import open_store
 
 
+@unless_named
 def name_run() -> str:
     """Return the flow run's name: cases, comparison and target."""
     wanted = flow_run.parameters

@@ -11,13 +11,14 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from tasks.publish.markdown.proofs import list_wrong, proofs_headline
 from tasks.resolve.options import doc, or_empty
-from tasks.services.run_form import show_name
+from tasks.services.run_form import show_name, unless_named
 from tasks.steps import find_checkpoints_step, prove_step, publish_proofs_step
 
 # Two checkpoints at once, each read by two threads, saturate most disks and links.
 TWO_AT_ONCE = cast("TaskRunner[PrefectFuture[Any]]", ThreadPoolTaskRunner(max_workers=2))
 
 
+@unless_named
 def name_run() -> str:
     """Return the flow run's name: the places."""
     return show_name(", ".join(map(str, flow_run.parameters["places"])))

@@ -125,7 +125,7 @@ class LiveView:
             case Reused(plan):
                 self._reused(plan)
             case Waits(plan, why):
-                self._note(plan, "another flow works on it")
+                self._note(plan, "in use by another flow")
                 self._say(why)
             case Launched(run):
                 self._launched(run)

@@ -54,7 +54,7 @@ def find_span(request: BisectOptions) -> Span:
     dirt = find_dirt(repository) if request.bad == "HEAD" else ""
     if dirt:
         raise ConfigError(
-            [f"{repository}: {dirt} has changes that no commit holds, and a bisection only sees commits: "
+            [f"{repository}: {dirt} has uncommitted changes, and a bisection only sees commits: "
              f"commit or stash them, or name the commit: --bad {bad.sha[:9]}"]
         )  # fmt: skip
     return span_between(spec, repository, good, bad, named=bool(request.repository))

@@ -64,7 +64,8 @@ class Parting:
     other: ArmValues
     divergent: frozenset[int] = field(init=False)  # live rows whose value the other arm has nowhere
     own_draws: OwnDraws = field(init=False)
-    # of the divergent rows, those that read only what both arms have, and draws with keys that only this arm has
+    # divergent rows that read only what both arms have, and draws with keys that only this arm has: these are equal
+    # if the other arm's were evaluated in their place
     frontier: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,7 +73,7 @@ class Parting:
         self.divergent = frozenset(n for n in self.arm.step.live if rows[n].digest not in known)
         mine, theirs = self.arm.observation.arguments, self.other.observation.arguments
         self.own_draws = find_own_draws(self.arm.keys, self.other.keys, mine, theirs)
-        self.frontier = tuple(n for n in sorted(self.divergent) if self._is_at_front(n))
+        self.frontier = tuple(n for n in sorted(self.divergent | self.own_draws.keys.keys()) if self._is_at_front(n))
 
     def _is_at_front(self, n: int) -> bool:
         if n in self.own_draws.keys or n in self.own_draws.derived:

@@ -37,6 +37,8 @@ def _other_keys(left: Parting, right: Parting, ours: int, theirs: int) -> tuple[
     keys = left.own_draws.keys[ours], right.own_draws.keys[theirs]
     names = left.arm.observation.arm, right.arm.observation.arm
     why = f"each arm draws with a key of its own: {names[0]}'s derives from {keys[0]}, {names[1]}'s from {keys[1]}"
+    if left.arm.rows[ours].digest == right.arm.rows[theirs].digest:
+        why += f"; evaluated with the draws of {names[0]}"
     return "key", why, keys
 
 

@@ -46,9 +46,10 @@ def compare_tensors(
     found = find_roots(left, right, names)
     roots = (*given.roots, *group_roots(found))
     first = next((root for root in roots if root.kind != "argument"), None)
-    results = different_results(observations) if not left.divergent and not right.divergent else ()
+    results = different_results(observations) if not found and not left.divergent and not right.divergent else ()
     equal = sum((Counter(row.digest for row in rows[0]) & Counter(row.digest for row in rows[1])).values())
-    divergent = max(len(left.divergent), len(right.divergent))
+    divergent = max(len(side.divergent - side.own_draws.derived) for side in (left, right))
+    handed_over = len(left.own_draws.keys.keys() - left.divergent)  # draws that both arms were evaluated with
     comparison = TensorComparison(
         sentence="",
         first=first,
@@ -57,7 +58,7 @@ def compare_tensors(
         tensors=(len(rows[0]), len(rows[1])),
         paired=equal + divergent,
         equal=equal,
-        consequences=max(0, divergent - len(found)),
+        consequences=max(0, divergent + handed_over - len(found)),
         only=list_only(rows[0], rows[1]),
         different_results=results,
         notes=tuple(notes),
@@ -140,7 +141,9 @@ def summarise(comparison: TensorComparison) -> str:
     """The answer in one line."""
     if comparison.first is not None:
         begin = f"equal up to {comparison.equal_up_to}; " if comparison.equal_up_to else ""
-        return f"{begin}the first that differs: {comparison.first.sentence}"
+        alone = all(root.kind == "key" for root in comparison.roots) and not comparison.consequences
+        end = "; all tensors behind the draws are equal bit for bit" if alone else ""
+        return f"{begin}the first that differs: {comparison.first.sentence}{end}"
     if comparison.different_results:
         first = comparison.different_results[0]
         many = counted(len(comparison.different_results), "result")

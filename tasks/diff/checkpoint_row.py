@@ -18,11 +18,11 @@ def checkpoint_row(
     *,
     loss: MetricParity | None = None,
 ) -> MetricDiff:
-    """Whether each run's checkpoints are really there, and the same ones on both sides.
+    """Return the row that judges whether each run's checkpoints exist and whether both arms have the same ones.
 
-    `found`: what the arms' checkpoints of one step hold, side by side. Numbers that only the candidate lost are judged
-    always; other differences where a floor says that the arms train the same bits, or where every `loss` is equal bit
-    for bit. Else they are reported, and other rows judge what was trained.
+    `found`: the comparison of both arms' checkpoints of one step. NaN or infinite values in one arm only are always
+    judged. Other differences are judged only if a floor proves that the arms train the same bits, or if every `loss` is
+    equal bit for bit; else they are reported, and other rows judge the training.
     """
     saved = read_saved(arms[0].runs, arms[0].name_run), read_saved(arms[1].runs, arms[1].name_run)
     cells = (_cell(arms[0], saved[0]), _cell(arms[1], saved[1]))
@@ -57,14 +57,19 @@ def _judge(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:
         return "same", "neither arm saves any"
     unproved = [arm.label for arm, side in zip(arms, saved, strict=True) if side.announced and not side.proved]
     names = " and ".join(unproved)
-    said = f"nothing of {names} could be verified from here: this is what the logs say" if unproved else ""
+    said = (
+        f"the checkpoints of {names} could not be verified on this machine; this row relies on the logs"
+        if unproved
+        else ""
+    )
     unseen = [arm.label for arm, side in zip(arms, saved, strict=True) if side.invisible and not side.proved]
     if unseen:
         return "unknown", f"the log of {' and '.join(unseen)} does not show commits; {said}"
     if lacking := sorted(baseline.steps - candidate.steps):
         if not candidate.proved and (cut := [step for step in lacking if not candidate.begun <= step]):
             steps = ", ".join(map(str, cut))
-            return "unknown", f"the log of {arms[1].label} does not hold the part in which step {steps} was saved"
+            lost = f"a checkpoint of step {steps} may be missing from the log only"
+            return "unknown", f"the log of {arms[1].label} is incomplete, so {lost}"
         return "regressed", f"{arms[1].label} has no checkpoint of step {', '.join(map(str, lacking))}"
     if lacking := sorted(candidate.steps - baseline.steps):
         return "unknown", f"{arms[0].label} has no checkpoint of step {', '.join(map(str, lacking))}"
@@ -72,13 +77,13 @@ def _judge(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:
 
 
 def are_proved(floors: Sequence[Floor]) -> bool:
-    """Whether the arms are proved to train the same bits, so that their checkpoints must be the same."""
+    """Return whether the arms are proved to train the same bits, so that their checkpoints must be the same."""
     held = {floor.name for floor in floors if floor.holds}
     return not any(floor.holds is False for floor in floors) and bool(held & {"same bits", "same checkpoint"})
 
 
 def _why_equal(floors: Sequence[Floor], loss: MetricParity | None) -> str:
-    """Why the checkpoints of both arms have to be equal; empty if nothing says so."""
+    """Return why the checkpoints of both arms must be equal; empty if they need not be."""
     if are_proved(floors):
         return "the arms are proved to train the same bits"
     if loss is None or not loss.exact or loss.parity.first is not None or loss.varies or not loss.parity.steps:
@@ -87,14 +92,17 @@ def _why_equal(floors: Sequence[Floor], loss: MetricParity | None) -> str:
 
 
 def _judge_lost(found: CheckpointDifference) -> tuple[Verdict, str] | None:
-    """What NaN and infinities that one side alone has say; None where there are none."""
+    """Return the verdict on values that are NaN or infinite in one arm only, and its reason; None without any."""
     for side, word, arm in ((1, "regressed", "candidate"), (0, "improved", "baseline")):
         lost = [array for array in found.compared if array.values and array.values.lost[side]]
         if lost:
             values = sum(array.values.lost[side] for array in lost if array.values)
             name = (lost[0].names or lost[0].other_names)[0]
             count = f"{counted(values, 'value')} in {counted(len(lost), 'array')}"
-            reason = f"step {found.step} of the {arm} alone holds NaN or infinities: {count}, first {name}"
+            reason = (
+                f"at step {found.step}, only the {arm}'s checkpoint has NaN or infinite values where the other is "
+                f"finite: {count}, first {name}"
+            )
             return ("regressed" if word == "regressed" else "improved"), reason
     return None
 

@@ -21,21 +21,21 @@ from tasks.resolve.plans import find_unfit
 from tasks.scrape import copy_log
 from tasks.store import Store, check_name, safe_name
 
-INGEST = "ingest"  # what every comparison of logs is called
-AGAIN = "linen-vs-nnx"  # which trains a case here without a ref of somebody's clone
-MORE_DEVICES = "cpu-8"  # for a case that one device cannot run
-UNTITLED = "logs"  # the case of logs that do not tell it
-UNNAMED = "as logged"  # the target of logs of which nobody has said where they ran: a space is in no name
+INGEST = "ingest"  # the name of every comparison of logs
+AGAIN = "linen-vs-nnx"  # trains a case on this machine, without a checkout
+MORE_DEVICES = "cpu-8"  # the target for cases that one device cannot run
+UNTITLED = "logs"  # the case if it is unknown
+UNNAMED = "as logged"  # the target if it is unknown; no target's name contains a space
 
 
 class Given(Frozen):
-    """The words with which the logs were given, by side: what to type again with more of them."""
+    """The log arguments of each side, as the user typed them, to build the command for more logs."""
 
     baseline: tuple[str, ...] = ("LOG",)
     candidate: tuple[str, ...] = ("LOG",)
 
     def words(self, more: Sequence[str] = ()) -> list[str]:
-        """The words that name these logs, and more of each side."""
+        """Return the command's log arguments: these logs, and `more` for each side."""
         if len(self.baseline) == len(self.candidate) == 1 and self.baseline != self.candidate and not more:
             return [*self.baseline, *self.candidate]
         if self.baseline == self.candidate and not more and self.baseline != ("LOG",):
@@ -74,14 +74,14 @@ def _archive(run: LoggedRun, arm: str, store: Store) -> RunRecord:
 
 
 def case_runs(records: Sequence[RunRecord], *, case: str, target: str | None) -> CaseRuns:
-    """The runs as those of a case, for what the history of the target knows of them."""
+    """Return the runs as those of a case, to look them up in the target's history."""
     return CaseRuns(comparison=INGEST, case=case, target=target or UNNAMED, runs=tuple(records))
 
 
 def check_words(target: str | None, tolerances: str) -> None:
-    """Raises ValueError for a target that is no plain name, and for an unknown set of tolerances.
+    """Raise ValueError for a target that is no plain name, and for an unknown set of tolerances.
 
-    Where logs come from needs no file in configs/targets.
+    The target of logs needs no file in configs/targets.
     """
     if target is not None:
         check_name(target, "target")
@@ -98,10 +98,10 @@ def compare_pair(
     tolerances: str = "default",
     given: Given | None = None,
 ) -> ComparisonRecord:
-    """The comparison of the ingested runs of two arms, baseline first.
+    """Return the comparison of the ingested runs of two arms, baseline first.
 
-    `target`: where they ran; `past`: what equal runs there differed by, as `tasks/history/prior.py` reads it;
-    `given`: how their logs were named.
+    `target`: the machine they ran on; `past`: differences of equal runs there, as `tasks/history/prior.py` reads them;
+    `given`: the log arguments.
     """
     baseline = [run for run in records if run.arm == records[0].arm]
     candidate = [run for run in records if run.arm != records[0].arm]
@@ -121,24 +121,24 @@ def compare_pair(
 
 
 def ingest_rules(question: str, target: str | None, tolerances: str = "default") -> VerdictRules:
-    """What logs are judged by: a set of tolerances, and what the place costs if it is one of ours."""
+    """Return the rules for judging logs: a set of tolerances, and the costs of the target if it is a known one."""
     known = load_target(target) if target in list_names("targets") else None
     declared = tuple(sorted(IMPLEMENTATION_KEYS))
     return make_rules(question, load_tolerances(tolerances), load_effects(), known, declared=declared)
 
 
 def circumstances_of(target: str | None, past: Mapping[str, Past], command: str) -> Circumstances:
-    """What the noise of logs is judged with; `command`: what to type with more of them."""
+    """Return the circumstances for judging the noise of logs; `command`: compares them again with more logs."""
     instead = f"give the logs of further runs: {command}"
     if target is None:
-        instead += " (with --target NAME, of where they ran, its history counts too)"
+        instead += " (add --target NAME of the machine they ran on, to use its noise history too)"
     elif not past:
-        instead += f" (or let the history of {target} know {LEAST_PAIRS} pairs of equal runs: --aa --target {target})"
+        instead += f" (or add {LEAST_PAIRS} pairs of equal runs to the history of {target}: --aa --target {target})"
     return Circumstances(past=past, instead=instead)
 
 
 def options_of(case: str, target: str | None, tolerances: str = "default", *, aa: bool = False) -> list[str]:
-    """The options that an ingest was asked for with."""
+    """Return the options of an `ingest` command."""
     words = [] if case == UNTITLED else ["--case", case]
     words += [] if target in (None, UNNAMED) else ["--target", str(target)]
     words += [] if tolerances == "default" else ["--tolerances", tolerances]
@@ -146,9 +146,9 @@ def options_of(case: str, target: str | None, tolerances: str = "default", *, aa
 
 
 def suggest_next(record: ComparisonRecord) -> str:
-    """The command that trains the logs' case here, both arms, if it is one of ours; empty if it is not, or is settled.
+    """Return the command that trains both arms of the logs' case on this machine; empty for an unknown case.
 
-    More logs would settle most; which ones only the reader knows, and the rows' reasons ask for them.
+    Also empty if the verdict is *same* or *improved*. The rows' reasons ask for more logs where these can decide.
     """
     if record.verdict in ("same", "improved") or record.case not in list_names("cases"):
         return ""

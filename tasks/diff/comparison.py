@@ -137,7 +137,7 @@ def diff(
 
 
 def allow(row: MetricDiff, rules: VerdictRules) -> MetricDiff:
-    """The row with why its change is allowed, if it is changed and the comparison's file allows that."""
+    """Return the row, with the reason if its verdict is *changed* and the comparison's file allows that."""
     why = rules.allowed.get(BY_NAME[row.metric].tolerance, "")
     return row.model_copy(update={"allowed": why}) if why and row.verdict == "changed" else row
 
@@ -150,9 +150,9 @@ def conclude(
     floors: Sequence[Floor],
     host: str = "",
 ) -> tuple[Verdict, str]:
-    """The overall verdict and the sentence that says why: the worst judged row, once the arms are comparable.
+    """Return the overall verdict and the headline: the worst judged row, once the arms are comparable.
 
-    `host`: what is known of a difference in time that one program does not explain.
+    `host`: the explanation of a time difference between arms that run one program, else empty.
     """
     between = f"{candidate.label} against {baseline.label}"
     died = [finding.message for finding in findings if finding.kind == "died"]
@@ -182,13 +182,14 @@ def conclude(
     if failed is not None:
         return (
             "same",
-            f"{between}: every judged row is the same{proof}, but not the {failed.name}: {failed.evidence}{qualified}",
+            f'{between}: every judged row is the same{proof}, but the check "{failed.name}" failed: {failed.evidence}'
+            f"{qualified}",
         )
     return "same", f"{between}: no difference{f': {_listed(held)}' if held else ''}{qualified}"
 
 
 def _worst_kind_first(rows: Sequence[MetricDiff]) -> str:
-    """`Loss, step by step changed; Step time, steady +5.1 % regressed`: what was computed comes before its cost."""
+    """Return `Loss, step by step changed; Step time, steady +5.1 % regressed`: results before costs."""
     parts = []
     for computed in (True, False):
         for word in ("regressed", "changed"):
@@ -198,7 +199,7 @@ def _worst_kind_first(rows: Sequence[MetricDiff]) -> str:
 
 
 def _title(row: MetricDiff) -> str:
-    """`Step time, steady +5.1 %` and its kind."""
+    """Return the row's title with its effect, e.g. `Step time, steady +5.1 %`."""
     effect = row.effect_text.partition(" (")[0] if row.verdict in ("regressed", "improved") else ""
     return f"{row.title} {effect}".rstrip()
 
@@ -208,7 +209,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def comparison_id(comparison: str, case: str, runs: Sequence[RunRecord]) -> str:
-    """The same runs compared again get the same id, so that a page keeps its address."""
+    """Return the comparison's id: equal for the same runs, so that a page keeps its address."""
     facts = [comparison, case]
     for run in runs:
         facts.append(run.plan.identity if run.plan else Path(run.log).parent.name)
@@ -216,7 +217,7 @@ def comparison_id(comparison: str, case: str, runs: Sequence[RunRecord]) -> str:
 
 
 def exit_status(records: Sequence[ComparisonRecord]) -> int:
-    """0 nothing regressed or changed; 1 something did, or an arm failed; 3 unknown or not comparable."""
+    """Return 0 if nothing regressed or changed, 1 if something did or an arm died, 3 if unknown or not comparable."""
     failed = any(
         record.verdict in ("regressed", "changed") or any(finding.kind == "died" for finding in record.findings)
         for record in records

@@ -1,4 +1,4 @@
-"""Says of two curves that differ whether that can be chance: an offset that begins at one step, or blocks of steps."""
+"""Tests whether the difference of two curves can be chance: for an offset from one step on, or over blocks of steps."""
 
 from math import comb, inf
 
@@ -10,13 +10,13 @@ from configs.schema import Frozen
 from tasks.diff.effect import CONFIDENCE
 from tasks.metrics.printed import Values
 
-MOST_BLOCKS = 4  # of steps, whose means are compared; each takes its share of the chance
-AT_ONCE = 5e-5  # of a value: what is known in full and jumps by more, where all before was equal, is no rounding
-SAME_GAP = 1e-6  # of a value: gaps that differ by less are one and the same
-MOVED = 0.25  # of the first gap: a gap that moves by more is no offset, but may wander
-FEWEST = 2  # steps that show one
-OFFSET_CHANCE = 0.001  # that flips of the last digit look like one; wandering gaps do up to ten times as often
-DIGIT_STEPS = 10  # one unit of the last digit in fewer steps is no offset: a wandering gap stays at one in up to 5 %
+MOST_BLOCKS = 4  # blocks of steps whose means are compared; they share the chance of a false difference
+AT_ONCE = 5e-5  # of a value: after equal values in full precision, a larger jump is too large for rounding
+SAME_GAP = 1e-6  # of a value: gaps that differ by less count as equal
+MOVED = 0.25  # of the first gap: an offset's gap moves by no more; a gap that moves by more may wander
+FEWEST = 2  # minimum number of steps that show an offset
+OFFSET_CHANCE = 0.001  # that flips of the last digit look like an offset; wandering gaps do up to ten times as often
+DIGIT_STEPS = 10  # minimum for an offset of one printed unit: a wandering gap stays at one for fewer in up to 5 %
 
 
 class Block(Frozen):
@@ -31,7 +31,7 @@ class Block(Frozen):
 
     @property
     def steps(self) -> str:
-        """Its steps as people name them."""
+        """The block's steps in words: `step 3`, `steps 3–9`."""
         return f"step {self.first}" if self.first == self.last else f"steps {self.first}–{self.last}"
 
     @property
@@ -41,9 +41,9 @@ class Block(Frozen):
 
 
 def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tuple[Block, ...]:
-    """Student's t of each block's means, run by run; with one run of an arm nothing is known of the chance.
+    """Return Student's t test of each block's means; with one run of an arm, `half` and `chance` are unknown.
 
-    Neighbouring steps are not independent, and neither are the blocks of one run: so a run counts once in each.
+    Neighbouring steps of a run are not independent, so each run contributes one mean per block.
     """
     counts = [len(side) for side in sides]
     degrees = sum(counts) - 2
@@ -63,11 +63,11 @@ def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tu
 
 
 def is_offset(sides: tuple[Values, Values], *, exact: bool, unit: float = 0.0) -> bool:
-    """Whether one curve lies beside the other from one step on, so that rounding and chance are no explanation.
+    """Return whether the curves differ by an offset from one step on, which neither rounding nor chance explains.
 
-    What nondeterminism makes begins small: in full precision the first difference behind equal steps is then no jump;
-    of printed digits some flip here and there before all do, and the gap grows. So of printed values every step from
-    the first difference on has to differ, in one direction, and by as much as at first: the chance that n flips
+    Nondeterminism starts small and grows. In full precision, the first difference after equal steps is therefore small;
+    in printed values, single last digits flip before all steps differ. So an offset of printed values has to be present
+    at every step from the first difference on, in one direction, and as large as at first: the chance that n flips
     among all steps are the last n and of one sign is 2^(1 - n) ÷ C(steps, n). Curves that differ from the first step on
     may be other draws, unless the gap is the same at every step. unit: of the last printed digit; 0 in full precision.
     """

@@ -8,6 +8,7 @@ from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration, show_threshol
 from tasks.diff.effect import MOST_RUNS, Effect, Sample, measure_effect, runs_wanted
 from tasks.diff.noise import LEAST_PAIRS
 from tasks.records import Decision, Verdict
+from tasks.records.counted import counted
 from tasks.records.text import show_interval
 
 CHANCE = 0.01  # of a false "different" in a whole comparison: in any case, at any look
@@ -18,8 +19,8 @@ RAREST = 1000  # the tail beyond one time in so many is an assumption of the fit
 SHARES = {"steady steps": 2 / 3, "median step": 1 / 3}
 
 SOONER = (
-    "; or --until-decided, which ends sooner where runs scatter less than stated, and a history of "
-    f"{LEAST_PAIRS} pairs of equal runs replaces the statement"
+    "; or --until-decided, which stops earlier if the runs scatter less than the stated noise; a history of "
+    f"{LEAST_PAIRS} pairs of equal runs replaces the stated noise"
 )
 
 
@@ -91,7 +92,7 @@ def decide_noisy(
         cost = show_cost(remedy.cost, wanted - min(used.runs)) if wanted and remedy.cost else ""
         asked = ask_for_more(min(used.runs), wanted, remedy.instead, cost)
         sooner = "" if used.noise.pairs or remedy.instead or not wanted else SOONER
-        reason = f"steady steps {shown}{also}: neither inside {allowed} nor surely different; {asked}{sooner}"
+        reason = f"steady steps {shown}{also}: neither within {allowed} nor significant; {asked}{sooner}"
     low, high = _ends(used)
     return Decision(
         verdict=verdict,
@@ -122,7 +123,7 @@ def _basis(effect: Effect) -> str:
     noise = effect.noise
     source = f"by {noise.pairs} pairs of the {noise.source}" if noise.pairs else f"as stated: {noise.source}"
     if effect.wide:
-        source = "as these runs themselves do"
+        source = "estimated from these runs"
     apart = f", and {effect.apart}" if effect.apart else ""
     by = ", by the stated noise of this kind of device" if effect.runs == (1, 1) and not noise.pairs else ""
     return f"equal runs differ by {100 * effect.scale:.2g} % ({source}){apart}; {show_runs(effect.runs)}{by}"
@@ -166,8 +167,8 @@ def show_cost(cost: Cost, runs: int) -> str:
 def ask_for_more(repeats: int, wanted: int | None, instead: str, cost: str = "") -> str:
     """Return how many more runs are needed, the option to type, and the cost."""
     if wanted is None:
-        return f"more than {MOST_RUNS} runs of each would be needed: the noise must become less"
-    asked = f"run {wanted - repeats} more of each"
+        return f"more than {MOST_RUNS} runs per arm would be needed; reduce the noise first"
+    asked = f"run each arm {counted(wanted - repeats, 'more time')}"
     if instead:
         return f"{asked}{f' ({cost})' if cost else ''}, or {instead}"
     return f"{asked} (--repeats {wanted}{f', {cost}' if cost else ''})"

@@ -131,7 +131,7 @@ def _decide_jax(cells: Cells, arms: Arms) -> Decision:
     if cells[0].text == cells[1].text:
         return Decision(verdict="same", reason="the same version", threshold_text="exact")
     if is_declared("jax", declared_packages(arms)):
-        return not_judged("different versions, as the arms are meant to have: it can be behind any other difference")
+        return not_judged("different versions, as declared; they can explain any other difference")
     reason = "different versions: this alone can change speed, memory and losses"
     return Decision(verdict="changed", reason=reason, threshold_text="exact")
 

@@ -1,4 +1,4 @@
-"""Turns the digests of the states that runs started and ended with into a row, and into arrays that nothing trained."""
+"""Turns the digests of initial and final states into a row, and finds the arrays that training never changed."""
 
 from collections.abc import Mapping
 
@@ -16,9 +16,9 @@ type Digests = Mapping[str, str]  # of each array, by its path
 
 
 def final_state_row(arms: Arms, loss: MetricParity) -> MetricDiff | None:
-    """Whether both arms end with the same arrays; None unless every run of both has a digest of each array.
+    """Return the row that compares the arms' final arrays; None unless every run has a digest of each array.
 
-    Judged only if the losses are equal bit for bit: other losses come with other arrays.
+    Judged only if the losses are equal bit for bit: different losses imply different arrays.
     """
     states = [[_digests(run, "state") for run in arm.runs] for arm in arms]
     if not all(state for side in states for state in side):
@@ -30,7 +30,7 @@ def final_state_row(arms: Arms, loss: MetricParity) -> MetricDiff | None:
 def _judge(states: list[list[Digests]], loss: MetricParity) -> Decision:
     first = states[0][0]
     if any(state != first for state in states[0]):
-        return not_judged("the runs of the baseline do not end in one state")
+        return not_judged("the baseline's runs end in different states")
     equal_losses = loss.exact and loss.parity.first is None and not loss.varies and loss.parity.steps > 0
     for state in states[1]:
         common = first.keys() & state.keys()
@@ -41,16 +41,19 @@ def _judge(states: list[list[Digests]], loss: MetricParity) -> Decision:
             )
             return Decision(verdict="changed", reason=f"{reason} bit for bit", threshold_text="exact")
         if different:
-            return not_judged(f"{len(different)} of {len(common)} arrays differ, as the losses do, which are judged")
+            return not_judged(
+                f"{len(different)} of {len(common)} arrays differ; the losses are not proved equal either, and another "
+                "row judges them"
+            )
         if alone := first.keys() ^ state.keys():
             return not_judged(
-                f"{counted(len(alone), 'array')} of one arm alone, first {min(alone)}; the others are equal"
+                f"only one arm has {counted(len(alone), 'array')}, first {min(alone)}; the common arrays are equal"
             )
     return Decision(verdict="same", reason="every array is equal bit for bit", threshold_text="exact")
 
 
 def find_untrained(arms: Arms) -> Observations:
-    """Arrays of parameters that training never changed, by the trainers' digests: of one arm alone, or of both."""
+    """Yield the parameter arrays that training never changed, by the trainers' digests: in one arm only, or in both."""
     frozen = _frozen(arms[0]), _frozen(arms[1])
     for here in (0, 1):
         arm, other, mine, theirs = arms[here], arms[1 - here], frozen[here], frozen[1 - here]
@@ -72,7 +75,7 @@ def _some(paths: list[str]) -> str:
 
 
 def _frozen(arm: ArmRuns) -> tuple[int, list[str]] | None:
-    """The run of the arm with the most arrays that training did not change, and these; None if no run tells."""
+    """Return the run with the most arrays that training did not change, and these; None without digests."""
     known = [(number, _frozen_of(run)) for number, run in enumerate(arm.runs)]
     told = [(number, paths) for number, paths in known if paths is not None]
     return max(told, key=lambda pair: len(pair[1]), default=None)
@@ -82,7 +85,7 @@ def _frozen_of(run: RunRecord) -> list[str] | None:
     start, end = _digests(run, "initial_state"), _digests(run, "state")
     if not start or not end or run.reading.steps.height < LEAST_STEPS:
         return None
-    # the whole state holds the parameters
+    # in a digest of the whole state, parameters have the prefix params/
     return [path for path, digest in start.items() if digest == end.get(path, end.get(f"params/{path}"))]
 
 

@@ -1,4 +1,4 @@
-"""States the three floors of equality from what the trainers proved of themselves, over all runs of both arms."""
+"""Decides the three floors of equality from the proofs that the trainers wrote, over all runs of both arms."""
 
 import numpy as np
 import polars as pl
@@ -10,22 +10,23 @@ from tasks.records import Floor, ProgramExplanation, RunRecord
 from tasks.records.counted import counted
 
 METRICS = ("loss", "grad_norm", "param_norm")
-TRAINERS = {"maxtext": "MaxText", "command": "the command"}  # that are not ours, as people call them
+TRAINERS = {"maxtext": "MaxText", "command": "the command"}  # the trainers that are not maxview's, for messages
 OTHER_STEPS = "the arms did not train the same steps"
 
 
 def floors_of(baseline: ArmRuns, candidate: ArmRuns, program: ProgramExplanation | None = None) -> list[Floor]:
-    """The three floors; empty if neither trainer says anything of itself, as with logs from elsewhere.
+    """Return the three floors; empty if the runs contain no proof, as with logs from elsewhere.
 
-    program: the steps that the runs left, compared; of trainers that are not ours they alone prove the first floor.
+    program: the comparison of the recorded training steps. For trainers that are not maxview's, only this can prove the
+    first floor.
     """
     runs = (*baseline.runs, *candidate.runs)
     if silent := _silent_trainer(*runs):
-        left_none = f"{silent} left no step of a JAX program to compare"
+        left_none = f"{silent} recorded no JAX training step to compare"
         return [
             _floor_of_programs(program) if program else Floor(name="same program", holds=None, evidence=left_none),
             _same_bits(baseline, candidate),
-            _same_checkpoint(baseline, candidate, f"{silent} restores no checkpoint of another arm"),
+            _same_checkpoint(baseline, candidate, f"{silent} did not try to restore the other arm's checkpoint"),
         ]
     if not any(run.program for run in runs):
         return []
@@ -36,7 +37,7 @@ def floors_of(baseline: ArmRuns, candidate: ArmRuns, program: ProgramExplanation
 
 
 def _floor_of_programs(program: ProgramExplanation) -> Floor:
-    """The first floor as the canonical hash of both steps decides it."""
+    """Return the first floor, decided by the canonical hashes of both steps."""
     same, shown = program.answer != "differs", [one[:12] for one in program.hashes]
     hashes = f"{shown[0]}…" if same else f"{shown[0]}… and {shown[1]}…"
     return Floor(
@@ -48,13 +49,13 @@ def _floor_of_programs(program: ProgramExplanation) -> Floor:
 
 
 def _silent_trainer(*runs: RunRecord) -> str | None:
-    """The first trainer that is not ours and proves nothing of itself: its metrics can only show a difference."""
+    """Return the name of the first trainer that is not maxview's: it writes no proof, only metrics."""
     plans = [run.plan for run in runs if run.plan is not None]
     return next((TRAINERS[plan.trainer] for plan in plans if plan.trainer != "maxview"), None)
 
 
 def _same_program(baseline: ArmRuns, candidate: ArmRuns) -> Floor:
-    """Whether every run of both arms lowered the same train step."""
+    """Return whether every run of both arms lowered the same train step."""
     hashes = [[run.program.get("stablehlo_sha256") for run in arm.runs] for arm in (baseline, candidate)]
     if not all(isinstance(value, str) for side in hashes for value in side):
         return Floor(name="same program", holds=None, evidence="an arm ended before its train step was lowered")
@@ -71,7 +72,7 @@ def _same_program(baseline: ArmRuns, candidate: ArmRuns) -> Floor:
 
 
 def _same_bits(baseline: ArmRuns, candidate: ArmRuns) -> Floor:
-    """Whether every run computed what the first one did; the runs of one arm are held against each other too."""
+    """Return whether every run, also of the same arm, computed the same bits as the first one."""
     first, *others = [(arm.name_run(n), run) for arm in (baseline, candidate) for n, run in enumerate(arm.runs)]
     found = [(name, *_compare_bits(first[1], run)) for name, run in others]
     several = len(others) > 1
@@ -94,7 +95,7 @@ def _compare_bits(left: RunRecord, right: RunRecord) -> tuple[bool | None, str]:
     starts = [run.program.get("initial_state") for run in (left, right)]
     ends = [run.program.get("state") for run in (left, right)]
     if left.metrics is None or right.metrics is None or None in starts or None in ends:
-        return None, "an arm ended before its final state could be summed up"
+        return None, "a run has no metrics, or no digest of its initial or final state"
     if starts[0] != starts[1]:
         return False, "the arms start from different weights"
     difference, names = _compare_metrics(left, right)
@@ -112,7 +113,10 @@ def _compare_bits(left: RunRecord, right: RunRecord) -> tuple[bool | None, str]:
 
 
 def _compare_metrics(left: RunRecord, right: RunRecord) -> tuple[str | None, list[str]]:
-    """Where losses and norms first differ in a bit, or why that cannot be asked; and the names of those compared."""
+    """Return the first difference of losses and norms in words, None if they are equal, and the names compared.
+
+    `OTHER_STEPS` if the runs have different steps; None and no names if a run has no metrics.
+    """
     if left.metrics is None or right.metrics is None:
         return None, []
     frames = [last_of_each_step(metrics) for metrics in (left.metrics, right.metrics)]

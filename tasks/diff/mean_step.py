@@ -1,19 +1,19 @@
-"""Turns the mean steps of two arms into the reason why they are not the same, though most of their steps are."""
+"""Finds arms whose mean steps differ although most of their steps take equally long."""
 
 from tasks.diff.metric_row import Arms
 from tasks.metrics.step_time_levels import CLOSE
 from tasks.metrics.time_account import COMPUTE, is_steady
 from tasks.records import TimeAccount
 
-MOST = 1.05  # times: as far may the mean steps of all runs of one arm lie beyond those of all runs of the other
-MOST_OF_ALL = 1.2  # times: as far may the mean over all runs of an arm lie, where single runs stalled
+MOST = 1.05  # largest ratio of the shortest mean step of one arm's runs to the longest of the other's
+MOST_OF_ALL = 1.2  # largest ratio of the means over all runs: larger, because single runs stall
 START_AND_END = ("start", "end", "outside", "wait at the end", "evaluation at the end")
 
 
 def differ_in_mean(arms: Arms, means: tuple[list[float], list[float]]) -> str:
-    """Return why the arms cannot be called the same: one has a longer mean step in every run, or over all of them.
+    """Return why the arms are not the same; empty unless one has a longer mean step in every run, or over all runs.
 
-    means: seconds from step to step of each run's steps but the first, stalls and the time between steps included.
+    means: for each run, the mean seconds from step to step without the first step, with stalls and time between steps.
     """
     left, right = (sum(side) / len(side) for side in means)
     slower = int(right > left)
@@ -25,7 +25,7 @@ def differ_in_mean(arms: Arms, means: tuple[list[float], list[float]]) -> str:
 
 
 def _grown_part(arms: Arms, slower: int) -> str:
-    """The part of the time account that grew most per step in the slower arm."""
+    """Return the part of the time account that grew most per step in the slower arm, in words; empty if unknown."""
     sides = [[one.account for one in arm.facts if one.account and is_steady(one.account)] for arm in arms]
     if not all(sides):
         return ""
@@ -34,12 +34,12 @@ def _grown_part(arms: Arms, slower: int) -> str:
     name = max(grown, key=lambda part: grown[part], default="")
     if not name or grown[name] <= 0:
         return ""
-    words = f"compute: steps of more than {CLOSE:g} × the usual one" if name == COMPUTE else name
-    return f", {grown[name]:.3g} s a step of it in {words}"
+    words = f"compute in steps of more than {CLOSE:g} × the usual one" if name == COMPUTE else f'"{name}"'
+    return f"; the part that grew most is {words}: {grown[name]:.3g} s per step"
 
 
 def _per_step(accounts: list[TimeAccount]) -> dict[str, float]:
-    """Mean seconds per step of each part between the first step and the last."""
+    """Return the mean seconds per step of each part between the first step and the last."""
     found: dict[str, float] = {}
     for account in accounts:
         steps = max(part.steps for part in account.parts if part.part == COMPUTE)

@@ -1,4 +1,4 @@
-"""Puts two arms on one numbering of their steps, where the log of one counts from 0 and that of the other from 1."""
+"""Renumbers the steps of one arm if its logs count from 1 and those of the other arm from 0."""
 
 import numpy as np
 import polars as pl
@@ -9,9 +9,10 @@ from tasks.diff.parity import compare_metric
 
 
 def number_alike(arms: Arms) -> Arms:
-    """The arms, with that counted from 0 which counts from 1, if the other has as many steps and like losses there.
+    """Return the arms, renumbering from 0 the one that counts from 1.
 
-    A log that lacks its step 0 begins at 1 too: there the losses agree as they are numbered, and nothing is done.
+    Only if all runs have equally many steps and the losses then lie closer together: a log that lacks its step 0 also
+    begins at 1, but its losses agree without renumbering.
     """
     steps = [[run.reading.steps["step"] for run in arm.runs] for arm in arms]
     begins = [{table.first() for table in side} for side in steps]
@@ -32,6 +33,6 @@ def _from_zero(arm: ArmRuns) -> ArmRuns:
 
 
 def _apart(arms: Arms) -> float:
-    """How far the losses of both lie apart at the steps that all runs have."""
+    """Return the mean absolute difference of the arms' losses at the steps that all runs have."""
     left, right = (side[0] for side in compare_metric(arms).sides)
     return float(np.abs(right - left).mean()) if left.size else np.inf

@@ -1,4 +1,4 @@
-"""Turns how far two arms agree, step by step, into rows: the loss, and every other value that no clock decides."""
+"""Decides curves: turns the step-by-step comparison of the loss, and of all other deterministic values, into rows."""
 
 from collections.abc import Sequence
 from math import inf
@@ -25,7 +25,7 @@ OTHER_DRAWS = "other first weights or other data"
 
 
 def loss_row(arms: Arms, found: MetricParity, decision: Decision) -> MetricDiff:
-    """Whether both arms compute the same: every common step of every run, not only the last."""
+    """Return the row that compares the losses at every common step of every run."""
     cells = (_steps_cell(arms[0]), _steps_cell(arms[1]))
     metric, first = LOSS, found.parity.first
     if first is not None and missing_decision(cells, arms) is None:
@@ -39,17 +39,17 @@ def loss_row(arms: Arms, found: MetricParity, decision: Decision) -> MetricDiff:
 
 
 class Judged(Frozen):
-    """What every value of a comparison is judged with."""
+    """The inputs that all values of a comparison are judged with."""
 
     rules: VerdictRules
-    proved: bool = False  # one program runs on both sides
+    proved: bool = False  # both arms run one program
     other_draws: bool = False  # the arms are declared to draw other weights or data
-    instead: str = ""  # of running more, where runs cannot be asked for
+    instead: str = ""  # the alternative to more runs, if only logs were given
     among: int = 1  # values that share the chance of a false alarm
 
 
 def judge_value(found: MetricParity, given: Judged) -> Decision:
-    """What all steps of one value say: the loss and its parts as a loss, others as values without a better side."""
+    """Decide one value over all steps: the loss and its parts as a loss, others as values without a better side."""
     if LOSS_LIKE in found.parity.metric:
         return judge_loss(found, given)
     tolerances = given.rules.tolerances
@@ -57,9 +57,10 @@ def judge_value(found: MetricParity, given: Judged) -> Decision:
 
 
 def judge_loss(found: MetricParity, given: Judged) -> Decision:
-    """What the losses of all steps say."""
+    """Decide the losses of all steps."""
     if found.parity.metric == "loss" and found.parity.first is None and _never_moves(found):
-        reason = f"{found.sides[0][0][0]:g} {_all(found.parity.steps)} of every run: nothing was trained"
+        value = found.sides[0][0][0]
+        reason = f"the loss is {value:g} {_all(found.parity.steps)} of every run: nothing was trained"
         return Decision(verdict="unknown", reason=reason, evidence=show_runs(found.parity.runs))
     tolerances = given.rules.tolerances
     tolerance = tolerances["loss_of_other_draws" if given.other_draws else "loss"]
@@ -74,7 +75,7 @@ def _never_moves(found: MetricParity) -> bool:
 
 
 def judge_values(found: Sequence[MetricParity], given: Judged) -> Decision | None:
-    """The worst decision over several values, with a reason that names those it is about; None if there are none."""
+    """Return the worst decision over several values, with a reason that names these values; None without values."""
     if not found:
         return None
     judged = [(item.parity, judge_value(item, given)) for item in found]
@@ -86,7 +87,7 @@ def judge_values(found: Sequence[MetricParity], given: Judged) -> Decision | Non
 
 
 def values_row(arms: Arms, found: Sequence[MetricParity], given: Judged) -> MetricDiff | None:
-    """All values beside the loss that no clock decides, in one row; None if the runs share none."""
+    """Return one row for all deterministic values except the loss; None if the runs have none in common."""
     decision = judge_values(found, given)
     if decision is None:
         return None
@@ -102,9 +103,10 @@ def values_row(arms: Arms, found: Sequence[MetricParity], given: Judged) -> Metr
 def judge_curve(
     found: MetricParity, tolerance: Tolerance, given: Judged, *, chance_makes: Tolerance | None = None
 ) -> Decision:
-    """What two curves say: docs/verdict.md has the rule.
+    """Decide a pair of curves by the rules in docs/verdict.md.
 
-    `chance_makes`: of a loss, of which less is better; more than that is never nondeterminism.
+    `chance_makes`: given for losses, where lower is better: the largest difference that other first weights, other data
+    or nondeterminism can make.
     """
     parity, allowed = found.parity, show_threshold(tolerance, found.unit)
 
@@ -124,7 +126,7 @@ def judge_curve(
         return say("same", f"equal to {parity.precision} {_all(parity.steps, 'common ')}{several}")
     blocks = compare_blocks(found.steps, found.sides)
     last, where = blocks[-1], _describe(found)
-    # a loss that ends higher is worse, a lower one is another curve
+    # a loss that ends higher is worse; a lower one is different, but not certainly better
     word: Verdict = "regressed" if chance_makes is not None and last.difference > 0 else "changed"
     ends = f"{abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in {last.steps}"
     if not found.varies and _is_within(found, tolerance):
@@ -137,24 +139,23 @@ def judge_curve(
     most = inf if chance_makes is None else threshold_of(chance_makes, furthest.baseline)
     sure = not found.varies or min(parity.runs) == 1 or furthest.chance <= CHANCE / len(blocks) / given.among
     if chance_makes is not None and abs(furthest.difference) > most and sure:
-        return say(word, f"{where}; {ends}: {OTHER_DRAWS} make no more than {most:g} ({chance_makes.why})")
-    if small and not found.varies:  # `find_last_digits` makes a finding of it
-        return say("same", f"{where}, by one unit of the last printed digit, which rounding makes")
+        return say(word, f"{where}; {ends}: {OTHER_DRAWS} change it by at most {most:g} ({chance_makes.why})")
+    if small and not found.varies:  # `find_contradictions` reports it as the finding `last-digit`
+        return say("same", f"{where}, by at most one unit of the last printed digit, which rounding can explain")
     if min(parity.runs) >= LEAST_REPEATS:
         return say(*_judge_blocks(blocks, tolerance, word, where, given.among))
     asked = ask_for_more(min(parity.runs), LEAST_REPEATS, given.instead)
     if chance_makes is not None and parity.first is not None and parity.first.step == int(found.steps[0]):
-        way = (
-            "compare with --tolerances other-draws, or " if given.instead else ""
-        )  # which logs alone are compared with
-        reason = f"{where}: {OTHER_DRAWS}, or no two runs are alike; {way}{asked}"
+        # only `maxview ingest` has this option
+        way = "compare with --tolerances other-draws, or " if given.instead else ""
+        reason = f"{where}: the arms may have {OTHER_DRAWS}, or the trainer may be nondeterministic; {way}{asked}"
     else:
-        reason = f"{where}: {show_runs(parity.runs)} cannot tell that from what equal runs differ by; {asked}"
+        reason = f"{where}: {show_runs(parity.runs)} cannot distinguish this from run-to-run noise; {asked}"
     return say("unknown", reason, runs_wanted=LEAST_REPEATS)
 
 
 def is_rounding(found: MetricParity) -> bool:
-    """Whether the arms differ at some steps, and nowhere by more than the rounding of what their logs print."""
+    """Return whether the arms differ at some steps, but nowhere by more than the rounding of printed values."""
     differs = found.parity.first is not None and not found.varies
     return differs and _is_one_digit(found) and not is_offset(found.sides, exact=found.exact, unit=found.unit)
 
@@ -164,20 +165,20 @@ def _is_one_digit(found: MetricParity) -> bool:
 
 
 def _judge_broken(found: MetricParity) -> tuple[Verdict, str] | None:
-    """What NaN and infinities in any run say; None where there are none."""
+    """Return the verdict on NaN and infinite values in any run, and its reason; None without any."""
     bad = [~np.isfinite(side) for side in found.sides]
     runs = [int(side.any(axis=1).sum()) for side in bad]
     if not any(runs):
         return None
     where = [_steps_of(found.steps, side.any(axis=0)) for side in bad]
     lost = [side.any(axis=0) for side in bad]
-    alone = [bool((lost[0] & ~lost[1]).any()), bool((lost[1] & ~lost[0]).any())]  # steps that one side alone lost
+    alone = [bool((lost[0] & ~lost[1]).any()), bool((lost[1] & ~lost[0]).any())]  # not finite in one arm only
     if all(runs) and alone != [False, True]:
-        return "unknown", f"no number on either side {' and '.join(dict.fromkeys(where))}"
+        return "unknown", f"is NaN or infinite in both arms {' and '.join(dict.fromkeys(where))}"
     side = 1 if runs[1] else 0
     of = f" in {runs[side]} of {len(found.sides[side])} runs" if len(found.sides[side]) > 1 else ""
     arm = ("the baseline", "the candidate")[side]
-    return ("regressed" if side else "improved"), f"{arm} is no number (NaN or infinite) {where[side]}{of}"
+    return ("regressed" if side else "improved"), f"is NaN or infinite in {arm} {where[side]}{of}"
 
 
 def _all(steps: int, kind: str = "") -> str:
@@ -185,7 +186,7 @@ def _all(steps: int, kind: str = "") -> str:
 
 
 def _steps_of(steps: NDArray[np.int64], chosen: NDArray[np.bool_]) -> str:
-    """Which steps are chosen, as people say it."""
+    """Return the chosen steps in words."""
     found = np.flatnonzero(chosen)
     if not found.size:
         return "at no step"
@@ -197,7 +198,7 @@ def _steps_of(steps: NDArray[np.int64], chosen: NDArray[np.bool_]) -> str:
 def _judge_blocks(
     blocks: Sequence[Block], tolerance: Tolerance, word: Verdict, where: str, among: int
 ) -> tuple[Verdict, str]:
-    """Means over blocks of steps, by the test that step times have. among: values that share the chance."""
+    """Decide by Student's t test of the means over blocks of steps. among: values that share the chance."""
     limits = [threshold_of(tolerance, block.baseline) for block in blocks]
     beyond = [
         block
@@ -212,18 +213,18 @@ def _judge_blocks(
     allowed = show_threshold(tolerance)
     if all(block.furthest <= limit for block, limit in zip(blocks, limits, strict=True)):
         return "same", f"{sizes}, inside {allowed} ({tolerance.why})"
-    return "unknown", f"{sizes}: neither inside {allowed} nor surely different"
+    return "unknown", f"{sizes}: neither within {allowed} nor significant"
 
 
 def _is_within(found: MetricParity, tolerance: Tolerance) -> bool:
-    """Whether the arms differ by no more than the tolerance at any step."""
+    """Return whether the arms differ by no more than the tolerance at every step."""
     gaps = np.abs(found.sides[1][0] - found.sides[0][0])
     limits = np.array([threshold_of(tolerance, float(value)) for value in found.sides[0][0]])
     return bool(np.all(gaps <= limits * (1 + ROUNDING)))
 
 
 def _describe(found: MetricParity) -> str:
-    """Where the arms differ, as the first words of every reason."""
+    """Return where the arms differ, as the first words of a reason."""
     parity, first = found.parity, found.parity.first
     varying = "runs of one arm differ among themselves" if found.varies else ""
     if first is None:

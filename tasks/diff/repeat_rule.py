@@ -6,6 +6,7 @@ from configs.durations import ENOUGH_REPEATS
 from configs.schema import Frozen
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.records import ComparisonRecord, MetricDiff
+from tasks.records.counted import counted
 
 AT_MOST_TIMES = 2  # largest growth at once: the estimate from few runs is rough
 
@@ -30,20 +31,21 @@ def next_look(record: ComparisonRecord, *, repeats: int, patience: Patience, spe
     if not rows:
         return NextLook(repeats=None, why="")
     titles = " and ".join(f"{row.title} ({row.effect_text or 'noise not known'})" for row in rows)
+    undecided = f"{titles} {'is' if len(rows) == 1 else 'are'} undecided"
     wanted = max((row.runs_wanted for row in rows if row.runs_wanted is not None), default=None)
     following = next_repeats(repeats, wanted, most=patience.most)
     if following <= repeats:
-        return NextLook(repeats=None, why=f"{titles} is not decided after {repeats} repeats: no more are allowed")
+        return NextLook(repeats=None, why=f"{undecided} after {repeats} repeats, and no more are allowed")
     each = _seconds_of_pair(record)
     left = inf if patience.budget_s is None else patience.budget_s - spent_s
     if each is not None and left < inf:
         following = min(following, repeats + int(left // each))
     if left <= 0 or following <= repeats:
         allowed = show_duration(patience.budget_s or 0.0)
-        return NextLook(repeats=None, why=f"{titles} is not decided, and {allowed} allow no more")
+        return NextLook(repeats=None, why=f"{undecided}, and the time budget of {allowed} allows no more runs")
     more = following - repeats
     price = "" if each is None else f", about {show_duration(more * each)}"
-    return NextLook(repeats=following, why=f"{titles} is not decided: {more} more of each{price}")
+    return NextLook(repeats=following, why=f"{undecided}: {counted(more, 'more run')} of each arm{price}")
 
 
 def next_repeats(repeats: int, wanted: int | None, *, most: int) -> int:

@@ -1,4 +1,4 @@
-"""Finds out whether the two arms ran the code that they were meant to run."""
+"""Finds arms that ran other code than planned or declared."""
 
 from tasks.diff.floors import TRAINERS
 from tasks.diff.metric_row import Arms
@@ -8,20 +8,20 @@ from tasks.diff.software import software_differs, trainers_differ
 from tasks.metrics.merged_steps import place_of
 from tasks.resolve.trainers.trainer_source import SOURCE
 
-OURS = {"maxview": "maxview's"}  # as people call it
-SEVERAL = 3  # one message that moved may be a call site of its own, or a Python that counts lines in another way
+OURS = {"maxview": "maxview's"}  # for messages
+SEVERAL = 3  # fewer moved messages may come from several call sites, or from a Python that counts lines differently
 SHOWN = 3  # arguments in a message
 IMPLEMENTATIONS = frozenset({"linen", "nnx"})
 
 
 def find_code(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observations:
-    """Everything about commits and checkouts. `declared`: the config keys that are meant to differ."""
+    """Yield findings about commits, checkouts and trainers. `declared`: the config keys that are declared to differ."""
     yield from _commits(arms, declared, aa=aa)
     yield from _other_trainers(arms)
 
 
 def find_writers(arms: Arms) -> Observations:
-    """Whether the same code wrote both logs, as the step lines show it; where the code is meant to differ, which."""
+    """Yield findings if different code wrote the two logs: by source lines of messages, trainers and log formats."""
     places = place_of(arms[0].reading.steps), place_of(arms[1].reading.steps)
     files = arms[0].reading.source_file, arms[1].reading.source_file
     formats = arms[0].reading.format, arms[1].reading.format
@@ -52,21 +52,21 @@ def find_writers(arms: Arms) -> Observations:
 
 
 def _claim_one_commit(arms: Arms) -> bool:
-    """Whether both logs name one commit, though their messages show that they ran different code."""
+    """Return whether both logs name one commit, although their messages show that different code ran."""
     commits = {arm.first.commit for arm in arms}
     moved = len(_moved_messages(arms)) >= SEVERAL
     return moved and len(commits) == 1 and None not in commits and not _code_is_meant_to_differ(arms)
 
 
 def _moved_messages(arms: Arms) -> list[tuple[str, str]]:
-    """The source lines, on each side, of messages that both logs have and that other lines of one file printed."""
+    """Return the pairs of source lines of common messages that another line of the same file printed."""
     left, right = ({"step": arm.reading.source_file or ""} | arm.reading.printers for arm in arms)
     pairs = [(left[name], right[name]) for name in left if name in right]
     return [(one, two) for one, two in pairs if one != two and one.partition(":")[0] == two.partition(":")[0]]
 
 
 def _code_is_meant_to_differ(arms: Arms) -> bool:
-    """Whether two trainers, or two versions of MaxText, are compared: of these every release prints elsewhere."""
+    """Return whether two trainers, or two versions of MaxText, are compared: their messages move between releases."""
     plans = [arm.first.plan for arm in arms]
     versions = {plan.versions.get(SOURCE) for plan in plans if plan and plan.trainer != "maxview"}
     refs = {plan.ref for plan in plans if plan}
@@ -74,7 +74,7 @@ def _code_is_meant_to_differ(arms: Arms) -> bool:
 
 
 def _commits(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observations:
-    """Two commits are compared, or two things in one commit: the other way round something is wrong."""
+    """Yield findings if one commit is compared with itself, or if arms that should share a commit do not."""
     commits = arms[0].first.commit, arms[1].first.commit
     plans = [arm.first.plan for arm in arms]
     sources = [plan.versions.get(SOURCE) if plan else None for plan in plans]
@@ -89,16 +89,16 @@ def _commits(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observations:
             message = "the arms come from different commits, in which the trainer's source is the same"
             yield Observed(kind="different-commits-same-source", message=message, evidence=evidence)
         else:
-            message = "the arms come from different commits: more changed than was meant to"
+            message = "the arms come from different commits, so they may differ in more than was declared"
             yield Observed(kind="different-commits", message=message, evidence=evidence)
     dirty = [arm for arm, plan in zip(arms, plans, strict=True) if plan is not None and plan.dirty]
     if dirty:
-        message = f"{' and '.join(arm.label for arm in dirty)} ran with changes that no commit holds"
+        message = f"{' and '.join(arm.label for arm in dirty)} ran with uncommitted changes"
         yield notice("dirty-checkout", message, *((arm, "dirty", None) for arm in dirty))
 
 
 def _compares_implementations(arms: Arms) -> bool:
-    """Whether the arms are two implementations in one commit (Linen and NNX), not two commits."""
+    """Return whether the arms are two implementations in one commit (Linen and NNX), not two commits."""
     return {arm.name.lower() for arm in arms} == IMPLEMENTATIONS
 
 
@@ -108,8 +108,11 @@ def _differ_as_declared(arms: Arms, declared: frozenset[str]) -> bool:
 
 
 def draws_differ(arms: Arms) -> bool:
-    """Whether the arms are known to draw other weights or data: other trainers or seeds, or MaxText's two
-    implementations, which draw different weights from one seed."""
+    """Return whether the arms are known to draw different weights or data.
+
+    True for different trainers or seeds, and for MaxText's two implementations, which draw different weights from one
+    seed, unless the arms share their start and no dropout draws at random.
+    """
     left, right = (config_of(arm.first) for arm in arms)
     seeds = any("seed" in key and left[key] != right[key] for key in left.keys() & right.keys())
     maxtext = {arm.reading.format for arm in arms} == {"maxtext"} and not any(arm.first.program for arm in arms)
@@ -118,37 +121,39 @@ def draws_differ(arms: Arms) -> bool:
 
 
 def starts_shared(arms: Arms) -> bool:
-    """Whether every run of the candidate began with the baseline's first state."""
+    """Return whether every run of the candidate started from the baseline's first state."""
     return all(run.start is not None and run.start.is_shared for run in arms[1].runs)
 
 
 def drops_units(arms: Arms) -> bool:
-    """Whether a run drops units: a shared start leaves each arm its own random numbers."""
+    """Return whether a run uses dropout, whose random numbers differ between arms even with a shared start."""
     configs = [run.plan.config for arm in arms for run in arm.runs if run.plan is not None]
     return any(config.get("enable_dropout") and config.get("dropout_rate") for config in configs)
 
 
 def find_start(arms: Arms) -> Observations:
-    """How a start went that both arms were to share."""
+    """Yield the outcome of sharing the baseline's start with the candidate, if that was asked for."""
     reports = [run.start for run in arms[1].runs if run.start is not None]
     if not reports:
         return
     failed = next((report for report in reports if not report.is_shared), None)
     if failed is not None:
         own = ", ".join(failed.own_values[:SHOWN])
-        why = failed.reason or (f"{own} stayed its own" if own else "no argument of its step is one of the baseline's")
+        none = "no argument of the candidate's step was replaced by the baseline's"
+        why = failed.reason or (f"the candidate's {own} could not be replaced" if own else none)
         judged = "; their losses are compared as those of other draws" if draws_differ(arms) else ""
         message = f"the arms do not share their start: {why}{judged}"
     else:
         taken, stay = len(reports[0].replaced), len(reports[0].kept)
-        kept = f", {stay} of its own stay" if stay else ""
-        message = f"both arms start from one state: {taken} arguments of the step are the baseline's{kept}"
-        message += "; dropout drops other units in each" if draws_differ(arms) else ""
+        kept = f", {stay} were kept" if stay else ""
+        replaced = f"{taken} arguments of the candidate's step were replaced by the baseline's{kept}"
+        dropout = "; dropout drops different units in each arm" if draws_differ(arms) else ""
+        message = f"both arms start from the same state: {replaced}{dropout}"
     yield notice("start", message, (arms[1], failed.reason if failed else "shared", None))
 
 
 def _other_trainers(arms: Arms) -> Observations:
-    """What the runs say of themselves: each of an arm ran the commit and the source that were planned."""
+    """Yield findings for runs that report another commit or trainer source than planned."""
     for arm in arms:
         for run in arm.runs:
             said = run.program.get("trainer")

@@ -1,4 +1,4 @@
-"""Finds out whether the two arms did the same work: the model, the data, the seeds, the steps, and every config key."""
+"""Finds differences in the work of two arms: model, data, seeds, steps, and every config key."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,12 +13,12 @@ from tasks.diff.software import software_differs
 from tasks.metrics.merged_steps import RATE, place_of
 from tasks.records import RunReading
 
-OTHER_UNIT = 1.5  # times: what rounding makes of a product of two printed numbers is far less
-SINGLE = 5  # more keys than this that differ become one finding
+OTHER_UNIT = 1.5  # ratio of the products; rounding of two printed numbers causes far less
+SINGLE = 5  # more differing keys than this become one finding
 
 
 def find_work(arms: Arms, declared: frozenset[str]) -> Observations:
-    """Other work per step, other steps, other data, seeds, flags or config keys than were declared to differ."""
+    """Yield findings for differences in FLOPs, tokens, steps and config keys that are not declared."""
     left, right = arms[0].reading, arms[1].reading
     flops = left.flops.total_tflops, right.flops.total_tflops
     message = "the model does different work per step ({} and {} TFLOPs)"
@@ -38,10 +38,13 @@ def find_work(arms: Arms, declared: frozenset[str]) -> Observations:
 
 
 def _clocks(arms: Arms) -> Observations:
-    """Seconds × tokens per second is the tokens of a step, whatever it is that takes longer or shorter."""
+    """Yield a finding if seconds × tokens per second, the tokens of a step, differs: it is independent of speed."""
     left, right = (_tokens_of_step(arm.reading) for arm in arms)
     if left is not None and right is not None and not left / OTHER_UNIT <= right <= left * OTHER_UNIT:
-        message = "the steps' seconds × Tokens/s/device is {:.0f} and {:.0f} tokens: other work, or other units"
+        message = (
+            "seconds per step × Tokens/s/device gives {:.0f} and {:.0f} tokens per step: the arms do different work or "
+            "use different units"
+        )
         places = place_of(arms[0].reading.steps), place_of(arms[1].reading.steps)
         yield from compare(arms, "tokens", (left, right), message, places)
 
@@ -61,30 +64,30 @@ def _at(reading: RunReading, column: str, index: int) -> Any:
 
 def _configs(arms: Arms, declared: frozenset[str]) -> Observations:
     if "pure_nnx" in declared:
-        declared |= IMPLEMENTATION_KEYS  # MaxText says it three times
-    # what two releases print differs as their authors wanted
+        declared |= IMPLEMENTATION_KEYS  # MaxText has three keys for it
+    # two releases print different configs on purpose
     runs = arms[0].first, arms[1].first
     found = [item for item in config_differences(*runs, planned=software_differs(arms)) if item.name not in declared]
     yield from _observe(arms, [*found, *variable_differences(*runs)])
 
 
 def _observe(arms: Arms, found: Sequence[Difference]) -> Observations:
-    """What differs, one observation per setting; what cannot matter for one reason, and many of a kind, as one."""
+    """Yield one observation per setting; one for all settings without effect for one reason, and for many of a kind."""
     for kind, why in dict.fromkeys((item.kind, item.why) for item in found):
         same = [item for item in found if (item.kind, item.why) == (kind, why)]
         if len(same) > SINGLE or why:
             yield _together(arms, kind, same, why)
             continue
         for item in same:
-            message = f"{item.name} differs ({{}} and {{}}), and was not meant to"
+            message = f"{item.name} differs ({{}} and {{}}), but is not declared to differ"
             yield from compare(arms, kind, item.values, message, places_of(arms, f"config.{item.name}"))
 
 
 def _together(arms: Arms, kind: FindingKind, found: list[Difference], why: str) -> Observed:
-    """One observation for many settings, as two versions of a trainer have them: their values are the evidence."""
+    """Return one observation for several settings, with their values as evidence."""
     shown = ", ".join(item.name for item in found[:SINGLE])
     shown += f" and {len(found) - SINGLE} more" if len(found) > SINGLE else ""
-    many = f"{len(found)} config keys differ, and were not meant to: {shown}"
+    many = f"{len(found)} config keys differ, but are not declared to differ: {shown}"
     return Observed(
         kind=kind,
         message=f"{shown} {'differs' if len(found) == 1 else 'differ'}, which cannot matter: {why}" if why else many,

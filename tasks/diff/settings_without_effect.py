@@ -1,5 +1,5 @@
-"""Finds what silently does nothing: fields that one arm lacks or never moves, arrays that are not trained, settings
-without effect, and runs of one arm that do not repeat themselves."""
+"""Finds settings without effect, fields that one arm lacks or never changes, arrays that are not trained, and
+nondeterministic runs."""
 
 import re
 from collections.abc import Sequence
@@ -35,12 +35,12 @@ class Field(Frozen):
 
     @property
     def is_constant(self) -> bool:
-        """Whether it never moves."""
+        """Whether its value never changes."""
         return self.low == self.high
 
 
 def find_variation(arms: Arms, parities: Sequence[MetricParity]) -> Observations:
-    """Runs of one arm that differ among themselves, with the first step and what each run has there."""
+    """Yield a finding for each arm whose runs differ among themselves, with each run's value at the first such step."""
     for index, arm in enumerate(arms):
         varying = [(item.parity.metric, side) for item in parities if (side := item.within[index]) is not None]
         if not varying:
@@ -48,8 +48,8 @@ def find_variation(arms: Arms, parities: Sequence[MetricParity]) -> Observations
         metric, first = min(varying, key=lambda pair: pair[1].step)
         names = ", ".join(name for name, _ in varying)
         message = (
-            f"the runs of {arm.label} differ among themselves from step {first.step} on ({names}): equal values "
-            "cannot be asked for"
+            f"the runs of {arm.label} differ among themselves from step {first.step} on ({names}), so equal values "
+            "cannot be required"
         )
         runs = zip(first.numbers, first.values, first.places, strict=True)
         shown = ((arm, f"run {number + 1}: {metric} {value}", place) for number, value, place in runs)
@@ -57,7 +57,7 @@ def find_variation(arms: Arms, parities: Sequence[MetricParity]) -> Observations
 
 
 def find_noops(arms: Arms, declared: frozenset[str], parities: Sequence[MetricParity]) -> Observations:
-    """What one arm does not do, as far as its lines, its states and its losses show it."""
+    """Yield findings for missing or constant fields, untrained arrays, and settings without effect."""
     exact = all(is_exact(run) for arm in arms for run in arm.runs)
     fields = read_fields(arms[0], exact=exact), read_fields(arms[1], exact=exact)
     if arms[0].reading.format == arms[1].reading.format and not trainers_differ(arms):
@@ -69,7 +69,7 @@ def find_noops(arms: Arms, declared: frozenset[str], parities: Sequence[MetricPa
 
 
 def read_fields(arm: ArmRuns, *, exact: bool) -> dict[str, Field]:
-    """The numeric fields that have a value in the arm's step lines; `exact`: of its JSON lines."""
+    """Return the numeric fields of the arm's step lines; `exact`: of its metrics file."""
     fields: dict[str, Field] = {}
     for number, run in enumerate(arm.runs):
         table = run.metrics if exact and run.metrics is not None else run.reading.steps
@@ -96,7 +96,7 @@ def _first_that_moves(steps: pl.DataFrame, name: str, run: int) -> Source | None
 
 def _fields(arms: Arms, left: dict[str, Field], right: dict[str, Field]) -> Observations:
     if not left or not right:
-        return  # no step at all: that is a death, or an empty log
+        return  # an arm without steps has died, or its log is empty
     pairs = ((arms[0], arms[1], left, right), (arms[1], arms[0], right, left))
     for arm, other, mine, theirs in pairs:
         if lacking := [name for name in theirs if name not in mine]:
@@ -117,7 +117,7 @@ def _fields(arms: Arms, left: dict[str, Field], right: dict[str, Field]) -> Obse
 
 
 def _frozen_fields(arm: ArmRuns, fields: dict[str, Field]) -> Observations:
-    """What is written of single arrays of parameters (`params/…`, `param_norm/…`) and never changes."""
+    """Yield findings for values of single parameter arrays (`params/…`, `param_norm/…`) that never change."""
     for name, field in fields.items():
         if _ARRAY.match(name) and field.is_constant and field.count >= LEAST_STEPS:
             message = f"{name} of {arm.label} is {field.low:g} in all {field.count} steps: not trained"
@@ -125,7 +125,7 @@ def _frozen_fields(arm: ArmRuns, fields: dict[str, Field]) -> Observations:
 
 
 def _without_effect(arms: Arms, declared: frozenset[str], parities: Sequence[MetricParity]) -> Observations:
-    """Settings that differ and should show in the losses, which are equal all the same."""
+    """Yield settings that differ and change any training's losses, if the losses are equal all the same."""
     if not parities or parities[0].parity.first is not None or parities[0].parity.steps < LEAST_STEPS:
         return
     loss = parities[0].parity
@@ -136,10 +136,10 @@ def _without_effect(arms: Arms, declared: frozenset[str], parities: Sequence[Met
             continue
         if key == "dropout_rate" and left.get("enable_dropout") in OFF and right.get("enable_dropout") in OFF:
             continue
-        meant = "declared" if key in declared else "there"
+        which = "declared difference" if key in declared else "difference"
         yield Observed(
             kind="no-effect",
             message=f"{key} differs ({values[0]} and {values[1]}), but the losses are equal to {loss.precision} at all "
-            f"{loss.steps} steps: the difference that was {meant} does nothing",
+            f"{loss.steps} steps: the {which} has no effect",
             evidence=show_each(arms, values, places_of(arms, f"config.{key}")),
         )

@@ -14,7 +14,7 @@ from tasks.metrics.merged_steps import place_of
 from tasks.records import Environment, RunRecord
 from tasks.resolve.trainers.trainer_source import SOURCE
 
-WITH_JAX = frozenset({"jax", "jaxlib", "libtpu"})  # released together: who asks for one of them gets the others
+WITH_JAX = frozenset({"jax", "jaxlib", "libtpu"})  # released together: installing one of them changes the others
 ALL = frozenset({"*"})
 NOTHING = "not installed"
 
@@ -35,7 +35,7 @@ FIELDS: tuple[tuple[FindingKind, str, str], ...] = (
 
 
 def find_surroundings(arms: Arms) -> Observations:
-    """Versions, flags, variables, devices and meshes that differ; what the arms declare to differ in is left out."""
+    """Yield findings for versions, devices and meshes that differ, without declared differences."""
     declared = declared_packages(arms)
     here = arms[0].reading.environment, arms[1].reading.environment
     for kind, name, message in FIELDS:
@@ -51,18 +51,18 @@ def find_surroundings(arms: Arms) -> Observations:
 
 
 def software_differs(arms: Arms) -> bool:
-    """Whether the arms are declared to run different packages, Pythons or images, or different trainers."""
+    """Return whether the arms are declared to run different packages, Pythons or images, or different trainers."""
     plans = [arm.first.plan for arm in arms]
     return trainers_differ(arms) or len({plan.software if plan else () for plan in plans}) > 1
 
 
 def trainers_differ(arms: Arms) -> bool:
-    """Whether the arms are declared to run the trainers of different people."""
+    """Return whether the arms are declared to run different trainers: maxview's, MaxText, or a custom command."""
     return len({arm.first.plan.trainer for arm in arms if arm.first.plan}) > 1
 
 
 def declared_packages(arms: Arms) -> frozenset[str]:
-    """The packages whose versions the arms are declared to differ in; ALL where whole environments are named."""
+    """Return the packages whose versions are declared to differ; ALL if whole environments are."""
     if not software_differs(arms):
         return frozenset()
     if trainers_differ(arms):
@@ -74,24 +74,24 @@ def declared_packages(arms: Arms) -> frozenset[str]:
             names.add(Requirement(word).name.lower().replace("_", "-"))
         except InvalidRequirement:  # `python PATH`, `image NAME`
             return ALL
-    if names & {"project", "maxtext"}:  # whatever the checkout's own pyproject.toml asks for, or that release
+    if names & {"project", "maxtext"}:  # their requirements decide all versions
         return ALL
     return frozenset(names | (WITH_JAX if names & WITH_JAX else set()))
 
 
 def is_declared(package: str, declared: frozenset[str]) -> bool:
-    """Whether a package is one of those that `declared_packages` found, or goes along with one."""
+    """Return whether a package is in the result of `declared_packages`, or is released together with one of these."""
     return package in declared or (declared == ALL and package in WITH_JAX)
 
 
 def show_mesh(environment: Environment) -> str | None:
-    """The mesh as text; None if the log does not say."""
+    """Return the mesh as text; None if the log does not contain it."""
     mesh = environment.mesh
     return None if mesh is None else ", ".join(f"{axis} {size}" for axis, size in sorted(mesh.items())) or "one device"
 
 
 def _plans(arms: Arms, declared: frozenset[str]) -> Observations:
-    """What only we know, because we launched both runs: package versions."""
+    """Yield findings for package versions that differ, known only for runs that maxview launched."""
     left, right = (arm.first.plan for arm in arms)
     if left is None or right is None or declared == ALL:
         return
@@ -102,7 +102,7 @@ def _plans(arms: Arms, declared: frozenset[str]) -> Observations:
 
 
 def _declared_versions(arms: Arms, declared: frozenset[str]) -> Observations:
-    """One observation with every package whose version differs as declared; none where nothing is known of an arm."""
+    """Yield one observation with all packages whose versions differ as declared; none if an arm's are unknown."""
     known = [installed_in(arm) for arm in arms]
     if not declared or not all(versions for versions, _ in known):
         return
@@ -115,13 +115,13 @@ def _declared_versions(arms: Arms, declared: frozenset[str]) -> Observations:
     shown = []
     for side, arm in enumerate(arms):
         versions = ", ".join(f"{name} {pair[side]}" for name, pair in different.items())
-        known_by = "as the run itself says" if known[side][1] else "as installed when it was planned"
+        known_by = "reported by the run" if known[side][1] else "installed at planning time"
         shown.append((arm, f"{versions} ({known_by})", None))
     yield notice("declared-software", f"the arms run other versions of {', '.join(different)}, as declared", *shown)
 
 
 def installed_in(arm: ArmRuns) -> tuple[Mapping[str, str], bool]:
-    """The versions of an arm's packages, and whether its first run itself reported them."""
+    """Return the versions of an arm's packages, and whether its first run itself reported them."""
     said = arm.first.program.get("trainer")
     if isinstance(said, dict) and isinstance(said.get("versions"), dict):
         return said["versions"], True
@@ -130,7 +130,7 @@ def installed_in(arm: ArmRuns) -> tuple[Mapping[str, str], bool]:
 
 
 def _mixed_runs(arms: Arms) -> Observations:
-    """Repeats of one arm that did not run under the same conditions."""
+    """Yield a finding for each condition that differs between the repeats of one arm."""
     reads: tuple[tuple[str, str, Callable[[RunRecord], Any]], ...] = (
         ("commits", "", lambda run: run.commit),
         ("source lines of their steps", "", lambda run: run.reading.source_file),

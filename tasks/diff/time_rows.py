@@ -1,4 +1,4 @@
-"""Turns the step times of two arms into rows: the level of the steps, and apart from it the first one."""
+"""Turns the step times of two arms into two rows: step time and processor time."""
 
 from collections.abc import Mapping
 from math import expm1, log
@@ -22,29 +22,29 @@ from tasks.metrics.step_time_levels import CLOSE
 from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME, TOO_FEW
 from tasks.records import Decision, Measured, MetricDiff, StepLevels, seconds_between
 
-SHIFTING = frozenset({"tpu", "gpu"})  # on a processor other work comes in bursts, which leave the steady steps alone
-SHIFTED = 2.0  # stated deviations of equal runs, that the level changes by inside a run which does not keep it
-MOST_SLOW = 0.2  # of the steps may be slow in one arm alone, where the arms are the same
+SHIFTING = frozenset({"tpu", "gpu"})  # on CPUs, other load comes in bursts, which do not change the steady steps
+SHIFTED = 2.0  # in stated deviations of equal runs: a larger shift of the step time makes a run's level uncertain
+MOST_SLOW = 0.2  # largest difference of the shares of slow steps between arms that are the same
 
 type SideLevels = tuple[list[StepLevels], list[StepLevels]]  # of each arm's runs
 
 
 class Circumstances(Frozen):
-    """What a decision about noise depends on besides the runs and the rules: see `decide_noisy`."""
+    """The inputs of a decision about noise besides the runs and the rules: see `decide_noisy`."""
 
     past: Mapping[str, Past] = {}  # by the names of the series: of a clock's median step, and of its steady steps
     chance: float = CHANCE
     excuse: str = ""  # why any difference is noise
-    instead: str = ""  # of running more, where runs cannot be asked for
+    instead: str = ""  # the alternative to more runs, if only logs were given
 
     def shared_by(self, metrics: int) -> "Circumstances":
-        """The same for each of so many metrics: Bonferroni, as over the cases."""
+        """Return a copy whose chance is divided by the number of metrics: Bonferroni, as over the cases."""
         return self.model_copy(update={"chance": self.chance / metrics})
 
 
 def step_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> tuple[MetricDiff, Decision]:
-    """The row that speed is judged by, and its decision, which MaxView's rows share."""
-    # a run that did not measure its waits is compared by the wall
+    """Return the row that judges the speed, and its decision, which MaxView's rows share."""
+    # if a run did not measure its waits, all are compared by wall time
     less_waits = all(waited_seconds(run) is not None for arm in arms for run in arm.runs)
     sides = [[one.levels.get(STEP_TIME.name) if less_waits else one.wall for one in arm.facts] for arm in arms]
     left, right = ([levels for levels in side if levels] for side in sides)
@@ -52,10 +52,10 @@ def step_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> tupl
 
 
 def cpu_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> MetricDiff | None:
-    """The processor time of a step; None unless the runs measured it, that is where the processor is the device.
+    """Return the row of a step's processor time; None unless the runs measured it, as they do on CPUs.
 
-    Other work on the machine makes the wall time of a step twice as long, and its processor time a few percent shorter
-    (docs/decisions/0010): so it finds what the steady step time cannot while the machine is shared.
+    Other load on the machine doubles the wall time of a step, but changes its processor time by a few percent
+    (docs/decisions/0010). So on a shared machine this row finds differences that the steady step time cannot.
     """
     left, right = ([one.levels[CPU_TIME.name] for one in arm.facts if CPU_TIME.name in one.levels] for arm in arms)
     levels = (left, right)
@@ -71,12 +71,14 @@ def _clock_row(
     cells = (_level_cell(arms[0], levels[0], metric), _level_cell(arms[1], levels[1], metric))
     decision = missing_decision(cells, arms)
     if decision is None and not all(levels):
-        reason = "too few steps: a level needs two after the first that are no dispatch artefacts; train more steps"
+        reason = (
+            "too few steps: at least two steps after the first must be free of dispatch artefacts; train more steps"
+        )
         if given.excuse:
             reason = f"{given.excuse}; {reason} to see its speed"
         decision = Decision(verdict="same" if given.excuse else "unknown", reason=reason)
     decision = decision or decide_levels(levels, metric, arms, rules, given)
-    if decision.level == "median step":  # each number of the row is of the level that was judged
+    if decision.level == "median step":  # all numbers of the row are of the judged level
         metric = metric.at_middle()
         cells = (_level_cell(arms[0], levels[0], metric), _level_cell(arms[1], levels[1], metric))
     return make_row(metric, cells, arms, decision), decision
@@ -85,7 +87,7 @@ def _clock_row(
 def decide_levels(
     levels: SideLevels, metric: Metric, arms: Arms, rules: VerdictRules, given: Circumstances
 ) -> Decision:
-    """What the levels of both arms' runs say about a metric of which less is better."""
+    """Decide a time from the levels of both arms' runs; lower is better."""
     kind = kind_of(arms) if metric is STEP_TIME else "cpu_time"
     between, apart = lie_apart(arms, rules.noises[kind])
     shifts = [[_shift_of(run, kind, rules) for run in side] for side in levels]
@@ -121,19 +123,22 @@ def decide_levels(
 
 
 def _shift_of(run: StepLevels, kind: DeviceKind, rules: VerdictRules) -> float:
-    """How uncertain a run's level is because it changes inside the run, as a logarithm."""
+    """Return the uncertainty of a run's level due to its shift during the run, as a logarithm."""
     known = kind in SHIFTING and run.shift > SHIFTED * rules.noises[kind].equal_runs
     return run.shift / 2 if known else 0.0  # the standard deviation of two levels that are equally likely
 
 
 def _name_shift(arms: Arms, shifts: list[list[float]]) -> str:
-    """Which run does not keep its level."""
+    """Return the arm with the largest shift during a run and its size, in words; empty without shifts."""
     size, arm = max((size, arm.label) for arm, side in zip(arms, shifts, strict=True) for size in side)
-    return f"the level changes by {100 * expm1(2 * size):.0f} % inside a run of {arm}; " if size else ""
+    return f"the step time shifts by {100 * expm1(2 * size):.0f} % during a run of {arm}; " if size else ""
 
 
 def _why_not_same(levels: SideLevels, arms: Arms) -> str:
-    """What differs though the steady steps and the median step do not: the mean step, or how many steps are slow."""
+    """Return why arms with equal steady and median steps are not the same: the mean step, or the share of slow steps.
+
+    Empty if neither differs.
+    """
     if why := differ_in_mean(arms, ([run.mean for run in levels[0]], [run.mean for run in levels[1]])):
         return why
     slow = [float(np.mean([run.slow for run in side])) for side in levels]
@@ -144,7 +149,7 @@ def _why_not_same(levels: SideLevels, arms: Arms) -> str:
 
 
 def kind_of(arms: Arms) -> DeviceKind:
-    """The kind of device that the arms ran on, as their logs have it, or else as they were told to."""
+    """Return the kind of device that the arms ran on: from the log, else from the plan."""
     run = arms[0].first
     told = run.plan.environment.get("JAX_PLATFORMS") if run.plan is not None else None
     here = run.reading.environment
@@ -152,7 +157,7 @@ def kind_of(arms: Arms) -> DeviceKind:
 
 
 def _cost(arms: Arms, rules: VerdictRules) -> Cost | None:
-    """What one more run of each arm takes, if the logs tell how long they took."""
+    """Return the cost of one more run of each arm; None if a log does not show how long its run took."""
     left, right = (seconds_between(arm.reading.started, arm.reading.ended) for arm in arms)
     if left is None or right is None:
         return None
@@ -163,7 +168,7 @@ def _level_cell(arm: ArmRuns, levels: list[StepLevels], metric: Metric) -> Measu
     if not levels:
         return Measured(text="" if arm.dead else TOO_FEW)
     shown = [run.middle if metric.title == metric.middle else run.quick for run in levels]
-    # the geometric mean over the runs: the difference of two arms' is the effect
+    # the geometric mean over the runs, because effects are differences of logarithms
     level = float(np.exp(np.mean([log(run.seconds) for run in shown])))
     text, open_s = f"{level:.{metric.decimals}f}", max(run.error for run in shown) * level
     if round(open_s, metric.decimals):  # less than half of the last digit is not shown

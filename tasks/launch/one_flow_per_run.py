@@ -45,11 +45,11 @@ def turn_of(
         lives = {life_of(flow_run) for flow_run in others}
         return "over" in lives or (take_over and lives <= {"unknown"})
 
-    def pause(why: str, seconds: float) -> None:
-        wait(f"{plan.run_name}: {why}; waiting for it")
+    def pause(who: str, seconds: float) -> None:
+        wait(f"{plan.run_name}: in use by {who}; waiting")
         time.sleep(seconds)
 
-    with hold(directory.create().path / LOCK, lambda who: pause(f"{who} works on it", LOOK_EVERY_S)):
+    with hold(directory.create().path / LOCK, lambda who: pause(who, LOOK_EVERY_S)):
         if changed := directory.find_changed():
             aside = directory.put_aside()
             why = f"{', '.join(changed)} changed after the run had ended"
@@ -62,7 +62,7 @@ def turn_of(
             except TakenError as taken:
                 if not any(life_of(flow_run) == "running" for flow_run in taken.claim.flow_runs):
                     raise
-                pause(f"{taken.claim.host} works on it", ASK_EVERY_S)
+                pause(taken.claim.host, ASK_EVERY_S)
         yield finished
 
 
@@ -77,7 +77,7 @@ def find_finished(directory: RunDirectory) -> RunRecord | None:
 def find_heir(plan: RunPlan, flow_runs: tuple[str, ...], store: Store, *, goes_on: Callable[[str], bool]) -> str:
     """Return a sentence about the flow that continues the job of an ending flow; empty if the job has to end."""
     if not is_owned(plan.run_name, flow_runs, store):
-        return "this flow run was given up, and another has its job"
+        return "this flow run was abandoned, and another flow run now owns its job"
     if not is_here(plan) and any(goes_on(flow_run) for flow_run in flow_runs):  # local jobs end with the pod
-        return "this flow run goes on with it in another pod"
+        return "this flow run continues the job in another pod"
     return ""

@@ -1,10 +1,10 @@
 """Runs one command to its end, independently of the flow: `supervise.py SECONDS GRACE_SECONDS LOG_MB COMMAND…`.
 
-Its standard output is the run's log, opened and locked by the launcher. Its standard input is a pipe: one byte means
-that the launcher has stored the run's handle, the end of the file that the launcher died before. It frames the log like
-an XPK pod (`XPK Start:`, `XPK End:`, `EXIT_CODE=`), limits the time and the log's size, forwards SIGTERM, and ends the
-command's whole process group when it ends. Uses the standard library only: it starts in milliseconds and can run with
-`python -I -S`.
+Its standard output is the run's log, opened and locked by the launcher. Its standard input is a pipe. One byte means
+that the launcher has stored the run's handle. End of file means that the launcher died before storing it. It frames the
+log like an XPK pod (`XPK Start:`, `XPK End:`, `EXIT_CODE=`), limits the time and the log's size, forwards SIGTERM, and
+ends the command's whole process group when it ends. Uses the standard library only: it starts in milliseconds and can
+run with `python -I -S`.
 """
 
 import ctypes

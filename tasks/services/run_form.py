@@ -1,5 +1,6 @@
 """The parameters of flows in Prefect's run form, and the names of flow runs."""
 
+import re
 from collections.abc import Callable, Sequence
 from functools import wraps
 from inspect import Parameter, Signature
@@ -17,6 +18,7 @@ from tasks.records.text import shorten, visible
 from tasks.services.outage import unless_away
 
 LONGEST_NAME = 400  # characters: enough for every case of a comparison
+GENERATED = re.compile(r"[a-z]+-[a-z]+")  # the names that Prefect and its run forms make up, e.g. witty-otter
 
 
 def with_parameters_of[Given: BaseModel, Result](
@@ -55,6 +57,17 @@ def tag_run(comparison: str, cases: Sequence[str], target: str | None, refs: Seq
     tags = {show_name(f"{name}:{value}") for name, value in facts if value}
     with unless_away(), get_client(sync_client=True) as client:
         client.update_flow_run(UUID(flow_run.id), tags=sorted({*flow_run.tags, *tags}))
+
+
+def unless_named(describe: Callable[[], str]) -> Callable[[], str]:
+    """Make a flow run's name from its parameters, unless somebody named the run, e.g. in the run form."""
+
+    @wraps(describe)
+    def name() -> str:
+        given = flow_run.name
+        return describe() if not given or GENERATED.fullmatch(given) else show_name(given)
+
+    return name
 
 
 def show_name(text: str) -> str:

@@ -264,7 +264,7 @@ class Stack:
         return answer.json() if answer.content else None
 
     def run(self, deployment: str, *, named: str | None = None, **parameters: Any) -> str:
-        """Start a deployment; return the flow run's id. `named`: its name until the flow sets one."""
+        """Start a deployment; return the flow run's id. `named`: as in the run form."""
         found = self.request("GET", f"/deployments/name/{deployment}")
         wanted = {"parameters": parameters, "state": {"type": "SCHEDULED"}, "name": named}
         return str(self.request("POST", f"/deployments/{found['id']}/create_flow_run", wanted)["id"])

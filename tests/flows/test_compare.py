@@ -220,3 +220,56 @@ def test_a_dying_arm_is_a_result_with_its_cause(maxview: Maxview, prefect_server
     errors = [line["message"] for line in httpx.post(f"{prefect_server}/logs/filter", json=wanted, timeout=60).json()]
     died = {arm for message in errors for arm in re.findall(r"^01_base-(\w+)-\S+: died: StopTraining: step ", message)}
     assert died == {"linen", "nnx"}, errors
+
+
+DIFFERENT = """# Is another epsilon seen?
+trainer: maxview
+target: cpu
+cases: [01_base]
+repeats: 1
+tolerances: default
+explain: {explain}
+arms:
+  - name: linen
+    set: {{pure_nnx: false}}
+  - name: nnx
+    set: {{pure_nnx: true, normalization_layer_epsilon: 0.001}}
+set: {{steps: 6, max_target_length: 32}}
+"""
+
+
+@pytest.mark.long
+def test_an_explanation_changes_no_verdict_no_time_and_no_loss(
+    maxview: Maxview, custom_trainer: Callable[..., Path], tmp_path: Path
+) -> None:
+    custom_trainer()  # its configs are a copy
+    file = tmp_path / "configs" / "comparisons" / "epsilon.yml"
+
+    def compare(explain: str, out: str) -> dict[str, Any]:
+        file.write_text(DIFFERENT.format(explain=explain))
+        done = maxview("compare", "epsilon", "--out", out, "--json")
+        assert done.returncode in (1, 3), done.stderr  # times of so few steps may be undecided
+        (record,) = json.loads(done.stdout)
+        return dict(record)
+
+    plain = compare("off", "o")
+    assert plain.pop("explanation") is None
+    logs = {record.log: Path(record.log).read_bytes() for record in read_records(tmp_path / "o").values()}
+
+    explained = compare("auto", "o")  # of the same runs
+    explanation = explained.pop("explanation")
+    first = explanation["tensors"]["first"]
+    assert (first["kind"], first["baseline"], first["candidate"]) == ("constant", "1e-05", "0.001")
+    assert explained | {"created": ""} == plain | {"created": ""}  # values, reasons and verdicts of all rows, times too
+    assert {log: Path(log).read_bytes() for log in logs} == logs
+
+    again = compare("auto", "p")  # trained anew, explained at once
+    assert again["explanation"]["headline"] == explanation["headline"]
+    assert again["verdict"] == plain["verdict"]
+    assert {row["metric"]: row["verdict"] for row in again["rows"]} == {
+        row["metric"]: row["verdict"] for row in plain["rows"]
+    }
+    trained = [read_records(tmp_path / out) for out in ("o", "p")]
+    for arm in ("linen", "nnx"):
+        losses = [records[arm].metrics["loss"].to_list() for records in trained]  # type: ignore[index]
+        assert losses[0] == losses[1]

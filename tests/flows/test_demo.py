@@ -19,6 +19,7 @@ def test_what_was_planted_is_found(maxview: Maxview, tmp_path: Path) -> None:
     made = maxview("site", "demo", "--out", "demo")
     assert made.returncode == 0, made.stderr
     assert f"page: {Path('demo') / PAGE}" in made.stdout
+    assert ("no preflight: libtpu is not installed" in made.stdout) is (find_spec("libtpu") is None)
     out = tmp_path / "demo"
     index = parse_index((out / PAGE).read_text())
     assert index is not None

@@ -57,6 +57,16 @@ def test_an_invalid_ref_ends_the_run_with_a_reason(stack: Any) -> None:
     assert set(stack.out.glob("runs/*")) == before  # reported before anything is trained
 
 
+@pytest.mark.parametrize("given", ["again, after the fix", None])
+def test_a_name_given_in_the_form_is_kept_and_a_generated_one_is_replaced(stack: Any, given: str | None) -> None:
+    run = stack.run("compare/main-vs-branch", named=given, repository="/nowhere")
+    generated = stack.request("GET", f"/flow_runs/{run}")["name"]
+    assert generated == given or re.fullmatch("[a-z]+-[a-z]+", generated)
+    stack.ended(run)
+    shown = stack.request("GET", f"/flow_runs/{run}")["name"]
+    assert shown == (given or "01_base: main vs HEAD on cpu")
+
+
 def test_a_number_as_a_branch_needs_quotes(stack: Any) -> None:
     words = ["deployment", "run", "compare/main-vs-branch", "-p"]
     refused = stack.command(*words, "branch=1234567", module="prefect")

@@ -178,7 +178,7 @@ def test_a_flow_that_is_preempted_goes_on_in_another_pod_with_its_job(
     # of the second one; the scheduler deletes what it preempts
     one_stack.wait(lambda: len(jobs_of(cluster, run)) == 2 and reasons_of(cluster, run) == ["Evicted"])
     (log,) = cluster.folder.glob("moved-*.log")
-    assert "left running; this flow run goes on with it in another pod" in log.read_text()
+    assert "left running; this flow run continues the job in another pod" in log.read_text()
     begun = [line for line in requests_of(cluster) if line.startswith("POST /apis/jobset")]
     assert len(begun) == 1
 

@@ -55,4 +55,4 @@ def test_linen_and_nnx_begin_with_one_state_and_stay_equal_in_every_digit(maxvie
     floors = {floor["name"]: floor["holds"] for floor in comparison["floors"]}
     assert floors["same checkpoint"] is True
     (start,) = [finding for finding in comparison["findings"] if finding["kind"] == "start"]
-    assert "both arms start from one state" in start["message"]
+    assert "both arms start from the same state" in start["message"]

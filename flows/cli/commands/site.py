@@ -80,13 +80,18 @@ def demo(
     from flows.cli.demo import make_demo
     from tasks.resolve.options import CompareOptions, PreflightOptions
 
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+
     def run() -> None:
         compare("linen-vs-nnx", options=CompareOptions(out=out))
         if find_spec("libtpu"):
             preflight("linen-vs-nnx", options=PreflightOptions(out=out))
+        else:
+            console.print(
+                "no preflight: libtpu is not installed; type `uv sync --extra tpu` for it, and make the demo anew"
+            )
 
     page = make_demo(documents, out, run)
-    console = Console(highlight=False, markup=False, soft_wrap=True)
     console.print(f"page: {page if '://' in page else os.path.relpath(page)}")
     console.print(f"next: maxview site serve --out {out}")
     return 0

@@ -94,7 +94,9 @@ def launch(
     except BaseException as error:  # the closed pipe ends the supervisor before the command starts
         process.wait()
         if isinstance(error, BrokenPipeError):
-            raise LaunchError(f"{plan.run_name}: its supervisor ended at once; {log} may say why") from error
+            raise LaunchError(
+                f"{plan.run_name}: its supervisor exited before the command started; see {log}"
+            ) from error
         raise
     return handle
 

@@ -247,7 +247,7 @@ class Attempt:
             with self._api.log(failed.name, failed.container, tailLines=OTHERS_LINES) as pieces:
                 text = b"".join(pieces)
         except NotAnswering as error:
-            text = f"maxview: they cannot be read: {error}\n".encode()
+            text = f"maxview: these lines cannot be read: {error}\n".encode()
         said = f"maxview: the pod {failed.name} failed first, with exit code {failed.exit_code}; its last lines:\n"
         lines = [line for line in text.splitlines(keepends=True) if not line.startswith(b"XPK Start:")]
         return [said.encode(), *filter(None, map(_last_words, lines))]
@@ -261,7 +261,7 @@ class Attempt:
             asked, limit = _epoch(view.created) or self._handle.created, self._settings.start_limit_s
             if now - asked <= limit:
                 return None
-            waiting = f"; the queue says: {view.message}" if view.message else ""
+            waiting = f"; reason for waiting, from Kueue: {view.message}" if view.message else ""
             return JobCause(type="StartLimit", message=f"no machines within {limit} s (start_limit_s){waiting}")
         limit = self._plan.time_limit_s
         if now - (_epoch(view.started) or now) <= limit:

@@ -48,8 +48,8 @@ def create_workload(argv: Sequence[str], exists: Callable[[], bool]) -> None:
             break
         time.sleep(poll_job.LOOK_EVERY_S)
     tail = "\n".join(said.splitlines()[-TAIL_LINES:])
-    remedy = "log in with `gcloud auth login`" if any(word in said for word in _LOGIN) else "its last lines say why"
-    raise LaunchError(f"xpk ended with exit code {code} and there is no workload: {remedy}:\n{tail}")
+    remedy = "log in with `gcloud auth login`; " if any(word in said for word in _LOGIN) else ""
+    raise LaunchError(f"xpk exited with code {code} without creating the workload; {remedy}its last lines:\n{tail}")
 
 
 def run_xpk(argv: Sequence[str]) -> tuple[int, str]:

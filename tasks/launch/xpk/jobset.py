@@ -197,7 +197,7 @@ def _true_conditions(item: Object) -> dict[str, Any]:
 def _waiting(workloads: Sequence[Object] | None) -> str:
     """Return the reason why Kueue has not admitted a job yet."""
     if workloads is None:
-        return "not known, for this account may not list workloads.kueue.x-k8s.io (docs/launching.md)"
+        return "unknown, because this account may not list workloads.kueue.x-k8s.io (docs/launching.md)"
     for workload in workloads:
         for condition in workload.get("status", {}).get("conditions") or []:
             if condition["type"] == "QuotaReserved" and condition.get("status") == "False":

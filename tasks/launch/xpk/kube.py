@@ -198,9 +198,8 @@ class KubeApi:
             response = self._send(method, path, **more)
         self._check_rights(right, response)
         if response.status_code == httpx.codes.NOT_FOUND and not _names_object(response):
-            why = (
-                f"{self._configuration.host} serves no {right.kind}: has `xpk cluster create` or `adapt` made it ready?"
-            )
+            cure = "prepare the cluster with `xpk cluster create` or `xpk cluster adapt`"
+            why = f"{self._configuration.host} does not serve {right.kind}; {cure}"
             raise NotAnswering(why) if right in self._granted and not right.without else NotServed(why)
         if response.is_success or response.status_code == httpx.codes.NOT_FOUND:
             self._granted.add(right)
@@ -239,14 +238,14 @@ class KubeApi:
         starts = self._granted_path is None and time.monotonic() - self._away_at < STARTING_S
         if (known or starts) and not right.without:
             self._renew()
-            raise NotAnswering(f"{host} does not grant for now to {right}{place}: {_reason(response)}")
+            raise NotAnswering(f"{host} temporarily denies permission to {right}{place}: {_reason(response)}")
         cure = (
             f"ask for the role of docs/launching.md{place}, or log in with `gcloud auth login`"
             if self._headers() or self._configuration.cert_file
             else "the kubeconfig has no credentials for it: log in with `gcloud auth login`, and see whether "
             "gke-gcloud-auth-plugin is installed"
         )
-        raise Refused(f"{host} refuses to {right}{place}: {_reason(response)}; {cure}")
+        raise Refused(f"{host} denies permission to {right}{place}: {_reason(response)}; {cure}")
 
     def _denies(self, path: str) -> bool:
         return self._send("GET", path, params={"limit": "1"}).status_code in DENIALS
@@ -309,11 +308,11 @@ def choose_context(settings: Xpk) -> str | None:
     try:
         load_incluster_config(Configuration())  # type: ignore[no-untyped-call]
     except ConfigException as error:
-        holds = f"holds the contexts {', '.join(known)}, and none of" if known else "knows no"
+        others = f" (its contexts: {', '.join(known)})" if known else ""
         raise LaunchError(
-            f"the kubeconfig {holds} cluster {settings.cluster}: `gcloud container clusters get-credentials "
-            f"{settings.cluster} --location {region} --project {settings.project}`, or set `context` of the target"
-            + (" to one of them" if known else "")
+            f"the kubeconfig has no context for cluster {settings.cluster}{others}; run `gcloud container clusters "
+            f"get-credentials {settings.cluster} --location {region} --project {settings.project}`, or set `context` "
+            "of the target" + (" to one of them" if known else "")
         ) from error
     return None
 

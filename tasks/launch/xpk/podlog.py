@@ -193,11 +193,12 @@ def fetch_from_cloud(settings: Xpk, pod: str, gap: Gap) -> list[bytes]:
         )
         entries = json.loads(found.stdout or "[]")
     except FileNotFoundError as error:
-        raise LaunchError("gcloud is not installed; it fetches them from Cloud Logging") from error
+        needed = "it is needed to fetch the missing lines from Cloud Logging"
+        raise LaunchError(f"gcloud is not installed; {needed}") from error
     except subprocess.CalledProcessError as error:
-        raise LaunchError(f"Cloud Logging does not return them: {error.stderr.strip()[-500:]}") from error
+        raise LaunchError(f"Cloud Logging does not return the missing lines: {error.stderr.strip()[-500:]}") from error
     except (subprocess.TimeoutExpired, ValueError) as error:
-        raise LaunchError(f"Cloud Logging does not return them: {error}") from error
+        raise LaunchError(f"Cloud Logging does not return the missing lines: {error}") from error
     return list(take_entries(entries, copy(gap.cursor)))
 
 

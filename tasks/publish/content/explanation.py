@@ -22,6 +22,12 @@ def list_sections(explanation: Explanation | None) -> list[Section]:
     return [] if explanation is None else list(_sections(explanation))
 
 
+def headline_of(explanation: Explanation) -> str:
+    """The headline; empty if a section begins with it."""
+    repeated = any(section.sentence.startswith(explanation.headline) for section in _sections(explanation))
+    return "" if repeated else explanation.headline
+
+
 def _sections(one: Explanation) -> Iterator[Section]:
     commits = {(line.file, line.line): line.commit for line in one.lines if line.commit}
     if one.tensors is not None:

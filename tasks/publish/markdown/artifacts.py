@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from tasks.publish.content.chart import draw_changes, draw_loss, draw_times, to_data_uri
-from tasks.publish.content.explanation import TITLE, list_sections
+from tasks.publish.content.explanation import TITLE, headline_of, list_sections
 from tasks.publish.content.verdict_words import (
     EFFECT_WORDS,
     EFFECTS,
@@ -169,12 +169,11 @@ def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
 def _explanation(record: ComparisonRecord) -> list[str]:
     if record.explanation is None:
         return []
-    blocks = [f"## {TITLE}", _md(record.explanation.headline)]
+    headline = headline_of(record.explanation)
+    blocks = [f"## {TITLE}", *([_md(headline)] if headline else [])]
     for section in list_sections(record.explanation):
-        shown = [line for line in section.lines if line != section.sentence][:MOST_DIFFERENCES]
-        blocks.append(
-            "\n".join([f"**{section.title}**: {_md(section.sentence)}", "", *(f"- {_md(one)}" for one in shown)])
-        )
+        shown = [f"- {_md(line)}" for line in section.lines[:MOST_DIFFERENCES]]
+        blocks.append("\n".join([f"**{section.title}**: {_md(section.sentence)}", "", *shown]))
     return blocks
 
 

@@ -17,7 +17,7 @@ from tasks.publish.content.chart import draw_curve, to_data_uri
 from tasks.publish.content.checkpoint_lives import draw_lives
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
 from tasks.publish.content.effects import draw_effects
-from tasks.publish.content.explanation import list_sections
+from tasks.publish.content.explanation import headline_of, list_sections
 from tasks.publish.content.templating import hash_of, make_environment, read_asset
 from tasks.publish.content.time_bars import axis_ticks, draw_bars, list_parts, show_seconds
 from tasks.publish.page.curve_data import list_marks, write_figures
@@ -85,6 +85,7 @@ def write_page(
         .render(
             record=record,
             sections=list_sections(record.explanation),
+            why=headline_of(record.explanation) if record.explanation else "",
             sides=[("baseline", record.baseline), ("candidate", record.candidate)],
             facts=compare_facts(record),
             effects=effects,

@@ -16,7 +16,7 @@ from tasks.diff.metric_row import NOT_JUDGED
 from tasks.publish.content.answer import shorten_title
 from tasks.publish.content.array_tables import describe_alone, describe_counts, describe_values, name_pair
 from tasks.publish.content.checkpoints import STATES, CheckpointLine, State, list_checkpoints
-from tasks.publish.content.explanation import TITLE, list_sections
+from tasks.publish.content.explanation import TITLE, headline_of, list_sections
 from tasks.publish.content.time_bars import describe_part, list_parts
 from tasks.publish.content.verdict_words import (
     EFFECTS,
@@ -266,13 +266,12 @@ def _explanation(explanation: Explanation | None) -> Iterator[RenderableType]:
     if explanation is None:
         return
     yield _section(TITLE)
-    sections = list_sections(explanation)
-    if not any(section.sentence.startswith(explanation.headline) for section in sections):
-        yield _plain(explanation.headline)
+    if headline := headline_of(explanation):
+        yield _plain(headline)
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for section in sections:
+    for section in list_sections(explanation):
         table.add_row(Text(section.title, style="bold"), _plain(section.sentence))
         for line in section.lines[:MOST_CAUSES]:
             table.add_row("", Text(visible(line), style="dim", overflow="fold"))

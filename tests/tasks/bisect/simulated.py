@@ -13,7 +13,11 @@ from tasks.diff.effect import Sample
 from tasks.diff.noise import Noise
 
 TPU = Noise(scale=0.004, df=10)
-TOLERANCE = Tolerance(relative=0.02, least=0.005, why="as for a TPU", least_why="as for a TPU")
+GPU = Noise(scale=0.014, df=6)
+TOLERANCES = {  # as configs/noise.yml states them
+    TPU: Tolerance(relative=0.02, least=0.005, why="as for a TPU", least_why="as for a TPU"),
+    GPU: Tolerance(relative=0.03, least=0.01, why="as for a GPU", least_why="as for a GPU"),
+}
 
 
 class SimulatedTimes:
@@ -54,7 +58,9 @@ class SimulatedTimes:
         if key not in self.known:
             sample = Sample(baseline=sides[0], candidate=sides[1], noise=self.noise)
             look = runs or len(sides[0]) + len(sides[1]) - 1
-            found = decide_noisy(sample, sample, tolerance=TOLERANCE, chance=chance_of(cases=shares, look=look))
+            found = decide_noisy(
+                sample, sample, tolerance=TOLERANCES[self.noise], chance=chance_of(cases=shares, look=look)
+            )
             self.known[key] = Rated(verdict=found.verdict, text=found.effect_text, wanted=found.runs_wanted)
         return self.known[key]
 

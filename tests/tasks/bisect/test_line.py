@@ -115,7 +115,7 @@ def test_a_dirty_checkout_is_refused_where_head_is_meant(history: tuple[Path, Gi
     (folder / "one.py").write_text("one = 2\n")
     assert find_dirt(str(folder)) == "one.py"
     request = BisectOptions(comparison="main-vs-branch", good="v1", bad="HEAD", repository=str(folder))
-    with pytest.raises(ConfigError, match=r"one\.py has changes that no commit holds.*--bad"):
+    with pytest.raises(ConfigError, match=r"one\.py has uncommitted changes.*--bad"):
         find_span(request)
     assert len(find_span(request.model_copy(update={"bad": "main"})).points) == 6
 

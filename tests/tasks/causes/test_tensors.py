@@ -10,10 +10,11 @@ from _pytest.mark import ParameterSet
 
 from tasks.causes.explain import ObservedArm, explain_observed
 from tasks.causes.observe_arm import observe_arm
+from tasks.causes.programs import compare_program_files
 from tasks.causes.tensors import compare_tensors
 from tasks.observe.read_observation import read_observation
 from tasks.records import RunPlan, TensorComparison
-from tasks.records.observation import FILE
+from tasks.records.observation import FILE, PROGRAM
 
 type Planned = Callable[..., RunPlan]
 type Compare = Callable[..., TensorComparison]
@@ -60,6 +61,19 @@ KEY_OF_THE_STATE = (
     ('"mu": both[1]}, ', '"mu": both[1]}, "rngs": state["rngs"], '),
     # the key of the other arm is here too, for something else
     ("params)}, ", 'params)}, "rngs": {"dropout": jax.random.key(8), "params": jax.random.key(7)}, '),
+)
+IN_A_SHARD_MAP_OF_MANY = (
+    IN_A_SHARD_MAP[0],
+    """def layer(*given):
+    mesh = jax.sharding.Mesh(jax.devices(), ("data",))
+    split, whole = jax.sharding.PartitionSpec("data"), jax.sharding.PartitionSpec()
+    of_all = jax.shard_map(of_a_device, mesh=mesh, in_specs=(split, whole, whole), out_specs=split, check_vma=False)
+    return of_all(*given)  # line: shard_map
+
+
+def of_a_device(x, weights, key):
+    x = x - 0.1 * jax.lax.pmean(x, "data")
+""",
 )
 HARMLESS = {
     "renamed": ("kept = jax", "chosen = kept = jax"),
@@ -115,6 +129,27 @@ def test_a_fault_in_a_shard_map_of_one_device_is_named_by_its_line(compare: Comp
     assert mark in source[found.first.line - 1], found.sentence
 
 
+@pytest.mark.long
+def test_in_a_shard_map_of_several_devices_the_tensors_name_its_call_and_the_program_the_line(
+    plan_of: Planned, tmp_path: Path
+) -> None:
+    edit, mark = FAULTS["one product in bf16"]
+    folders = tmp_path / "a", tmp_path / "b"
+    for folder, edits in zip(folders, ([], [edit]), strict=True):
+        plan = plan_of(folder.name, IN_A_SHARD_MAP_OF_MANY, *edits)
+        many = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+        found = observe_arm(plan.model_copy(update={"environment": {**plan.environment, **many}}), folder)
+        assert (found.devices, found.notes) == (2, ())
+    source = (tmp_path / "sources" / "a" / "trainer.py").read_text().splitlines()
+    tensors = compare_tensors(*folders, names=NAMES)
+    assert tensors.first is not None
+    assert "# line: shard_map" in source[tensors.first.line - 1]
+    program = compare_program_files(folders[0] / PROGRAM, folders[1] / PROGRAM, NAMES)
+    line = program.operations[0].baseline_line
+    assert line is not None
+    assert mark in source[line.line - 1], program.sentence
+
+
 @pytest.mark.parametrize("edit", all_but_first_long(HARMLESS))
 def test_what_changes_nothing_is_no_root(edit: str, compare: Compare) -> None:
     old, new = HARMLESS[edit]
@@ -152,6 +187,25 @@ def test_draws_with_keys_that_only_one_arm_has_are_the_roots(compare: Compare) -
     assert {source[root.line - 1].partition("  # ")[2] for root in found.roots} == {"line: dropout"}
     assert {root.direction for root in found.roots} == {"forward", "recomputed"}
     assert "left's derives from dropout_rng, right's from state.rngs.dropout" in found.sentence
+
+
+def test_behind_draws_with_keys_of_their_own_both_are_evaluated_alike(compare: Compare) -> None:
+    found = compare(*KEY_OF_THE_STATE, of_left=KEY_OF_THE_STEP, shared=True)
+    assert {root.kind for root in found.roots} == {"key"}
+    assert found.consequences == 0
+    assert "evaluated with the draws of left" in found.sentence
+    assert found.sentence.endswith("all tensors behind the draws are equal bit for bit")
+    assert found.different_results == ()  # the trainers' own programs draw by themselves
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", ["epsilon", "rate of dropout", "weight decay"])
+def test_a_fault_is_named_beside_draws_with_keys_of_their_own(fault: str, compare: Compare) -> None:
+    edit, mark = FAULTS[fault]
+    found = compare(*KEY_OF_THE_STATE, edit, of_left=KEY_OF_THE_STEP, shared=True)
+    others = [root for root in found.roots if root.kind != "key"]
+    source = Path(others[0].path).read_text().splitlines()
+    assert mark in source[others[0].line - 1], [root.sentence for root in found.roots]
 
 
 def test_dropout_of_one_arm_alone_is_named_by_its_draw(compare: Compare) -> None:

@@ -127,7 +127,7 @@ def test_a_checkpoint_that_a_stopped_run_went_on_from_is_no_difference(
             BOTH,
             "same",
             ("2 of 2 committed", "2 of 2 committed"),
-            "nothing of linen · c0ffee and nnx · c0ffee could be verified from here",
+            "the checkpoints of linen · c0ffee and nnx · c0ffee could not be verified on this machine",
         ),
         (
             {0: None, 5: None},

@@ -47,8 +47,8 @@ def test_no_difference_names_a_floor_that_does_not_hold(make_run: MakeRun, compa
     record = compare(make_run("linen", exact=True, record=PROVED), make_run("nnx", exact=True, record=lost))
     assert record.verdict == "same"
     assert record.headline == (
-        "nnx · c0ffee against linen · c0ffee: every judged row is the same (same program and same bits), but not the "
-        "same checkpoint: lost"
+        "nnx · c0ffee against linen · c0ffee: every judged row is the same (same program and same bits), but the check "
+        '"same checkpoint" failed: lost'
     )
 
 

@@ -134,8 +134,8 @@ def test_the_reason_asks_for_as_many_runs_as_are_lacking_and_says_what_they_cost
     assert wanted is not None
     # by hand: z = 2.4 √runs has to be 2.8 + 0.84 at least, and a little more for few degrees of freedom
     assert 3 <= wanted <= 5
-    asked = f"run {wanted - 1} more of each (--repeats {wanted})"
-    assert f"; {asked}; or --until-decided, which ends sooner" in unsure.reason
+    asked = f"run each arm {wanted - 1} more times (--repeats {wanted})"
+    assert f"; {asked}; or --until-decided, which stops earlier" in unsure.reason
     learnt = noisy([1.0], [1.05], Noise(scale=0.02, df=10.0, pairs=20, source="history of cpu"))
     assert learnt.reason.endswith(asked)
     hour = Cost(seconds=3600.0 / (wanted - 1))

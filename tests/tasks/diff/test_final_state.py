@@ -78,7 +78,7 @@ def test_no_difference_is_not_said_beside_a_floor_that_does_not_hold(make_run: M
     )
     assert record.verdict == "same"
     assert "no difference" not in record.headline
-    assert "but not the same program: the lowered train steps differ" in record.headline
+    assert 'but the check "same program" failed: the lowered train steps differ' in record.headline
 
 
 @pytest.mark.parametrize(
@@ -97,4 +97,7 @@ def test_nan_in_a_checkpoint_is_judged_without_any_proof(
     found = CheckpointDifference(step=9, path="/a/9", other_path="/b/9", arrays=(array,))
     row = row_of(compare(left, right, checkpoints=found), "checkpoints")
     assert row.verdict == word
-    assert row.reason == f"step 9 of the {arm} alone holds NaN or infinities: 3 values in 1 array, first params.w"
+    assert row.reason == (
+        f"at step 9, only the {arm}'s checkpoint has NaN or infinite values where the other is finite: "
+        "3 values in 1 array, first params.w"
+    )

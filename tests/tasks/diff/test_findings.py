@@ -101,7 +101,7 @@ def test_a_dirty_checkout_is_noted(make_run: MakeRun, find: Find) -> None:
     assert found["dirty-checkout"].effect == "note"
     assert [evidence.arm for evidence in found["dirty-checkout"].evidence] == ["nnx"]
     both = find(make_run("linen", plan={"dirty": True}), make_run("nnx", plan={"dirty": True}))
-    assert both["dirty-checkout"].message.startswith("linen · c0ffee and nnx · c0ffee ran with changes")
+    assert both["dirty-checkout"].message.startswith("linen · c0ffee and nnx · c0ffee ran with uncommitted changes")
 
 
 # ---------------------------------------------------------------- software, hardware, work
@@ -169,7 +169,11 @@ def test_other_work_is_not_comparable(
         ({"versions": {"jax": "9", "flax": "0.12.11"}}, "package-version", "versions of flax (0.12.12 and 0.12.11)"),
         ({"versions": {"jax": "9"}}, "package-version", "versions of flax (0.12.12 and None)"),
         ({"environment": {"JAX_PLATFORMS": "tpu"}}, "environment-variable", "JAX_PLATFORMS differs (cpu and tpu)"),
-        ({"config": {"steps": 9, "pure_nnx": True}}, "config", "steps differs (6 and 9), and was not meant to"),
+        (
+            {"config": {"steps": 9, "pure_nnx": True}},
+            "config",
+            "steps differs (6 and 9), but is not declared to differ",
+        ),
     ],
 )
 def test_differences_of_plans(change: dict[str, Any], kind: str, words: str, make_run: MakeRun, find: Find) -> None:
@@ -226,8 +230,8 @@ def test_what_the_runs_say_of_themselves_is_told(make_run: MakeRun, find: Find) 
     assert found.message == "the arms run other versions of jax, jaxlib, as declared"
     assert found.effect == "note"
     assert [evidence.value for evidence in found.evidence] == [
-        "jax 0.12.0, jaxlib 0.12.0 (as installed when it was planned)",
-        "jax 0.11.1, jaxlib 0.11.2 (as the run itself says)",
+        "jax 0.12.0, jaxlib 0.12.0 (installed at planning time)",
+        "jax 0.11.1, jaxlib 0.11.2 (reported by the run)",
     ]
 
 
@@ -287,7 +291,7 @@ def test_many_keys_are_one_finding(make_run: MakeRun, find: Find) -> None:
     ]
     found = find(*sides)["config"]
     assert found.message == (
-        "7 config keys differ, and were not meant to: key_a, key_b, key_c, key_d, key_e and 2 more"
+        "7 config keys differ, but are not declared to differ: key_a, key_b, key_c, key_d, key_e and 2 more"
     )
     assert [evidence.value for evidence in found.evidence if evidence.arm == "nnx"] == [f"{key}=2" for key in keys]
 
@@ -362,7 +366,7 @@ def test_an_exception_that_was_survived_is_no_death_and_is_told(make_run: MakeRu
     found = find(make_run("linen"), make_run("nnx", reading={"exit_code": 0, "survived": error}))
     assert set(found) == {"survived-exception"}
     assert found["survived-exception"].message == (
-        "an exception stands in the log, though the exit code is 0: nnx · c0ffee (ValueError: caught)"
+        "the log contains an exception, although the exit code is 0: nnx · c0ffee (ValueError: caught)"
     )
     assert found["survived-exception"].evidence[0].source == Source(line=9, offset=90)
 
@@ -380,7 +384,7 @@ def test_any_repeat_may_die(make_run: MakeRun, arm_of: Callable[..., ArmRuns], d
         ({"step_lines_parsed": 4}, "unread-steps", "qualifies", "2 of 6 step lines of nnx · c0ffee could not be read"),
         ({"gaps": ((3, 4), (7, 7))}, "missing-steps", "qualifies", "first 3–4"),
         ({"lost": ("lines missing from a to b: c",)}, "lost-lines", "blocks", "lines missing from a to b: c"),
-        ({"rewinds": 1}, "restarted", "note", "went back to an earlier step 1 ×"),
+        ({"rewinds": 1}, "restarted", "note", "went back to an earlier step 1 time;"),
     ],
 )
 def test_what_was_not_read_is_told(

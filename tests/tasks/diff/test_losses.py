@@ -80,7 +80,7 @@ def test_a_thousandth_at_the_last_steps_alone_may_be_rounding_or_wandering(steps
     base = np.round(CURVE, 3)
     decision = judge([base], [base + 0.001 * (np.arange(STEPS) >= STEPS - steps)])
     assert decision.verdict == "same"
-    assert "by one unit of the last printed digit, which rounding makes" in decision.reason
+    assert "by at most one unit of the last printed digit, which rounding can explain" in decision.reason
 
 
 def test_a_jump_in_full_precision_is_no_rounding(judge: Judge) -> None:
@@ -104,14 +104,14 @@ def test_what_one_run_each_cannot_tell_asks_for_three(judge: Judge) -> None:
     rng = np.random.default_rng(4)
     decision = judge([wander(rng, 0.01)], [wander(rng, 0.01)])
     assert (decision.verdict, decision.runs_wanted) == ("unknown", 3)
-    assert "cannot tell that from what equal runs differ by; run 2 more of each (--repeats 3)" in decision.reason
+    assert "cannot distinguish this from run-to-run noise; run each arm 2 more times (--repeats 3)" in decision.reason
 
 
 def test_more_than_other_draws_make_is_a_difference(judge: Judge) -> None:
     rng = np.random.default_rng(5)
     decision = judge([wander(rng, 0.01)], [wander(rng, 0.01) + np.linspace(-0.5, 1.0, STEPS)])  # no offset
     assert decision.verdict == "regressed"
-    assert "other first weights or other data make no more than 0.14" in decision.reason
+    assert "other first weights or other data change it by at most 0.14" in decision.reason
 
 
 # ---------------------------------------------------------------- runs that vary, three of each
@@ -173,7 +173,7 @@ def test_nan_on_both_sides_hides_no_loss_that_is_half_higher(judge: Judge) -> No
     decision = judge([broken], [higher])
     assert decision.verdict == "regressed"
     assert decision.reason.startswith("differs first at step 20 (")
-    assert decision.reason.endswith("; no number on either side at 1 of 50 steps, first at step 7")
+    assert decision.reason.endswith("; is NaN or infinite in both arms at 1 of 50 steps, first at step 7")
     assert judge([broken], [broken - 0.5]).verdict == "changed"
 
 
@@ -225,8 +225,8 @@ def test_two_runs_of_each_that_vary_by_more_are_not_beyond_other_draws(judge: Ju
 )
 def test_where_numbers_are_lost_is_said_as_it_is(steps: Sequence[int], words: str, judge: Judge) -> None:
     broken = np.where(np.isin(np.arange(STEPS), steps), nan, CURVE)
-    assert judge([broken], [broken]).reason == f"no number on either side {words}"
-    assert judge([CURVE], [broken]).reason == f"the candidate is no number (NaN or infinite) {words}"
+    assert judge([broken], [broken]).reason == f"is NaN or infinite in both arms {words}"
+    assert judge([CURVE], [broken]).reason == f"is NaN or infinite in the candidate {words}"
 
 
 @pytest.mark.parametrize("value", [0.0, 8.0])
@@ -234,7 +234,7 @@ def test_losses_that_never_move_are_equal_and_show_nothing(value: float, judge: 
     decision = judge([[value] * STEPS], [[value] * STEPS])
     assert (decision.verdict, decision.reason) == (
         "unknown",
-        f"{value:g} at all 50 steps of every run: nothing was trained",
+        f"the loss is {value:g} at all 50 steps of every run: nothing was trained",
     )
 
 
@@ -339,7 +339,10 @@ def test_what_begins_with_one_state_is_compared_to_the_last_digit(
     assert row_of(record, "loss_per_step").verdict == "same"  # each drops other units
     for start, why in (
         ({"reason": "the other arm has kept none"}, "the other arm has kept none"),
-        ({**TAKEN, "kept": {"w": "shape (2,) here, (3,) there"}, "own_values": ["w"]}, "w stayed its own"),
+        (
+            {**TAKEN, "kept": {"w": "shape (2,) here, (3,) there"}, "own_values": ["w"]},
+            "the candidate's w could not be replaced",
+        ),
     ):
         record = judged(near, **start)
         assert row_of(record, "loss_per_step").verdict == "same"  # as other draws are judged

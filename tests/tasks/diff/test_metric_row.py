@@ -162,11 +162,15 @@ def test_one_step_is_told_as_one(make_run: MakeRun, compare: Compare, row_of: Ro
     ("losses", "verdict", "words"),
     [
         ((9.0, 8.5, 8.0), "same", "equal to printed precision (3 decimals) at all 3 common steps"),
-        ((9.0, 8.501, 8.0), "same", "differs first at step 1 (8.500 and 8.501), by one unit of the last printed digit"),
-        ((9.0, 8.502, 8.0), "unknown", "differs first at step 1 (8.500 and 8.502): one run of each cannot tell"),
+        (
+            (9.0, 8.501, 8.0),
+            "same",
+            "differs first at step 1 (8.500 and 8.501), by at most one unit of the last printed digit",
+        ),
+        ((9.0, 8.502, 8.0), "unknown", "differs first at step 1 (8.500 and 8.502): one run of each cannot distinguish"),
         ((9.0, 8.501, 7.0), "changed", "differs first at step 1 (8.500 and 8.501), most at step 2; 1 lower"),
         ((9.0, 8.501, 9.0), "regressed", "differs first at step 1 (8.500 and 8.501), most at step 2; 1 higher"),
-        ((9.0, 8.5, nan), "regressed", "the candidate is no number (NaN or infinite) from step 2 on"),
+        ((9.0, 8.5, nan), "regressed", "is NaN or infinite in the candidate from step 2 on"),
     ],
 )
 def test_the_loss_of_every_step_is_judged(
@@ -309,7 +313,7 @@ def test_one_run_of_each_on_a_loud_device_says_what_more_would_cost(
     assert (row.verdict, row.evidence) == ("unknown", "one run of each")
     assert row.runs_wanted is not None
     more = row.runs_wanted - 1  # of 30 s + 30 s each
-    assert f"run {more} more of each (--repeats {row.runs_wanted}, about {more} minutes)" in row.reason
+    assert f"run each arm {more} more times (--repeats {row.runs_wanted}, about {more} minutes)" in row.reason
 
 
 def test_a_log_that_names_no_device_is_of_the_one_that_the_run_was_given(
@@ -354,7 +358,7 @@ def test_a_run_that_grows_slower_at_its_end_is_not_the_same(make_run: MakeRun, c
     runs = [make_run(arm, seconds=times, losses=losses) for arm, times in (("linen", even), ("nnx", grows))]
     row = row_of(compare(runs[0], runs[1]), "step_time_s")
     assert row.verdict == "unknown"
-    assert row.reason.startswith("the level changes by 100 % inside a run of nnx")
+    assert row.reason.startswith("the step time shifts by 100 % during a run of nnx")
     assert row_of(compare(runs[0], runs[0]), "step_time_s").verdict == "same"
 
 

@@ -42,7 +42,7 @@ def test_a_row_that_is_not_decided_asks_for_more_and_says_why(unsure: Comparison
     look = next_look(unsure, repeats=3, patience=Patience(), spent_s=100.0)
     assert look.repeats == 6
     assert look.why.startswith("Step time, steady (+9.0 % (")  # the third root of 1.2 × 1.2 × 0.9
-    assert look.why.endswith("is not decided: 3 more of each, about 3 minutes")  # two runs of 30 s, three times
+    assert look.why.endswith("is undecided: 3 more runs of each arm, about 3 minutes")  # two runs of 30 s, three times
 
 
 def test_the_budget_and_the_number_are_ends(unsure: ComparisonRecord) -> None:
@@ -55,7 +55,7 @@ def test_the_budget_and_the_number_are_ends(unsure: ComparisonRecord) -> None:
     assert repeats(Patience(budget_s=150.0)) is None
     assert repeats(Patience(budget_s=90.0)) is None
     stopped = next_look(unsure, repeats=3, patience=Patience(budget_s=150.0), spent_s=100.0)
-    assert stopped.why.endswith("is not decided, and 2 minutes allow no more")
+    assert stopped.why.endswith("is undecided, and the time budget of 2 minutes allows no more runs")
 
 
 def test_what_is_decided_or_cannot_be_compared_needs_no_more(unsure: ComparisonRecord) -> None:

@@ -313,7 +313,7 @@ def test_a_changed_argument_of_megatron_leads_to_its_line(tmp_path: Path) -> Non
     pair = read_pair(sides)
     record = compare_pair(archive(pair, Store(tmp_path / "out")), case="c", aa=True)
     (finding,) = [finding for finding in record.findings if finding.kind == "seed"]
-    assert finding.message == "seed differs (1234 and 1235), and was not meant to"
+    assert finding.message == "seed differs (1234 and 1235), but is not declared to differ"
     for evidence, file in zip(finding.evidence, sides, strict=True):
         assert evidence.source is not None
         line = file.read_bytes().splitlines()[evidence.source.line - 1]

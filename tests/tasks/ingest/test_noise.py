@@ -80,7 +80,7 @@ def test_without_a_place_it_says_why_it_cannot_know_and_what_to_type(ingest: Ing
     assert more in row.reason  # 2 % where equal runs differ by 1.4 %: more than a handful of runs
     assert (row.verdict, row.evidence) == ("unknown", "one run of each")
     assert row.runs_wanted is not None
-    assert f"run {row.runs_wanted - 1} more of each" in row.reason
+    assert f"run each arm {row.runs_wanted - 1} more time" in row.reason
     assert f"give the logs of further runs: {more}" in row.reason
     assert "--target NAME" in row.reason
     assert "--repeats" not in row.reason  # logs cannot be asked for more runs
@@ -90,7 +90,7 @@ def test_a_place_without_equal_runs_says_how_to_give_it_some(ingest: Ingest) -> 
     ingest(1.0, 1.0)  # possibly two settings
     row = step_time(ingest(1.0, 1.02))
     assert row.verdict == "unknown"
-    assert "or let the history of lab know 8 pairs of equal runs: --aa --target lab" in row.reason
+    assert "(or add 8 pairs of equal runs to the history of lab: --aa --target lab)" in row.reason
 
 
 def test_earlier_controls_of_the_place_supply_the_noise(ingest: Ingest, store: Store) -> None:

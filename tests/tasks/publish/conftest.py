@@ -133,7 +133,7 @@ def record_002(logs_002: dict[str, Lines]) -> ComparisonRecord:
         {"baseline_source": place(main, text), "candidate_source": place(branch, text)}
         for text in ("completed step: 9,", "Jax Version")
     )
-    noisy = "-0.3 % from 1 run per arm: run-to-run noise is not known; run 2 more of each (--repeats 3)"
+    noisy = "-0.3 % from 1 run per arm: run-to-run noise is not known; run each arm 2 more times (--repeats 3)"
     rows = (
         row("parameters", "Parameters", ("1.104 billion", "1.104 billion", "—"), "same", "equal as printed"),
         row("final_loss", "Final loss", ("6.9810", "6.9810", "0"), "same", "equal to printed precision (3 decimals)",

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from . import bits, jaxprs
+from .draws import DRAW, Draws
 from .host_operations import on_host
 from .places import is_of_jax, place_of_equation
 
@@ -53,8 +54,8 @@ class Where(NamedTuple):
 class Evaluation:
     """One evaluation; `rows` counts what was handed to `write`."""
 
-    def __init__(self, write: Callable[[str], Any]):
-        self.write, self.rows, self.notes = write, 0, list[str]()
+    def __init__(self, write: Callable[[str], Any], draws: Draws):
+        self.write, self.draws, self.rows, self.notes = write, draws, 0, list[str]()
         self._params: dict[int, str] = {}
         self._held: list[Any] = []
 
@@ -117,6 +118,8 @@ class Evaluation:
         results = on_host(name, equation.params, values) or jaxprs.on_one_device(equation, values)
         if results is None:
             results = [to_numpy(value) for value in jaxprs.bind(equation, values)]
+        if name == DRAW:
+            results = [self.draws.share(where.path, value) for value in results]
         return results, [self._row(equation, value, n, where, origins) for n, value in enumerate(results)]
 
     def _scan(

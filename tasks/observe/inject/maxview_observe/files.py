@@ -12,7 +12,7 @@ import numpy as np
 
 OBSERVATION, CLAIM = "observation.json", "claim"
 PROGRAM, OPTIMISED = "step.mlir.gz", "step.hlo.gz"
-ARGUMENTS, TENSORS, START = "arguments.npz", "tensors.jsonl.gz", "start.json"
+ARGUMENTS, TENSORS, DRAWS, START = "arguments.npz", "tensors.jsonl.gz", "draws.npz", "start.json"
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ import jax
 from . import bits, files
 from .calls import Call, Words
 from .describe import describe_all
+from .draws import Draws, have_common_keys
 from .evaluation import Evaluation
 from .find_step import StepFinder
 from .memory_files import write_memory
@@ -141,12 +142,25 @@ class StepObserver:
         """A row for every tensor."""
         began = time.process_time()
         with files.packed_lines(self.settings.folder / files.TENSORS) as write:
-            evaluation = Evaluation(write)
+            evaluation = Evaluation(write, Draws(self.given_draws(call)))
             evaluation.run(call.closed, call.leaves)
         for text in dict.fromkeys(evaluation.notes):
             self.note(text)
         self.record["tensors"] = evaluation.rows
+        held = evaluation.draws.held
+        if held and self.settings.start is None:
+            with self.guarded("the draws cannot be written"):
+                files.write_arrays(self.settings.folder / files.DRAWS, list(held), list(held.values()))
         say(f"{evaluation.rows} tensors of {call.name} in {time.process_time() - began:.1f} s of the processor")
+
+    def given_draws(self, call: Call) -> Mapping[str, Any]:
+        """Return the draws of the other arm, if the keys of the arms have nothing in common."""
+        start = self.settings.start
+        if start is None or not (start / files.DRAWS).exists():
+            return {}
+        if have_common_keys(call.arguments, files.read_arrays(start / files.ARGUMENTS)):
+            return {}
+        return files.read_arrays(start / files.DRAWS)
 
     def go_on(self, call: Call, go_on: Callable[..., Any]) -> Any:
         """Run the step, by the program that was compiled to look at it where there is one."""

@@ -81,7 +81,8 @@ def test_without_a_token_nothing_is_granted(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, tmp_path: Path
 ) -> None:
     standin.write_kubeconfig(tmp_path / "kubeconfig", username="nobody")
-    with pytest.raises(LaunchError, match=r"refuses to list jobsets.*40[13] .*gke-gcloud-auth-plugin is installed"):
+    denied = r"denies permission to list jobsets.*40[13] .*gke-gcloud-auth-plugin is installed"
+    with pytest.raises(LaunchError, match=denied):
         job.launch_or_attach(make_plan(THREE), directory)
 
 
@@ -136,7 +137,8 @@ def test_a_right_that_is_missing_is_named(
     standin.order({"kind": "rules", "token": RUNNER, "rules": rules_without(verb, resource)})
     group = ".jobset.x-k8s.io" if resource == "jobsets" else ""
     began = time.monotonic()
-    with pytest.raises(LaunchError, match=rf"refuses to {verb} {resource}{group} in the namespace default: 403"):
+    denied = rf"denies permission to {verb} {resource}{group} in the namespace default: 403"
+    with pytest.raises(LaunchError, match=denied):
         run_and_stop(make_plan(HANGS), directory)
     assert time.monotonic() - began < 60  # it is not taken for an outage
 

@@ -45,13 +45,14 @@ def test_contexts_of_other_clusters_are_named_and_not_taken(
     with pytest.raises(LaunchError) as caught:
         kube.choose_context(settings)
     told = str(caught.value)
-    assert "holds the contexts minikube, gke_p_us-east5_other, and none of cluster tpus" in told
+    assert "has no context for cluster tpus (its contexts: minikube, gke_p_us-east5_other)" in told
     assert GET in told
     assert "set `context` of the target to one of them" in told
 
 
 def test_no_kubeconfig_at_all(settings: Xpk, kubeconfig: Path) -> None:
-    with pytest.raises(LaunchError, match=rf"knows no cluster tpus: `{GET}`, or set `context` of the target$"):
+    missing = rf"has no context for cluster tpus; run `{GET}`, or set `context` of the target$"
+    with pytest.raises(LaunchError, match=missing):
         kube.choose_context(settings)
 
 

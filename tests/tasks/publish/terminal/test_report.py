@@ -88,7 +88,7 @@ def test_a_row_of_single_steps_has_the_word_of_the_page_and_headings_are_whole(
 
 def test_a_row_that_is_not_the_same_gets_its_reason_and_threshold(record_002: ComparisonRecord) -> None:
     text = flat(report(record_002))
-    reason = "-0.3 % from 1 run per arm: run-to-run noise is not known; run 2 more of each (--repeats 3)"
+    reason = "-0.3 % from 1 run per arm: run-to-run noise is not known; run each arm 2 more times (--repeats 3)"
     assert f"? TFLOP/s, Tok/s: {reason} [threshold ±2 %]" in text
     assert "✓ Median steady step: 7 steady steps of each" in text
     assert "[threshold ±0.0015 s]" in text  # a threshold without words, in the metric's unit

@@ -119,7 +119,7 @@ def test_the_documents_trainer_is_trained_verified_and_compared(plans_of: Plans,
         CaseRuns(comparison="main-vs-branch", case="01_base", target="cpu", runs=records, rules=plans[0].rules)
     )
     floors = {floor.name: (floor.holds, floor.evidence) for floor in result.floors}
-    assert floors["same program"] == (None, "the command left no step of a JAX program to compare")
+    assert floors["same program"] == (None, "the command recorded no JAX training step to compare")
     assert floors["same bits"][0] is False
     assert floors["same bits"][1].startswith("loss differs at step 1: ")  # the branch's first step is the same
     assert not [finding.kind for finding in result.findings if finding.effect == "blocks"]

@@ -314,7 +314,7 @@ def test_runs_become_records_and_a_comparison(
     runs = CaseRuns(comparison="maxtext-linen-vs-nnx", case="01_base", target="cpu", runs=records)
     result = compare_case(runs)
     floors = {floor.name: (floor.holds, floor.evidence) for floor in result.floors}
-    assert floors["same program"] == (None, "MaxText left no step of a JAX program to compare")
+    assert floors["same program"] == (None, "MaxText recorded no JAX training step to compare")
     assert floors["same bits"] == (False, "loss differs at step 0: 9.0 and 8.99")
     assert not [finding for finding in result.findings if finding.kind in ("same-commit", "environment-variable")]
 
