@@ -1,4 +1,4 @@
-"""Compares what two steps are given: weights, moments, counters, keys, batch."""
+"""Compares the arguments of two steps: weights, moments, counters, keys, batch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class GivenArguments:
 def compare_arguments(
     baseline: Observation, candidate: Observation, names: tuple[str, str], *, starts_shared: bool = False
 ) -> GivenArguments:
-    """Pair the arguments by meaning. One root for each role that differs, with the number of its arrays.
+    """Pair the arguments by meaning; return a root for each role that differs, with the number of its arrays.
 
     starts_shared: the judged runs started with equal arguments too, so replaced arguments explain nothing.
     """
@@ -76,7 +76,7 @@ def _places(found: Observation) -> dict[tuple[Role, str], int]:
 
 
 def _same_values(baseline: Observation, candidate: Observation, equal: tuple[set[int], set[int]]) -> None:
-    """An argument without a counterpart by name is common where the other arm is given the same bits."""
+    """Mark arguments without a counterpart by name as common if the other arm has an argument with the same bits."""
     digests = [{argument.digest for argument in found.arguments} - {None} for found in (baseline, candidate)]
     for side, (found, others) in enumerate(((baseline, digests[1]), (candidate, digests[0]))):
         equal[side].update(n for n, argument in enumerate(found.arguments) if argument.digest in others)

@@ -1,4 +1,4 @@
-"""One arm's observed step as values: which of them the other arm has too, and where it parts from what is common."""
+"""Holds the values of one arm's observed step: those that the other arm has too, and the first that it lacks."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -26,17 +26,17 @@ class ArmValues:
 
     @cached_property
     def digests(self) -> frozenset[str]:
-        """Of every value that occurs, whatever made it."""
+        """The digests of all values that occur, of any origin."""
         given = {argument.digest for argument in self.observation.arguments if argument.digest}
         return frozenset({row.digest for row in self.rows} | given)
 
     @cached_property
     def keys(self) -> KeyUses:
-        """What its draws of random numbers take their keys from."""
+        """The origins of the keys of its random draws."""
         return trace_keys(self.step, self.observation.arguments)
 
     def digest_of(self, leaf: Leaf) -> str:
-        """What an operand is, as text."""
+        """Return a text that identifies an operand."""
         if leaf[0] == "row":
             return self.rows[leaf[1]].digest
         if leaf[0] == "arg":
@@ -44,11 +44,11 @@ class ArmValues:
         return f"{leaf[0]} {leaf[1]}"
 
     def inputs(self, row: TensorRow) -> tuple[str, ...]:
-        """The digests of the tensors that an operation reads, constants left out."""
+        """Return the digests of the tensors that an operation reads, without constants."""
         return tuple(text for origin in row.origins for text in self._made(origin))
 
     def constants(self, row: TensorRow) -> tuple[str, ...]:
-        """The constants that an operation reads, in order."""
+        """Return the constants that an operation reads, in order."""
         return tuple(str(leaf[1]) for origin in row.origins for leaf in leaves(origin) if leaf[0] not in MADE)
 
     def _made(self, origin: Origin) -> Iterator[str]:

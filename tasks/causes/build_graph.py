@@ -39,7 +39,7 @@ class Around(NamedTuple):
 
 
 def make_graph(transcript: Transcript, root: str = "") -> Graph:
-    """The graph of a program. root: the arm's folder; source lines are given relative to it."""
+    """Return the graph of a program. root: the arm's folder; source lines are relative to it."""
     return _Builder(transcript, root).graph
 
 
@@ -85,7 +85,7 @@ class _Builder:
             self.graph.outputs[_unique(name, self.graph.outputs)] = Value(value.value, placed)
 
     def lies(self, sharding: str) -> str:
-        """How an array is split, as `(fsdp, -)`, without the axes of one device."""
+        """Return how an array is sharded, e.g. `(fsdp, -)`, without axes of size one."""
         found = re.search(r", \[(.*?)\]", sharding)
         if not found:
             return ""
@@ -125,7 +125,7 @@ class _Builder:
         return self.block(function["operations"], env, around._replace(call=self.at(one["place"], around)))
 
     def body(self, callee: str) -> str:
-        """The hash of a function by itself, without its callers."""
+        """Return the hash of a function by itself, without its callers."""
         if callee not in self.bodies:
             self.bodies[callee] = ""  # ends a recursion
             function = self.functions[callee]
@@ -147,7 +147,7 @@ class _Builder:
         return [value._replace(exact=digest("placed", lies, value.exact)) for value in read]
 
     def at(self, place: int, around: Around) -> int:
-        """The place at which an operation is reported: a library's function at the line that calls it."""
+        """Return the place at which an operation is reported: for a library's function, the line that calls it."""
         return place if around.call is None or not self.in_library[place] else around.call
 
     def operation(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
@@ -190,7 +190,7 @@ class _Builder:
         return made
 
     def detail(self, one: Operation) -> str:
-        """An operation's attributes; a function that they name is replaced by its hash."""
+        """Return an operation's attributes, with the hash of a function in place of its name."""
         text = ", ".join(f"{name} = {value}" for name, value in one["attributes"].items() if name != "callee")
         if "@" not in text:
             return text
@@ -245,7 +245,7 @@ class _Builder:
         return [value if keep else result for value, keep, result in zip(read, kept, closed, strict=True)]
 
     def trips(self, condition: Mapping[str, Any], inner: Values) -> int | None:
-        """The iterations of a loop whose counter starts at a constant and is compared with one; None if unknown."""
+        """Return the iterations of a loop whose counter starts at a constant and is compared with one, else None."""
         constants: dict[int, int] = {}
         for one in condition["operations"]:
             if one["name"] == "stablehlo.constant":
@@ -262,7 +262,7 @@ class _Builder:
 
 
 def _close_loop(read: Sequence[Value], colours: Sequence[Value], needs: Sequence[int], base: int) -> list[Value]:
-    """The results of a loop from the last colours of its carries.
+    """Return the results of a loop from the last colours of its carries.
 
     needs: the carries that each carry is computed from, itself included, a bit for each from `base` on; lower bits are
     of the surrounding loops.
@@ -303,7 +303,7 @@ def _unique(name: str, among: Mapping[str, object]) -> str:
 
 
 def _count_flops(one: Operation) -> int:
-    """The FLOPs of a matrix product: a product and a sum each one."""
+    """Return the FLOPs of a matrix product; a multiplication and an addition count one each."""
     text = one["attributes"].get("dot_dimension_numbers", "")
     found = re.search(r"lhs_contracting_dimensions = \[([\d, ]*)\]", text)
     left, made = shape_of(one["reads"][0])[0], shape_of(one["makes"][0])[0]

@@ -1,4 +1,4 @@
-"""Puts a place where two steps part into words."""
+"""Describes a root, an operation at which two steps begin to differ, in words."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Found:
 
 
 def describe_pair(left: Parting, right: Parting, ours: int, theirs: int) -> Found:
-    """Two operations that read equal tensors and give other results."""
+    """Describe two operations that read equal tensors but give different results."""
     a, b = left.arm.rows[ours], right.arm.rows[theirs]
     if ours in left.own_draws.keys and theirs in right.own_draws.keys:
         kind, why, values = _other_keys(left, right, ours, theirs)
@@ -60,7 +60,7 @@ def _reason(left: Parting, right: Parting, a: TensorRow, b: TensorRow) -> tuple[
 
 
 def _other_parameter(left: str, right: str) -> tuple[str, str]:
-    """The first parameter that differs, by name."""
+    """Return `name=value` of the left and the value of the right, for the first parameter that differs."""
     try:
         ours, theirs = json.loads(left), json.loads(right)
         name = next(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
@@ -72,7 +72,7 @@ def _other_parameter(left: str, right: str) -> tuple[str, str]:
 def describe_extra(
     side: Parting, n: int, order: float, arm: Literal["baseline", "candidate"], names: tuple[str, str]
 ) -> Found:
-    """An operation that only one arm has, and whose result the other has nowhere."""
+    """Describe an operation of one arm only, whose result does not occur in the other."""
     row = side.arm.rows[n]
     who = names[0] if arm == "baseline" else names[1]
     values = (row.values, "") if arm == "baseline" else ("", row.values)
@@ -82,7 +82,7 @@ def describe_extra(
 def describe_stop(
     side: Parting, n: int, order: float, arm: Literal["baseline", "candidate"], names: tuple[str, str]
 ) -> Found:
-    """A gradient that only one arm stops."""
+    """Describe a gradient that only one arm stops."""
     who = names[0] if arm == "baseline" else names[1]
     values = ("stopped", "") if arm == "baseline" else ("", "stopped")
     return _found(side, n, order, "extra", f"only {who} stops the gradient here", values)
@@ -104,7 +104,7 @@ def _found(
 
 
 def equal_up_to(rows: Sequence[TensorRow], order: float) -> str:
-    """The last tensor before it that the trainer itself has named, with its turn of the loop."""
+    """Return the last tensor before `order` that the trainer's code names, with its loop iteration; empty if none."""
     for n in range(min(int(order), len(rows) - 1), -1, -1):
         row = rows[n]
         if row.operation == NAME:

@@ -54,7 +54,7 @@ class ObservedArm(NamedTuple):
 
 
 def say_cost(plans: Both[RunPlan], seconds: float | None) -> str:
-    """What an explanation costs, told before it begins. seconds: that a judged run took."""
+    """Return the cost of an explanation in words. seconds: the duration of a judged run, None if unknown."""
     again = "both arms are started once more, for a few steps each"
     about = f", at most about {2 * seconds:,.0f} s" if seconds else ""
     where = plans[0].target
@@ -62,7 +62,7 @@ def say_cost(plans: Both[RunPlan], seconds: float | None) -> str:
 
 
 def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path) -> Explanation:
-    """Observe both arms and explain in what they differ. Never raises for what an arm does: that is a note.
+    """Observe both arms and explain their differences. Failures of an arm never raise: they become notes.
 
     The second arm starts with the first arm's arguments, so that only the computation can differ. Arguments that
     differ by themselves come first, unless the judged runs shared their start.
@@ -136,7 +136,7 @@ def _explain_program(arms: Both[ObservedArm], names: Both[str]) -> ProgramExplan
 
 
 def _compiled_side(arm: ObservedArm) -> Side:
-    """An arm's optimised program, as preflight compares it: on any device, from what the compiler said."""
+    """Return an arm's optimised program, as preflight compares it, from the compiler's text."""
     arrays = tuple(
         InputArray(
             path=f"{one.role} {one.meaning}",
@@ -211,9 +211,10 @@ def _say_headline(
     memory: MemoryExplanation | None,
     spent: TimeExplanation | None,
 ) -> str:
-    """One sentence: the first tensor if there is one, else the program, else what is left.
+    """Return one sentence about the first tensor that differs, else the program, else memory or time.
 
-    An evaluation operation by operation is not the fused program: what only the compiled steps differ in is told so.
+    Tensors come from an evaluation operation by operation, results from the compiled step: the sentence names which of
+    them differ.
     """
     if tensors is not None and tensors.roots:
         return tensors.sentence
@@ -230,7 +231,7 @@ def _say_headline(
 
 
 def add_commits(explanation: Explanation, refs: Refs, roots: Both[str]) -> Explanation:
-    """The explanation whose source lines carry the commit between the refs that touched them."""
+    """Return the explanation, with the commit between the refs that changed each source line."""
     sides = _lines_of(explanation)
     commits = [name_commits(lines, refs, of_candidate=bool(side), root=roots[side]) for side, lines in enumerate(sides)]
     touched = [
@@ -242,7 +243,7 @@ def add_commits(explanation: Explanation, refs: Refs, roots: Both[str]) -> Expla
 
 
 def _lines_of(explanation: Explanation) -> tuple[list[CodeLine], list[CodeLine]]:
-    """All source lines that an explanation tells, of each arm, in the order in which it tells them."""
+    """Return all source lines in an explanation, for each arm, in their order."""
     left: list[CodeLine] = []
     right: list[CodeLine] = []
 

@@ -12,7 +12,7 @@ MOST_ROOTS, MOST_ONLY = 40, 40
 
 
 def group_roots(found: Sequence[Found]) -> list[Root]:
-    """One root for each source line, operation and reason, counted; in the order of their first ones."""
+    """Return one root, with its count, for each source line, operation and reason, in the order of the first ones."""
     groups: dict[tuple[str, ...], list[Root]] = {}
     for item in found:
         groups.setdefault(item.group, []).append(item.root)
@@ -29,8 +29,10 @@ def _kind_of(row: TensorRow) -> tuple[str, str, str, Pass]:
 
 
 def list_only(baseline: Sequence[TensorRow], candidate: Sequence[TensorRow]) -> tuple[OnlyHere, ...]:
-    """Operations that the other arm has less often in the function, by source line; whatever their values are, which
-    may differ as a consequence of something else."""
+    """Return the operations that the other arm has less often in the function, by source line.
+
+    Counts operations, not values, because values may differ as a consequence of something else.
+    """
     counts = [Counter(map(_kind_of, rows)) for rows in (baseline, candidate)]
     values = [{row.digest for row in rows} for rows in (baseline, candidate)]
     found: list[OnlyHere] = []

@@ -12,7 +12,7 @@ from tasks.store import Store
 
 
 def have_programs(runs: Sequence[RunRecord], store: Store) -> bool:
-    """Whether every run of both arms left its step, and their texts are worth comparing: ours may have proved them."""
+    """Return whether every run of two arms kept its program, and their hashes do not already prove one program."""
     hashes = {run.program.get("stablehlo_sha256") for run in runs}
     if len({run.arm for run in runs}) != 2 or (len(hashes) == 1 and None not in hashes):
         return False
@@ -20,9 +20,9 @@ def have_programs(runs: Sequence[RunRecord], store: Store) -> bool:
 
 
 def compare_kept_programs(runs: Sequence[RunRecord], store: Store) -> ProgramExplanation | None:
-    """The step of the first run against every other that was another text; the first difference wins.
+    """Compare the first run's program with all different texts of the others; return the answer that differs most.
 
-    None where a text cannot be read: an older or newer JAX may have written it.
+    None if a text cannot be read (an older or newer JAX may have written it), or if there is one text only.
     """
     found: dict[str, tuple[RunRecord, Path]] = {}
     for run, path in zip(runs, _paths(runs, store), strict=True):

@@ -40,7 +40,7 @@ class Peak(NamedTuple):
 
 
 def read_buffers(assignment: Path, instructions: Path) -> list[Buffer]:
-    """The buffers of a program. Raises ValueError if a file is no such message, OSError if there is none."""
+    """Return the buffers of a program. Raises ValueError for a file with another content, OSError for a missing one."""
     names = _read_names(instructions.read_bytes())
     makers: dict[int, str] = {}
     found: list[Buffer] = []
@@ -88,7 +88,7 @@ def _read_allocation(message: bytes, makers: Mapping[int, str]) -> Iterator[Buff
 
 
 def find_peak(program: Program, buffers: Iterable[Buffer]) -> Peak:
-    """The moment of the schedule at which most bytes are needed. Arguments of the step live all the time."""
+    """Return the moment of the schedule at which most bytes are needed. Arguments of the step live all the time."""
     spans, length = _Schedule(program).spans()
     changes: dict[int, list[tuple[bool, Buffer]]] = defaultdict(list)
     listed = list(buffers)
@@ -143,7 +143,8 @@ class _Schedule:
             self.ends[one.name] = self.moment
 
     def spans(self) -> tuple[dict[str, tuple[int, int]], int]:
-        """(begin, end) of what each instruction makes: until its last use, also through what only hands it on."""
+        """Return (begin, end) of each instruction's result, until its last use, also through instructions that only
+        pass it on, and the last moment."""
         found: dict[str, tuple[int, int]] = {}
         for name in self.order:
             computation = self.program.computations[name]
@@ -172,7 +173,7 @@ def compare_memory(
     candidate: tuple[OptimisedProgram, list[Buffer]],
     names: tuple[str, str],
 ) -> MemoryExplanation:
-    """The peaks of both arms, and the buffers that live there by source line, those that differ most first."""
+    """Compare the peaks of both arms, with the buffers that live there by source line, largest difference first."""
     peaks = [find_peak(side[0].program, side[1]) for side in (baseline, candidate)]
     groups = [_group(peak.buffers, side[0].located) for peak, side in zip(peaks, (baseline, candidate), strict=True)]
     rows = [_make_row(groups[0].get(key), groups[1].get(key)) for key in groups[0].keys() | groups[1].keys()]
@@ -206,7 +207,7 @@ def _group(buffers: Iterable[Buffer], located: Mapping[str, Located]) -> dict[tu
 
 
 def _types(one: Instruction) -> str:
-    """The largest array that an instruction makes."""
+    """Return the type of the largest array that an instruction makes."""
     largest = max(one.shapes, key=lambda shape: shape.bytes, default=None)
     return f"{largest.dtype}[{','.join(map(str, largest.sizes))}]" if largest else "no array"
 

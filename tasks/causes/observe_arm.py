@@ -29,11 +29,11 @@ def observe_arm(
     profile: tuple[int, int] | None = None,
     environment: Mapping[str, str] = NO_ENVIRONMENT,
 ) -> Observation:
-    """What was recorded of the first call of the plan's training step. Blocks until the process has ended.
+    """Run the plan's command until it ends; return the record of the first call of its training step.
 
     start: a folder with another arm's `arguments.npz`, which replace this arm's by meaning. tensors: evaluate the step
     operation by operation. profile: the first and the last call that are profiled. environment: further variables.
-    The judged run's folder is not touched. A trainer that fails, and one in which no step is found, is a note.
+    The judged run's folder is not touched. A failing trainer, and a trainer without a training step, give a note.
     """
     if plan.backend != "local":
         where = (

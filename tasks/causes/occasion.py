@@ -1,4 +1,4 @@
-"""Turns a comparison into whether it is worth explaining, and into the plans that an explanation runs again."""
+"""Decides whether a comparison is worth explaining, finds the plans that an explanation runs again, and explains."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ _DIFFERS = frozenset({"changed", "regressed", "improved"})
 
 
 def find_occasion(record: ComparisonRecord) -> str:
-    """Why a comparison is worth explaining: what differs in it; empty if nothing does that a program can explain."""
+    """Return the differences that make a comparison worth explaining; empty if a program can explain none."""
     if record.has_died or record.aa or record.programs is not None:
         return ""
     rows = [row.title for row in record.rows if row.metric in _EXPLAINED and row.verdict in _DIFFERS]
@@ -26,7 +26,7 @@ def find_occasion(record: ComparisonRecord) -> str:
 
 
 def plans_of(runs: Sequence[RunRecord]) -> Both[RunPlan] | None:
-    """The plans of the first run of each arm; None where one was not run on this machine by maxview."""
+    """Return the plans of the first run of each arm; None if maxview did not run both on this machine."""
     first: dict[str, RunPlan] = {}
     for run in runs:
         if run.plan is not None:
@@ -38,7 +38,7 @@ def plans_of(runs: Sequence[RunRecord]) -> Both[RunPlan] | None:
 
 
 def wants_explanation(comparison: str) -> bool:
-    """Whether a comparison's file leaves explaining on, as it is by default."""
+    """Return whether a comparison's file leaves `explain` at its default, `auto`."""
     try:
         return load_comparison(comparison).explain == "auto"
     except ConfigError:  # it was compared by another version, or in another place
@@ -46,13 +46,13 @@ def wants_explanation(comparison: str) -> bool:
 
 
 def announce(plans: Both[RunPlan], runs: Sequence[RunRecord], why: str) -> str:
-    """What is told before an explanation begins: why, and what it costs."""
+    """Return the message before an explanation begins: its reason and its cost."""
     took = [seconds_between(run.reading.started, run.reading.ended) for run in runs]
     return f"differs in {why}: {say_cost(plans, max((one for one in took if one is not None), default=None))}"
 
 
 def explain_comparison(record: ComparisonRecord, runs: Sequence[RunRecord], store: Store) -> Explanation | None:
-    """The explanation of a comparison out of its runs; the one that it has where these runs were explained before."""
+    """Return the explanation of a comparison: the stored one, else a new one; None if its runs cannot be repeated."""
     directory = store.comparison(record.comparison, record.case, record.id)
     before = directory.read_comparison()
     if before is not None and before.explanation is not None:

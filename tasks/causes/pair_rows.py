@@ -1,4 +1,4 @@
-"""Pairs the tensors in which two arms part: what the same place of the program made of other values."""
+"""Pairs the tensors in which two arms differ: the results of the same place of the program from different values."""
 
 import difflib
 from collections import defaultdict
@@ -16,7 +16,7 @@ _KEYS: tuple[Callable[[TensorRow], str], ...] = (
 
 
 def pair_frontiers(left: Parting, right: Parting) -> dict[int, int]:
-    """Rows of both frontiers that read the same tensors: first those of one operation, then any."""
+    """Return the pairs of rows of both frontiers that read the same tensors: first of equal operations, then of any."""
     pairs: dict[int, int] = {}
     for with_operation in (True, False):
         spare: dict[tuple[object, ...], list[int]] = defaultdict(list)
@@ -42,7 +42,7 @@ def _signature(parting: Parting, n: int, with_operation: bool) -> tuple[object, 
 
 
 def pair_divergent(left: Parting, right: Parting, paired: dict[int, int]) -> dict[int, int]:
-    """The pairs of all divergent rows, region by region of the program; `paired` are kept."""
+    """Return the pairs of all divergent rows, region by region of the program, including `paired`."""
     pairs, taken = dict(paired), set(paired.values())
     theirs = _by_region(right, (n for n in right.divergent if n not in taken))
     for region, ours in _by_region(left, (n for n in left.divergent if n not in pairs)).items():

@@ -59,7 +59,7 @@ class ProfiledStep(NamedTuple):
 
 
 def find_profile(folder: Path) -> Path | None:
-    """The newest profile in a folder: JAX puts each into a folder of its own."""
+    """Return the newest profile in a folder, None if there is none; JAX creates a subfolder for each."""
     found = sorted(folder.rglob("*.xplane.pb"))
     return found[-1] if found else None
 
@@ -77,7 +77,7 @@ def read_profiles(paths: Sequence[Path]) -> list[Profile]:
 
 
 def compare_profiles(baseline: ProfiledStep, candidate: ProfiledStep, names: tuple[str, str]) -> TimeExplanation | None:
-    """The differences by source line, the largest first; None where a profile has no run of the step."""
+    """Return the differences by source line, the largest first; None if a profile contains no run of the step."""
     sides = (baseline, candidate)
     modules = [_find_module(side) for side in sides]
     if modules[0] is None or modules[1] is None:
@@ -103,7 +103,7 @@ def compare_profiles(baseline: ProfiledStep, candidate: ProfiledStep, names: tup
 
 
 def _find_module(side: ProfiledStep) -> Mapping[str, Any] | None:
-    """The program of the step: by its name, else the one that takes most of the time."""
+    """Return the step's program: by its name, else the program with most of the time."""
     modules = side.profile["modules"]
     named = modules.get(f"jit_{side.name}")
     if named is None and modules:
@@ -113,7 +113,7 @@ def _find_module(side: ProfiledStep) -> Mapping[str, Any] | None:
 
 
 def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[str, Part]:
-    """The parts by function of the trainer, all passes together: between two commits lines move, functions less."""
+    """Return the parts by function of the trainer, all passes together: between commits, lines move more often."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     work: dict[str, Counter[Work]] = defaultdict(Counter)
     unit = 1e9 * side.profile["devices"]
@@ -131,9 +131,9 @@ def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[str, Part]
 
 
 def _host_parts(profile: Profile, runs: Sequence[Sequence[float]]) -> dict[str, Part]:
-    """The shortest gap between two steps, and the garbage collections in a gap.
+    """Return the shortest gap between two steps, and the garbage collections in a gap.
 
-    Other load lengthens most gaps, and most steps: a gap is not surely longer by less than these differ.
+    Other load lengthens most gaps and most steps, so differences smaller than their spread prove nothing.
     """
     if len(runs) < 2:
         return {}
@@ -180,7 +180,7 @@ def _compare_part(key: str, parts: tuple[Part, Part], step_s: float, names: tupl
 
 
 def _find_line(part: Part, kind: str) -> CodeLine | None:
-    """The line of a part where an operation takes most of its time; of any operation if it has none of this kind."""
+    """Return the line of a part where operations of a kind take most time; of any kind if it has none of this."""
     of_kind = Part(0.0, 0.0, Counter({work: seconds for work, seconds in part.work.items() if work[0] == kind}))
     most = (of_kind.sum_by(2) or part.sum_by(2)).most_common(1)
     return make_line(most[0][0]) if most and most[0][0].file else None

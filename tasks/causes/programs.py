@@ -92,9 +92,9 @@ def _same(answer: ProgramAnswer, sentence: str, hashes: tuple[str, str]) -> Prog
 
 
 def _find_differences(graph: Graph, other: Graph) -> Iterator[Difference]:
-    """The nodes of `graph` that `other` does not compute, without those that only read something else there.
+    """Yield the nodes of `graph` that `other` does not compute, without mere consequences of earlier differences.
 
-    Of these latter the first ones stay: they read the same values in another way, or another constant.
+    Keeps nodes without a partner in `other`, nodes that read only common values, and nodes that read other constants.
     """
     literals = find_literals(graph), find_literals(other)
     alone = [node for node in graph.nodes if node.made and node.made[0] not in other.values]
@@ -110,7 +110,7 @@ def _find_differences(graph: Graph, other: Graph) -> Iterator[Difference]:
 
 
 def _pair(left: Iterable[Node], right: Iterable[Node]) -> dict[int, Node]:
-    """Nodes that do the same: at the same line of one function, else in it, else anywhere; by the id of the left."""
+    """Return id of a left node → right node of the same kind: at the same line, else in the function, else anywhere."""
     found: dict[int, Node] = {}
     here, there = list(left), list(right)
     keys: tuple[Callable[[Node], object], ...] = (
@@ -133,7 +133,7 @@ def _pair(left: Iterable[Node], right: Iterable[Node]) -> dict[int, Node]:
 
 
 def find_literals(graph: Graph) -> dict[str, str]:
-    """The values that stand in the program's text, by hash: numbers, and what only repeats them."""
+    """Return hash → text of the program's literals: constants, and values that only repeat one."""
     found: dict[str, str] = {}
     for node in graph.nodes:
         if node.name in _LITERAL:
@@ -177,7 +177,7 @@ class _Listed(NamedTuple):
 def _group(
     found: Sequence[Iterable[Difference]], sides: tuple[Graph, Graph], names: tuple[str, str]
 ) -> list[OperationDifference]:
-    """One row for each function of the trainer and pass, the first differences first."""
+    """Return one row for each function of the trainer and pass, the first differences first."""
     groups: dict[tuple[str, str], list[_Listed]] = defaultdict(list)
     for side, differences in enumerate(found):
         for one in differences:
@@ -235,7 +235,7 @@ def _count_words(nodes: Iterable[Node], literals: Mapping[str, str]) -> tuple[st
 
 
 def _line_of(listed: Sequence[_Listed], side: int) -> CodeLine | None:
-    """The line of the first of a side's operations; those that everything follows from come before others."""
+    """Return the line of the first of a side's operations, preferring those that are no consequence of others."""
     own = [one.found for one in listed if one.side == side]
     first = next((one for one in own if one.is_first), own[0] if own else None)
     if first is None or not first.node.source.file:
@@ -282,7 +282,7 @@ def _say_input(one: Input) -> str:
 
 
 def _compare_placements(sides: tuple[Graph, Graph], names: tuple[str, str]) -> Iterator[str]:
-    """Sharding constraints that only one program has, by sharding and line; lines themselves may move."""
+    """Yield sentences about sharding constraints that only one program has, by sharding and function."""
     counts = [Counter[tuple[str, str]](), Counter[tuple[str, str]]()]
     lines: dict[tuple[str, str], SourceLine] = {}
     for graph, its_counts in zip(sides, counts, strict=True):

@@ -22,7 +22,7 @@ PROGRAM_OF_KIT = (
 
 
 def write_kit_of(plans: Both[RunPlan], names: Both[str], folder: Path, out: Path) -> Path:
-    """The kit of two arms that were observed below `folder`."""
+    """Write the kit of two arms that were observed below `folder`; return the program in it to run."""
     sides = [
         ObservedArm(plan, name, folder / side, read_observation(folder / side, plan.arm))
         for plan, name, side in zip(plans, names, SIDES, strict=True)
@@ -64,13 +64,13 @@ def write_kit(arms: Both[ObservedArm], folder: Path) -> Path:
 
 
 def _names_in(stored: Path) -> dict[str, str]:
-    """argument's name -> its name in the file, which begins with its place."""
+    """Return the argument's name → its name in the file, which begins with its position."""
     with np.load(stored, allow_pickle=False) as arrays:
         return {name.partition("|")[2]: name for name in arrays.files}
 
 
 def _arguments(transcript: Transcript, stored: dict[str, str]) -> list[tuple[str, str]]:
-    """(name in the file, type) of each argument that the program reads: JAX drops those that nothing needs."""
+    """Return (name in the file, type) of each argument that the program reads: JAX drops unused ones."""
     found = []
     for number, one in enumerate(transcript["functions"]["main"]["arguments"]):
         name = stored.get(one["name"])
@@ -81,7 +81,7 @@ def _arguments(transcript: Transcript, stored: dict[str, str]) -> list[tuple[str
 
 
 def _pair_results(left: Graph, right: Graph) -> dict[str, object]:
-    """Which result of one program is which of the other, by meaning, and those that only one returns."""
+    """Return the pairs of results with the same meaning, and the results that only one program returns."""
     places = [{name: place for place, name in enumerate(graph.outputs)} for graph in (left, right)]
     return {
         "results": [[name, place, places[1][name]] for name, place in places[0].items() if name in places[1]],

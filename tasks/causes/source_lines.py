@@ -29,7 +29,7 @@ class SourceLine(NamedTuple):
 
 
 def find_source_line(frames: Iterable[Frame], root: str = "") -> SourceLine:
-    """The innermost frame of the trainer; of a library where no frame is the trainer's. root: the arm's folder."""
+    """Return the innermost frame of the trainer, else of a library. root: the arm's folder."""
     listed = list(frames)
     own = next((frame for frame in listed if not is_library(frame[1])), listed[0] if listed else None)
     if own is None:
@@ -39,7 +39,10 @@ def find_source_line(frames: Iterable[Frame], root: str = "") -> SourceLine:
 
 
 def name_place(source: SourceLine) -> str:
-    """What a source line keeps if lines move, or a twin of its file is compared: the method, or file and function."""
+    """Return a name for a source line that is stable if lines move or a twin of its file is compared.
+
+    The method, else file and function; empty for libraries.
+    """
     if is_library(source.path):  # each API has libraries of its own around the same work
         return ""
     if "." in source.function:
@@ -48,12 +51,12 @@ def name_place(source: SourceLine) -> str:
 
 
 def is_library(path: str) -> bool:
-    """Whether a file belongs to JAX, to a package around it, or to Python itself."""
+    """Return whether a file belongs to JAX, to a package around it, or to Python itself."""
     return LIBRARY.search(path) is not None
 
 
 def shorten_path(path: str, root: str = "") -> str:
-    """A file's path below site-packages or the arm's folder."""
+    """Return a file's path below site-packages or the arm's folder."""
     below = _PACKAGES.sub("", path)
     if below == path and root and path.startswith(root.rstrip("/") + "/"):
         return path[len(root.rstrip("/")) + 1 :]

@@ -24,9 +24,9 @@ class Subject(NamedTuple):
 
 
 def find_subject(words: Sequence[str], store: str) -> Subject:
-    """What the words name: a page, a comparison's folder, its name in the store, or two runs' folders.
+    """Return the runs or the comparison that the words name: a page, a comparison's folder or name, or two run folders.
 
-    Raises ValueError that says what to type.
+    Raises ValueError, with the words to type.
     """
     if len(words) == 2:
         return _two_runs(words)

@@ -40,7 +40,7 @@ class TensorRow:
 
     @property
     def key(self) -> str:
-        """What it does by itself: equal in both arms where they do the same in the same place."""
+        """A text for the operation without its operands: equal in both arms for the same operation at one place."""
         return f"{self.operation}|{self.type}|{self.params}|{self.path}|{self.output}"
 
     @property
@@ -80,7 +80,7 @@ class ObservedStep:
 
     @cached_property
     def live(self) -> frozenset[int]:
-        """The rows that a result depends on: JAX traces more than it compiles."""
+        """The rows that a result depends on; JAX traces more than these."""
         found: set[int] = set()
         open_rows = [leaf[1] for origin in self.results for leaf in leaves(origin) if leaf[0] == "row"]
         while open_rows:
@@ -92,7 +92,7 @@ class ObservedStep:
 
 
 def read_step(folder: Path) -> ObservedStep:
-    """The tensors in the folder of an observation. Raises OSError, ValueError."""
+    """Return the tensors in the folder of an observation. Raises OSError, ValueError."""
     rows: list[TensorRow] = []
     results: list[Origin] = []
     with gzip.open(folder / TENSORS, "rt", encoding="utf-8") as file:
@@ -116,7 +116,7 @@ def _numbers(values: list[Any]) -> dict[str, Any]:
 
 
 def leaves(origin: Origin) -> list[Leaf]:
-    """What an operand is made of, as rows, arguments, literals and constants."""
+    """Return the origins of an operand: rows, arguments, literals and constants."""
     kind = origin[0]
     if kind == "part":
         return leaves(origin[2])

@@ -1,4 +1,4 @@
-"""Turns two observed steps into the places where they part although all that is read there is equal."""
+"""Finds the roots of a difference: operations of two observed steps that read equal values but give other results."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def compare_tensors(
     *,
     starts_shared: bool = False,
 ) -> TensorComparison:
-    """Return the comparison of two folders that `observe_arm` left. What is missing there is a note.
+    """Return the comparison of two folders that `observe_arm` wrote. Missing files give a note.
 
     starts_shared: the judged runs started with equal arguments too.
     """
@@ -68,7 +68,7 @@ def compare_tensors(
 
 
 def find_roots(left: Parting, right: Parting, names: tuple[str, str]) -> list[Found]:
-    """Every root, in the baseline's order."""
+    """Return all roots, in the baseline's order."""
     direct = pair_frontiers(left, right)
     pairs = pair_divergent(left, right, direct)
     back = {theirs: ours for ours, theirs in pairs.items()}
@@ -89,7 +89,7 @@ def find_roots(left: Parting, right: Parting, names: tuple[str, str]) -> list[Fo
 
 
 def _stops(left: Parting, right: Parting, names: tuple[str, str]) -> list[Found]:
-    """A gradient that only one arm stops: no value forward shows it, and nothing backward reads it."""
+    """Return the gradients that only one arm stops: no forward value shows this, and no backward operation reads it."""
     found = []
     stops = [[n for n in sorted(side.arm.step.live) if side.arm.rows[n].operation == STOP] for side in (left, right)]
     # by their place: values of those in both arms may differ as a consequence of something else
@@ -114,7 +114,7 @@ def _place_of_stop(row: TensorRow) -> tuple[str, str, str]:
 
 
 def _order(left: Parting, right: Parting, n: int) -> float:
-    """Where a candidate's row would stand among the baseline's: behind the last common tensor before it."""
+    """Return the position of a candidate's row among the baseline's: after the last common tensor before it."""
     places = {row.digest: place for place, row in reversed(list(enumerate(left.arm.rows)))}
     for before in range(n - 1, -1, -1):
         if (place := places.get(right.arm.rows[before].digest)) is not None:
@@ -123,7 +123,7 @@ def _order(left: Parting, right: Parting, n: int) -> float:
 
 
 def different_results(observations: Sequence[Observation]) -> tuple[str, ...]:
-    """The results of the compiled steps that differ, by meaning."""
+    """Return the meanings of the compiled steps' results that differ."""
     left, right = ({(item.role, item.meaning): item.digest for item in found.results} for found in observations)
     return tuple(meaning[1] for meaning in left if meaning in right and left[meaning] != right[meaning])
 
@@ -138,7 +138,7 @@ def _versions(observations: Sequence[Observation], names: tuple[str, str]) -> li
 
 
 def summarise(comparison: TensorComparison) -> str:
-    """The answer in one line."""
+    """Return the answer in one line."""
     if comparison.first is not None:
         begin = f"equal up to {comparison.equal_up_to}; " if comparison.equal_up_to else ""
         alone = all(root.kind == "key" for root in comparison.roots) and not comparison.consequences

@@ -21,7 +21,7 @@ class Refs(NamedTuple):
 
 
 def find_refs(baseline: RunPlan, candidate: RunPlan) -> Refs | None:
-    """The refs of two arms of one repository; None where they are one commit, or no clone here knows both."""
+    """Return the refs of two arms; None for one commit, different repositories, or commits that the clone lacks."""
     left, right = baseline.commit, candidate.commit
     if not left or not right or left == right or baseline.repository != candidate.repository:
         return None
@@ -35,9 +35,9 @@ def find_refs(baseline: RunPlan, candidate: RunPlan) -> Refs | None:
 
 
 def name_commits(lines: Iterable[CodeLine], refs: Refs, *, of_candidate: bool, root: str) -> dict[CodeLine, str]:
-    """The commit of each line that one between the refs touched: `1a2b3c4d5 its subject`.
+    """Return the commits of the lines that changed between the refs, e.g. `1a2b3c4d5 its subject`.
 
-    A line of the candidate is told with the commit that wrote it, one of the baseline with the commit that ended it.
+    For a line of the candidate, the commit that wrote it; for one of the baseline, the commit that removed it.
     """
     found = {}
     for line in list(dict.fromkeys(lines))[:MOST_LINES]:
@@ -61,7 +61,7 @@ def _blame(file: str, number: int, refs: Refs) -> str:
 
 
 def _find_end(file: str, number: int, refs: Refs) -> str:
-    """The first commit that lacks a line of the baseline: the child of the last one that has it."""
+    """Return the first commit that lacks a line of the baseline: the child of the last one that has it."""
     span = f"{refs.baseline}..{refs.candidate}"
     words = ["blame", "--porcelain", "--reverse", f"-L{number},{number}", span, "--", file]
     try:

@@ -38,7 +38,7 @@ class ArmRuns(Frozen):
 
     @property
     def reading(self) -> RunReading:
-        """What the first run's log says."""
+        """The reading of the first run's log."""
         return self.first.reading
 
     @property
@@ -52,12 +52,12 @@ class ArmRuns(Frozen):
         return tuple(map(facts_of, self.runs))
 
     def name_run(self, number: int) -> str:
-        """How to call the run with this number: by the arm alone where there is only one."""
+        """Return the name of a run for messages: the arm's label, with the number if there are several runs."""
         return self.label if len(self.runs) == 1 else f"{self.label}, run {number + 1}"
 
 
 def summarise(arm: ArmRuns) -> ArmSummary:
-    """The facts of an arm that every surface shows beside its name."""
+    """Return the facts of an arm that every surface shows beside its name."""
     dead = arm.dead
     shown = (dead or arm.first).reading
     number = next((number for number, run in enumerate(arm.runs) if run is dead), 0)
@@ -84,25 +84,25 @@ def summarise(arm: ArmRuns) -> ArmSummary:
 
 
 def _attention_of(plan: RunPlan | None) -> str | None:
-    """Which kernel of attention a run of our own trainer was given; None of another's, or for a config of old."""
+    """Return the attention kernel of a run of maxview's trainer; None for other trainers, or if config keys changed."""
     if plan is None or plan.trainer != "maxview" or plan.config.keys() != TrainConfig.model_fields.keys():
         return None
     return describe_attention(TrainConfig.model_validate(plan.config))
 
 
 def _went_on_from(reading: RunReading) -> tuple[Restore, ...]:
-    """What was read back before the last step: the other arm's checkpoints are read after it, as a proof."""
+    """Return the restores before the last step; later ones read the other arm's checkpoints, as a proof."""
     last = -1 if reading.steps.is_empty() else int(reading.steps["offset"][-1])
     return tuple(restore for restore in reading.restores if restore.offset < last)
 
 
 def numbered[T: (CheckpointEvent, Restore, CheckpointProof, Stall, Source)](item: T, run: int) -> T:
-    """The same, said to be from the run with this number."""
+    """Return a copy with the number of its run."""
     return item.model_copy(update={"run": run})
 
 
 def curves_of(arm: ArmRuns) -> list[Curve]:
-    """Loss and step time of every run of an arm, point by point with its place in the log."""
+    """Return the loss and step time curves of every run, each point with its place in the log."""
     curves = []
     for run in arm.runs:
         table = step_table(run)

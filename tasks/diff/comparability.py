@@ -26,10 +26,10 @@ def find_findings(
     aa: bool = False,
     parities: Sequence[MetricParity] = (),
 ) -> list[Finding]:
-    """Every finding, those that block first.
+    """Return all findings, blocking ones first.
 
-    `declared` names the config keys that the arms are meant to differ in, `effects` what each finding does to the
-    verdict, `parities` how far the arms agree step by step (the loss first).
+    `declared`: the config keys that are declared to differ; `effects`: each finding's effect on the verdict;
+    `parities`: the step-by-step comparisons, the loss first.
     """
     return judge(
         chain(

@@ -1,5 +1,5 @@
-"""Finds where what one run left contradicts itself: its log and its metrics file, repeated steps, a survived exception;
-and where two arms differ by no more than what printing rounds."""
+"""Finds contradictions within a run: between its log and its metrics file, repeated steps, an exception without a
+failure. Also finds arms that differ by no more than the rounding of printed values."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ FLOAT32 = 2.0**-22  # of a value: a float32 that was read from JSON, printed and
 
 
 def find_contradictions(arms: Arms, parities: Sequence[MetricParity]) -> Observations:
-    """What of either arm's runs cannot be true at once, and differences that rounding explains."""
+    """Yield findings for contradictions within each run, and for differences that rounding can explain."""
     for arm in arms:
         for number, run in enumerate(arm.runs):
             yield from _log_against_metrics(arm, number, run)
@@ -34,7 +34,7 @@ def find_contradictions(arms: Arms, parities: Sequence[MetricParity]) -> Observa
 
 
 def _log_against_metrics(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
-    """The first step at which a value of the log is not that of the metrics file, beyond what printing rounds."""
+    """Yield the first step at which log and metrics file differ by more than the rounding of printed values."""
     if not is_exact(run) or run.metrics is None:
         return
     log, metrics = last_of_each_step(run.reading.steps), last_of_each_step(run.metrics)
@@ -66,7 +66,7 @@ def _log_against_metrics(arm: ArmRuns, number: int, run: RunRecord) -> Observati
 
 
 def _disagree(left: NDArray[np.float64], right: NDArray[np.float64], units: float) -> NDArray[np.bool_]:
-    """Where printed values (left) differ from full ones by more than so many units of the last printed digit."""
+    """Return where printed values (left) differ from full ones by more than `units` of the last printed digit."""
     finite = np.isfinite(left) & np.isfinite(right)
     known = np.where(finite, left, 0.0)
     allowed = units * printed_units(known) * (1 + 1e-6) + FLOAT32 * np.abs(known)
@@ -77,7 +77,7 @@ def _disagree(left: NDArray[np.float64], right: NDArray[np.float64], units: floa
 
 
 def _repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
-    """Steps that were printed or written several times in a row, with no restart between them."""
+    """Yield a finding for steps that were printed or written several times in a row without a restart."""
     steps = run.reading.steps
     again = steps.with_row_index("row").filter(pl.col("step").diff() == 0)
     restarts = [restore.offset for restore in run.reading.restores]
@@ -87,7 +87,7 @@ def _repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
         for row, since in zip(again.iter_rows(named=True), before, strict=True)
         if not any(since < offset < row["offset"] for offset in restarts)
     ]
-    # a trainer may start again without a word: it prints more between two lines of a step, and repeats one step only
+    # a silent restart repeats one step only, and prints other lines before it
     if odd and (len(odd) > 1 or odd[0]["line"] - steps["line"][odd[0]["row"] - 1] <= 1):
         first = odd[0]
         place = Source(line=first["line"], offset=first["offset"], run=number)
@@ -104,8 +104,11 @@ def _repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
 
 
 def find_same_log(arms: Arms) -> Observations:
-    """Runs of a control that are one log: every step line has the same place, time and values, or every step took
-    equally long. Other comparisons are refused such logs before they are judged."""
+    """Yield a finding for two logs of one run, in a comparison of equal runs.
+
+    All their step lines have the same place, time and values, or all their steps took equally long. Other comparisons
+    reject such logs earlier.
+    """
     for number, run in enumerate(arms[0].runs):
         steps = run.reading.steps
         if run.plan is not None:
@@ -125,7 +128,7 @@ def find_same_log(arms: Arms) -> Observations:
 
 
 def _survived(arms: Arms) -> Observations:
-    """Exceptions in the logs of runs that ended with exit code 0."""
+    """Yield a finding for exceptions in the logs of runs that ended with exit code 0."""
     shown = [
         (arm, number, run.reading.survived)
         for arm in arms
@@ -143,7 +146,7 @@ def _survived(arms: Arms) -> Observations:
 
 
 def _last_digits(arms: Arms, parities: Sequence[MetricParity]) -> Observations:
-    """Values that differ by one unit of the last printed digit at some steps: equal values may print so."""
+    """Yield a finding for values that differ by one unit of the last printed digit, as equal values may."""
     found = [item for item in parities if is_rounding(item)]
     if found and (first := found[0].parity.first):
         names = ", ".join(item.parity.metric for item in found)

@@ -15,15 +15,15 @@ SHOWN = 5  # steps that a message names
 
 
 def compare_evaluations(arms: Arms) -> list[MetricParity]:
-    """How far the arms agree in each value of their evaluations that no clock decides, the losses first."""
+    """Return the comparison of each deterministic value of the evaluations, losses first."""
     names = shared_metrics(arms, "evals")
     return [compare_metric(arms, name, "evals") for name in sorted(names, key=lambda name: LOSS_LIKE not in name)]
 
 
 def evaluation_row(arms: Arms, found: Sequence[MetricParity], decision: Decision | None) -> MetricDiff | None:
-    """The evaluations of both arms; None if neither has any.
+    """Return the row of the evaluations; None if neither arm has any.
 
-    `decision`: over all values in `found`; None where the arms share none.
+    `decision`: over all values in `found`; None if the arms have no value in common.
     """
     if not any(run.reading.evals for arm in arms for run in arm.runs):
         return None
@@ -43,7 +43,7 @@ def evaluation_row(arms: Arms, found: Sequence[MetricParity], decision: Decision
 
 
 def _last_cell(arm: ArmRuns) -> Measured:
-    """The loss of the last evaluation of the first run, or how many there are where none has a loss."""
+    """Return the loss of the first run's last evaluation; without losses, the number of evaluations."""
     table = eval_table(arm.first)
     losses = [name for name, kind in table.schema.items() if LOSS_LIKE in name and kind.is_numeric()]
     if table.is_empty() or not losses:
@@ -55,7 +55,7 @@ def _last_cell(arm: ArmRuns) -> Measured:
 
 
 def find_lacking_evaluations(arms: Arms) -> Observations:
-    """One finding if an arm that ended well was not evaluated at all steps at which the other was."""
+    """Yield a finding if an arm that ended well lacks evaluations at steps at which the other has them."""
     steps = [{row["step"] for run in arm.runs for row in run.reading.evals} for arm in arms]
     for here in (0, 1):
         (arm, other), (mine, theirs) = (arms[here], arms[1 - here]), (steps[here], steps[1 - here])

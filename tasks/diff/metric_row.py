@@ -15,7 +15,7 @@ type Cells = tuple[Measured, Measured]
 
 
 def make_row(metric: Metric, cells: Cells, arms: Arms, decision: Decision) -> MetricDiff:
-    """One row, candidate minus baseline; a cell without a text says why it has none."""
+    """Return a row, with the difference candidate − baseline; an empty cell shows why it is empty."""
     left, right = cells
     _check_effect(metric, cells, decision)
     difference = None if left.value is None or right.value is None else right.value - left.value
@@ -40,7 +40,7 @@ def make_row(metric: Metric, cells: Cells, arms: Arms, decision: Decision) -> Me
 
 
 def _check_effect(metric: Metric, cells: Cells, decision: Decision) -> None:
-    """Raises ValueError where the effect of a decision is not the difference of the numbers beside it."""
+    """Raise ValueError if the effect of a decision is not the relative difference of the numbers in the row."""
     left, right = cells[0].value, cells[1].value
     if decision.effect is None or not left or right is None:
         return
@@ -49,17 +49,17 @@ def _check_effect(metric: Metric, cells: Cells, decision: Decision) -> None:
 
 
 def show_difference(difference: float | None, decimals: int | None, *, thousands: str = "") -> str:
-    """The difference as MaxView prints it: signed, `0` for none, `—` where it shows none or where there is none."""
+    """Return the difference as MaxView prints it: signed, `0` for none, `—` if it is not shown, unknown or infinite."""
     if difference is None or decimals is None or not isfinite(difference):
         return "—"
     return f"{difference:+{thousands}.{decimals}f}" if round(difference, decimals) else "0"
 
 
 def missing_decision(cells: Cells, arms: Arms) -> Decision | None:
-    """The decision when a value is missing on one side or both; None when both are there."""
+    """Return the decision for a missing value; None if both arms have one."""
     missing = [arm for cell, arm in zip(cells, arms, strict=True) if not cell.text]
     dead = [arm for arm in missing if arm.dead]
-    if dead:  # the row of its end is judged
+    if dead:  # another row judges its end
         return not_judged(f"{' and '.join(arm.label for arm in dead)} died before it had a value")
     if len(missing) == 2:
         return not_judged("neither log has a value")
@@ -67,10 +67,10 @@ def missing_decision(cells: Cells, arms: Arms) -> Decision | None:
 
 
 def is_unfilled(row: MetricDiff) -> bool:
-    """Whether neither side has a value, as on CPUs, which have no memory statistics."""
+    """Return whether neither arm has a value; CPUs, for instance, have no memory statistics."""
     return {row.baseline_text, row.candidate_text} <= {ABSENT, DIED}
 
 
 def not_judged(reason: str) -> Decision:
-    """What a row says that is shown, and decides nothing."""
+    """Return the decision of a row that is only shown."""
     return Decision(verdict=NOT_JUDGED, reason=reason)

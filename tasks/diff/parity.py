@@ -43,7 +43,7 @@ class Within(Frozen):
 
 
 class MetricParity(Frozen, arbitrary_types_allowed=True):
-    """How far two arms agree on one metric, and what the row about it shows."""
+    """The step-by-step comparison of one metric of two arms, with the values for its row."""
 
     parity: Parity
     steps: NDArray[np.int64]
@@ -61,9 +61,9 @@ class MetricParity(Frozen, arbitrary_types_allowed=True):
 
 
 def shared_metrics(arms: tuple[ArmRuns, ArmRuns], part: Part = "steps") -> list[str]:
-    """The deterministic metrics that every run has, the loss of training first.
+    """Return the deterministic metrics that every run has, the training loss first.
 
-    Those of training steps are read from the trainers' JSON lines, else from the logs.
+    Metrics of training steps come from the trainers' metrics files, else from the logs.
     """
     tables = [_table(run, part, exact=_all_exact(arms)) for arm in arms for run in arm.runs]
     shared = [
@@ -76,16 +76,16 @@ def shared_metrics(arms: tuple[ArmRuns, ArmRuns], part: Part = "steps") -> list[
 
 
 def is_compared(name: str) -> bool:
-    """Whether a value of a step should be equal in equal runs, and follows from no other one."""
+    """Return whether a metric should be equal in equal runs, and is not computed from another one."""
     return name not in PLACES and not MEASURED.search(name) and not DERIVED.search(name)
 
 
 def compare_metric(
     arms: tuple[ArmRuns, ArmRuns], metric: str = "loss", part: Part = "steps", *, only_finite: bool = False
 ) -> MetricParity:
-    """Compare step by step: bits if every trainer wrote them, else what all logs print.
+    """Compare a metric step by step: bit for bit if every run has a metrics file, else as the logs print it.
 
-    Where the runs of an arm differ among themselves, the arms differ at a step if all runs of one lie beyond all runs
+    If the runs of an arm differ among themselves, the arms differ at a step where all runs of one lie beyond all runs
     of the other; the gap is the distance between the nearest two. only_finite: leave out steps at which a run has NaN
     or an infinity.
     """
@@ -151,9 +151,9 @@ def _table(run: RunRecord, part: Part, *, exact: bool) -> pl.DataFrame:
 
 
 def eval_table(run: RunRecord) -> pl.DataFrame:
-    """One row per evaluation of a run's log, in the log's order: `step`, `line`, `offset` and what it prints.
+    """Return one row per evaluation of a run, in the log's order: `step`, `line`, `offset` and the printed values.
 
-    Where an evaluation names its data set, its values have that name before theirs: a step may have several.
+    If an evaluation names its data set, this name precedes the names of its values: a step may have several sets.
     """
     rows = [
         {(f"{row['set']} {name}" if row.get("set") and name not in PLACES else name): row[name] for name in row}
@@ -167,7 +167,7 @@ def _is_whole(table: pl.DataFrame, metric: str) -> bool:
 
 
 def _series(run: RunRecord, metric: str, part: Part, *, exact: bool) -> pl.DataFrame:
-    """(step, value) ascending: of a step that was done twice its last value, none where a step was skipped."""
+    """Return (step, value), ascending, without skipped steps; a repeated step has its last value."""
     table = _table(run, part, exact=exact)
     if metric not in table.columns:
         return pl.DataFrame(schema={"step": pl.Int64, "value": pl.Float64})
@@ -180,14 +180,14 @@ def _series(run: RunRecord, metric: str, part: Part, *, exact: bool) -> pl.DataF
 
 
 def _align(series: list[pl.DataFrame]) -> tuple[NDArray[np.int64], Values]:
-    """The steps that all have, and the values there, one row per run."""
+    """Return the common steps and their values, one row per run."""
     named = [table.rename({"value": str(index)}) for index, table in enumerate(series)]
     whole = reduce(lambda left, right: left.join(right, on="step", how="inner"), named).sort("step")
     return whole["step"].to_numpy(), np.stack([whole[str(index)].to_numpy() for index in range(len(series))])
 
 
 def _whole_runs(arm: ArmRuns) -> Runs:
-    """The runs that ended well, with their numbers; all of them if none did: a death must not hide later steps."""
+    """Return the runs that ended well, with their numbers, else all: a dead run must not hide later steps."""
     numbered = tuple(enumerate(arm.runs))
     return tuple(pair for pair in numbered if not pair[1].has_died) or numbered
 
@@ -208,7 +208,7 @@ def _within(
 
 
 def _place(runs: Runs, part: Part, side: Values, index: int, step: int, value: float) -> Source | None:
-    """The step's line in the log of the run that has this value there."""
+    """Return the step's line in the log of the run that has this value there."""
     rows = np.flatnonzero((side[:, index] == value) | (np.isnan(side[:, index]) & np.isnan(value)))
     number, run = runs[int(rows[0]) if rows.size else 0]
     return _line_of_step(run, part, step, number)

@@ -63,7 +63,7 @@ def _end_cell(arm: ArmRuns) -> Measured:
 
 
 def find_reading_gaps(arms: Arms) -> Observations:
-    """What was not read of any log: torn ends, steps that are missing or were not understood, steps done twice."""
+    """Yield findings for incomplete logs, unread, missing or repeated steps, and lost lines."""
     for arm in arms:
         found = [item for number, run in enumerate(arm.runs) for item in _gaps_of_run(arm, number, run)]
         for kind in dict.fromkeys(item.kind for item in found):
@@ -106,7 +106,7 @@ def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
 
 
 def find_distance(arms: Arms) -> Observations:
-    """Runs that started so far apart that machine, network and storage may have changed between them."""
+    """Yield a finding if the runs started so far apart that machine, network and storage may have changed."""
     starts = arms[0].reading.started, arms[1].reading.started
     apart = seconds_between(*starts)
     if apart is not None and abs(apart) > FAR_APART_S:

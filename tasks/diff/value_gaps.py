@@ -9,7 +9,7 @@ from tasks.metrics.printed import Values
 
 
 def varies_at(values: Values, *, exact: bool) -> NDArray[np.bool_]:
-    """At which steps not all rows are equal. NaN equals NaN; in full precision 0.0 differs from -0.0."""
+    """Return at which steps not all rows are equal. NaN equals NaN; in full precision 0.0 differs from -0.0."""
     first = values[:1]
     if exact:
         # every NaN is one NaN: what bits it has is not the trainer's doing
@@ -19,8 +19,10 @@ def varies_at(values: Values, *, exact: bool) -> NDArray[np.bool_]:
 
 
 def gaps_between(sides: tuple[Values, Values]) -> Values:
-    """The distance between the nearest values of two sides per step: 0 where their ranges overlap, inf where one side
-    has only numbers that the other has not (NaN, infinities)."""
+    """Return the distance between the nearest values of two sides at each step.
+
+    0 where their ranges overlap; inf where one side has only values that the other lacks (NaN, infinities).
+    """
     finite = [np.isfinite(side) for side in sides]
     low = [np.where(known, side, inf).min(axis=0) for side, known in zip(sides, finite, strict=True)]
     high = [np.where(known, side, -inf).max(axis=0) for side, known in zip(sides, finite, strict=True)]
@@ -35,7 +37,7 @@ def gaps_between(sides: tuple[Values, Values]) -> Values:
 
 
 def nearest_at(sides: tuple[Values, Values], index: int) -> tuple[float, float]:
-    """The two values, one of each side, that lie nearest to each other at a step at which the sides differ."""
+    """Return the two values, one of each side, that lie nearest to each other at a step at which the sides differ."""
     left, right = (side[:, index] for side in sides)
     with np.errstate(invalid="ignore"):
         distance = np.nan_to_num(np.abs(left[:, None] - right[None, :]), nan=inf, posinf=inf)

@@ -57,6 +57,7 @@ def turn_of(
         while (finished := find_finished(directory)) is None:
             try:
                 directory.claim(flow_runs, is_over=is_over, checkpoints=is_here(plan))
+                directory.remove_seal()
                 break
             except TakenError as taken:
                 if not any(life_of(flow_run) == "running" for flow_run in taken.claim.flow_runs):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tasks.records import RunPlan, StepCompile
 from tasks.records.observation import PROGRAM
-from tasks.store.atomic import write_atomically
+from tasks.store.atomic import write_atomically, write_bytes_atomically
 from tasks.store.documents import dump_json, load_json, read_document
 
 COMPILES = "compiles.json"
@@ -36,9 +36,7 @@ def keep_step_program(directory: Path) -> Path | None:
     if folder.is_dir():
         step = find_step(folder)
         if step is not None:
-            unfinished = kept.with_name(f"{kept.name}.tmp")
-            unfinished.write_bytes(gzip.compress(step.read_bytes(), compresslevel=6, mtime=0))
-            unfinished.replace(kept)
+            write_bytes_atomically(kept, gzip.compress(step.read_bytes(), compresslevel=6, mtime=0))
             write_atomically(directory / COMPILES, dump_json({"signatures": [*map(_signature, _same_name(step))]}))
         shutil.rmtree(folder)
     return kept if kept.exists() else None

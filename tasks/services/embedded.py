@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 import uvicorn
 
@@ -76,14 +76,24 @@ def _end_unused(place: Place, idle_s: float) -> None:
     used = time.time()
     while True:
         time.sleep(min(MOST_PAUSE_S, idle_s / 4))
-        with place.unused() as unused:
-            if not unused:
-                used = time.time()
-            elif time.time() - max(used, place.users.stat().st_mtime) >= idle_s:
-                place.address.unlink(missing_ok=True)
-                os.kill(os.getpid(), signal.SIGTERM)
-                time.sleep(STOP_S)
-                os._exit(1)
+        server = place.find()
+        if server is not None and server.pid != os.getpid():  # the home was removed, and has a new server
+            _end()
+        try:
+            with place.unused() as unused:
+                if not unused:
+                    used = time.time()
+                elif time.time() - max(used, place.users.stat().st_mtime) >= idle_s:
+                    place.address.unlink(missing_ok=True)
+                    _end()
+        except FileNotFoundError:  # the home was removed: no command can find this server
+            _end()
+
+
+def _end() -> NoReturn:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(STOP_S)
+    os._exit(1)
 
 
 if __name__ == "__main__":

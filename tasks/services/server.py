@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from tasks.launch.processes import wait_for_end
 from tasks.services.idle_server import IDLE_S, find_home, make_place
+from tasks.store.disk import explain_little
 
 STARTUP_S = 120.0
 PAUSE_S = 0.05
@@ -32,6 +33,8 @@ EMBEDDED = {
     # its errors go to our log file, not to the terminal
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "ERROR",
 }
+JOURNAL_BYTES = 1 << 20  # with less free, SQLite cannot write its journal
+DATABASE_BYTES = 8 << 20  # a new database with its journal takes 6 MB
 CAUSE = re.compile(r"[\w.]*(?:Error|Exception)\b.*")
 
 
@@ -120,6 +123,8 @@ class EmbeddedServer:
         if self.process is not None and (code := self.process.poll() or 0) < 0:
             name = signal.Signals(-code).name
             return f"Prefect's embedded server {what}: {name} has ended it, sent by another process; try again"
+        if full := explain_little(find_home(), DATABASE_BYTES):  # its log could not be written either
+            return f"Prefect's embedded server {what}: {full} (PREFECT_HOME)"
         lines = self.place.log.read_bytes().decode("utf-8", "replace").splitlines()
         causes = [line.strip() for line in lines if CAUSE.match(line.strip())]
         cause = causes[-1] if causes else "it did not say why"
@@ -141,6 +146,18 @@ class EmbeddedServer:
         if self.process is not None:
             self.process.terminate()
             self.process.wait()
+
+
+def explain_failure(error: Exception) -> str | None:
+    """Return a message about a server that failed in the middle of a flow run; None for other errors."""
+    from prefect.exceptions import PrefectHTTPStatusError
+
+    if not isinstance(error, PrefectHTTPStatusError) or error.response.status_code < 500:
+        return None
+    cause = f"Prefect's server failed (status {error.response.status_code} for {error.request.url.path})"
+    if full := explain_little(find_home(), JOURNAL_BYTES):
+        return f"{cause}: {full} (PREFECT_HOME)"
+    return f"{cause}; repeat the command, which continues from here. The server's own log tells more"
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from tasks.store.documents import (
 )
 from tasks.store.mirror import Mirror
 from tasks.store.names import check_name
-from tasks.store.seals import find_changed, write_seal
+from tasks.store.seals import find_changed, remove_seal, write_seal
 
 MOST_BYTES = 1_000_000_000  # of a run's metrics; a step needs 300
 _HANDLE: TypeAdapter[RunHandle] = TypeAdapter(RunHandle)
@@ -176,6 +176,10 @@ class RunDirectory:
     def find_changed(self) -> list[str]:
         """Return the sealed files that changed since the record was written."""
         return [] if self.mirror is not None else find_changed(self.path)
+
+    def remove_seal(self) -> None:
+        """Remove the seal of an unfinished run before it is repeated."""
+        remove_seal(self.path)
 
     def put_aside(self) -> Path:
         """Move everything but locks into a subfolder `changed-1` or the next free name, so that the run starts anew;

@@ -10,9 +10,17 @@ LEAST_FREE = 16 << 10  # bytes: with less, a run cannot even begin its log
 
 def explain_empty_log(log: Path) -> str | None:
     """Return a message if a run's log is empty because its disk is full; else None."""
-    if not log.is_file() or log.stat().st_size or shutil.disk_usage(log.parent).free >= LEAST_FREE:
+    if not log.is_file() or log.stat().st_size:
         return None
-    return explain_full(log, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    return explain_little(log.parent, LEAST_FREE)
+
+
+def explain_little(path: Path, least: int) -> str | None:
+    """Return a message if the disk of `path` has less than `least` bytes free; else None."""
+    near = next(folder for folder in (path, *path.parents) if folder.is_dir())
+    if shutil.disk_usage(near).free >= least:
+        return None
+    return explain_full(near, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
 
 def explain_full(path: str | Path, error: OSError) -> str | None:

@@ -25,12 +25,23 @@ def write_seal(run: Path, files: Iterable[Path]) -> None:
 
 
 def find_changed(run: Path) -> list[str]:
-    """Return the sealed files of a run that were changed or removed; none for a run without a seal."""
+    """Return the sealed files of a run that were changed or removed; none for a run without a seal.
+
+    A run without any of its files was deleted as a whole, with its store for example: it is a new run.
+    """
     try:
         sealed = json.loads(_seal_of(run).read_text())["files"]
+        if not any((run / name).exists() for name in sealed):
+            return []
         return [name for name, digest in sealed.items() if _digest(run / name) != digest]
     except (OSError, ValueError, KeyError, AttributeError):
         return []
+
+
+def remove_seal(run: Path) -> None:
+    """Remove the seal of a run that is about to be repeated: its files change from here on."""
+    with suppress(OSError):
+        _seal_of(run).unlink()
 
 
 def _seal_of(run: Path) -> Path:

@@ -111,6 +111,8 @@ def parse_array(key: str, text: bytes | str) -> ArraySpec:
         packing = _packing_3(metadata["codecs"])
     if not len(shape) == len(write_shape) == len(read_shape) or min((*write_shape, *read_shape), default=1) < 1:
         raise ValueError(f"shape {shape} with chunks {write_shape} and {read_shape}")
+    if separator not in (".", "/"):
+        raise ValueError(f"the separator of chunk keys is {separator!r}, not '.' or '/'")
     array = ArraySpec(name, shape, _dtype_name(dtype), zarr_format, write_shape, read_shape, separator, packing)
     if array.chunk_count() > MOST_CHUNKS:
         raise ValueError(f"{array.chunk_count():,} chunks, more than the limit of {MOST_CHUNKS:,}")

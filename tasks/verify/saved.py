@@ -6,6 +6,9 @@ from math import inf
 from configs.schema import Frozen
 from tasks.records import CheckpointProof, RunRecord, Source
 
+PERIOD = "checkpoint_period"  # of our trainer's and MaxText's config
+THIS_RUN = "this run"  # origin of a restore, in contrast to another run's checkpoint
+
 
 class Saved(Frozen):
     """The checkpoints of one arm: counts over all of its runs, steps common to all runs, and problems."""
@@ -75,8 +78,20 @@ def _retired(run: RunRecord) -> set[int]:
 
 def _good_steps(run: RunRecord) -> frozenset[int]:
     if run.proofs:
-        return frozenset(_verified(run) | _retired(run))
-    return frozenset(event.step for event in run.reading.checkpoints if event.committed)
+        return frozenset((_verified(run) | _retired(run)) - _saved_at_stops(run))
+    return frozenset(event.step for event in run.reading.checkpoints if event.committed) - _saved_at_stops(run)
+
+
+def _saved_at_stops(run: RunRecord) -> set[int]:
+    """Return the steps that the run saved between two periods because it was stopped, and went on from.
+
+    A run that nobody stopped has no such checkpoint.
+    """
+    period = str(run.plan.config.get(PERIOD) if run.plan is not None else run.reading.config.get(PERIOD))
+    if not period.isdigit() or not int(period):
+        return set()
+    restored = {restore.step for restore in run.reading.restores if restore.origin == THIS_RUN}
+    return {step for step in restored if step is not None and step % int(period)}
 
 
 def _begun(run: RunRecord) -> float:

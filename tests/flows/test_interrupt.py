@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -254,6 +255,22 @@ def test_one_that_is_killed_while_it_starts_is_not_called_damaged(
     with pytest.raises(ServerError, match=r"ended while starting: SIGKILL has ended it, .*; try again$"):
         server.wait()
     server.stop()
+
+
+def test_a_full_disk_under_its_folder_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its log cannot be written either, so it says nothing itself."""
+    (tmp_path / "uvicorn.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(total=10**9, used=10**9 - 10**6, free=10**6))
+    server = EmbeddedServer()
+    try:
+        with pytest.raises(
+            ServerError, match=r"ended while starting: No space left on device: the disk at .* has 0.00 of"
+        ):
+            server.wait()
+    finally:
+        server.stop()
 
 
 def test_one_that_ends_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -90,12 +90,17 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
 
             environment.prepare()
             from flows.cli.interrupted import end_in_time
-            from tasks.services.server import prefect_api
+            from tasks.services.server import explain_failure, prefect_api
 
             api = held.enter_context(prefect_api(lost, load_flows))
             from tasks.services.events import EVENTS
         end_in_time(api)
         with EVENTS.heard_by(view.show):
             flow = getattr(import_module(f"flows.{name}"), name)
-            state = flow(**{**parameters, "out": absolute_place(parameters["out"])}, return_state=True)
+            try:
+                state = flow(**{**parameters, "out": absolute_place(parameters["out"])}, return_state=True)
+            except Exception as error:
+                if (message := explain_failure(error)) is None:
+                    raise
+                raise FlowError(message) from error
         return state, view

@@ -62,6 +62,7 @@ class DeathLog:
     found: list[Found] = field(default_factory=list)
     pending: deque[int] = field(default_factory=deque)  # offsets of incomplete tracebacks, ascending
     exit_code: int | None = None
+    begun: int = -1  # offset at which the last attempt of the job begins
     since: int = -1  # findings before this offset do not count: steps followed them
     _exit: Source | None = None
     _early: bool = False  # there is no step yet
@@ -99,6 +100,7 @@ class DeathLog:
                 self._note("raised", first, text_of(match[2]).strip(), match.start(1), window)
             case "start":
                 self.exit_code, self._exit = None, None  # the job was retried
+                self.begun = window.base + match.start()
             case "exit_code":
                 self.exit_code, self._exit = int(match[1]), window.source(match.start())
             case "backend":
@@ -156,7 +158,8 @@ class DeathLog:
 
         A shell reports 0 for `python train.py | tee log`, however Python ended. last_step: see `cause`.
         """
-        late = [one for one in self.found if self.exit_code == 0 and one.source.offset > last_step]
+        after = max(last_step, self.begun)
+        late = [one for one in self.found if self.exit_code == 0 and one.source.offset > after]
         chain, why = self._raised([one for one in late if not one.weak and not one.is_launchers])
         return self._error(chain[-1], why) if chain else None
 
@@ -172,6 +175,7 @@ class DeathLog:
         if self.exit_code is None and finished is not None:
             late = [one for one in late if one.source.offset < finished]
         if self.exit_code == 0:
+            late = [one for one in late if one.source.offset > self.begun]  # a retry may have no step left to do
             stops = [one for one in late if one.form == "stop" and one.type == "StopTraining"]
             return self._error(stops[0]) if stops else None
         if self._header > last_step:  # a bare exception is the last line of an unfinished traceback

@@ -14,6 +14,7 @@ from tasks.records import (
     ComparisonRecord,
     Coverage,
     MetricDiff,
+    Restore,
     RunRecord,
     ValueDifference,
 )
@@ -78,6 +79,44 @@ def test_what_was_verified_decides(left: Any, right: Any, verdict: str, words: s
     row = judge(*left, *right)
     assert row.verdict == verdict
     assert row.reason.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("period", "origin", "verdicts"),
+    [
+        (4, "this run", ("same", "same")),  # saved because the run was stopped
+        (3, "this run", ("unknown", "regressed")),  # a planned save, which the other arm lost
+        (4, "persistent", ("unknown", "regressed")),
+    ],
+)
+@pytest.mark.parametrize("planned", [True, False])
+def test_a_checkpoint_that_a_stopped_run_went_on_from_is_no_difference(
+    period: int,
+    origin: str,
+    verdicts: tuple[str, str],
+    planned: bool,
+    make_run: MakeRun,
+    compare: Any,
+    row_of: Any,
+    announce: Say,
+    prove: Say,
+) -> None:
+    config: dict[str, Any] = {"steps": 6, "checkpoint_period": period}
+    given: dict[str, Any] = {"plan": {"config": config}} if planned else {}
+    printed = {} if planned else {"config": {key: str(value) for key, value in config.items()}}
+    restores = (Restore(step=3, origin=origin, finished=True, line=9, offset=90),)
+    stopped, whole = (
+        make_run(
+            arm,
+            reading=announce(steps) | printed | ({"restores": restores} if 3 in steps else {}),
+            record=prove(steps),
+            **given,
+        )
+        for arm, steps in (("linen", BOTH | {3: True}), ("nnx", BOTH))
+    )
+    there = row_of(compare(whole, stopped), "checkpoints").verdict
+    back = row_of(compare(stopped, whole), "checkpoints").verdict
+    assert (there, back) == verdicts
 
 
 @pytest.mark.parametrize(

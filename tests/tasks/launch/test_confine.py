@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -61,10 +62,10 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return open_store(tmp_path / "out")
 
 
-def finish(directory: RunDirectory) -> None:
-    directory.create().log.write_text("XPK Start: …\nEXIT_CODE=0\n")
+def finish(directory: RunDirectory, *, code: int = 0) -> None:
+    directory.create().log.write_text(f"XPK Start: …\nEXIT_CODE={code}\n")
     directory.metrics.write_text('{"step": 0, "loss": 2.5}\n')
-    reading = RunReading(name=directory.run_name, format="maxview", exit_code=0)
+    reading = RunReading(name=directory.run_name, format="maxview", exit_code=code)
     directory.write_record(
         RunRecord(plan=None, arm="a", label="a", commit=None, log=str(directory.log), reading=reading)
     )
@@ -234,6 +235,30 @@ def test_a_finished_run_that_was_changed_is_run_again(name: str, store: Store, m
         assert not directory.log.exists()  # none of its files remain for the next run
     assert name in told[0]
     assert (directory.path / "changed-1" / name).exists()
+
+
+def turn(directory: RunDirectory, plan: RunPlan, told: list[str]) -> AbstractContextManager[RunRecord | None]:
+    return turn_of(plan, directory, ("f",), life_of=lambda _: "unknown", wait=pytest.fail, tell=told.append)
+
+
+def test_a_run_whose_files_were_deleted_is_a_new_one(store: Store, make_plan: MakePlan) -> None:
+    directory, told = store.run("r"), list[str]()
+    finish(directory)
+    shutil.rmtree(store.path)  # as people clear a store
+    with turn(directory, make_plan("pass"), told) as finished:
+        assert finished is None
+    assert told == []
+
+
+def test_a_repeated_run_that_was_killed_again_was_changed_by_nobody(store: Store, make_plan: MakePlan) -> None:
+    directory, told = store.run("r"), list[str]()
+    finish(directory, code=1)
+    with turn(directory, make_plan("pass"), told) as finished:
+        assert finished is None
+        directory.log.write_text("XPK Start: …\n")  # the flow is killed here, so that no new record is written
+    with turn(directory, make_plan("pass"), told) as finished:
+        assert finished is None
+    assert told == []
 
 
 def test_an_output_of_another_machine_has_no_seal_and_counts(store: Store, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Compiled programs: how often JAX compiled the training step, by its log and by the programs that it writes."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from tasks.history.record_rows import history_rows
 from tasks.ingest.given_logs import read_pair
 from tasks.observe.kept_program import FOLDER, VARIABLE, keep_step_program, read_compiles
 from tasks.records import StepCompile
-from tasks.store import Store
+from tasks.store import Store, StoreError
 
 # a trainer whose last batch is shorter than the others
 TRAINER = """
@@ -95,3 +96,14 @@ def test_a_restarted_process_compiles_once_more_without_a_finding(
     record = compare_pair(archive(read_pair(files), Store(tmp_path / "out")), case="01_base", aa=True)
     (row,) = [row for row in record.rows if row.metric == "compiled_programs"]
     assert (row.baseline, row.candidate, row.verdict) == (1.0, 1.0, "same")
+
+
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "jax_ir0001_jit_train_step_compile.mlir").write_text("func.func public @main(")
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(StoreError, match=r"No space left on device: the disk at .*; make room there"):
+        keep_step_program(tmp_path)

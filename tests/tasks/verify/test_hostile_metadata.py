@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flows.cli.app import call
+from tasks.verify.array_index import parse_array
 from tasks.verify.checkpoint import verify_checkpoint
 
 NONSENSE = (7, -1, 1e999, 10**30, "", None, True, [], {}, [[1]], [1e999], "\ud800")
@@ -51,6 +52,13 @@ def test_nonsense_in_metadata_is_damage_of_that_file(plain: Path, name: str, pat
         file.write_text(put(json.loads(text), path, value))
         problems = verify_checkpoint(plain).problems
         assert any(name in problem.path + problem.message or "zeros" in problem.message for problem in problems), value
+
+
+@pytest.mark.parametrize("value", NONSENSE)
+def test_a_separator_of_chunk_keys_is_a_point_or_a_slash(value: Any) -> None:
+    metadata = {"shape": [4], "chunks": [2], "dtype": "<f4", "compressor": None, "dimension_separator": value}
+    with pytest.raises(ValueError, match="the separator of chunk keys is"):
+        parse_array("a/.zarray", json.dumps(metadata))
 
 
 def test_a_manifest_with_nonsense_is_damage(plain: Path) -> None:

@@ -323,3 +323,14 @@ def test_exceptions_with_later_steps_or_in_threads_are_no_end(logs: Any) -> None
     retried = read(logs, *logs.steps(2), raised("TimeoutError: x"), logs.step(2), code=0)
     thread = read(logs, *logs.steps(2), "Exception in thread Thread-3 (_upload):\n" + raised("OSError: x"), code=0)
     assert [(run.error, run.survived) for run in (retried, thread)] == [(None, None)] * 2
+
+
+@pytest.mark.parametrize(
+    "end", ["Training stopped: No space left on device", raised("OSError: No space left on device")]
+)
+def test_a_retry_that_had_no_step_left_to_do_ended_well(end: str, logs: Any) -> None:
+    """The first attempt stopped at its last save; the second found every step done."""
+    retried = logs.framed(PLAN.format(3), *logs.steps(3), end, code=1) + logs.framed(PLAN.format(3), code=0)
+    (run,) = scrape_text(retried, name="x").runs
+    assert (run.has_died, run.error, run.survived) == (False, None, None)
+    assert run.steps.height == 3

@@ -1,0 +1,51 @@
+"""An embedded server that no command can find any more ends: its home was removed, or has another server."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.launch.processes import start_of
+from tasks.services.idle_server import Place, Server
+
+WATCH = """
+import sys
+from pathlib import Path
+from tasks.services.embedded import _end_unused
+from tasks.services.idle_server import Place
+print("up", flush=True)
+_end_unused(Place(Path(sys.argv[1]), "key"), 600.0)
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """The part of a server that ends it after ten minutes without a user."""
+    folder = tmp_path / "home" / "maxview"
+    folder.mkdir(parents=True)
+    argv = [sys.executable, "-c", WATCH, str(folder)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_its_home_was_removed(server: subprocess.Popen[str], tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "home")
+    assert server.wait(timeout=60) == -signal.SIGTERM
+
+
+def test_its_home_has_another_server(server: subprocess.Popen[str], tmp_path: Path) -> None:
+    place = Place(tmp_path / "home" / "maxview", "key")
+    boot, created = start_of(os.getpid())
+    other = Server(name="key", pid=os.getpid(), created=created, boot=boot, log="", port=1)
+    place.address.write_text(other.model_dump_json())
+    assert server.wait(timeout=60) == -signal.SIGTERM
+    assert place.address.exists()
