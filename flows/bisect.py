@@ -38,7 +38,7 @@ from tasks.publish.content.page_address import PublishedPage
 from tasks.records import BisectedPoint, Bisection, Corner, LedgerEntry, RunPlan, RunRecord
 from tasks.resolve.options import BisectOptions
 from tasks.services.cleanup import on_cancellation, on_crashed
-from tasks.services.endings import REGRESSED, tell_end
+from tasks.services.endings import REGRESSED, log_result
 from tasks.services.events import EVENTS, Bisected, Extended, Planned
 from tasks.services.lanes import in_lanes
 from tasks.services.run_form import show_name, unless_named, with_parameters_of
@@ -94,7 +94,7 @@ def bisect_cases(request: BisectOptions, store: Store, jobs: Jobs) -> State[Any]
     except Stopped as stopped:
         return Cancelled(message=str(stopped))
     forget_step(flow_run.id, store)
-    tell_end((record.headline, page.told) for record, page in found)
+    log_result((record.headline, page.shown) for record, page in found)
     message = " · ".join(record.headline for record, _ in found)[:1000]
     if any(record.outcome == "found" for record, _ in found):
         return Failed(name=REGRESSED, message=message)

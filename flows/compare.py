@@ -31,7 +31,7 @@ from tasks.resolve.make_request import request_comparison
 from tasks.resolve.options import CompareOptions
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
-from tasks.services.endings import final_state, tell_end
+from tasks.services.endings import final_state, log_result
 from tasks.services.events import EVENTS, Compared, Explaining, Extended, Logged, Planned, Reused, Troubled, Verified
 from tasks.services.held_runs import held_job, held_run
 from tasks.services.lanes import in_lanes
@@ -162,7 +162,7 @@ def compare_cases(
     if problem:
         EVENTS.put(Troubled(problem))
     forget_step(flow_run.id, store)
-    tell_end((f"{result.case}: {result.headline}", page.told) for result, page in comparisons)
+    log_result((f"{result.case}: {result.headline}", page.shown) for result, page in comparisons)
     return final_state(results, problem)
 
 

@@ -10,7 +10,7 @@ from prefect.runtime import flow_run
 from tasks.diff.compare_logs import UNTITLED, Given, check_words
 from tasks.ingest.given_logs import sort_words
 from tasks.resolve.options import IngestOptions
-from tasks.services.endings import final_state, tell_end
+from tasks.services.endings import final_state, log_result
 from tasks.services.events import EVENTS, Compared
 from tasks.services.run_form import show_name, tag_run, unless_named, with_parameters_of
 from tasks.steps import diff_logs_step, publish_step, scrape_logs_step, summarise_step
@@ -41,5 +41,5 @@ def ingest(options: IngestOptions) -> State[Any]:
     page = publish_step(comparison, store, records)
     EVENTS.put(Compared(comparison, page, str(flow_run.id)))
     summarise_step([comparison], "ingest")
-    tell_end([(f"{comparison.case}: {comparison.headline}", page.told)])
+    log_result([(f"{comparison.case}: {comparison.headline}", page.shown)])
     return final_state([comparison])

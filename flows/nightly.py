@@ -20,7 +20,7 @@ from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, f
 from tasks.resolve.options import BisectMore, BisectOptions, NightOptions
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
-from tasks.services.endings import FOUND, tell_end
+from tasks.services.endings import FOUND, log_result
 from tasks.services.events import EVENTS, Bisected, Compared, Event
 from tasks.services.lanes import in_lanes
 from tasks.services.outage import is_outage, outlast
@@ -60,7 +60,7 @@ def nightly(options: NightOptions) -> State[Any]:
     record = finish_night_step(plan, results, store, found)
     forget_step(flow_run.id, store)
     problems = publish(record, store)
-    tell_end([(night_headline(record), find_page(store.path / PAGE, store).told)])
+    log_result([(night_headline(record), find_page(store.path / PAGE, store).shown)])
     return final_state(record, problems)
 
 
@@ -86,7 +86,7 @@ def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) 
 
         def keep(event: Event, found: list[str] = found) -> None:
             if isinstance(event, Bisected):
-                found.append(f"{event.record.headline} ({event.page.told})")
+                found.append(f"{event.record.headline} ({event.page.shown})")
 
         with EVENTS.heard_by(keep):
             options = BisectOptions(

@@ -13,7 +13,7 @@ from tasks.preflight.read_compiles import find_missing_compilers
 from tasks.resolve.make_request import request_compiles
 from tasks.resolve.options import PreflightOptions
 from tasks.services.cleanup import on_cancellation, on_crashed
-from tasks.services.endings import final_state, tell_end
+from tasks.services.endings import final_state, log_result
 from tasks.services.events import EVENTS, Compared, Planned
 from tasks.services.run_form import show_name, tag_run, unless_named, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped
@@ -57,5 +57,5 @@ def preflight(options: PreflightOptions) -> State[Any]:
         return Cancelled(message=str(stopped))
     summarise_step([record for record, _ in results], f"{options.comparison} preflight")
     forget_step(flow_run.id, store)
-    tell_end((f"{record.case}: {record.headline}", page.told) for record, page in results)
+    log_result((f"{record.case}: {record.headline}", page.shown) for record, page in results)
     return final_state([record for record, _ in results])

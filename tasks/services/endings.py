@@ -25,7 +25,7 @@ class Verdicts(logging.Filter):
         return not (record.exc_info and isinstance(record.exc_info[1], FailedRun))
 
 
-def tell_end(lines: Iterable[tuple[str, str]]) -> None:
+def log_result(lines: Iterable[tuple[str, str]]) -> None:
     """Log each headline and the address of its page as the last lines of the flow run, and flush them to the server.
 
     A watcher sees the final state at once, but log lines only in batches.

@@ -26,7 +26,7 @@ def add_next_of_compiles(record: ComparisonRecord, compiles: Sequence[RunRecord]
     failed = [run.log for run in compiles if run.arm in unfit]
     plans = _plans_of_arms(record, compiles)
     train = ["maxview", "compare", record.comparison, "--case", record.case, "--target", plans[0].target]
-    words = ["less", failed[0]] if failed else [*train, *wishes_of(plans[0]), *arm_wishes(plans)]
+    words = ["less", failed[0]] if failed else [*train, *options_of_plan(plans[0]), *options_of_arms(plans)]
     return record.model_copy(update={"next_command": shlex.join(words)})
 
 
@@ -37,15 +37,15 @@ def _plans_of_arms(record: ComparisonRecord, runs: Sequence[RunRecord]) -> list[
 
 
 def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: int) -> list[str]:
-    """The command that is most useful after this verdict, with the wishes of `plans`, one run of each arm.
+    """The command that is most useful after this verdict, with the options of `plans`, one run of each arm.
 
     cases: so many are compared together; once that is every case that the target can run, those are next that need
     more devices of this machine, and then a TPU slice. Empty where nothing would tell more.
     """
-    place, same = load_target(record.target), [*wishes_of(plans[0]), *arm_wishes(plans)]
-    compare, wishes = ["maxview", "compare", record.comparison], ["--target", record.target, *same]
+    place, same = load_target(record.target), [*options_of_plan(plans[0]), *options_of_arms(plans)]
+    compare, options = ["maxview", "compare", record.comparison], ["--target", record.target, *same]
     if record.has_died:  # trains what is unfinished: the arm that died, from its last checkpoint
-        return [*compare, "--case", record.case, *wishes]
+        return [*compare, "--case", record.case, *options]
     if any(finding.effect == "blocks" for finding in record.findings):
         if any(plan.backend != "local" for plan in plans):
             return []
@@ -55,13 +55,13 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
         return bisect
     if record.verdict == "unknown":
         # a number of repeats would be a guess out of the stated noise, which the runs and the history replace
-        return [*compare, "--case", record.case, *wishes, "--until-decided"]
+        return [*compare, "--case", record.case, *options, "--until-decided"]
     if any(plan.trainer == "command" for plan in plans):  # which has a place for what its own cases change
-        return [*compare, *wishes] if cases < len(load_comparison(record.comparison).cases) else []
+        return [*compare, *options] if cases < len(load_comparison(record.comparison).cases) else []
     every = list_names("cases")
     unfit = list(find_unfit(every, place)) if cases > 1 else []  # every case is read for it
     if cases < len(every) - len(unfit):
-        return [*compare, "--case", "all", *wishes]
+        return [*compare, "--case", "all", *options]
     for target in map(load_target, list_names("targets")):
         fit = [case for case in unfit if case not in find_unfit(unfit, target)]
         if fit and target.trains_here and target.platform == "cpu":  # which poses as any number of devices
@@ -84,10 +84,10 @@ def offer_bisection(record: ComparisonRecord, plans: Sequence[RunPlan]) -> list[
     words = ["maxview", "bisect", record.comparison, "--good", before.commit[:9], "--bad", after.commit[:9]]
     words += ["--case", record.case, "--target", record.target]
     words += ["--repository", after.repository] if after.repository else []
-    return [*words, *wishes_of(after)]
+    return [*words, *options_of_plan(after)]
 
 
-def arm_wishes(plans: Sequence[RunPlan]) -> list[str]:
+def options_of_arms(plans: Sequence[RunPlan]) -> list[str]:
     """The options behind the trainers of the two arms: refs, where they were looked up, and what runs them."""
     words = []
     if plans[0].blessed:
@@ -105,7 +105,7 @@ def arm_wishes(plans: Sequence[RunPlan]) -> list[str]:
     return words + (["--aa"] if any(plan.aa for plan in plans) else [])
 
 
-def wishes_of(plan: RunPlan) -> list[str]:
+def options_of_plan(plan: RunPlan) -> list[str]:
     """The options behind a plan: model and folder where they are not what they are without being named, and --set."""
     words: list[str] = []
     models = {Path(origin.rpartition(":")[0]) for origin in plan.origins.values()}

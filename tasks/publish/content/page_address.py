@@ -18,8 +18,8 @@ class PublishedPage(Frozen):
     link: str
 
     @property
-    def told(self) -> str:
-        """What a log names it by: what a browser opens from anywhere, else its address."""
+    def shown(self) -> str:
+        """Return the page's name in a log: a link that any browser opens, else its address."""
         return self.link if self.link.startswith(("http://", "https://")) else self.address
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from jinja2 import Environment
 
 from tasks.publish.content import verdict_words
-from tasks.publish.content.again import command_again
 from tasks.publish.content.answer import answer_of, find_frame
 from tasks.publish.content.array_tables import count_roles, describe_counts, list_arrays
 from tasks.publish.content.chart import draw_curve, to_data_uri
@@ -17,6 +16,7 @@ from tasks.publish.content.checkpoint_lives import draw_lives
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.explanation import headline_of, list_sections
+from tasks.publish.content.repeat_command import repeat_command
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.content.time_bars import axis_ticks, draw_bars, list_parts, show_seconds
 from tasks.publish.page.curve_data import list_marks, write_figures
@@ -95,7 +95,7 @@ def write_page(
             neighbours=neighbours,
             flow_run=flow_run if flow_run.startswith(("http://", "https://")) else "",
             stamp=stamp,
-            again=command_again(record, *first),
+            again=repeat_command(record, *first),
             differences=list_differences(*first),
             own_lines=_own_lines(logs),
             most_lines=MOST_LINES,

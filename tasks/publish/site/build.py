@@ -5,8 +5,8 @@ from collections.abc import Callable
 from configs.schema import Frozen
 from tasks.publish.site.index import StoreIndex, gather_index, in_order, index_comparison
 from tasks.publish.site.index_page import update_index, write_neighbours
+from tasks.publish.site.page_stamp import is_current
 from tasks.publish.site.publish import write_comparison_page
-from tasks.publish.site.stamp import is_current
 from tasks.store import Store, StoreError
 
 

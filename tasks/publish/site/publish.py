@@ -10,7 +10,7 @@ from tasks.publish.page.log_lines import stream_lines
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.index import PAGE, add_comparison
 from tasks.publish.site.index_page import NEIGHBOURS, link_home, update_index, write_neighbours
-from tasks.publish.site.stamp import make_stamp
+from tasks.publish.site.page_stamp import make_stamp
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.store import Store
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from configs.comparison import list_names
-from tasks.publish.content.next_command import suggest_next, wishes_of
+from tasks.publish.content.next_command import options_of_plan, suggest_next
 from tasks.records import Commit, ComparisonRecord, RunPlan
 from tasks.resolve.plans import Request, resolve
 from tasks.store import Store
@@ -77,13 +77,13 @@ def plan_of(out: Path, **changes: Any) -> RunPlan:
 
 def test_wishes_that_were_not_made_are_not_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    assert wishes_of(plan_of(Path("maxview-out"))) == []
+    assert options_of_plan(plan_of(Path("maxview-out"))) == []
 
 
 def test_the_wishes_of_a_plan_make_the_same_plan_again(tmp_path: Path) -> None:
     overrides = ("steps=7", "dtype=float32", "learning_rate=0.001", "log_config=false")
     plan = plan_of(tmp_path / "my out", model="seed-1b", overrides=overrides)
-    words = wishes_of(plan)
+    words = options_of_plan(plan)
     assert words == [
         "--model", "seed-1b", "--set", "steps=7", "--set", "log_config=false", "--set", "dtype=float32",
         "--set", "learning_rate=0.001", "--out", str(tmp_path / "my out"),

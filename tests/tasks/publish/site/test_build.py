@@ -74,10 +74,10 @@ def test_a_page_is_linked_to_where_the_store_is_served(tmp_path: Path, monkeypat
     store = open_store(tmp_path / "out")
     page = store.path / "comparisons/x/01 base/1/index.html"
     assert find_page(page, store).link == page.as_uri()
-    assert find_page(page, store).told == str(page)
+    assert find_page(page, store).shown == str(page)
     monkeypatch.setenv("MAXVIEW_SITE", "http://host:8000/maxview/")
     assert find_page(page, store).link == "http://host:8000/maxview/comparisons/x/01%20base/1/index.html"
-    assert find_page(page, store).told == find_page(page, store).link
+    assert find_page(page, store).shown == find_page(page, store).link
     monkeypatch.setenv("MAXVIEW_SITE", "javascript:alert(1)")
     with pytest.raises(ValueError, match="MAXVIEW_SITE"):
         find_page(page, store)

@@ -20,7 +20,7 @@ from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment
 from tasks.launch.watch import watch
-from tasks.publish.content.next_command import arm_wishes
+from tasks.publish.content.next_command import options_of_arms
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve.checkout import check_checkout
 from tasks.resolve.plans import Request, resolve
@@ -221,7 +221,7 @@ def test_a_release_against_a_commit(
     assert branch.checkout is not None
     # no --branch: the request has none for a comparison with one ref
     software = ["--with", f"release:{python_024}", "--with", f"branch:{python_024}"]
-    assert arm_wishes([release, branch]) == software
+    assert options_of_arms([release, branch]) == software
 
 
 def test_a_ref_needs_a_place_to_look_it_up(plans_of: Callable[..., list[RunPlan]], tree: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tells whether a page was made of this very record in the way in which pages are made now."""
+"""Checks whether a page was drawn from this record by the present code and templates."""
 
 import hashlib
 import re
@@ -10,7 +10,7 @@ _STAMP = re.compile(r'<meta name="maxview-stamp" content="([0-9a-f]+)">')
 
 
 def is_current(page: Path, record: bytes) -> bool:
-    """Whether the page was made of this record, in the way in which pages are made now."""
+    """Return whether the page was drawn from this record by the present code and templates."""
     try:
         with page.open("rb") as file:
             found = _STAMP.search(file.read(HEAD).decode("utf-8", "replace"))
@@ -20,13 +20,13 @@ def is_current(page: Path, record: bytes) -> bool:
 
 
 def make_stamp(record: bytes) -> str:
-    """What stands in a page, that shows whether it is out of date: of its record, and of all that draws it."""
-    return hashlib.sha256(_way().encode() + record).hexdigest()[:16]
+    """Return the digest that a page carries: of its record, and of the code and templates that draw it."""
+    return hashlib.sha256(_digest_drawing().encode() + record).hexdigest()[:16]
 
 
 @cache
-def _way() -> str:
-    """A word for the way in which pages are made."""
+def _digest_drawing() -> str:
+    """Return the digest of the code and templates of all pages."""
     files = sorted(
         path for path in Path(__file__).parents[1].rglob("*") if path.suffix in (".py", ".j2", ".js", ".css")
     )

@@ -1,13 +1,13 @@
-"""Turns the plans of a comparison's runs into the command that runs exactly this comparison again."""
+"""Turns the plans of a comparison's runs into the command that repeats exactly this comparison."""
 
 import shlex
 from collections.abc import Sequence
 
-from tasks.publish.content.next_command import arm_wishes, wishes_of
+from tasks.publish.content.next_command import options_of_arms, options_of_plan
 from tasks.records import ComparisonRecord, RunRecord
 
 
-def command_again(record: ComparisonRecord, baseline: RunRecord | None, candidate: RunRecord | None) -> str:
+def repeat_command(record: ComparisonRecord, baseline: RunRecord | None, candidate: RunRecord | None) -> str:
     """`maxview compare … --fresh` at the commits that were compared, or `maxview ingest` of the logs; empty if the runs
     are gone."""
     if baseline is None or candidate is None:
@@ -23,7 +23,7 @@ def command_again(record: ComparisonRecord, baseline: RunRecord | None, candidat
     if len(record.baseline.runs) > 1:
         words += ["--repeats", str(len(record.baseline.runs))]
     pinned = [plan.model_copy(update={"ref": plan.ref and (plan.commit or plan.ref)}) for plan in plans]
-    return shlex.join([*words, *wishes_of(plans[0]), *arm_wishes(pinned), "--fresh"])
+    return shlex.join([*words, *options_of_plan(plans[0]), *options_of_arms(pinned), "--fresh"])
 
 
 def _several(sides: Sequence[Sequence[str]]) -> list[str]:

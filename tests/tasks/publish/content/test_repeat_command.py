@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.publish.content.again import command_again
+from tasks.publish.content.repeat_command import repeat_command
 from tasks.records import ComparisonRecord
 from tasks.resolve.plans import Request, resolve
 
@@ -29,7 +29,7 @@ def test_branches_are_named_by_the_commits_they_were_and_nothing_that_was_asked_
     verb: str, topology: str | None, record_002: ComparisonRecord, tmp_path: Path
 ) -> None:
     runs = planned(tmp_path, compiles_for=topology, software=("python /usr/bin/python3",))
-    assert shlex.split(command_again(record_002, *runs)) == [
+    assert shlex.split(repeat_command(record_002, *runs)) == [
         "maxview", verb, "main-vs-branch", "--case", "03_dropout", "--target", "v6e-32",
         "--model", "tiny", "--set", "steps=9", "--out", str(tmp_path), "--baseline", "a" * 40, "--branch", "b" * 40,
         "--with", "linen:/usr/bin/python3", "--with", "nnx:/usr/bin/python3", "--fresh",
@@ -38,7 +38,7 @@ def test_branches_are_named_by_the_commits_they_were_and_nothing_that_was_asked_
 
 def test_logs_are_given_again(record_002: ComparisonRecord) -> None:
     gone = SimpleNamespace(plan=None)
-    command = command_again(record_002.model_copy(update={"target": "as logged"}), gone, gone)  # type: ignore[arg-type]
+    command = repeat_command(record_002.model_copy(update={"target": "as logged"}), gone, gone)  # type: ignore[arg-type]
     logs = [*record_002.baseline.logs, *record_002.candidate.logs]
     assert shlex.split(command) == ["maxview", "ingest", *logs, "--case", "03_dropout"]
-    assert command_again(record_002, None, None) == ""
+    assert repeat_command(record_002, None, None) == ""
