@@ -2,11 +2,13 @@
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from tasks.records.text import visible
 
@@ -30,6 +32,14 @@ def make_environment(**known: Any) -> Environment:
 def read_asset(name: str) -> str:
     """The text of a script or style sheet of ours."""
     return (Path(__file__).parents[1] / "templates" / name).read_text(encoding="utf-8")
+
+
+def load_assets(*scripts: str, styles: Sequence[str] = ("page.css",)) -> dict[str, str]:
+    """What a page's head and end take: its script and style, and what its policy names them by."""
+    script, style = ("".join(map(read_asset, names)) for names in (scripts, styles))
+    return {
+        "script": Markup(script), "script_hash": hash_of(script), "style": Markup(style), "style_hash": hash_of(style),
+    }  # fmt: skip
 
 
 def hash_of(text: str) -> str:

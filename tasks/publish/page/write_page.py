@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment
-from markupsafe import Markup
 
 from tasks.publish.content import verdict_words
 from tasks.publish.content.again import command_again
@@ -18,7 +17,7 @@ from tasks.publish.content.checkpoint_lives import draw_lives
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.explanation import headline_of, list_sections
-from tasks.publish.content.templating import hash_of, make_environment, read_asset
+from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.content.time_bars import axis_ticks, draw_bars, list_parts, show_seconds
 from tasks.publish.page.curve_data import list_marks, write_figures
 from tasks.publish.page.differences import list_differences
@@ -64,7 +63,6 @@ def write_page(
     ]
     logs = Logs(record, log_lines, folder)
     figures = write_figures(record, known, logs, folder)
-    style, script = read_asset("page.css"), "".join(map(read_asset, ("page.js", "logs.js", "curves.js")))
     marks = list_marks(record, known) if figures else []
     effects = draw_effects(record.rows)
     answer = answer_of(record, effects)
@@ -110,10 +108,7 @@ def write_page(
             schedules={arm: to_data_uri(picture) for arm, picture in (schedules or {}).items()},
             icon=to_data_uri(_icon(record)),
             data=json.loads(json.dumps(data)),
-            style=Markup(style),
-            style_hash=hash_of(style),
-            script=Markup(script),
-            script_hash=hash_of(script),
+            **load_assets("site.js", "page.js", "logs.js", "curves.js"),
         )
     )
     page = folder / "index.html"

@@ -4,11 +4,9 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from markupsafe import Markup
-
 from tasks.bisect.ledger import show_size
 from tasks.bisect.report import name_point, show_counts
-from tasks.publish.content.templating import hash_of, make_environment, read_asset
+from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.markdown.artifacts import escape_markdown
 from tasks.publish.site import bisection_drawing
 from tasks.publish.site.bisection_drawing import draw_points, draw_rules
@@ -109,7 +107,6 @@ def publish_bisection(record: Bisection, store: Store) -> Path:
     folder = store.path.joinpath(FOLDER, *parts)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / RECORD, json.dumps(json.loads(record.model_dump_json()), indent=1))
-    style = read_asset("page.css") + read_asset("bisect.css")
     html = (
         make_environment(
             show_level=show_level, name_point=name_point, show_size=show_size, marks=MARKS, visible_lines=visible_lines
@@ -123,8 +120,7 @@ def publish_bisection(record: Bisection, store: Store) -> Path:
             rules=draw_rules(record),
             place=bisection_drawing,
             programs=[row[1] for row in _ledger_rows(record.points)],
-            style=Markup(style),
-            style_hash=hash_of(style),
+            **load_assets("site.js", styles=("page.css", "bisect.css")),
             home=f"../../../../{PAGE}" if store.mirror is None else link_home(store),
         )
     )

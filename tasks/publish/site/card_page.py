@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from markupsafe import Markup
-
 from tasks.publish.content.card_words import (
     LEGEND,
     MEANINGS,
@@ -14,7 +12,7 @@ from tasks.publish.content.card_words import (
     sign_of,
     summarise,
 )
-from tasks.publish.content.templating import hash_of, make_environment, read_asset
+from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.site.index import CARD, PAGE, add_card
 from tasks.publish.site.index_page import link_home, update_index
 from tasks.records.card import Card
@@ -23,7 +21,6 @@ from tasks.store import Store, write_atomically
 
 def write_card_page(card: Card, changed: Changed, store: Store) -> Path:
     """Write `card.html` at the top of the store; returns its path."""
-    style = read_asset("page.css")
     html = (
         make_environment(signs=SIGNS, sign_of=sign_of, meanings=MEANINGS)
         .get_template("card.html.j2")
@@ -35,8 +32,7 @@ def write_card_page(card: Card, changed: Changed, store: Store) -> Path:
             summary=summarise(card).split("\n"),
             names=names_of(card),
             home=PAGE if store.mirror is None else link_home(store),
-            style=Markup(style),
-            style_hash=hash_of(style),
+            **load_assets("site.js"),
         )
     )
     page = write_atomically(store.path / CARD, html)

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from markupsafe import Markup
-
 from configs.comparison import list_names, load_comparison
 from configs.read import CONFIG_ROOT
 from tasks.bisect.questions import KNOWN
@@ -20,7 +18,7 @@ from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import FIRST_STEP, STEP_TIME
-from tasks.publish.content.templating import hash_of, make_environment, read_asset
+from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.site.index import HISTORY, PAGE, add_history, parse_index
 from tasks.publish.site.index_page import link_home, update_index
 from tasks.records import Commit
@@ -29,6 +27,7 @@ from tasks.store import Store, write_atomically
 
 SIDES: tuple[Line, ...] = ("baseline", "candidate")
 HEIGHT = 40.0  # of a chart, whose width is 100
+EDGE = 4.0  # from a chart's border to its highest and lowest value
 LEAST_REACH = 0.02  # of a chart, relative, up and down: less would draw noise as mountains
 # what a case is looked at for first: the columns that are shown without being asked for
 MAIN = (STEP_TIME.quick, *(metric.name for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP)))
@@ -49,7 +48,6 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
     """
     if not store.writable and store.mirror is None:
         return None
-    script, style = read_asset("history.js"), read_asset("page.css")
     drawn = Drawn(pages=_find_pages(store), died=_find_deaths(store), days=_find_days(judged))
     groups: dict[Group, list[Judged]] = {}
     for item in judged:
@@ -63,10 +61,7 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
             metrics=sorted({item.series.metric for item in judged}, key=_order),
             changes=list(_changes(groups, drawn, store)),
             data={"rows": drawn.rows, "charts": drawn.charts},
-            style=Markup(style),
-            style_hash=hash_of(style),
-            script=Markup(script),
-            script_hash=hash_of(script),
+            **load_assets("site.js", "history.js"),
             home=PAGE if store.mirror is None else link_home(store),
         )
     )
@@ -311,6 +306,7 @@ def _cell(item: Judged, row: int, places: Places, drawn: Drawn) -> dict[str, Any
         "page": drawn.pages.get(page),
         "last": last and {"word": _word(last), "relative": last.change.relative},
         "lines": list(_lines(series, places)),
+        "axis": [(y, f"{value:.4g}") for y, value in zip((EDGE, HEIGHT - EDGE), _ends(series)[::-1], strict=True)],
         "changes": [
             {
                 "x": round((places[event.before.comparison_id] + places[event.after.comparison_id]) / 2, 2),
@@ -333,17 +329,22 @@ def _word(event: Event) -> str:
     return "regressed" if event.worse else "improved"
 
 
-def _lines(series: Series, places: Places) -> Iterator[tuple[Line, str]]:
-    """The points of both arms' medians, around the middle of all; the height is at least LEAST_REACH each way."""
-    nights = series.nights
-    values = [value for night in nights for value in (night.baseline, night.candidate) if value is not None]
+def _ends(series: Series) -> tuple[float, float]:
+    """The lowest and the highest value of a chart: of both arms' medians, at least LEAST_REACH around their middle."""
+    values = [one for night in series.nights for one in (night.baseline, night.candidate) if one is not None]
     low, high = min(values, default=0.0), max(values, default=0.0)
     middle = (low + high) / 2
     reach = max((high - low) / 2, abs(middle) * LEAST_REACH) or 1.0
+    return middle - reach, middle + reach
+
+
+def _lines(series: Series, places: Places) -> Iterator[tuple[Line, str]]:
+    """The points of both arms' medians."""
+    low, high = _ends(series)
     for side in SIDES:
         points = [
-            f"{places[night.comparison_id]},{HEIGHT / 2 - (HEIGHT / 2 - 4) * (value - middle) / reach:.1f}"
-            for night in nights
+            f"{places[night.comparison_id]},{EDGE + (HEIGHT - 2 * EDGE) * (high - value) / (high - low):.1f}"
+            for night in series.nights
             if (value := getattr(night, side)) is not None
         ]
         yield side, " ".join(points)

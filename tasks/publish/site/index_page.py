@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from tasks.diff.metric_row import NOT_JUDGED
 from tasks.publish.content import verdict_words
-from tasks.publish.content.templating import hash_of, make_environment, read_asset
+from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.content.verdict_words import WORST_FIRST, Outcome
 from tasks.publish.site.index import (
     DATA,
@@ -156,7 +156,6 @@ def render_index(index: StoreIndex, store: Store) -> str:
         cases.setdefault(item.pair, set()).add(item.case)
     pairs = list(cases)
     shown = sorted(pairs[:PAIRS], key=lambda pair: -len(cases[pair]))  # a pair of one case is not much of a matrix
-    script, style = read_asset("index.js"), read_asset("page.css")
     page = (
         _environment()
         .get_template("index.html.j2")
@@ -172,16 +171,15 @@ def render_index(index: StoreIndex, store: Store) -> str:
             counts=[(word, sum(item.outcome == word for item in index.comparisons)) for word in SHOWN],
             states=find_states(index.nights) if index.nights else [],
             tally=tally(index.nights[0].cells) if index.nights else [],
-            quarantined=sum(bool(cell.quarantine) for cell in index.nights[0].cells) if index.nights else 0,
+            quarantined={
+                (one.comparison, one.case) for night in index.nights[:1] for one in night.cells if one.quarantine
+            },
             changes=list(_changes(index.nights[0])) if index.nights else [],
             nights=[(night, *_night(night.cells)) for night in index.nights],
             history=HISTORY if index.history else "",
             mark=Markup(MARK),
             data=index.model_dump(mode="json"),
-            style=Markup(style),
-            style_hash=hash_of(style),
-            script=Markup(script),
-            script_hash=hash_of(script),
+            **load_assets("site.js", "index.js"),
         )
     )
     assert DATA.search(page), "the page would not be read again"
@@ -190,9 +188,7 @@ def render_index(index: StoreIndex, store: Store) -> str:
 
 def render_not_found() -> str:
     """The page for an address of the site that has none."""
-    style = read_asset("page.css")
-    template = _environment().get_template("not_found.html.j2")
-    return template.render(style=Markup(style), style_hash=hash_of(style))
+    return _environment().get_template("not_found.html.j2").render(**load_assets())
 
 
 @cache

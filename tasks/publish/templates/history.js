@@ -1,12 +1,8 @@
-"use strict";
 // Shows the cases, pairs and the metric that the reader asks for, which stand in the address; a point of a chart leads to
 // its comparison.
 (() => {
-  const form = document.getElementById("filters"), names = ["find", "pair", "metric"];
-  const params = new URLSearchParams(location.search);
-  for (const name of names) if (params.get(name)) form.elements[name].value = params.get(name);
-  const apply = () => {
-    const words = form.elements.find.value.trim().toLowerCase().split(/\s+/), pair = form.elements.pair.value, metric = form.elements.metric.value;
+  filterBy(["find", "pair", "metric"], ({ find, pair, metric }) => {
+    const words = find.toLowerCase().split(/\s+/);
     for (const cell of document.querySelectorAll("[data-metric]")) cell.hidden = metric !== "" && cell.dataset.metric !== metric;
     for (const section of document.querySelectorAll("[data-pair]")) {
       for (const row of section.querySelectorAll("tbody tr")) {
@@ -21,17 +17,7 @@
       section.hidden = (pair !== "" && pair !== section.dataset.pair) || !section.querySelector("tbody tr:not([hidden])");
     }
     document.getElementById("count").textContent = document.querySelector("[data-pair]:not([hidden])") ? "" : "nothing fits these filters";
-    const next = new URLSearchParams(names.map((name) => [name, form.elements[name].value.trim()]).filter(([, value]) => value)).toString();
-    try { history.replaceState(null, "", (next ? "?" + next : location.pathname) + location.hash); } catch { /* a file that may not */ }
-  };
-  form.addEventListener("input", apply);
-  form.addEventListener("reset", () => setTimeout(apply));
-  form.addEventListener("submit", (event) => event.preventDefault());
-  addEventListener("keydown", (event) => {
-    if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) { event.preventDefault(); form.elements.find.focus(); }
   });
-  form.hidden = false;
-  apply();
 
   const { rows, charts } = JSON.parse(document.getElementById("data").textContent);
   const told = document.createElement("a"), cursor = document.createElementNS("http://www.w3.org/2000/svg", "line");

@@ -1,19 +1,13 @@
-"use strict";
 // Lists and filters everything that was compared; what the reader chose stands in the address.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const list = document.getElementById("list"), fields = list.dataset.fields.split(" ");
   const { pairs, rows } = data.comparisons;
   const items = rows.map(([pair, ...rest]) => [...pairs[pair], ...rest]).map((row) => Object.fromEntries(fields.map((field, i) => [field, row[i]])));
-  const form = document.getElementById("filters"), more = document.getElementById("more");
+  const more = document.getElementById("more");
   const signs = JSON.parse(list.dataset.signs), PAGE = matchMedia("(max-width: 66rem)").matches ? 12 : 40; // a row of a phone is as high as four
-  let shown = PAGE, order = "", turned = false;
-
-  const params = new URLSearchParams(location.search);
-  for (const name of ["find", "verdict", "target", "since"]) {
-    if (params.get(name) && form.elements[name]) form.elements[name].value = params.get(name);
-  }
-  const chosen = () => Object.fromEntries(["find", "verdict", "target", "since"].map((name) => [name, form.elements[name].value.trim()]));
+  const orders = [...list.tHead.rows[0].cells].map((head) => head.dataset.sort);
+  let shown = PAGE, order = "", sign = 0, want = {};
 
   const element = (tag, text, name) => {
     const made = document.createElement(tag);
@@ -52,16 +46,15 @@
     return row;
   };
 
-  const matches = (item, want) =>
+  const matches = (item) =>
     (!want.verdict || outcome(item) === want.verdict) && (!want.target || item.target === want.target) &&
     (!want.since || item.created >= want.since) &&
     want.find.toLowerCase().split(/\s+/).every((word) =>
       `${item.case} ${item.comparison} ${item.baseline} ${item.candidate} ${item.id} ${item.headline}`.toLowerCase().includes(word));
 
   const apply = () => {
-    const want = chosen();
-    const found = items.filter((item) => matches(item, want));
-    if (order) found.sort((one, other) => (turned ? -1 : 1) * key(one).localeCompare(key(other), "en", { numeric: true }));
+    const found = items.filter(matches);
+    if (sign) found.sort((one, other) => sign * compare(key(one), key(other)));
     list.tBodies[0].replaceChildren(...found.slice(0, shown).map(line));
     document.getElementById("count").textContent = `${found.length.toLocaleString("en")} of ${items.length.toLocaleString("en")}`;
     more.hidden = found.length <= shown;
@@ -78,31 +71,11 @@
       for (const cell of cells) cell.classList.toggle("off", !known.has(JSON.parse(cell.dataset.item).join("\0")));
       row.hidden = cells.length > 0 && cells.every((cell) => cell.classList.contains("off"));
     }
-    const next = new URLSearchParams(Object.entries(want).filter(([, value]) => value)).toString();
-    try { history.replaceState(null, "", (next ? "?" + next : location.pathname) + location.hash); } catch { /* a file that may not */ }
   };
 
   const key = (item) => order === "outcome" ? outcome(item) : order === "pair" ? `${item.baseline} ${item.candidate}` : item[order];
-  for (const head of list.querySelectorAll("[data-sort]")) {
-    const button = element("button", head.textContent, "sort");
-    button.type = "button";
-    head.replaceChildren(button);
-    button.addEventListener("click", () => {
-      [turned, order] = [order === head.dataset.sort && !turned, head.dataset.sort];
-      for (const other of list.querySelectorAll("[data-sort]")) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", turned ? "descending" : "ascending");
-      apply();
-    });
-  }
-  let timer = 0;
-  form.addEventListener("reset", () => { shown = PAGE; setTimeout(apply); });
-  form.addEventListener("input", () => { shown = PAGE; clearTimeout(timer); timer = setTimeout(apply, 80); });
-  form.addEventListener("submit", (event) => event.preventDefault());
+  sortBy([...list.tHead.rows[0].cells], (column, up) => { [order, sign] = [orders[column], up]; apply(); });
+  filterBy(["find", "verdict", "target", "since"], (wanted) => { [want, shown] = [wanted, PAGE]; apply(); });
   more.addEventListener("click", () => { shown += PAGE; apply(); });
-  addEventListener("keydown", (event) => {
-    if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) { event.preventDefault(); form.elements.find.focus(); }
-  });
-  form.hidden = false;
-  apply();
   document.documentElement.dataset.ready = "yes";
 })();

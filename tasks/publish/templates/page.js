@@ -1,4 +1,3 @@
-"use strict";
 // What the parts of the page share: its data, the address, files that are loaded when they are wanted.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const params = new URLSearchParams(location.search);

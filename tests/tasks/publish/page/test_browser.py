@@ -422,7 +422,7 @@ def test_on_paper_there_is_a_table_and_no_control(visit: Visit, address: str) ->
     page.emulate_media(media="print")
     assert page.evaluate(display) == "table-row"
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 794
-    for control in ("button", "input", "select", ".top nav", "#logs"):
+    for control in ("button:not(.sort)", "input", "select", ".top nav", "#logs"):  # the text of a head stays
         assert page.locator(f"{control}:visible").count() == 0
     assert page.locator("#m-final_loss").is_visible()
     assert seen.complaints == []
@@ -608,6 +608,36 @@ def test_every_chart_of_the_history_has_the_same_days(visit: Visit, tmp_path: Pa
     dates = [text.text_content() for text in page.locator(".axis").first.locator("text").all()]
     assert (dates[0], dates[-1]) == ("11-01", "11-12")
     assert "moved" in page.locator(".moved summary").first.inner_text()  # the cause is read without opening it
+
+
+def test_every_chart_of_the_history_has_its_highest_and_lowest_value(visit: Visit, tmp_path: Path) -> None:
+    """The series goes from 0.1 s to 0.1101 s."""
+    history = write_history_page([judge(_series_with_a_change())], Store(tmp_path))
+    assert history is not None
+    page = visit(history.as_uri(), ready=False).page
+    assert page.locator(".series .scale span").all_inner_texts() == ["0.1101", "0.1"]
+
+
+def test_every_table_of_every_page_sorts_by_each_column(visit: Visit, site: dict[str, str]) -> None:
+    for kind, address in site.items():
+        page = visit(address, ready=False).page
+        heads = page.locator("table:has(thead) thead th")
+        assert heads.count() == page.locator("th .sort").count() > 0, kind
+    page = visit(site["main-vs-branch"]).page
+    rows = page.locator("#metrics tbody").first.locator("tr:not(.group) th")
+    before = rows.all_inner_texts()
+    button = page.locator("#metrics thead .sort").first
+    for order in (sorted(before, key=str.lower), sorted(before, key=str.lower, reverse=True), before):
+        button.click()
+        assert rows.all_inner_texts() == order
+    values = page.locator("#metrics tbody").first.locator("td[data-label=baseline]")
+    page.locator("#metrics thead .sort").nth(1).click()
+    found = [
+        float(text.replace(",", "").split()[0])
+        for text in values.all_inner_texts()
+        if text[0].isdigit() and text.count(".") < 2
+    ]
+    assert found == sorted(found)
 
 
 @pytest.mark.parametrize("device", [{}, PHONE])
