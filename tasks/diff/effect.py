@@ -95,8 +95,6 @@ def measure_effect(sample: Sample) -> Effect:
     wide = not paired and seen_df > 0 and squares > known * chdtri(seen_df, WIDE)
     if wide:
         df = max(1.0, seen_df / 2)  # as many as there are pairs, less one: two states are not normal
-    if seen_df >= ENOUGH and seen > variance and not wide:
-        df = seen_df  # the variance rests on these runs only
     if wide or seen_df >= ENOUGH:
         variance = max(variance, seen)
     if noise.pairs and seen_df:  # a few runs that agree by chance do not outweigh a history: its clocks have two states

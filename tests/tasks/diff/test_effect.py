@@ -126,13 +126,6 @@ def test_equal_runs_are_hardly_ever_called_different() -> None:
     assert np.mean(np.array(p) <= 0.01) <= 0.01 + 3 * 0.0031
 
 
-def test_a_variance_that_rests_on_the_runs_alone_has_only_their_degrees_of_freedom_by_hand() -> None:
-    effect = effect_of((0.0, 0.02, 0.0, 0.02), (0.03, 0.01, 0.03, 0.01))
-    # each arm's squares are 4 × 0.01², a pair has the variance of two runs; pooled with 4 × 0.01² it would be 0.0002
-    assert effect.scale**2 == pytest.approx(2 * (4 + 4) * 0.01**2 / 6)
-    assert effect.df == 6
-
-
 def test_more_noise_wants_more_runs() -> None:
     def wanted(scale: float) -> int | None:
         effect = effect_of((0.0,), (0.03,), Noise(scale=scale, df=20.0, pairs=200))
