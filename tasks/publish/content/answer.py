@@ -114,7 +114,7 @@ def describe_command(record: ComparisonRecord) -> str:
     if record.comparison == INGEST and command.startswith("maxview compare "):
         return "trains this case here, in Linen and in NNX: the logged runs cannot be repeated from here"
     if record.has_died and command.startswith("maxview compare "):
-        return "reuses the finished runs, and trains the arm that died from its last checkpoint on"
+        return "reuses the finished runs; the arm that died continues from its last checkpoint, or starts again"
     if "--case all" in command:
         return "trains both arms of every case"
     if "--until-decided" in command:
