@@ -31,7 +31,7 @@ CASE = "03_dropout"
 # what happens to the pods of one flow run, one after the other: the first has time to tell, the second has none
 FATES = [
     {"kind": "preempted", "of": '"moved"', "when": "completed step: 2", "grace_s": 30},
-    {"kind": "evicted", "of": '"03-dropout', "when": "completed step: 9", "grace_s": 0},
+    {"kind": "evicted", "of": '"moved"', "when": "completed step: 9", "grace_s": 0},
 ]
 # what deployments/README.md types, in one process: most of the time of a command is its start
 COMMANDS = """
