@@ -193,9 +193,11 @@ def _stands(spec: Spec, place: str, column: str, value: float, alone: bool) -> b
 
 
 def _is_printed(printed: str, token: str, alone: bool) -> bool:
-    """Whether a number is printed so; `alone`: or otherwise in what rows of other steps would show."""
+    """Whether a number is printed so, in letters of either case (a damaged `-inf` can be `-INF`, the same number);
+    `alone`: or otherwise in what rows of other steps would show."""
     loose = token.strip().isdigit() or re.fullmatch(r" *[-+]?\d\.\d+E[-+]\d\d", token)
-    return printed == token or bool(alone and loose and float(printed.replace(",", "")) == float(token))
+    is_same = printed.casefold() == token.casefold()
+    return is_same or bool(alone and loose and float(printed.replace(",", "")) == float(token))
 
 
 def _same(value: object, other: float) -> bool:
