@@ -1,4 +1,4 @@
-"""Holds the values of one arm's observed step: those that the other arm has too, and the first that it lacks."""
+"""Divides the values of one arm's observed step: the other arm computes some of them too, and lacks the rest."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field

@@ -235,7 +235,7 @@ def _count_words(nodes: Iterable[Node], literals: Mapping[str, str]) -> tuple[st
 
 
 def _line_of(listed: Sequence[_Listed], side: int) -> CodeLine | None:
-    """Return the line of the first of a side's operations, preferring those that are no consequence of others."""
+    """Return the source line of the side's first operation that no other difference causes; else of its first one."""
     own = [one.found for one in listed if one.side == side]
     first = next((one for one in own if one.is_first), own[0] if own else None)
     if first is None or not first.node.source.file:

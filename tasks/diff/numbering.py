@@ -9,10 +9,10 @@ from tasks.diff.parity import compare_metric
 
 
 def number_alike(arms: Arms) -> Arms:
-    """Return the arms, renumbering from 0 the one that counts from 1.
+    """Return both arms with steps that start at 0, if one arm counts its steps from 1.
 
-    Only if all runs have equally many steps and the losses then lie closer together: a log that lacks its step 0 also
-    begins at 1, but its losses agree without renumbering.
+    The steps change only if all runs have equally many and the losses then lie closer together: a log that lacks its
+    step 0 also begins at 1, but its losses agree with unchanged steps.
     """
     steps = [[run.reading.steps["step"] for run in arm.runs] for arm in arms]
     begins = [{table.first() for table in side} for side in steps]

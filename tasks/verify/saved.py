@@ -83,9 +83,9 @@ def _good_steps(run: RunRecord) -> frozenset[int]:
 
 
 def _saved_at_stops(run: RunRecord) -> set[int]:
-    """Return the steps that the run saved between two periods because it was stopped, and went on from.
+    """Return the steps of the extra checkpoints that a stopped run saved between two periods and resumed from.
 
-    A run that nobody stopped has no such checkpoint.
+    An uninterrupted run has no such checkpoints.
     """
     period = str(run.plan.config.get(PERIOD) if run.plan is not None else run.reading.config.get(PERIOD))
     if not period.isdigit() or not int(period):
