@@ -78,6 +78,7 @@ class IndexedCell(Frozen):
     quarantine: str = ""  # why it counts for nothing
     owner: str = ""
     page: str = ""  # its name in the store
+    headline: str = ""
 
 
 class IndexedNight(Frozen):
@@ -138,7 +139,7 @@ def index_comparison(record: ComparisonRecord) -> IndexedComparison:
     both = row is not None and row.baseline and row.candidate is not None
     return IndexedComparison(
         **record.model_dump(include={"comparison", "case", "id", "target", "created", "verdict"}),
-        headline=textwrap.shorten(visible(_what(record.headline)), HEADLINE, placeholder=" …"),
+        headline=shorten_headline(record.headline),
         baseline=record.baseline.ref,
         candidate=record.candidate.ref,
         died=record.has_died,
@@ -146,10 +147,10 @@ def index_comparison(record: ComparisonRecord) -> IndexedComparison:
     )
 
 
-def _what(headline: str) -> str:
-    """A headline without who was compared with whom, which the pair beside it tells."""
+def shorten_headline(headline: str) -> str:
+    """Return a headline of at most HEADLINE characters, without the arms' names, which stand beside it."""
     arms, _, rest = headline.partition(": ")
-    return rest if " against " in arms else headline
+    return textwrap.shorten(visible(rest if " against " in arms else headline), HEADLINE, placeholder=" …")
 
 
 def in_order(found: Iterable[IndexedComparison]) -> tuple[IndexedComparison, ...]:
@@ -185,6 +186,7 @@ def _indexed(record: NightRecord) -> IndexedNight:
                 quarantine=shorten(result.cell.quarantine, HEADLINE),
                 owner=result.cell.owner,
                 page=_name_of(result.page),
+                headline=shorten_headline(result.headline),
             )
             for result in record.results
         ),

@@ -26,7 +26,7 @@ from tasks.records import MetricDiff
         ),
         (
             "waiting for checkpoints and the host, kept apart from the step time: storage decides it",
-            "waiting for checkpoints and the host",
+            "waiting for checkpoints and the host, kept apart from the step time",
         ),
         (
             "noise by construction: one program, source, config and software; measured +33.7 % (-40.7 … +201.5)",
@@ -35,7 +35,7 @@ from tasks.records import MetricDiff
         ("different versions: this alone can change speed, memory and losses", "different versions"),
         (
             "a sentence that goes on without any break until no table has room for it",
-            "a sentence that goes on without any break until no table has …",
+            "a sentence that goes on without any break until no table has room for it",
         ),
         ("", ""),
     ],
