@@ -25,7 +25,7 @@ from tasks.store import Store, open_store, safe_name
 TARGET = "example"  # where nothing ever ran
 QUESTION = "An example: these logs are made up."
 OWNER = "the attention team"  # of the branch's cases
-KNOWN = {"04_int8": "slower since three nights, and its owners look into it"}  # quarantined in the last night
+KNOWN = {"04_int8": "slower for three nights; its owners look into it"}  # quarantined in the last night
 
 
 def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -> str:

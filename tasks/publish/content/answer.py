@@ -90,14 +90,22 @@ def sum_up(record: ComparisonRecord) -> str:
     parts = [f"{_list(alike)} {'agrees' if len(alike) == 1 else 'agree'}"] if alike else []
     if open_rows:
         own = next((row for row in open_rows if row.group == "ours"), open_rows[0])
-        why = short_reason(own)
+        is_blocked = any(finding.effect == "blocks" for finding in record.findings)  # then the title has the reason
+        why = "" if is_blocked else short_reason(own)
         names = _list([visible(row.title) for row in open_rows])
         parts.append(f"{names} {'is' if len(open_rows) == 1 else 'are'} open{f': {why}' if why else ''}")
     return "; ".join(parts) + "." if parts else ""
 
 
 def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return in plain words how sure the verdict is, and what the runs could not show; empty where an arm died."""
+    """Return in plain words how sure the verdict is, and what the runs could not show; empty without a verdict."""
+    if record.has_died:
+        dead = [arm for arm in (record.baseline, record.candidate) if arm.has_died]
+        code = "" if dead[0].exit_code is None else f", and the exit code {dead[0].exit_code}"
+        named = all(arm.cause_of_death for arm in dead)
+        return (
+            f"Certain: the log itself names the error{code}." if named else "Certain that it ended early, but not why."
+        )
     if row is None:
         return ""
     if any(finding.effect == "blocks" for finding in record.findings):
@@ -119,8 +127,8 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
     nearest, threshold = min(low, high, key=abs), (row.threshold or 0.0) / abs(row.baseline or 1.0)
     how = "Very likely" if abs(nearest) > FAR * threshold else "Likely"
     return (
-        f"{how}: the difference is at least {100 * nearest:+.1f} % with 99 % confidence, and up to {allowed} would "
-        "count as none. But one run of each cannot show whether something else disturbed one of them; a repeat can."
+        f"{how}: by these two runs the difference is at least {100 * nearest:+.1f} %, and only less than {allowed} "
+        "would not matter. But one run of each cannot show whether something else disturbed one of them; a repeat can."
     )
 
 
@@ -147,7 +155,7 @@ def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
     """Return what the next command does and what that settles; empty for a command without a description."""
     command = record.next_command
     if command.startswith("maxview compare ") and not command.startswith(f"maxview compare {record.comparison} "):
-        return "trains this case here, in Linen and in NNX: the logged runs cannot be repeated from here"
+        return _describe_training_here(record)
     if record.has_died and command.startswith("maxview compare "):
         return "reuses the finished runs; the arm that died continues from its last checkpoint, or starts again"
     if "--case all" in command:
@@ -159,8 +167,18 @@ def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
     if "--repeats" in command:
         return f"repeats both, to answer: {question}"
     if command.startswith("maxview ingest "):
-        return f"reads the logs of further runs of both, to answer: {question}"
+        return f"judges these runs together with further ones, whose logs lie in the two folders, to answer: {question}"
     return COMMANDS.get(command.removeprefix("maxview ").partition(" ")[0], "")
+
+
+def _describe_training_here(record: ComparisonRecord) -> str:
+    """Return what it settles to train the case of logs, whose own runs cannot be repeated from here."""
+    trains = "trains this case on this machine, small enough for it, in Linen and in NNX"
+    if record.has_died:
+        return f"{trains}: do both get through?"
+    if any(finding.effect == "blocks" for finding in record.findings):
+        return f"these two logs cannot settle it; {trains}, with nothing else different: do those two differ?"
+    return f"{trains}: does the difference show here too?"
 
 
 def find_frame(lines: Sequence[str]) -> str:

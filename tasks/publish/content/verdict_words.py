@@ -208,7 +208,8 @@ def format_moment(iso: str | None) -> str | None:
 def describe_coverage(arm: ArmSummary) -> str:
     """How much of the arm's log was understood, as one line."""
     cover = arm.coverage
-    parts = [f"{cover.step_lines_parsed} of {cover.step_lines_seen} step lines read"]
+    seen = cover.step_lines_seen
+    parts = [f"{cover.step_lines_parsed} of {seen} step lines read" if seen else "no step line"]
     parts += [f"steps {first}–{last} missing" for first, last in cover.gaps]
     parts += [f"{cover.rewinds} rewinds"] if cover.rewinds else []
     parts += [f"{cover.glued_lines} glued lines"] if cover.glued_lines else []

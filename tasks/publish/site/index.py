@@ -27,6 +27,7 @@ MARK = '<meta name="generator" content="maxview">'
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
 NIGHTS = 5  # whose matrices are shown
 HEADLINE = 110  # characters: the page of the comparison has it in full
+LONGEST_OF_NIGHT = 220  # characters of a headline in the list of what needs a look
 TREND = STEP_TIME.name  # whose ratio of candidate to baseline a cell's trend is drawn from
 AT_ONCE = 100  # records that are held while the index is made anew
 
@@ -147,10 +148,10 @@ def index_comparison(record: ComparisonRecord) -> IndexedComparison:
     )
 
 
-def shorten_headline(headline: str) -> str:
-    """Return a headline of at most HEADLINE characters, without the arms' names, which stand beside it."""
+def shorten_headline(headline: str, longest: int = HEADLINE) -> str:
+    """Return a headline of at most `longest` characters, without the arms' names, which stand beside it."""
     arms, _, rest = headline.partition(": ")
-    return textwrap.shorten(visible(rest if " against " in arms else headline), HEADLINE, placeholder=" …")
+    return textwrap.shorten(visible(rest if " against " in arms else headline), longest, placeholder=" …")
 
 
 def in_order(found: Iterable[IndexedComparison]) -> tuple[IndexedComparison, ...]:
@@ -186,7 +187,7 @@ def _indexed(record: NightRecord) -> IndexedNight:
                 quarantine=shorten(result.cell.quarantine, HEADLINE),
                 owner=result.cell.owner,
                 page=_name_of(result.page),
-                headline=shorten_headline(result.headline),
+                headline=shorten_headline(result.headline, LONGEST_OF_NIGHT),
             )
             for result in record.results
         ),

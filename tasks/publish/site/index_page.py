@@ -272,13 +272,16 @@ def _other_changes(night: IndexedNight) -> list[str]:
 
 
 def tally(cells: Sequence[IndexedCell]) -> list[tuple[Outcome, int, float, float]]:
-    """How many cells have each word, the worst first, without those in quarantine; and their part of a bar, in %."""
+    """Return how many cells have each word, the worst first, and their place and width in a bar of all cells, in %.
+
+    Leaves out the cells in quarantine.
+    """
     words = Counter(cell.outcome for cell in cells if not cell.quarantine)
     found: list[tuple[Outcome, int, float, float]] = []
     for word in ("failed", *SHOWN):
         if count := words[word]:
             end = found[-1][2] + found[-1][3] if found else 0.0
-            found.append((word, count, round(end, 2), round(100 * count / words.total(), 2)))
+            found.append((word, count, round(end, 2), round(100 * count / len(cells), 2)))
     return found
 
 

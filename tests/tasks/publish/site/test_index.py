@@ -172,7 +172,7 @@ def test_what_changed_leads_to_its_page_and_names_its_owner(tmp_path: Path) -> N
     assert told
     (first,) = re.findall(r"<li>(.*?)</li>", told[1], re.DOTALL)
     assert 'href="comparisons/linen-vs-nnx/00_case/a/index.html"' in first
-    assert " ".join(re.sub(r"<.*?>", " ", first).split()) == "† died 00_case linen-vs-nnx h new ; a team"
+    assert " ".join(re.sub(r"<.*?>", " ", first).split()) == "† died 00_case linen-vs-nnx h · certain new ; a team"
     assert "<li>told otherwise</li>" in page  # a change that is of no case
     assert "regressed" not in page[page.index('<section id="nights"') :].split("</section>")[0]  # one word for it
 
