@@ -76,7 +76,7 @@ def shorten_title(headline: str) -> str:
 
 
 def sum_up(record: ComparisonRecord) -> str:
-    """What agrees and what is open, in one sentence; of the open ones why."""
+    """What agrees and what is unknown, in one sentence; of the unknown why."""
     if record.has_died:
         ended = [arm for arm in (record.baseline, record.candidate) if not arm.has_died]
         measured = f"the table has what {visible(ended[0].label)} measured" if ended else ""
@@ -93,7 +93,7 @@ def sum_up(record: ComparisonRecord) -> str:
         is_blocked = any(finding.effect == "blocks" for finding in record.findings)  # then the title has the reason
         why = "" if is_blocked else short_reason(own)
         names = _list([visible(row.title) for row in open_rows])
-        parts.append(f"{names} {'is' if len(open_rows) == 1 else 'are'} open{f': {why}' if why else ''}")
+        parts.append(f"{names} {'is' if len(open_rows) == 1 else 'are'} unknown{f': {why}' if why else ''}")
     return "; ".join(parts) + "." if parts else ""
 
 
@@ -109,7 +109,7 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
     if row is None:
         return ""
     if any(finding.effect == "blocks" for finding in record.findings):
-        return "Not at all: too much else differs between the two runs to say what made a difference."
+        return "Certain that the two cannot be compared; whether the change itself makes a difference is unknown."
     if row.effect is None or row.effect_low is None or row.effect_high is None:
         words = {"same": "that they agree", "unknown": ""}.get(row.verdict, "that they differ")
         return words and f"Certain {words}: both values stand in the logs."
@@ -167,18 +167,21 @@ def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
     if "--repeats" in command:
         return f"repeats both, to answer: {question}"
     if command.startswith("maxview ingest "):
-        return f"judges these runs together with further ones, whose logs lie in the two folders, to answer: {question}"
+        repeat = "run both again and put their logs into these two folders (an example has them there already)"
+        return f"a repeat is judged by its log: {repeat}; then this command answers: {question}"
     return COMMANDS.get(command.removeprefix("maxview ").partition(" ")[0], "")
 
 
 def _describe_training_here(record: ComparisonRecord) -> str:
     """Return what it settles to train the case of logs, whose own runs cannot be repeated from here."""
-    trains = "trains this case on this machine, small enough for it, in Linen and in NNX"
+    trains = "maxview's own trainer runs this case here, on a small model, in Linen and in NNX"
     if record.has_died:
         return f"{trains}: do both get through?"
     if any(finding.effect == "blocks" for finding in record.findings):
-        return f"these two logs cannot settle it; {trains}, with nothing else different: do those two differ?"
-    return f"{trains}: does the difference show here too?"
+        return (
+            f"the two logs cannot settle it, and their trainer is not at hand; instead {trains}: do those two differ?"
+        )
+    return f"the logs' trainer is not at hand; instead {trains}: does the difference show there too?"
 
 
 def find_frame(lines: Sequence[str]) -> str:

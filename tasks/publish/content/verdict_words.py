@@ -55,7 +55,7 @@ EFFECT_WORDS: dict[Effect, str] = {
 
 # will running it again help?
 AGAIN: dict[DeathKind, str] = {
-    "not_implemented": "No: the program refuses this configuration.",
+    "not_implemented": "No, not before it is implemented.",
     "device_oom": "No: it needs more memory than the device has.",
     "host_oom": "Only on a host with more memory.",
     "preempted": "Yes: the machine was taken away.",

@@ -27,7 +27,7 @@ MARK = '<meta name="generator" content="maxview">'
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
 NIGHTS = 5  # whose matrices are shown
 HEADLINE = 110  # characters: the page of the comparison has it in full
-LONGEST_OF_NIGHT = 220  # characters of a headline in the list of what needs a look
+LONGEST_OF_NIGHT = 300  # characters of a headline in the list of what needs a look
 TREND = STEP_TIME.name  # whose ratio of candidate to baseline a cell's trend is drawn from
 AT_ONCE = 100  # records that are held while the index is made anew
 

@@ -192,7 +192,6 @@ def render_index(index: StoreIndex, store: Store) -> str:
             quarantined={
                 (one.comparison, one.case) for night in index.nights[:1] for one in night.cells if one.quarantine
             },
-            came=_came(index.nights[0]) if index.nights else {},
             other_changes=_other_changes(index.nights[0]) if index.nights else [],
             nights=[(night, *_night(night.cells)) for night in index.nights],
             history=HISTORY if index.history else "",
@@ -254,17 +253,6 @@ def _why(item: IndexedComparison) -> str:
     return textwrap.shorten(told or item.headline, LONGEST_WHY, placeholder=" …")
 
 
-def _came(night: IndexedNight) -> dict[tuple[str, str], str]:
-    """Return `, was same` or the like for the cells whose word changed in the night."""
-    names = {
-        f"{cell.comparison} {cell.case}" + (f" ({cell.owner})" if cell.owner else ""): (cell.comparison, cell.case)
-        for cell in night.cells
-    }
-    told = (change.partition(": ") for change in night.changes)
-    came = {names[name]: rest.partition(": ")[0].partition(", ")[2] for name, _, rest in told if name in names}
-    return {key: f", {words}" for key, words in came.items() if words.startswith("was ")}
-
-
 def _other_changes(night: IndexedNight) -> list[str]:
     """Return the changes that are of no cell, such as the culprit of a bisection."""
     cells = tuple(f"{cell.comparison} {cell.case}" for cell in night.cells)
@@ -292,6 +280,7 @@ class NightStates(Frozen):
     old: tuple[IndexedCell, ...]  # still broken
     absent: tuple[IndexedCell, ...]  # of the night before; not in this one
     healed: tuple[IndexedCell, ...]
+    unknown: tuple[IndexedCell, ...]
     quarantined: tuple[IndexedCell, ...]
 
 
@@ -308,6 +297,7 @@ def find_states(nights: Sequence[IndexedNight]) -> NightStates:
         old=tuple(bad[key] for key in worst if key in was_bad),
         absent=tuple(cell for key, cell in before.items() if key not in now),
         healed=tuple(cell for key, cell in now.items() if key in was_bad and cell.outcome not in BROKEN),
+        unknown=tuple(cell for cell in now.values() if cell.outcome == "unknown" and not cell.quarantine),
         quarantined=tuple(cell for cell in now.values() if cell.quarantine),
     )
 

@@ -20,7 +20,13 @@ from tasks.history.series import Night, Series
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.history_page import write_history_page
 from tasks.publish.site.index import StoreIndex, add_comparison, add_nights, in_order, index_comparison
-from tasks.publish.site.index_page import render_index, render_not_found, update_index, write_neighbours
+from tasks.publish.site.index_page import (
+    publish_night,
+    render_index,
+    render_not_found,
+    update_index,
+    write_neighbours,
+)
 from tasks.records import Commit, ComparisonRecord
 from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord
 from tasks.services.site_server import make_server
@@ -410,6 +416,21 @@ def test_the_next_case_is_a_key_away(visit: Visit, tmp_path: Path, record_002: C
     page.keyboard.press("[")
     page.wait_for_url(pages["01_base"])
     assert page.locator("a[rel=prev]").count() == 0
+
+
+def test_the_page_of_a_quarantined_case_says_so(visit: Visit, tmp_path: Path, record_002: ComparisonRecord) -> None:
+    store = Store(tmp_path)
+    folder = store.comparison(record_002.comparison, record_002.case, record_002.id).path
+    page = write_page(record_002, folder, log_lines={}, neighbours="../../cases.js")
+    update_index(store, add_comparison(record_002))
+    for reason in ("flaky since May", ""):
+        cell = NightCell(comparison=record_002.comparison, case=record_002.case, quarantine=reason)
+        plan = NightPlan(id="2026-11-21", created="", target=record_002.target, slices=1, request="x", cells=(cell,))
+        result = CellResult(cell=cell, outcome="unknown", headline="")
+        publish_night(store, NightRecord(plan=plan, results=(result,), ended="2026-11-21T04:00:00+00:00"))
+        told = visit(page.as_uri()).page.locator("#quarantine")
+        assert told.is_visible() is bool(reason)
+        assert reason in told.inner_text()
 
 
 def test_on_paper_there_is_a_table_and_no_control(visit: Visit, address: str) -> None:
@@ -809,7 +830,8 @@ def test_a_command_is_copied(visit: Visit, address: str, device: dict[str, Any])
     page.get_by_role("button", name="copy the command: what to do next").click()
     assert page.locator(".commands + [role=status]").inner_text() == "what to do next: copied"
     if device:
-        page.tap("#logs summary:has(h2)")
+        for part in page.locator("#differences summary:has(h2), #logs summary:has(h2)").all():
+            part.tap()
     page.focus("#find-difference, #find")
     page.keyboard.press("Control+V")
     assert page.input_value("#find-difference, #find") == command.inner_text()

@@ -172,7 +172,10 @@ def test_what_changed_leads_to_its_page_and_names_its_owner(tmp_path: Path) -> N
     assert told
     (first,) = re.findall(r"<li>(.*?)</li>", told[1], re.DOTALL)
     assert 'href="comparisons/linen-vs-nnx/00_case/a/index.html"' in first
-    assert " ".join(re.sub(r"<.*?>", " ", first).split()) == "† died 00_case linen-vs-nnx h · certain new ; a team"
+    assert (
+        " ".join(re.sub(r"<.*?>", " ", first).split())
+        == "† died 00_case linen-vs-nnx h · certain new since the night before; a team"
+    )
     assert "<li>told otherwise</li>" in page  # a change that is of no case
     assert "regressed" not in page[page.index('<section id="nights"') :].split("</section>")[0]  # one word for it
 
@@ -238,7 +241,14 @@ def test_the_front_parts_what_is_new_from_what_is_still_broken_absent_and_healed
     )  # of another target: not the night before
     now = night(3, a="regressed", b="regressed", c="same", d="failed")
     found = {name: [cell.case for cell in cells] for name, cells in find_states([now, elsewhere, before])}
-    assert found == {"new": ["d", "a"], "old": ["b"], "absent": ["e"], "healed": ["c"], "quarantined": []}
+    assert found == {
+        "new": ["d", "a"],
+        "old": ["b"],
+        "absent": ["e"],
+        "healed": ["c"],
+        "unknown": [],
+        "quarantined": [],
+    }
     quiet = now.cells[0].model_copy(update={"quarantine": "known"})
     states = find_states([now.model_copy(update={"cells": (quiet,)})])
     assert (states.new, states.quarantined) == ((), (quiet,))
