@@ -14,7 +14,7 @@ from model.decoder.experts import run_experts
 from model.decoder.initializers import INITIALIZERS, Initializer
 from model.decoder.param_linen import linen_param
 from model.decoder.sharding import constrain
-from model.decoder.stack_linen import STACKS, Site
+from model.decoder.stack_linen import STACKS, StackInputs
 
 
 class RMSNorm(nn.Module):
@@ -228,7 +228,9 @@ class DecoderStack(nn.Module):
     def __call__(self, x_BLE: jax.Array, context: layers.Context) -> layers.Output:
         cfg, losses = self.config, []
         for group in layers.layer_groups(cfg):
-            x_BLE, of_group = STACKS[layers.stack_name(cfg)](Site(self, cfg, DecoderLayer, group), x_BLE, context)
+            x_BLE, of_group = STACKS[layers.stack_name(cfg)](
+                StackInputs(self, cfg, DecoderLayer, group), x_BLE, context
+            )
             losses.append(of_group)
         x_BLE = RMSNorm(cfg, cfg.base_emb_dim, name="decoder_norm")(x_BLE)
         x_BLE = layers.dropout(x_BLE, cfg, context.key, "decoder_norm")
