@@ -38,7 +38,7 @@ def remat(config: TrainConfig, layer_type: LayerType, *, prevent_cse: bool) -> L
 def run_scanned(inputs: StackInputs, x_BLE: jax.Array, context: layers.Context) -> StackOutput:
     """Run the layers as one scanned module, whose parameters have a layer axis."""
     _, config, layer_type, group = inputs
-    made = nn.scan(
+    module = nn.scan(
         # inside a scan XLA cannot merge the recomputation with the forward pass anyway
         remat(config, layer_type, prevent_cse=False),
         variable_axes={"params": config.param_scan_axis},
@@ -48,18 +48,18 @@ def run_scanned(inputs: StackInputs, x_BLE: jax.Array, context: layers.Context) 
         metadata_params={nn.PARTITION_NAME: "layers"},
         check_constancy_invariants=False,  # the check would trace the layer twice
     )
-    ran: StackOutput = made(config, group.mlp, name=group.name)(x_BLE, group.numbers, context)
-    return ran
+    output: StackOutput = module(config, group.mlp, name=group.name)(x_BLE, group.numbers, context)
+    return output
 
 
 def run_unrolled(inputs: StackInputs, x_BLE: jax.Array, context: layers.Context) -> StackOutput:
     """Run the layers one after another, each as its own module."""
     _, config, layer_type, group = inputs
-    made, losses = remat(config, layer_type, prevent_cse=True), []
+    module, losses = remat(config, layer_type, prevent_cse=True), []
     for i in range(group.layers):
-        layer = made(config, group.mlp, name=f"{group.name}_{i}")
-        x_BLE, of_layer = layer(x_BLE, jax.numpy.int32(group.first + i), context)
-        losses.append(of_layer)
+        layer = module(config, group.mlp, name=f"{group.name}_{i}")
+        x_BLE, layer_losses = layer(x_BLE, jax.numpy.int32(group.first + i), context)
+        losses.append(layer_losses)
     return x_BLE, layers.add_losses(*losses)
 
 

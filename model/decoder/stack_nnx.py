@@ -78,8 +78,8 @@ class Scanned:
             transform_metadata={nnx.PARTITION_NAME: "layers"},
             graph_updates=False,
         )
-        ran: StackOutput = scan(getattr(parent, group.name), x_BLE, group.numbers, context)
-        return ran
+        output: StackOutput = scan(getattr(parent, group.name), x_BLE, group.numbers, context)
+        return output
 
 
 class Unrolled:
@@ -98,10 +98,10 @@ class Unrolled:
     ) -> StackOutput:
         run, losses = remat(config, prevent_cse=True), []
         for i in range(group.layers):
-            x_BLE, of_layer = run(
+            x_BLE, layer_losses = run(
                 getattr(parent, f"{group.name}_{i}"), x_BLE, jax.numpy.int32(group.first + i), context
             )
-            losses.append(of_layer)
+            losses.append(layer_losses)
         return x_BLE, layers.add_losses(*losses)
 
 

@@ -97,10 +97,11 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
         compiling = pool.submit(make_program, setup, lower_step(setup))
         source = source or make_source(config, mesh)
         with checkpoint.open_manager(config, run_directory) as manager:
-            state, first = starting_state(setup, manager, run_directory, source, metrics_file.told)
+            state, first = starting_state(setup, manager, run_directory, source, metrics_file.last_step)
             program = compiling.result()
-            of_run = {"identity": identity(config, source.described), "initial_state": first}
-            record = of_run | program_record(setup.api.name, program, num_devices=mesh.size, metrics_file=metrics_path)
+            record = {"identity": identity(config, source.described), "initial_state": first} | program_record(
+                setup.api.name, program, num_devices=mesh.size, metrics_file=metrics_path
+            )
             write_program(run_directory, record)
             report_program(setup, program)
             run = Run(setup, program, source, manager, metrics_file, outputs, stop, make_evaluation(setup))
@@ -178,7 +179,7 @@ def starting_state(
     logging.info("restoring from this run's directory step %d", latest)
     before = read_program(run_directory)
     state = setup.api.from_tree(checkpoint.restore(manager, latest, setup.api.to_tree(setup.arrays)))
-    checkpoint.restore_place(manager, latest, source.iterator)
+    checkpoint.restore_position(manager, latest, source.iterator)
     return state, before["initial_state"] if before else None
 
 
@@ -211,7 +212,7 @@ def train_loop(run: Run, state: Tree) -> Tree:
     for step in range(first, config.steps):
         if run.stop.reached(step):
             break
-        run.outputs.before(step)
+        run.outputs.before_step(step)
         with jax.profiler.StepTraceAnnotation("train", step_num=step):
             state, metrics = run_step(run.program, state, run.source, clock)
         done, finite = step + 1, is_finite(metrics)
@@ -225,7 +226,7 @@ def train_loop(run: Run, state: Tree) -> Tree:
             clock.restart()
         with clock.part("report_s"):
             run.metrics_file.write(record)
-            run.outputs.after(step, record)
+            run.outputs.after_step(step, record)
         if saved:
             run.metrics_file.publish()
         if not finite:
@@ -269,7 +270,7 @@ def save_and_restore(run: Run, step: int, state: Tree) -> Tree:
     jax.tree.map(lambda array: array.delete(), state)
     logging.info("restoring from this run's directory step %d", step)
     api = run.setup.api
-    checkpoint.restore_place(run.manager, step, run.source.iterator)
+    checkpoint.restore_position(run.manager, step, run.source.iterator)
     return api.from_tree(checkpoint.restore(run.manager, step, api.to_tree(run.setup.arrays)))
 
 
@@ -301,8 +302,8 @@ def is_finite(metrics: dict[str, Number]) -> bool:
 def explain_non_finite(config: TrainConfig, step: int, metrics: dict[str, Number]) -> str:
     """Return the error message: the value that became NaN or infinite, the keys to change, and how to resume."""
     loss, norm = metrics["loss"], metrics["param_norm"]
-    of_params = f"found {'NaN' if np.isnan(norm) else 'Inf'} in the norm of the parameters after its update"
-    broken = of_params if np.isfinite(loss) else f"the loss is {loss}"
+    bad_parameters = f"found {'NaN' if np.isnan(norm) else 'Inf'} in the norm of the parameters after its update"
+    broken = bad_parameters if np.isfinite(loss) else f"the loss is {loss}"
     left = "; earlier checkpoints are intact; the same command resumes from the newest one"
     return (
         f"step {step}: {broken}; lower learning_rate (now {config.learning_rate}) or clip gradients more "

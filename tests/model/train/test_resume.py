@@ -154,7 +154,7 @@ def test_the_same_texts_in_another_place_are_read_on(
 
 def test_a_folder_that_cannot_be_made_names_the_key(tmp_path: Path, mini_config: MiniConfig) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"base_output_directory: .*cannot be made.*choose a folder"):
+    with pytest.raises(ConfigError, match=r"base_output_directory: .*cannot be created.*choose a writable folder"):
         train(mini_config(base_output_directory=tmp_path / "file"), StopSignal())
 
 
