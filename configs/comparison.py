@@ -176,7 +176,7 @@ class Comparison(Frozen):
 
 
 class Target(Frozen):
-    """Where runs go: the launcher, the devices, the model sized for them, and the environment of the process.
+    """A target of runs: the launcher, the devices, a model that fits them, and the environment of the process.
 
     `environment`: variables to set. `pass_on`: further variables of the caller, besides those of
     `configs/environment.py`, that a local trainer gets; it has no other credentials. `wrap`: the command that executes

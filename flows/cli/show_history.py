@@ -62,7 +62,7 @@ def show_history(
 
 
 def _places(page: Path | None, store: Store) -> Iterator[str]:
-    """Where the page is, and what opens it."""
+    """Yield the lines with the page's path, and with its link if it is in a bucket."""
     if page is None:
         return
     shared = store.mirror is not None and store.writable

@@ -18,14 +18,14 @@ KNOWN = {metric.name: metric.title for metric in METRICS if metric.bisected}
 
 
 class Question(Frozen):
-    """What is bisected: the id of a row and its title."""
+    """The bisected metric: the id of its row, and the row's title."""
 
     metric: str
     title: str
 
     @property
     def varies(self) -> bool:
-        """Whether equal runs differ in it."""
+        """Whether its values differ between equal runs."""
         return self.metric in TIMES
 
 
