@@ -20,6 +20,7 @@ from tasks.bisect.points import (
     Span,
     corner_span,
     hold_packages,
+    list_cases,
     plan_point,
     span_of_packages,
     spans_inside,
@@ -86,7 +87,7 @@ def bisect_cases(request: BisectOptions, store: Store, jobs: Jobs) -> State[Any]
     span = find_span_step(request)
     found: list[tuple[Bisection, PublishedPage]] = []
     try:
-        for case in request.cases or load_comparison(request.comparison).cases:
+        for case in list_cases(request):
             record = Search(request, span, case, store, jobs).find()
             page = publish_bisection_step(record, store)
             EVENTS.put(Bisected(record, page))

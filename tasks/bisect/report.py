@@ -136,6 +136,8 @@ def show_counts(record: Bisection) -> str:
     parts = [f"{count} {what}{'' if count == 1 else 's'}"]
     if any(point.ledger.program for point in record.points):
         parts.append(f"{record.other_programs} with another program")
+    if broken := sum(bool(point.ledger.error) for point in record.points):
+        parts.append(f"{broken} {'does' if broken == 1 else 'do'} not compile")
     if record.runs:
         spent = f", {show_duration(record.seconds)}" if record.seconds else ""
         parts.append(f"{record.trained} trained ({record.runs} run{'' if record.runs == 1 else 's'}{spent})")

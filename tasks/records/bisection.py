@@ -1,5 +1,6 @@
 """A bisection: the line of commits or package versions, the evidence, and the first one that shows a difference."""
 
+from itertools import pairwise
 from typing import Literal
 
 from configs.schema import Frozen
@@ -79,9 +80,10 @@ class Bisection(Frozen):
 
     @property
     def other_programs(self) -> int:
-        """The number of points with another program than the point before."""
-        pairs = zip(self.points, self.points[1:], strict=False)
-        return sum(after.ledger.program != before.ledger.program for before, after in pairs)
+        """The number of points with another program than the last one before them that compiles."""
+        return sum(
+            after != before for before, after in pairwise(p.ledger.program for p in self.points if p.ledger.program)
+        )
 
     @property
     def ruled_out(self) -> int:
