@@ -24,7 +24,7 @@ from tasks.records.explanation import (
 )
 from tasks.records.facts import Measured, RunFacts, StepLevel, StepLevels
 from tasks.records.finding import Evidence, Finding
-from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, StartedProcess
+from tasks.records.handle import JobCause, RunHandle, StartedProcess, StoredHandle
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
 from tasks.records.log_events import (
     CheckpointCommitted,
@@ -98,13 +98,11 @@ __all__ = [
     "InputArray",
     "InputDifference",
     "JobCause",
-    "JobStatus",
     "LedgerEntry",
     "Level",
     "LevelMeaning",
     "LifeSpan",
     "LiveBuffer",
-    "LocalHandle",
     "LogError",
     "LogEvent",
     "LogReading",
@@ -147,6 +145,7 @@ __all__ = [
     "StepCompleted",
     "StepLevel",
     "StepLevels",
+    "StoredHandle",
     "TensorComparison",
     "TimeAccount",
     "TimeDifference",
