@@ -67,5 +67,6 @@ def test_a_commit_that_does_not_compile_has_no_other_program() -> None:
     points = tuple(point.model_copy(update={"ledger": one}) for point, one in zip(points, entries, strict=True))
     ends = [ResolvedRef(name=name, sha=points[number].commit.sha) for name, number in (("v1", 0), ("main", 2))]
     span = Span(repository=".", named=False, good=ends[0], bad=ends[1], points=points)
-    record = write_record(BisectOptions(good="v1", bad="main"), span, "01_base", "cpu", LOSS, RANGE, points, {})
+    same = Finish(outcome="no difference", why="good and bad are the same")
+    record = write_record(BisectOptions(good="v1", bad="main"), span, "01_base", "cpu", LOSS, same, points, {})
     assert "2 commits, 0 with another program, 1 does not compile" in show_counts(record)
