@@ -49,6 +49,7 @@ from tasks.steps import (
     SearchProgress,
     choose_step,
     compare_checkpoints_step,
+    compare_culprit_step,
     find_span_step,
     forget_step,
     probe_step,
@@ -297,10 +298,14 @@ class Search:
         commit = ("", "")
         if finish.culprit is not None and not points[finish.culprit].version:
             commit = describe_commit(self.span.repository, points[finish.culprit].commit.sha)
-        return write_record(
+        record = write_record(
             self.request, self.span, self.case, self.like.target, question, finish, described, self.runs,
             corners=corners, commit=commit,
         )  # fmt: skip
+        if finish.culprit is None:
+            return record
+        program = compare_culprit_step(points, finish.culprit, self.like, self.runs, self.store)
+        return record.model_copy(update={"program": program})
 
     def _inside(self, record: Bisection, culprit: int) -> Bisection:
         """Continue the search inside the culprit merge; return its record, or the merge's own."""

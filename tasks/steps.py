@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypedDict, cast
@@ -23,6 +23,7 @@ from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
 from configs.comparison import Target
+from tasks.bisect.culprit_program import compare_culprit_program
 from tasks.bisect.ledger import make_entry
 from tasks.bisect.points import Span, find_span, span_of_packages
 from tasks.bisect.search import next_action
@@ -59,6 +60,7 @@ from tasks.publish.site.index import add_nights
 from tasks.publish.site.index_page import update_index
 from tasks.publish.site.publish import publish_comparison
 from tasks.records import (
+    BisectedPoint,
     Bisection,
     CheckpointDifference,
     CheckpointProof,
@@ -270,6 +272,17 @@ def explain_step(record: ComparisonRecord, runs: Sequence[RunRecord], store: Sto
 def diff_compiles_step(case: str, records: Sequence[RunRecord], store: Store) -> ComparisonRecord:
     """Compare the compiled programs of a case's two arms."""
     return add_next_of_compiles(compare_case_compiled(records, store), records)
+
+
+@task(name="compare the culprit's step", task_run_name="compare the culprit's step", cache_policy=NO_CACHE)
+def compare_culprit_step(
+    points: Sequence[BisectedPoint], culprit: int, like: RunPlan, runs: Mapping[int, Sequence[RunRecord]], store: Store
+) -> ProgramExplanation | None:
+    """Return the operations of the culprit's training step that the step before it lacks; None if none are known."""
+    found = compare_culprit_program(points, culprit, like, runs, store)
+    if found is not None:
+        get_run_logger().info("%s", found.sentence)
+    return found
 
 
 @task(name="repeat", task_run_name="decide whether to repeat {record.case}", cache_policy=NO_CACHE)

@@ -93,7 +93,8 @@ def write_record(
     """The record of one case. `commit`: message and diffstat of the culprit."""
     culprit, programs = finish.culprit, ""
     if culprit is not None:
-        programs = tell_programs(points[culprit - 1].ledger, points[culprit].ledger)
+        compiled = [point.ledger for point in points[:culprit] if point.ledger.program]
+        programs = tell_programs(compiled[-1], points[culprit].ledger) if compiled else ""
     done = [run for records in runs.values() for run in records]
     facts = [request.comparison, case, target, span.good.sha, span.bad.sha, request.more.packages, question.metric]
     words = next_words(request, span, case, finish)

@@ -4,6 +4,7 @@ from itertools import pairwise
 from typing import Literal
 
 from configs.schema import Frozen
+from tasks.records.explanation import ProgramExplanation
 from tasks.records.metric import Verdict
 from tasks.records.plan import Commit
 
@@ -72,7 +73,8 @@ class Bisection(Frozen):
     corners: tuple[Corner, ...] = ()
     diffstat: str = ""  # git's, of the culprit
     message: str = ""  # the culprit's commit message
-    programs: str = ""  # how the culprit's program differs from the one before it
+    programs: str = ""  # how sizes of the culprit's program differ from the one before it
+    program: ProgramExplanation | None = None  # which operations differ
     trained: int = 0  # points
     runs: int = 0
     seconds: float = 0.0  # of all runs, by their logs
