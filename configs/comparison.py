@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from ruamel.yaml.comments import CommentedMap
 
-from configs.backends.settings import Settings
+from configs.backend_settings import LogSettings, Settings
 from configs.command import CommandTemplate
 from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
 from configs.findings import Effects, FindingKind, Rule, load_rules, read_rules
-from configs.launch import BACKENDS, BackendName, fill_in, take_section
+from configs.launch import BACKENDS, BackendName, fill_in, settings_model, take_section
 from configs.load import Value, explain, layer_from_map
 from configs.read import CONFIG_ROOT, display_path, origin_of, plain, read_yaml
 from configs.read import first_comment as first_comment
@@ -223,17 +223,17 @@ class Target(Frozen):
     @property
     def trains_here(self) -> bool:
         """Whether its trainers are processes of this machine, with its files and the caller's variables."""
-        return BACKENDS[self.backend].trains_here
+        return settings_model(self.backend).trains_here
 
     @property
     def plays_logs(self) -> bool:
         """Whether it replays logs, of any machine, instead of training."""
-        return BACKENDS[self.backend].plays_logs
+        return issubclass(settings_model(self.backend), LogSettings)
 
     @property
     def hires_chips(self) -> bool:
         """Whether a run occupies a slice that is paid for."""
-        return BACKENDS[self.backend].hires_chips
+        return settings_model(self.backend).hires_chips
 
     @property
     def device_memory_gib(self) -> float | None:
@@ -255,7 +255,7 @@ class Target(Frozen):
 
     def launch_settings(self, environ: Mapping[str, str]) -> Settings:
         """Return the backend's settings with environment variables replaced. Raises ConfigError."""
-        return fill_in(self.launch, BACKENDS[self.backend], f"configs/targets/{self.name}.yml", environ)
+        return fill_in(self.launch, settings_model(self.backend), f"configs/targets/{self.name}.yml", environ)
 
 
 class Tolerance(Frozen):

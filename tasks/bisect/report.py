@@ -93,7 +93,8 @@ def write_record(
     """The record of one case. `commit`: message and diffstat of the culprit."""
     culprit, programs = finish.culprit, ""
     if culprit is not None:
-        programs = tell_programs(points[culprit - 1].ledger, points[culprit].ledger)
+        compiled = [point.ledger for point in points[:culprit] if point.ledger.program]
+        programs = tell_programs(compiled[-1], points[culprit].ledger) if compiled else ""
     done = [run for records in runs.values() for run in records]
     facts = [request.comparison, case, target, span.good.sha, span.bad.sha, request.more.packages, question.metric]
     words = next_words(request, span, case, finish)
@@ -136,6 +137,8 @@ def show_counts(record: Bisection) -> str:
     parts = [f"{count} {what}{'' if count == 1 else 's'}"]
     if any(point.ledger.program for point in record.points):
         parts.append(f"{record.other_programs} with another program")
+    if broken := sum(bool(point.ledger.error) for point in record.points):
+        parts.append(f"{broken} {'does' if broken == 1 else 'do'} not compile")
     if record.runs:
         spent = f", {show_duration(record.seconds)}" if record.seconds else ""
         parts.append(f"{record.trained} trained ({record.runs} run{'' if record.runs == 1 else 's'}{spent})")

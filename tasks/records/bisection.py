@@ -1,8 +1,10 @@
 """A bisection: the commits or package versions in order, the evidence, and the first one with the difference."""
 
+from itertools import pairwise
 from typing import Literal
 
 from configs.schema import Frozen
+from tasks.records.explanation import ProgramExplanation
 from tasks.records.metric import Verdict
 from tasks.records.plan import Commit
 
@@ -71,7 +73,8 @@ class Bisection(Frozen):
     corners: tuple[Corner, ...] = ()
     diffstat: str = ""  # git's, of the culprit
     message: str = ""  # the culprit's commit message
-    programs: str = ""  # how the culprit's program differs from the one before it
+    programs: str = ""  # how sizes of the culprit's program differ from the one before it
+    program: ProgramExplanation | None = None  # which operations differ
     trained: int = 0  # number of trained points
     runs: int = 0
     seconds: float = 0.0  # of all runs, by their logs
@@ -79,9 +82,10 @@ class Bisection(Frozen):
 
     @property
     def other_programs(self) -> int:
-        """The number of points with another program than the point before."""
-        pairs = zip(self.points, self.points[1:], strict=False)
-        return sum(after.ledger.program != before.ledger.program for before, after in pairs)
+        """The number of points with another program than the last one before them that compiles."""
+        return sum(
+            after != before for before, after in pairwise(p.ledger.program for p in self.points if p.ledger.program)
+        )
 
     @property
     def ruled_out(self) -> int:

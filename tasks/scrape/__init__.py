@@ -3,7 +3,3 @@
 from tasks.scrape.follow import LogFollower
 from tasks.scrape.read import copy_log, scrape, scrape_chunks, scrape_run, scrape_text
 from tasks.scrape.window import LogFormatError
-
-__all__ = [
-    "LogFollower", "LogFormatError", "copy_log", "scrape", "scrape_chunks", "scrape_run", "scrape_text",
-]  # fmt: skip

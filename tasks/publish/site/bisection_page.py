@@ -6,13 +6,14 @@ from pathlib import Path
 
 from tasks.bisect.ledger import show_size
 from tasks.bisect.report import name_point, show_counts
+from tasks.publish.content.explanation import list_sections
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.markdown.artifacts import escape_markdown
 from tasks.publish.site import bisection_drawing
 from tasks.publish.site.bisection_drawing import draw_points, draw_rules
 from tasks.publish.site.index import PAGE
 from tasks.publish.site.index_page import link_home
-from tasks.records import BisectedPoint, Bisection
+from tasks.records import BisectedPoint, Bisection, Explanation
 from tasks.records.text import shorten, show_interval, visible, visible_lines
 from tasks.store import Store, check_name, write_atomically
 
@@ -28,8 +29,7 @@ def render_bisection(record: Bisection, page: str = "") -> str:
     lines = [f"{SIGNS[record.outcome]} {visible(record.headline)}", f"  {show_counts(record)}"]
     lines += [f"  {corner.name}: {corner.verdict}, {corner.text}" for corner in record.corners]
     lines += [f"  {visible(note)}" for note in record.notes]
-    if record.programs:
-        lines.append(f"  {record.programs}")
+    lines += [f"  {told}" for told in (record.programs, record.program and record.program.sentence) if told]
     if record.outcome == "ledger":
         lines += ["", *render_ledger(record.points)]
     if page:
@@ -82,6 +82,7 @@ def bisection_markdown(record: Bisection) -> str:
     blocks += [f"- {escape_markdown(note)}" for note in record.notes]
     if belief := draw_belief(record):
         blocks.append(belief)
+    blocks += [escape_markdown(told) for told in (record.programs, record.program and record.program.sentence) if told]
     if record.diffstat:
         blocks.append(f"```\n{record.diffstat.replace('```', '')}\n```")
     rows = ["| commit | mark | runs | against good | program | why |", "|:--|:--|--:|:--|:--|:--|"]
@@ -119,6 +120,7 @@ def publish_bisection(record: Bisection, store: Store) -> Path:
             drawing=list(draw_points(record)),
             rules=draw_rules(record),
             place=bisection_drawing,
+            differences=list_sections(Explanation(headline="", program=record.program)),
             programs=[row[1] for row in _ledger_rows(record.points)],
             **load_assets("site.js", styles=("page.css", "bisect.css")),
             home=f"../../../../{PAGE}" if store.mirror is None else link_home(store),

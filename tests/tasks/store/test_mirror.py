@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.backends.xpk import XpkHandle
+from tasks.launch.xpk.handle import XpkHandle
 from tasks.records import RunReading, RunRecord
 from tasks.store import Store, StoreError, check_writable, open_store
 from tasks.store.claims import TakenError

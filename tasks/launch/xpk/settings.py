@@ -1,11 +1,10 @@
-"""Jobs as workloads of a cluster that xpk has created."""
+"""The settings of jobs that are workloads of a cluster created by xpk."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from configs.backends.settings import Flag, ImageSettings, Lines, Word
-from configs.schema import Frozen
+from configs.backend_settings import Flag, ImageSettings, Lines, Word
 
 
 class Xpk(ImageSettings):
@@ -35,16 +34,4 @@ class Xpk(ImageSettings):
         return self.model_dump(include={"image", "tpu_type", "num_slices"})
 
 
-class XpkHandle(Frozen):
-    """A run on a cluster: a workload created by xpk."""
-
-    backend: Literal["xpk"]
-    job_name: str  # of the workload and its JobSet
-    family: str  # common prefix of the names of all attempts
-    namespace: str
-    context: str | None  # of the kubeconfig; None: the credentials of the pod that the flow runs in
-    created: float  # seconds since the epoch
-    tries: int = 1  # starts of the run; a preempted run is restarted
-    extra_argv: tuple[str, ...] = ()  # the trainer's arguments beyond the plan's
-    grace_s: int = 60  # from SIGTERM to SIGKILL
-    log: str  # path of the collected log
+SETTINGS = Xpk

@@ -1,8 +1,8 @@
-"""Jobs as processes of this machine."""
+"""The settings of jobs that are processes of this machine."""
 
 from typing import ClassVar, Literal
 
-from configs.backends.settings import Settings
+from configs.backend_settings import Settings
 
 
 class Local(Settings):
@@ -11,3 +11,6 @@ class Local(Settings):
     trains_here: ClassVar[bool] = True
 
     backend: Literal["local"] = "local"
+
+
+SETTINGS = Local

@@ -1,4 +1,4 @@
-"""The common part of all backends' settings."""
+"""The common parts of all backends' settings: the section of its name in a target's file."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -13,11 +13,12 @@ Lines = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_len
 
 
 class Settings(Frozen):
-    """A backend's settings: the section of its name in a target's file."""
+    """A backend's settings. Each backend narrows `backend` to its name, which is also the default."""
 
     trains_here: ClassVar[bool] = False  # trainers are processes of this machine
-    plays_logs: ClassVar[bool] = False  # replays logs instead of training
     hires_chips: ClassVar[bool] = False  # a run occupies devices that are paid for
+
+    backend: str
 
 
 class ImageSettings(Settings):
@@ -29,3 +30,14 @@ class ImageSettings(Settings):
     def facts(self) -> dict[str, Any]:
         """The settings that decide the outcome of a run: part of its identity."""
         raise NotImplementedError
+
+
+class LogSettings(Settings):
+    """Settings of a backend that replays stored logs as jobs instead of training.
+
+    `logs`: patterns of a run's log with `{case}`, `{arm}`, `{repeat}` and `*`; the first that matches a file counts.
+    `speed`: 1 replays in real time; at 60 a minute of the log takes a second.
+    """
+
+    logs: Lines
+    speed: Annotated[float, Field(gt=0, allow_inf_nan=True)] = 1.0
