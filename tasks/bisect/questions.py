@@ -2,7 +2,7 @@
 
 from configs.errors import ConfigError, suggest
 from configs.schema import Frozen
-from tasks.diff.comparison import SHARE_A_WORD
+from tasks.diff.compare_runs import SHARE_A_WORD
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHECKPOINTS, END, LOSS
 from tasks.metrics.table import METRICS

@@ -2,7 +2,7 @@
 
 from configs.kernels import describe_attention
 from configs.schema import Frozen, TrainConfig
-from tasks.metrics.facts import facts_of
+from tasks.metrics.compute_facts import facts_of
 from tasks.metrics.merged_steps import step_table
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.time_account import is_steady

@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.publish.content.array_tables import count_roles, describe_alone, describe_counts, list_arrays
-from tasks.publish.content.checkpoint_lives import draw_lives
+from tasks.publish.content.save_timeline import draw_lives
 from tasks.records import (
     ArrayDifference,
     ArrayRole,

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from tasks.history.judge import judge
+from tasks.history.judge_series import judge
 from tasks.history.series import Night, Series
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.history_page import write_history_page
 from tasks.publish.site.index import StoreIndex, add_comparison, add_nights, in_order, index_comparison
 from tasks.publish.site.index_page import render_index, render_not_found, update_index, write_neighbours
 from tasks.records import Commit, ComparisonRecord
-from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord
+from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord
 from tasks.services.site_server import make_server
 from tasks.store import Store
 
