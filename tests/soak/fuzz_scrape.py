@@ -4,8 +4,8 @@
 
 Every example is a log of one dialect, from one or two writers, in one of the wrappings, with up to six sections cut,
 flipped, doubled, moved or overwritten. `tests/fuzzing/logs.py` creates them; `judge_reading.py` judges the reading and
-lists the accepted deviations. One in 300 is only read, with 900 kB of one repeated piece appended. More than ten seconds
-count as a hang. Exit status 1 if there is a finding; it names the dialect and seed that reproduce it.
+lists the accepted deviations. One in 300 is only read, with 900 kB of one repeated piece appended. More than ten
+seconds count as a hang. Exit status 1 if there is a finding; it names the dialect and seed that reproduce it.
 """
 
 import argparse
