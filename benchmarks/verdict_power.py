@@ -31,7 +31,7 @@ from configs.noise import DeviceKind, load_noises
 from configs.schema import Frozen
 from configs.verdict_rules import make_rules
 from tasks.diff.arms import ArmRuns
-from tasks.diff.comparison import diff
+from tasks.diff.compare_runs import diff
 from tasks.diff.metric_row import Arms
 from tasks.diff.noise import Past
 from tasks.diff.parity import compare_metric
@@ -42,7 +42,7 @@ from tasks.metrics.step_seconds import refine_seconds
 from tasks.metrics.step_time_levels import find_levels
 from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
 from tasks.records import STEP_SCHEMA, Decision, Environment, RunReading, RunRecord, StepLevels
-from tasks.scrape.read import scrape_run
+from tasks.scrape.read_log import scrape_run
 
 type Values = NDArray[np.float64]
 type Rng = np.random.Generator

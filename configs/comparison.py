@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_va
 from ruamel.yaml.comments import CommentedMap
 
 from configs.backend_settings import LogSettings, Settings
-from configs.command import CommandTemplate
+from configs.custom_trainer import CommandTemplate
 from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
 from configs.findings import Effects, FindingKind, Rule, load_rules, read_rules
@@ -176,7 +176,7 @@ class Comparison(Frozen):
 
 
 class Target(Frozen):
-    """Where runs go: the launcher, the devices, the model sized for them, and the environment of the process.
+    """A target of runs: the launcher, the devices, a model that fits them, and the environment of the process.
 
     `environment`: variables to set. `pass_on`: further variables of the caller, besides those of
     `configs/environment.py`, that a local trainer gets; it has no other credentials. `wrap`: the command that executes

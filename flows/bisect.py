@@ -13,7 +13,7 @@ from configs.comparison import Target, load_comparison, load_target
 from flows.compare import run_one
 from tasks.bisect.corners import compare_corners, contrast_corners
 from tasks.bisect.ends import find_question
-from tasks.bisect.judge import RunJudge
+from tasks.bisect.judge_points import RunJudge
 from tasks.bisect.ledger import draw_line, ledger_key, read_entry, search_ledger
 from tasks.bisect.line import describe_commit
 from tasks.bisect.points import (

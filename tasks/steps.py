@@ -73,8 +73,8 @@ from tasks.records import (
     StepCompleted,
 )
 from tasks.resolve.blessed import blessed_runs
-from tasks.resolve.night import CellResult, NightPlan, NightRecord, finish_night, plan_night
 from tasks.resolve.options import BisectOptions, NightOptions
+from tasks.resolve.plan_night import CellResult, NightPlan, NightRecord, finish_night, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.services.events import EVENTS, Comparing

@@ -22,7 +22,7 @@ from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
 from tasks.records.compiled import FILE, OPTIMISED
 from tasks.resolve.trainers.compile import KEEP_COMPILED
 from tasks.store import Store
-from tasks.store.documents import model_from_json, read_document
+from tasks.store.json_records import model_from_json, read_document
 
 FOLDER = "bisect"
 TIMEOUT_S = 1800.0

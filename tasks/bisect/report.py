@@ -48,17 +48,17 @@ def describe_points(
 
 
 def name_point(point: BisectedPoint) -> str:
-    """What people call a point: its version, or the short hash of its commit."""
+    """Return the displayed name of a point: its version, or the short hash of its commit."""
     return point.version or point.commit.sha[:9]
 
 
 def fill_note(note: str, points: Sequence[BisectedPoint]) -> str:
-    """A sentence with the names of the points that it speaks of."""
+    """Replace the numbers of points in a sentence by their names."""
     return _POINT.sub(lambda match: name_point(points[int(match[1])]), note)
 
 
 def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, question: Question) -> str:
-    """The answer as one sentence."""
+    """Return the answer as one sentence."""
     if finish.outcome == "no difference" or (finish.culprit is None and not finish.suspects):
         return f"{case}: {finish.why}"
     if finish.culprit is not None:

@@ -22,7 +22,6 @@ from tasks.records.explanation import (
     TimeDifference,
     TimeExplanation,
 )
-from tasks.records.facts import Measured, RunFacts, StepLevel, StepLevels
 from tasks.records.finding import Evidence, Finding
 from tasks.records.handle import JobCause, RunHandle, StartedProcess, StoredHandle
 from tasks.records.json_numbers import number_from_json, number_to_json
@@ -33,7 +32,7 @@ from tasks.records.log_events import (
     RunEnded,
     StepCompleted,
 )
-from tasks.records.metric import Better, Decision, MetricDiff, Verdict
+from tasks.records.metric_row import Better, Decision, MetricDiff, Verdict
 from tasks.records.observation import Observation, Root, TensorComparison
 from tasks.records.plan import Commit, RunFiles, RunPlan, SharedStart
 from tasks.records.program_work import (
@@ -48,6 +47,7 @@ from tasks.records.proof_levels import LEVELS, Level, highest, reached
 from tasks.records.reading import RANK_MEMORY_SCHEMA, STEP_SCHEMA, TIMER_SCHEMA, LogReading, RunReading
 from tasks.records.run import RunRecord
 from tasks.records.run_end import DEATH_WORDS, DeathKind, LogError, RunFate, decide_fate
+from tasks.records.run_facts import Measured, RunFacts, StepLevel, StepLevels
 from tasks.records.source import Source
 from tasks.records.start_report import StartReport
 from tasks.records.times import TimeAccount, TimePart, seconds_between

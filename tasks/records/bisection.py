@@ -1,11 +1,11 @@
-"""A bisection: the line of commits or package versions, the evidence, and the first one that shows a difference."""
+"""A bisection: the commits or package versions in order, the evidence, and the first one with the difference."""
 
 from itertools import pairwise
 from typing import Literal
 
 from configs.schema import Frozen
 from tasks.records.explanation import ProgramExplanation
-from tasks.records.metric import Verdict
+from tasks.records.metric_row import Verdict
 from tasks.records.plan import Commit
 
 Mark = Literal["good", "bad", "between", "unknown", "skipped", ""]  # "": not trained
@@ -24,7 +24,7 @@ class LedgerEntry(Frozen):
 
 
 class BisectedPoint(Frozen):
-    """One point on the line between good and bad: a commit, or a version of a package."""
+    """One point between good and bad: a commit, or a version of a package."""
 
     commit: Commit
     version: str = ""  # the requirement, if packages are bisected
@@ -34,14 +34,14 @@ class BisectedPoint(Frozen):
     mark: Mark = ""
     why: str = ""  # the verdict behind the mark, or why the point was skipped
     runs: int = 0
-    level: float | None = None  # of the metric, relative to good: 0.08 is 8 % more; None: not a time, or not trained
+    level: float | None = None  # of a time, relative to good: 0.08 is 8 % more; None: other metric, or not trained
     low: float | None = None  # ends of its 99 % interval
     high: float | None = None
     chance: float = 0.0  # the posterior that this point is the culprit
 
 
 class Corner(Frozen):
-    """One contrast of the four corners, old and new code with old and new packages, as natural logarithms."""
+    """One effect in the four corners (old and new code, each with old and new packages), as a natural logarithm."""
 
     name: Literal["code", "packages", "interaction"]
     verdict: Verdict
@@ -75,7 +75,7 @@ class Bisection(Frozen):
     message: str = ""  # the culprit's commit message
     programs: str = ""  # how sizes of the culprit's program differ from the one before it
     program: ProgramExplanation | None = None  # which operations differ
-    trained: int = 0  # points
+    trained: int = 0  # number of trained points
     runs: int = 0
     seconds: float = 0.0  # of all runs, by their logs
     next_command: str = ""

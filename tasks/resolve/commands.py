@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from configs.backend_settings import ImageSettings, LogSettings
-from configs.command import CommandTemplate
 from configs.comparison import Target
+from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError
 from configs.installed import PLUGINS
 from configs.launch import BACKENDS, settings_model

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from configs.checks import Devices, find_problems
-from configs.command import CommandTemplate
 from configs.comparison import (
     Comparison,
     Target,
@@ -23,6 +22,7 @@ from configs.comparison import (
     load_target,
     set_layer,
 )
+from configs.custom_trainer import CommandTemplate
 from configs.data_checks import find_data_problems
 from configs.durations import MOST_REPEATS
 from configs.errors import ConfigError, Problems, suggest

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from tasks.records import ComparisonRecord, RunHandle, RunPlan, RunRecord, StoredHandle
 from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.disk import explain_empty_log, explain_full
-from tasks.store.documents import (
+from tasks.store.json_records import (
     load_json,
     model_from_json,
     model_to_json,

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from tasks.publish.content.chart import draw_changes, draw_loss, draw_times, to_data_uri
-from tasks.publish.content.explanation import TITLE, headline_of, list_sections
+from tasks.publish.content.explanation_sections import TITLE, headline_of, list_sections
 from tasks.publish.content.verdict_words import (
     EFFECT_WORDS,
     EFFECTS,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tasks.publish.content.verdict_words import OUTCOMES, name_verdict
 from tasks.publish.markdown.artifacts import escape_markdown
 from tasks.records.text import shorten, visible
-from tasks.resolve.night import BISECTED, CellResult, NightRecord
+from tasks.resolve.plan_night import BISECTED, CellResult, NightRecord
 
 CHANGED_EVENT = "maxview.nightly.changed"
 MARKER = "<!-- maxview:{} -->"  # by which a comment is found again

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from tasks.publish.content.checkpoint_lives import show_rate
+from tasks.publish.content.save_timeline import show_rate
 from tasks.publish.markdown.artifacts import LONGEST_TEXT, escape_markdown
 from tasks.records import LEVELS, CheckpointProof, highest
 from tasks.records.text import shorten, visible

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tasks.bisect.ledger import show_size
 from tasks.bisect.report import name_point, show_counts
-from tasks.publish.content.explanation import list_sections
+from tasks.publish.content.explanation_sections import list_sections
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.markdown.artifacts import escape_markdown
 from tasks.publish.site import bisection_drawing

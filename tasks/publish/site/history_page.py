@@ -11,8 +11,8 @@ from urllib.parse import quote
 from configs.comparison import list_names, load_comparison
 from configs.read import CONFIG_ROOT
 from tasks.bisect.questions import KNOWN
-from tasks.history.describe import show_event, show_time
-from tasks.history.judge import Event, Judged, Line
+from tasks.history.describe_series import show_event, show_time
+from tasks.history.judge_series import Event, Judged, Line
 from tasks.history.series import Night, Series
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.program_metrics import MEMORY

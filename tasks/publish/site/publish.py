@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tasks.history import append_comparison
-from tasks.publish.content.schedule import draw_schedule
+from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.publish.page.log_lines import stream_lines
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.index import PAGE, add_comparison

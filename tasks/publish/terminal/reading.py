@@ -9,7 +9,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from tasks.publish.content.schedule import draw_schedule
+from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.publish.json.reading import json_text
 from tasks.records import LogReading, RunReading
 from tasks.records.counted import counted

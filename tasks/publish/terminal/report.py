@@ -16,7 +16,7 @@ from tasks.diff.metric_row import NOT_JUDGED
 from tasks.publish.content.answer import shorten_title
 from tasks.publish.content.array_tables import describe_alone, describe_counts, describe_values, name_pair
 from tasks.publish.content.checkpoints import STATES, CheckpointLine, State, list_checkpoints
-from tasks.publish.content.explanation import TITLE, headline_of, list_sections
+from tasks.publish.content.explanation_sections import TITLE, headline_of, list_sections
 from tasks.publish.content.time_bars import describe_part, list_parts
 from tasks.publish.content.verdict_words import (
     EFFECTS,

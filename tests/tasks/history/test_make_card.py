@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tasks.history.card import ITEMS, add_missing_cases, make_card
 from tasks.history.card_signature import check_card
 from tasks.history.card_sources import date_card, find_changes
+from tasks.history.make_card import ITEMS, add_missing_cases, make_card
 from tasks.publish.content.card_words import summarise
 from tasks.publish.markdown.card import card_markdown
 from tasks.publish.site.card_page import write_card_page

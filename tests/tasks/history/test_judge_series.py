@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tasks.history import append_comparison, load_history
-from tasks.history.judge import judge
+from tasks.history.judge_series import judge
 from tasks.history.series import Night, Series, find_series
 from tasks.records import ComparisonRecord
 from tasks.store import Store

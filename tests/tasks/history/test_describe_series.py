@@ -8,7 +8,7 @@ import pytest
 from flows.cli.app import call
 from flows.cli.show_history import parse_since
 from tasks.history import append_comparison
-from tasks.history.describe import draw_trend
+from tasks.history.describe_series import draw_trend
 from tasks.records import ComparisonRecord
 from tasks.store import Store
 

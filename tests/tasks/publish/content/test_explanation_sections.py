@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tasks.publish.content.explanation import list_sections
+from tasks.publish.content.explanation_sections import list_sections
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.page.write_page import write_page
 from tasks.publish.terminal.report import render_explanation, render_terminal

@@ -15,9 +15,9 @@ from tasks.history import (
     noise_groups,
     rebuild_history,
 )
+from tasks.history.history_table import read_runs
 from tasks.history.record_rows import history_rows
 from tasks.history.series import find_series
-from tasks.history.table import read_runs
 from tasks.publish.site.publish import publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.store import RunDirectory, Store, StoreError, open_store

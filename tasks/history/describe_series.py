@@ -6,7 +6,7 @@ from typing import Any
 
 from configs.topologies import TOPOLOGIES
 from tasks.diff.compare_logs import INGEST, options_of
-from tasks.history.judge import LINES, Event, Judged, Line, LineTrend
+from tasks.history.judge_series import LINES, Event, Judged, Line, LineTrend
 from tasks.history.series import Night, Series
 
 BARS = "▁▂▃▄▅▆▇█"

@@ -1,4 +1,4 @@
-"""How a comparison starts a custom trainer: its command, and the files that it writes."""
+"""The settings of a custom trainer: its command, and the files that it writes."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tasks.publish.content.schedule import assign_lanes, draw_schedule, find_operations
+from tasks.publish.content.draw_schedule import assign_lanes, draw_schedule, find_operations
 from tasks.records import RunReading
 from tasks.scrape import scrape, scrape_text
 

@@ -10,7 +10,7 @@ import pytest
 
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
-from tasks.resolve.night import (
+from tasks.resolve.plan_night import (
     CellResult,
     NightCell,
     NightOptions,

@@ -6,8 +6,8 @@ import pytest
 
 from tasks.diff.compare_logs import archive
 from tasks.ingest.given_logs import read_pair
-from tasks.metrics import facts as module
-from tasks.metrics.facts import compute_facts, digest_code, facts_of
+from tasks.metrics import compute_facts as module
+from tasks.metrics.compute_facts import compute_facts, digest_code, facts_of
 from tasks.metrics.merged_steps import step_table
 from tasks.records import RunRecord
 from tasks.store import open_store

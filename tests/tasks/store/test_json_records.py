@@ -25,7 +25,7 @@ from tasks.records import (
     RunRecord,
 )
 from tasks.store import Store, StoreError
-from tasks.store.documents import run_record_from_json, run_record_to_json
+from tasks.store.json_records import run_record_from_json, run_record_to_json
 
 
 def record(**changes: Any) -> RunRecord:

@@ -9,7 +9,7 @@ from configs.findings import FindingKind
 from tasks.diff.arms import ArmRuns, numbered
 from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, Observed, compare, notice, places_of
-from tasks.diff.settings import differences
+from tasks.diff.setting_differences import differences
 from tasks.metrics.merged_steps import place_of
 from tasks.records import Environment, RunRecord
 from tasks.resolve.trainers.trainer_source import SOURCE

@@ -12,7 +12,7 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.case import CaseRuns, compare_case
 from tasks.diff.noise import Noise, Past, learn_noise
 from tasks.diff.time_rows import kind_of
-from tasks.metrics.facts import facts_of
+from tasks.metrics.compute_facts import facts_of
 from tasks.metrics.result_metrics import CHECKPOINTS
 from tasks.metrics.table import BY_NAME
 from tasks.metrics.time_metrics import CPU_TIME
