@@ -14,7 +14,7 @@ from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
 from configs.findings import Effects, FindingKind, Rule, load_rules, read_rules
 from configs.launch import BACKENDS, BackendName, fill_in, settings_model, take_section
-from configs.load import Value, explain, layer_from_map
+from configs.load import Value, explain, layer_from_map, read_entries
 from configs.read import CONFIG_ROOT, display_path, origin_of, plain, read_yaml
 from configs.read import first_comment as first_comment
 from configs.schema import Frozen
@@ -354,18 +354,7 @@ def load_tolerances(name: str, *, root: Path = CONFIG_ROOT) -> dict[str, Toleran
     path = find("tolerances", name, root=root)
     data = read_yaml(path)
     metrics = tolerance_names()
-    tolerances: dict[str, Tolerance] = {}
-    problems: list[str] = []
-    for metric, value in data.items():
-        if metric not in metrics:
-            where = origin_of(data, path, (metric,))
-            problems.append(f"{where}: unknown metric '{metric}'{suggest(str(metric), metrics)}")
-            continue
-        try:
-            tolerances[metric] = Tolerance.model_validate(plain(value))
-        except ValidationError as error:
-            for line in explain(error, lambda _: "", tuple(Tolerance.model_fields)):
-                problems.append(f"{origin_of(data, path, (metric,))}: {metric}: {line}")
+    tolerances, problems = read_entries(data, path, Tolerance, metrics, "metric")
     problems += [
         f"{display_path(path)}: {metric} is missing" for metric in metrics if metric not in {*data, *BY_DEVICE}
     ]

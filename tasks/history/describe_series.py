@@ -72,35 +72,34 @@ def suggest_next(judged: Sequence[Judged]) -> str:
     worse = [(item, event) for item in judged for event in item.events if event.worse and event.cause != "shared"]
     if worse:
         item, event = max(worse, key=lambda pair: pair[1].after.time.timestamp() if pair[1].after.time else 0.0)
-        series, commits = item.series, (event.before.candidate_commit, event.after.candidate_commit)
-        if series.comparison == INGEST:
-            return _ingest(series)
-        if series.target in TOPOLOGIES:
-            return _preflight(series)
-        if event.cause == "baseline":
-            commits = (event.before.baseline_commit, event.after.baseline_commit)
-        if commits[0] and commits[1] and commits[0] != commits[1]:
-            words = ["maxview", "compare", "main-vs-branch", "--case", series.case, "--target", series.target]
-            return shlex.join([*words, "--baseline", commits[0][:12], "--branch", commits[1][:12], "--repeats", "3"])
-        return shlex.join(["maxview", "compare", series.comparison, "--case", series.case, "--repeats", "3", "--fresh"])
+        return _elsewhere(item.series) or _compare_commits(item.series, event)
     if judged and any(item.line("ratio").trend.too_few for item in judged):
         series = judged[0].series
-        if series.comparison == INGEST:
-            return _ingest(series)
-        if series.target in TOPOLOGIES:
-            return _preflight(series)
-        return shlex.join(["maxview", "compare", series.comparison, "--case", series.case, "--target", series.target])
+        words = ["maxview", "compare", series.comparison, "--case", series.case, "--target", series.target]
+        return _elsewhere(series) or shlex.join(words)
     return "maxview history --json"
 
 
-def _preflight(series: Series) -> str:
-    """Return the command for a series that was only compiled, for a slice."""
-    return shlex.join(["maxview", "preflight", series.comparison, "--case", series.case])
+def _compare_commits(series: Series, event: Event) -> str:
+    """Return the command that compares the commits before and after a change; without two, one that trains again."""
+    side = "baseline" if event.cause == "baseline" else "candidate"
+    before, after = (getattr(night, f"{side}_commit") for night in (event.before, event.after))
+    if before and after and before != after:
+        words = ["maxview", "compare", "main-vs-branch", "--case", series.case, "--target", series.target]
+        return shlex.join([*words, "--baseline", before[:12], "--branch", after[:12], "--repeats", "3"])
+    return shlex.join(["maxview", "compare", series.comparison, "--case", series.case, "--repeats", "3", "--fresh"])
 
 
-def _ingest(series: Series) -> str:
-    """Return the command that ingests more logs: their runs cannot be repeated here."""
-    return shlex.join(["maxview", "ingest", "LOG", "LOG", *options_of(series.case, series.target)])
+def _elsewhere(series: Series) -> str:
+    """Return the command for a series of ingested logs, whose runs cannot be repeated here, or of compiles for a slice.
+
+    Empty for other series.
+    """
+    if series.comparison == INGEST:
+        return shlex.join(["maxview", "ingest", "LOG", "LOG", *options_of(series.case, series.target)])
+    if series.target in TOPOLOGIES:
+        return shlex.join(["maxview", "preflight", series.comparison, "--case", series.case])
+    return ""
 
 
 def to_json(judged: Judged) -> dict[str, Any]:
