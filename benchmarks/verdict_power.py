@@ -1,6 +1,6 @@
 """Measures how often the verdict is right on simulated logs of equal and changed runs, beside other tools' rules.
 
-    nice python -m benchmarks.verdict_power [--trials 300] [--only seeds] [--real noise.parquet | --real LOGS]
+    nice python -m benchmarks.verdict_power [--trials 300] [--only seeds] [--real LOGS]
 
 Every regime draws a pool of runs as a log prints them (milliseconds, and Tokens/s to three decimals). Every trial
 chooses the runs of both arms from it, puts a change into the candidate, and asks `tasks.diff` for the word of the step
@@ -9,8 +9,7 @@ same steps: Mann–Whitney at 1 % with our least effect, asv's rule (a factor of
 rustc-perf (the fence of what the history's pairs differed by), and Welch's t at 1 %. Losses follow: what is said of
 curves that nothing but chance tells apart, and of 1e-3 added from a step on. Last, whole comparisons of trainings that
 tell the parts of their steps: one program around which the host's loop takes longer, beside a program that does.
-`--real`: runs of `benchmarks.noise_collect`, or a folder of logs of MaxText in the order of their names, drawn again in
-blocks of their own steps.
+`--real`: a folder of logs of MaxText in the order of their names, drawn again in blocks of their own steps.
 """
 
 import argparse
@@ -32,7 +31,7 @@ from configs.noise import DeviceKind, load_noises
 from configs.schema import Frozen
 from configs.verdict_rules import make_rules
 from tasks.diff.arms import ArmRuns
-from tasks.diff.comparison import diff
+from tasks.diff.compare_runs import diff
 from tasks.diff.metric_row import Arms
 from tasks.diff.noise import Past
 from tasks.diff.parity import compare_metric
@@ -43,7 +42,7 @@ from tasks.metrics.step_seconds import refine_seconds
 from tasks.metrics.step_time_levels import find_levels
 from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
 from tasks.records import STEP_SCHEMA, Decision, Environment, RunReading, RunRecord, StepLevels
-from tasks.scrape.read import scrape_run
+from tasks.scrape.read_log import scrape_run
 
 type Values = NDArray[np.float64]
 type Rng = np.random.Generator
@@ -115,7 +114,7 @@ def draw_seeds(rng: Rng, runs: int, steps: int) -> Values:
 
 def draw_again(path: Path) -> Draw:
     """Real runs as they followed one another, over and over, each with blocks of its own steps drawn again."""
-    clock = np.stack(list(read_logs(path) if path.is_dir() else read_table(path)))
+    clock = np.stack(list(read_logs(path)))
 
     def draw(rng: Rng, runs: int, steps: int) -> Values:
         starts = rng.integers(0, clock.shape[1], (runs, -(-steps // BLOCK), 1))
@@ -125,14 +124,8 @@ def draw_again(path: Path) -> Draw:
     return draw
 
 
-def read_table(path: Path) -> Iterator[Values]:
-    """The seconds of each run's steps but the first, by `benchmarks.noise_collect`."""
-    for run in pl.read_parquet(path).sort("run", "step").partition_by("run", maintain_order=True):
-        yield run[STEP_TIME.name].to_numpy()[1:]
-
-
 def read_logs(folder: Path) -> Iterator[Values]:
-    """The same of a folder of logs, all of one length, in all the digits that they print."""
+    """The seconds of each log's steps but the first, in all the digits that it prints; all logs have one length."""
     for path in sorted(folder.glob("*.log")):
         steps = scrape_run(path).steps
         rate = steps["tokens_per_s_per_device"].to_numpy()

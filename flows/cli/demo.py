@@ -7,7 +7,7 @@ from pathlib import Path
 from configs.comparison import list_names
 from tasks.diff.compare_logs import AGAIN, UNTITLED, archive, compare_pair
 from tasks.history import load_history
-from tasks.history.judge import judge
+from tasks.history.judge_series import judge
 from tasks.history.series import find_series
 from tasks.ingest.example_logs import ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
@@ -16,7 +16,7 @@ from tasks.publish.site.index import PAGE, add_nights
 from tasks.publish.site.index_page import update_index
 from tasks.publish.site.publish import publish_comparison
 from tasks.records import Commit, ComparisonRecord, RunRecord
-from tasks.resolve.night import CellResult, NightCell, NightPlan, finish_night
+from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, finish_night
 from tasks.scrape import LogFormatError
 from tasks.store import Store, open_store, safe_name
 

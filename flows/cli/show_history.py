@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tasks.history.describe import draw_trend, exit_status, show_event, suggest_next, to_json, values_of
-from tasks.history.judge import Judged, judge
+from tasks.history.describe_series import draw_trend, exit_status, show_event, suggest_next, to_json, values_of
+from tasks.history.history_table import compact_history, load_history, rebuild_history
+from tasks.history.judge_series import Judged, judge
 from tasks.history.series import find_series
-from tasks.history.table import compact_history, load_history, rebuild_history
 from tasks.publish.content.next_command import DEFAULT_OUT
 from tasks.publish.site.history_page import write_history_page
 from tasks.publish.site.index_page import rebuild_index
@@ -62,7 +62,7 @@ def show_history(
 
 
 def _places(page: Path | None, store: Store) -> Iterator[str]:
-    """Where the page is, and what opens it."""
+    """Yield the lines with the page's path, and with its link if it is in a bucket."""
     if page is None:
         return
     shared = store.mirror is not None and store.writable

@@ -20,7 +20,7 @@ CONTRASTS: dict[Literal["code", "packages", "interaction"], tuple[float, float, 
 
 
 class Known(Protocol):
-    """What a clock is judged by: the noise of a pair of equal runs, and up to which difference it is the same."""
+    """The basis for judging a time: the noise between equal runs, and the largest difference that counts as equal."""
 
     @property
     def noise(self) -> Noise: ...
@@ -30,7 +30,7 @@ class Known(Protocol):
 
 
 def contrast_corners(levels: Sequence[Sequence[float]], known: Known) -> tuple[Corner, ...]:
-    """The effects of code and packages, each averaged over the other, and by how much they are more together.
+    """Return the effects of code and packages, each averaged over the other, and their interaction.
 
     levels: logarithms of the runs' levels of (old code, old packages), (new, old), (old, new), (new, new). The
     factorial contrasts of a 2 × 2 experiment with a pooled variance (G. Box, W. Hunter, J. Hunter, Statistics for

@@ -15,7 +15,7 @@ from tasks.records import BisectedPoint, Commit, RunPlan
 from tasks.resolve.arm_trainers import HERE, ArmOptions
 from tasks.resolve.git import GitError
 from tasks.resolve.options import BisectOptions
-from tasks.resolve.plans import Request, default_cache, resolve
+from tasks.resolve.plans import Request, check_request, default_cache, resolve
 from tasks.resolve.refs import ResolvedRef, check_repository, is_address, pin_ref, resolve_ref
 
 MOST_VERSIONS = 40
@@ -162,13 +162,21 @@ def plan_point(
         baseline=pin_ref(refs[0]), branch=pin_ref(refs[1]), repository=span.repository if span.named else None,
         software=tuple(wanted), aa=alone,
     )  # fmt: skip
-    asked = Request(
-        comparison=request.comparison, cases=(case,), target=request.target or None,
-        model=request.more.model or None, repeats=repeats,
-        overrides=request.more.overrides, arms=options, compile_only=compile_only,
-    )  # fmt: skip
-    plans = resolve(asked, out, cache=default_cache())
+    more = {"cases": (case,), "repeats": repeats, "arms": options, "compile_only": compile_only}
+    plans = resolve(_request_comparison(request).model_copy(update=more), out, cache=default_cache())
     return [plan.model_copy(update={"aa": False}) for plan in plans if plan.arm == arm]
+
+
+def list_cases(request: BisectOptions) -> list[str]:
+    """Return the cases to bisect, each once. Raises ConfigError with every problem of the request's names and keys."""
+    return check_request(_request_comparison(request))[2]
+
+
+def _request_comparison(request: BisectOptions) -> Request:
+    return Request(
+        comparison=request.comparison, cases=request.cases, target=request.target or None,
+        model=request.more.model or None, overrides=request.more.overrides,
+    )  # fmt: skip
 
 
 def _name(span: Span, point: int) -> str:

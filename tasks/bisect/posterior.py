@@ -89,7 +89,7 @@ def find_belief(observations: Sequence[Observation], weights: Sequence[float], n
 
 
 def _hypotheses(prior: Values) -> tuple[NDArray[np.int64], Values]:
-    """Where the level changes, once or twice, and the prior chance of each."""
+    """Return all places of one or two changes of the level, and the prior probability of each."""
     size = prior.size
     can = np.flatnonzero(prior[1:] > 0) + 1
     share = prior[can] / prior[can].sum()

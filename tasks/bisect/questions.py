@@ -2,7 +2,7 @@
 
 from configs.errors import ConfigError, suggest
 from configs.schema import Frozen
-from tasks.diff.comparison import SHARE_A_WORD
+from tasks.diff.compare_runs import SHARE_A_WORD
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHECKPOINTS, END, LOSS
 from tasks.metrics.table import METRICS
@@ -18,14 +18,14 @@ KNOWN = {metric.name: metric.title for metric in METRICS if metric.bisected}
 
 
 class Question(Frozen):
-    """What is bisected: the id of a row and its title."""
+    """The bisected metric: the id of its row, and the row's title."""
 
     metric: str
     title: str
 
     @property
     def varies(self) -> bool:
-        """Whether equal runs differ in it."""
+        """Whether its values differ between equal runs."""
         return self.metric in TIMES
 
 

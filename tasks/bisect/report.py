@@ -48,17 +48,17 @@ def describe_points(
 
 
 def name_point(point: BisectedPoint) -> str:
-    """What people call a point: its version, or the short hash of its commit."""
+    """Return the displayed name of a point: its version, or the short hash of its commit."""
     return point.version or point.commit.sha[:9]
 
 
 def fill_note(note: str, points: Sequence[BisectedPoint]) -> str:
-    """A sentence with the names of the points that it speaks of."""
+    """Replace the numbers of points in a sentence by their names."""
     return _POINT.sub(lambda match: name_point(points[int(match[1])]), note)
 
 
 def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, question: Question) -> str:
-    """The answer as one sentence."""
+    """Return the answer as one sentence."""
     if finish.outcome == "no difference" or (finish.culprit is None and not finish.suspects):
         return f"{case}: {finish.why}"
     if finish.culprit is not None:
@@ -93,7 +93,8 @@ def write_record(
     """The record of one case. `commit`: message and diffstat of the culprit."""
     culprit, programs = finish.culprit, ""
     if culprit is not None:
-        programs = tell_programs(points[culprit - 1].ledger, points[culprit].ledger)
+        compiled = [point.ledger for point in points[:culprit] if point.ledger.program]
+        programs = tell_programs(compiled[-1], points[culprit].ledger) if compiled else ""
     done = [run for records in runs.values() for run in records]
     facts = [request.comparison, case, target, span.good.sha, span.bad.sha, request.more.packages, question.metric]
     words = next_words(request, span, case, finish)
@@ -136,6 +137,8 @@ def show_counts(record: Bisection) -> str:
     parts = [f"{count} {what}{'' if count == 1 else 's'}"]
     if any(point.ledger.program for point in record.points):
         parts.append(f"{record.other_programs} with another program")
+    if broken := sum(bool(point.ledger.error) for point in record.points):
+        parts.append(f"{broken} {'does' if broken == 1 else 'do'} not compile")
     if record.runs:
         spent = f", {show_duration(record.seconds)}" if record.seconds else ""
         parts.append(f"{record.trained} trained ({record.runs} run{'' if record.runs == 1 else 's'}{spent})")

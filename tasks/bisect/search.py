@@ -38,7 +38,7 @@ def _mark(line: Line, judge: Judge, point: int) -> tuple[Mark, str]:
 
 
 def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.0) -> Train | Finish:
-    """What to run next, or the answer. It follows from the runs alone, so that a killed search goes on where it was."""
+    """Return the next runs, or the answer. It depends on the finished runs alone, so a killed search can resume."""
     ends = judge_ends(line, judge)
     if ends.verdict not in WORSE:
         return _look_at_ends(line, judge, limits, ends, spent_s)

@@ -150,6 +150,8 @@ def read_literals(node: Node, literals: Mapping[str, str]) -> list[str]:
 
 
 def _shorten_number(text: str) -> str:
+    if re.fullmatch(r"-?\d+", text):
+        return text  # of an integer every digit counts
     try:
         return f"{float(text):.7g}"  # what a float32 holds
     except ValueError:  # a hexadecimal number, true, or an array

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
-from tasks.diff.comparison import comparison_id, diff
+from tasks.diff.compare_runs import comparison_id, diff
 from tasks.diff.decide_noisy import chance_of
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances

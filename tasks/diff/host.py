@@ -6,7 +6,7 @@ import polars as pl
 
 from tasks.diff.arms import ArmRuns
 from tasks.diff.metric_row import Arms
-from tasks.diff.settings import IMPLEMENTATION_KEYS
+from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
 from tasks.records import Decision, Floor, RunPlan
 from tasks.resolve.trainers.trainer_source import SOURCE
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tasks.records import RunPlan, StepCompile
 from tasks.records.observation import PROGRAM
 from tasks.store.atomic import write_atomically, write_bytes_atomically
-from tasks.store.documents import dump_json, load_json, read_document
+from tasks.store.json_records import dump_json, load_json, read_document
 
 COMPILES = "compiles.json"
 FOLDER = "lowered"  # of a run's folder: every program that JAX compiled

@@ -1,4 +1,4 @@
-"""How a run ended: its exit code, the cause of its death, and the decision that follows from both."""
+"""The end of a run: exit code, cause of death, and the decision that follows from both."""
 
 import re
 from typing import Literal, Self
@@ -69,7 +69,7 @@ class LogError(Frozen):
 
 
 class RunEnd(Frozen):
-    """How a run ended, as its log shows it. All other records and surfaces read this decision."""
+    """The end of a run, as its log shows it. All other records and surfaces read this decision."""
 
     exit_code: int | None = None
     fate: RunFate = "unknown"

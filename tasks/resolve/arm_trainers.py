@@ -9,10 +9,16 @@ from configs.errors import ConfigError, Problems, suggest
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts
-from tasks.resolve.commits_between import list_commits
 from tasks.resolve.code_digest import digest_trainer
+from tasks.resolve.commits_between import list_commits
+from tasks.resolve.python_environments import (
+    PROJECT,
+    SoftwareError,
+    check_packages,
+    make_environment,
+    unmet_requirements,
+)
 from tasks.resolve.refs import ResolvedRef, check_repository, resolve_ref
-from tasks.resolve.software import PROJECT, SoftwareError, check_packages, make_environment, unmet_requirements
 from tasks.resolve.trainers.place_trainer import resolve_custom_command, resolve_maxtext
 from tasks.resolve.trainers.trainer_source import TrainerSource, read_trainer_source
 

@@ -145,7 +145,7 @@ class Ours:
         """The state before the first step, with these weights."""
         from model.train.step import placements
 
-        first = self.setup.api.first({f"params/{path}": np.asarray(value) for path, value in weights.items()})
+        first = self.setup.api.first_state({f"params/{path}": np.asarray(value) for path, value in weights.items()})
         return jax.tree.map(jax.device_put, first, placements(self.setup))
 
     def read_logits(self, weights: Arrays, arrays: Arrays) -> NDArray[Any]:

@@ -51,8 +51,8 @@ MUTATIONS: dict[str, tuple[str, tuple[str, ...], str, str]] = {
     "gradient of softmax": (
         "llama",
         ("decoder/attention",),
-        "of_weights_BHLS - mean_BHL[..., None]",
-        "of_weights_BHLS",
+        "grad_weights_BHLS - mean_BHL[..., None]",
+        "grad_weights_BHLS",
     ),
     "normalised routing": ("mixtral", ("decoder/experts",), NORMALISED, "pass"),
     "balancing loss": ("mixtral, balanced", ("decoder/experts",), "count**2", "count"),

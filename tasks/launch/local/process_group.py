@@ -15,9 +15,10 @@ from configs.read import CONFIG_ROOT
 from tasks.launch import supervise
 from tasks.launch.errors import LaunchError
 from tasks.launch.local import confine
+from tasks.launch.local.handle import LocalHandle
 from tasks.launch.logs import open_locked
 from tasks.launch.processes import adopt, end_session, is_running
-from tasks.records import LocalHandle, RunPlan
+from tasks.records import RunPlan
 from tasks.resolve.plans import default_cache
 from tasks.store.mirror import working_copies
 from tasks.store.seals import state_folder

@@ -58,7 +58,7 @@ def test_a_state_begins_as_its_api_begins_it_and_nothing_is_compiled(
     state = init_state(setup)
     assert not compiled
     params = draw_params(config.init_weights_seed, setup.parameters, parameter_shardings(setup.parameters, mesh))
-    native = api.first(params)  # TrainState.create, or nnx.Optimizer, as they are
+    native = api.first_state(params)  # TrainState.create, or nnx.Optimizer, as they are
     assert compiled
     assert jax.tree.structure(state) == jax.tree.structure(native)
     for ours, theirs in zip(jax.tree.leaves(state), jax.tree.leaves(native), strict=True):

@@ -91,7 +91,7 @@ class StepObserver:
 
     @contextmanager
     def guarded(self, what: str) -> Any:
-        """What fails inside is noted, and never the trainer's death."""
+        """Note an exception of the block instead of raising it: it must not end the trainer."""
         began = time.monotonic()
         try:
             yield
@@ -232,12 +232,12 @@ def surroundings() -> dict[str, Any]:
 
 
 def donated(lowered: Any, count: int) -> list[bool]:
-    """Which arguments the program may overwrite."""
+    """Return, for each argument, whether the program may overwrite it."""
     infos = jax.tree_util.tree_leaves(lowered.args_info)
     return [bool(info.donated) for info in infos] if len(infos) == count else [False] * count
 
 
 def describe_results(results: Any) -> list[dict[str, Any]]:
-    """The results of the compiled step."""
+    """Describe the results of the compiled step."""
     paths = jax.tree_util.tree_flatten_with_path(results)[0]
     return describe_all([f"result{jax.tree_util.keystr(path)}" for path, _ in paths], [leaf for _, leaf in paths])

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.command import CommandTemplate
 from configs.comparison import load_comparison, load_target
+from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError
 from configs.schema import OWN_KEYS, TrainConfig
 from configs.topologies import find_topology
