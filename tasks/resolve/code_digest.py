@@ -60,7 +60,8 @@ def _compile(text: str) -> CodeType:
         body = getattr(node, "body", None)
         if isinstance(body, list) and len(body) > 1 and isinstance(body[0], ast.Pass):
             del body[0]  # imports of `__future__` have to come first
-    return compile(ast.unparse(tree), "", "exec", dont_inherit=True)  # unparsed, because bytecode depends on line breaks
+    # unparsed, because bytecode depends on line breaks
+    return compile(ast.unparse(tree), "", "exec", dont_inherit=True)
 
 
 def _describe(code: CodeType) -> tuple[object, ...]:

@@ -375,7 +375,12 @@ def test_the_same_program_from_the_same_host_leaves_only_noise(
 
 @pytest.mark.parametrize(
     ("codes", "verdict"),
-    [(("c0de", "c0de"), "same"), (("c0de", "0ther"), "regressed"), (("", ""), "regressed"), (("c0de", ""), "regressed")],
+    [
+        (("c0de", "c0de"), "same"),
+        (("c0de", "0ther"), "regressed"),
+        (("", ""), "regressed"),
+        (("c0de", ""), "regressed"),
+    ],
 )
 def test_sources_that_differ_in_no_code_leave_only_noise(
     codes: tuple[str, str], verdict: str, make_run: MakeRun, compare: Compare, row_of: RowOf
