@@ -18,7 +18,7 @@ LEFT, TOP, LANE, GAP, STRIP_HEAD, STRIP_GAP = 84, 92, 22, 6, 26, 12
 
 @dataclass(frozen=True)
 class Operation:
-    """One forward or backward of a microbatch on a rank, from one event to another; `end` is None in flight."""
+    """One forward or backward pass of a microbatch on a rank, between two events; `end` is None if unfinished."""
 
     rank: int
     direction: str
@@ -30,7 +30,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Cell:
-    """What is drawn of an operation in one strip, in px. `open`: it goes on behind the right edge."""
+    """The part of an operation in one strip, in px. `open`: it continues in the next strip."""
 
     x: float
     y: float
@@ -63,7 +63,7 @@ class Strip:
 
 
 def draw_schedule(run: RunReading) -> str | None:
-    """The schedule of a run as SVG text; None if its log shows none."""
+    """Return the schedule of a run as SVG text; None if its log contains none."""
     events = run.schedule[-SHOWN:]
     if not events:
         return None
@@ -96,7 +96,7 @@ def draw_schedule(run: RunReading) -> str | None:
 
 
 def find_operations(events: Sequence[dict[str, Any]]) -> list[Operation]:
-    """Starts paired with their finishes, in the order of the starts; positions are indices into the events."""
+    """Pair the starts with their finishes, in the order of the starts; positions are indices into the events."""
     running: dict[tuple[int, str, int], int] = {}
     found: list[Operation] = []
     for index, event in enumerate(events):
@@ -120,7 +120,7 @@ def _operation(key: tuple[int, str, int], events: Sequence[dict[str, Any]], star
 
 
 def assign_lanes(operations: Sequence[Operation]) -> dict[Operation, int]:
-    """The lane of each operation in the row of its rank: operations that run at once stand below each other."""
+    """Return the lane of each operation within its rank's row: simultaneous operations get different lanes."""
     free: dict[int, list[float]] = {}
     lanes: dict[Operation, int] = {}
     for operation in operations:

@@ -10,7 +10,7 @@ MIB = 2**20
 
 
 class Section(NamedTuple):
-    """A part of the explanation: what it is about, its answer in one sentence, and the rest, the first lines first."""
+    """A part of an explanation: its title, its answer in one sentence, and details, the most important first."""
 
     title: str
     sentence: str
@@ -18,12 +18,12 @@ class Section(NamedTuple):
 
 
 def list_sections(explanation: Explanation | None) -> list[Section]:
-    """The parts of an explanation; none if there is none."""
+    """Return the parts of an explanation; empty without one."""
     return [] if explanation is None else list(_sections(explanation))
 
 
 def headline_of(explanation: Explanation) -> str:
-    """The headline; empty if a section begins with it."""
+    """Return the headline; empty if the first section repeats it."""
     repeated = any(section.sentence.startswith(explanation.headline) for section in _sections(explanation))
     return "" if repeated else explanation.headline
 

@@ -22,7 +22,7 @@ class LifeBar(Frozen):
 
 
 class LifeLine(Frozen):
-    """One save of a step: what is said of it beside its bars."""
+    """One save of a step: its title, bars and words."""
 
     title: str
     bars: tuple[LifeBar, ...]
@@ -39,7 +39,7 @@ class Timeline(Frozen):
 
 
 def draw_lives(record: ComparisonRecord) -> Timeline | None:
-    """The lives of both arms; None where nothing dates any."""
+    """Return the timeline of both arms' saves; None without dates."""
     arms = (record.baseline, record.candidate)
     lives = [life for arm in arms for life in arm.lives]
     saved = [moment for life in lives for moment in _saving_moments(life)]
@@ -56,7 +56,7 @@ def draw_lives(record: ComparisonRecord) -> Timeline | None:
 
 
 class Scale(NamedTuple):
-    """Seconds to places on the line of time; what begins after `end` stands behind the break."""
+    """Maps seconds to places on the timeline; parts that begin after `end` are drawn behind a break."""
 
     begin: float
     end: float
@@ -90,19 +90,19 @@ def _bar(part: str, begin: float, seconds: float, words: str, scale: Scale) -> L
 
 
 def describe_span(span: LifeSpan) -> str:
-    """`manifest 0.52 s, 14.1 MB/s`."""
+    """Return a part in words: `manifest 0.52 s, 14.1 MB/s`."""
     rate = f", {show_rate(span.bytes_per_s)}" if span.bytes_per_s else ""
     return f"{span.part} {show_seconds(span.seconds)}{rate}"
 
 
 def show_rate(bytes_per_s: float) -> str:
-    """Bytes per second with three digits that count."""
+    """Return bytes per second with three significant digits."""
     rate, unit = (bytes_per_s / 1e9, "GB/s") if bytes_per_s >= 1e9 else (bytes_per_s / 1e6, "MB/s")
     return f"{rate:.3g} {unit}"
 
 
 def describe_life(life: CheckpointLife) -> str:
-    """The whole life in one line: when it was announced and committed, its parts, and how it ended."""
+    """Return a save in one line: announced and committed times, its parts, and its end."""
     words = [f"announced at {show_seconds(life.announced_s)}"] if life.announced_s is not None else []
     words += [describe_span(span) for span in life.spans if span.part in ("blocking", "background")]
     words += [f"committed at {show_seconds(life.committed_s)}"] if life.committed_s is not None else []

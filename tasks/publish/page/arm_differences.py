@@ -1,4 +1,4 @@
-"""Turns what identifies the arms, and what was found about the two, into one table of what differs and what it does."""
+"""Turns the facts of both arms, and the findings about them, into one table of differences and their effects."""
 
 from collections.abc import Iterator
 from typing import get_args
@@ -20,14 +20,14 @@ FACTS = {
 
 
 class Shown(Frozen):
-    """What one arm has of a fact, and what it was read from."""
+    """One arm's value of a fact, and its source."""
 
     text: str
     evidence: Evidence | None = None
 
 
 class FactRow(Frozen):
-    """A fact that weighs on the verdict: what each side has of it, what that means, and what it does."""
+    """A fact that affects the verdict: its value on each side, its meaning, and its effect."""
 
     name: str
     baseline: tuple[Shown, ...]
@@ -37,7 +37,7 @@ class FactRow(Frozen):
 
 
 class Facts(Frozen):
-    """What identifies the arms."""
+    """The facts of both arms, by their effect on the verdict."""
 
     weighing: tuple[FactRow, ...]  # those that weigh most first
     differing: tuple[tuple[str, str, str], ...]  # name and both values of what differs and does nothing to the verdict
@@ -45,7 +45,7 @@ class Facts(Frozen):
 
 
 def compare_facts(record: ComparisonRecord) -> Facts:
-    """What differs between the arms and what does not; of a death only what differs, for there is no verdict."""
+    """Return the facts that differ and those that are equal; only the former if an arm died: there is no verdict."""
     known = _facts(record)
     if record.has_died:
         return Facts(

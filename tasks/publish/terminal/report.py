@@ -82,7 +82,7 @@ def render_terminal(record: ComparisonRecord) -> RenderableType:
 
 
 class _Report:
-    """What is shown, with blanks for GLUE."""
+    """A renderable with blanks in place of GLUE."""
 
     def __init__(self, content: RenderableType):
         self.content = content
@@ -206,9 +206,9 @@ def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
 
 
 def share_width(columns: Sequence[Sequence[str]], room: int) -> list[int | None]:
-    """The width of each column of texts: its longest word at least; what is left goes to the column that lacks most.
+    """Return the width of each column: at least its longest word; the rest goes to the columns that lack most.
 
-    Where there is no room for the words, none is said.
+    Returns None for every column if the words do not fit.
     """
     widths = [max(map(_least_width, texts)) for texts in columns]
     lack = [max(map(len, texts)) - width for texts, width in zip(columns, widths, strict=True)]
@@ -224,7 +224,7 @@ def share_width(columns: Sequence[Sequence[str]], room: int) -> list[int | None]
 
 
 def _least_width(text: str) -> int:
-    """Of the longest word: long ones may be folded, numbers and signs may not."""
+    """Return the width of the longest unit: long words may be folded, numbers and signs may not."""
     words = [(len(word), re.search(r"[\d=✗≠?·]", word)) for word in text.split()]
     return max((length if whole else min(length, LONGEST_WORD) for length, whole in words), default=0)
 
@@ -257,12 +257,12 @@ def _group_by_reason(rows: list[MetricDiff]) -> dict[str, list[MetricDiff]]:
 
 
 def render_explanation(explanation: Explanation) -> RenderableType:
-    """The explanation alone."""
+    """Return the explanation alone."""
     return _Report(Group(*_explanation(explanation)))
 
 
 def _explanation(explanation: Explanation | None) -> Iterator[RenderableType]:
-    """Why the arms differ: the first lines of each part; the page has the rest."""
+    """Return the first lines of each section of the explanation; the page has the rest."""
     if explanation is None:
         return
     yield _section(TITLE)
@@ -279,7 +279,7 @@ def _explanation(explanation: Explanation | None) -> Iterator[RenderableType]:
 
 
 def _programs(record: ComparisonRecord) -> Iterator[RenderableType]:
-    """In what two compiled programs differ, the largest share first; the page has the rest."""
+    """Return the differences of two compiled programs, the largest share first; the page has the rest."""
     if record.programs is None or not record.programs.differences:
         return
     yield _section("What differs between the programs, by share of cycles, collective bytes or memory")
@@ -367,7 +367,7 @@ def _state(line: CheckpointLine) -> Text:
 
 
 def _checkpoint_content(found: CheckpointDifference | None) -> Iterator[RenderableType]:
-    """How the checkpoints of one step compare, array by array: counts, what one side alone has, what differs most."""
+    """Return the difference of two checkpoints: counts, arrays of one side only, the largest differences."""
     if found is None:
         return
     if found.problem:
@@ -395,13 +395,13 @@ def _sides(record: ComparisonRecord) -> tuple[tuple[str, ArmSummary], tuple[str,
 
 
 def _heading(record: ComparisonRecord, arm: str) -> str:
-    """The arm's name, or which side it is where that is shorter: the lines above have the name."""
+    """Return the arm's name, or its side if that is shorter: the name is in the lines above."""
     name = visible(arm)
     return name if len(name) <= LONGEST_HEADING else (name_side(record, arm) or name)
 
 
 def _plain(text: str) -> Text:
-    """Text from outside as itself: a plain `str` in a rich table would be read as markup."""
+    """Return outside text as rich Text: a plain `str` in a table would be parsed as markup."""
     return Text(visible(text), overflow="fold")
 
 
