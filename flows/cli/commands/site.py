@@ -55,7 +55,8 @@ def serve(
     try:
         listener = listen(host, port)
     except OSError as error:
-        raise ValueError(f"{host}:{port} cannot be listened at ({os.strerror(error.errno or 0)}); try --port 0") from error
+        reason = os.strerror(error.errno or 0)
+        raise ValueError(f"{host}:{port} cannot be listened at ({reason}); try --port 0") from error
     place = f"http://{host}:{listener.getsockname()[1]}/"
     Console(markup=False, soft_wrap=True).print(f"{store.address} at {place} until Ctrl-C")
     with suppress(KeyboardInterrupt):  # it is how this command ends
