@@ -298,6 +298,7 @@ def plan_run(
         repository=checkout.repository,
         commits=checkout.commits,
         checkout=checkout.folder,
+        code=checkout.code,
         software=checkout.software,
         aa=aa,
         rules=rules,

@@ -47,19 +47,20 @@ def serve(
     """Serve the pages, and no other files, over HTTP until Ctrl-C; with gzip and ranges."""
     from tasks.publish.site.index import PAGE, gather_index
     from tasks.publish.site.index_page import render_index, render_not_found
-    from tasks.services.site_server import make_server
+    from tasks.services.site_server import listen, make_server
     from tasks.store import open_store
 
     store = open_store(out, reading=True)
     front = "" if (store.path / PAGE).is_file() else render_index(gather_index(store), store)
     try:
-        server = make_server(store.path, host=host, port=port, front=front, not_found=render_not_found())
+        listener = listen(host, port)
     except OSError as error:
-        raise ValueError(f"{host}:{port} cannot be opened ({error.strerror or error}); try --port 0") from error
-    place = server.server_address
-    Console(markup=False, soft_wrap=True).print(f"{store.address} at http://{host}:{place[1]}/ until Ctrl-C")
-    with server, suppress(KeyboardInterrupt):  # it is how this command ends
-        server.serve_forever()
+        reason = os.strerror(error.errno or 0)
+        raise ValueError(f"{host}:{port} cannot be opened ({reason}); try --port 0") from error
+    place = f"http://{host}:{listener.getsockname()[1]}/"
+    Console(markup=False, soft_wrap=True).print(f"{store.address} at {place} until Ctrl-C")
+    with suppress(KeyboardInterrupt):  # it is how this command ends
+        make_server(store.path, front=front, not_found=render_not_found()).run([listener])
     return 0
 
 

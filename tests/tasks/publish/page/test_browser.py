@@ -8,12 +8,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from http.server import ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 
 from tasks.history.judge_series import judge
 from tasks.history.series import Night, Series
@@ -23,7 +23,7 @@ from tasks.publish.site.index import StoreIndex, add_comparison, add_nights, in_
 from tasks.publish.site.index_page import render_index, render_not_found, update_index, write_neighbours
 from tasks.records import Commit, ComparisonRecord
 from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord
-from tasks.services.site_server import make_server
+from tasks.services.site_server import listen, make_server
 from tasks.store import Store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the playwright package is not installed")
@@ -246,14 +246,15 @@ def test_a_level_filters_the_lines_of_the_logs(
 
 
 @contextmanager
-def served(server: ThreadingHTTPServer) -> Iterator[str]:
+def served(server: uvicorn.Server) -> Iterator[str]:
     """Serve in a thread; yields the address of the front."""
-    thread = threading.Thread(target=server.serve_forever)
+    listener = listen("127.0.0.1", 0)
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/"
-    server.shutdown()
+    yield address
+    server.should_exit = True
     thread.join()
-    server.server_close()
 
 
 def hover(page: Any, step: int) -> None:
