@@ -57,6 +57,7 @@ class RunPlan(Frozen):
     repository: str | None = None  # of `ref`; None: the checkout of this program
     commits: tuple[Commit, ...] = ()  # ancestors of `commit` that the other arm lacks, the newest first
     checkout: str | None = None  # the folder with the trainer's source, in which the run starts; None: as installed
+    code: str = ""  # digest of the checkout's code without comments and names of local variables; empty: unknown
     software: tuple[str, ...] = ()  # packages declared for this arm only, e.g. "jax==0.11.0"
     aa: bool = False  # part of a declared A/A control
     rules: VerdictRules | None = None  # the comparison's rules at the time of the request
