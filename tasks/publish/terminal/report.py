@@ -56,7 +56,7 @@ def print_comparison(
 
     `page` is the page's path or address; `link` opens it in a browser, if that needs another address.
     """
-    console.print(render_terminal(record))
+    console.print(render_terminal(record), crop=False)  # a path is never cut
     for name, text in {"page": page, "link": link, "next": record.next_command}.items():
         if text:
             line = Text(f"{name}: {visible(os.fspath(text))}", style="bold" if name == "next" else "")
@@ -139,8 +139,9 @@ def _deaths(record: ComparisonRecord) -> Iterator[RenderableType]:
             line.append("its log names no cause", style="default")
         else:
             line.append(visible(error.summary), style="default")
-            line.append(f"  (line {error.line} of {_log_of(arm)})", style="dim")
         yield line
+        if error is not None:  # a line of its own that is never broken: its path is copied
+            yield Text(f"  line {error.line} of {_log_of(arm)}", style="dim", no_wrap=True, overflow="ignore")
 
 
 def _log_of(arm: ArmSummary) -> str:
