@@ -42,7 +42,7 @@ from tasks.records.text import visible
 MOST_DIFFERENCES = 6  # between programs, in a terminal
 MOST_CAUSES = 4  # of each part of an explanation
 LONGEST_HEADING = 16  # a longer arm name heads its column as "baseline" or "candidate"
-SOUND: frozenset[State] = frozenset({"proved", "retired", "overwritten"})  # of a checkpoint: told by its word alone
+SOUND: frozenset[State] = frozenset({"proved", "retired", "overwritten"})  # need no further words
 MOST_ARRAYS = 5  # that differ; the page has all
 GLUE = "\ue000"  # a blank that no line breaks at: rich breaks at every kind that Unicode has
 GAP = 2  # characters between the columns of a table
@@ -352,7 +352,7 @@ def _checkpoints(record: ComparisonRecord) -> Iterator[RenderableType]:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for (role, _), lines in sound.items():  # the page has what was checked of each
+    for (role, _), lines in sound.items():  # the page lists the checks of each
         table.add_row(_state(lines[0]), _plain(f"{role} {', '.join(line.step for line in lines)}"))
     for role, line in others:
         table.add_row(_state(line), _plain(f"{role} {line.step}: {line.proof}; {line.log}"))
