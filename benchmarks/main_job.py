@@ -20,6 +20,7 @@ from typing import NamedTuple
 import psutil
 
 from benchmarks.machine import describe_machine
+from tasks.launch.local.handle import LocalHandle
 from tasks.store import Store
 
 ROOT = Path(__file__).parent.parent
@@ -60,7 +61,7 @@ def run(
     trainers = 0.0
     for directory in Store(store).runs() if store else ():
         handle = directory.read_handle()
-        if handle is not None and directory.log.stat().st_mtime >= start:
+        if isinstance(handle, LocalHandle) and directory.log.stat().st_mtime >= start:
             trainers += directory.log.stat().st_mtime - (psutil.boot_time() + handle.created)
     return Timing(wall, trainers)
 

@@ -1,10 +1,9 @@
-"""Compiles steps for a TPU slice on this machine, and prints the compiler's figures.
+"""Compiles steps of seed-1b for a v6e-32 on this machine, and prints the compiler's figures beside MaxText's.
 
-    python -m benchmarks.preflight figures --maxtext-python PYTHON   # seed-1b on v6e-32, ours beside MaxText
-    python -m benchmarks.preflight cases [--model tiny]              # every case: does it compile, does it fit
+    python -m benchmarks.preflight --maxtext-python PYTHON [--case CASE]…
 
-PYTHON is that of an environment with MaxText 0.2.4 (`uv pip install --resolution=lowest 'maxtext[tpu]==0.2.4'`). Both
-take minutes for each step of the big model. Exit status: 0 all targets met, or all steps compile; 1 not all.
+PYTHON is that of an environment with MaxText 0.2.4 (`uv pip install --resolution=lowest 'maxtext[tpu]==0.2.4'`). Each
+step takes minutes. Exit status: 0 all targets met; 1 not all.
 """
 
 import argparse
@@ -17,15 +16,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.machine import describe_machine
-from configs.comparison import list_names, load_comparison, load_target
+from configs.comparison import load_comparison, load_target
 from configs.environment import pass_on
-from configs.errors import ConfigError
 from configs.schema import TrainConfig
 from configs.topologies import GIB, find_topology
 from tasks.launch.config import yaml_scalar
 from tasks.preflight.analyse import analyse_program
 from tasks.records.compiled import FILE, OPTIMISED, CompiledProgram
-from tasks.resolve.plans import find_unfit, resolve_config
+from tasks.resolve.plans import resolve_config
 from tasks.resolve.trainers.compile import CONFIG, plan_compile
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.trainer_source import TrainerSource
@@ -63,22 +61,18 @@ def compile_step(config: TrainConfig, checkout: TrainerSource, topology: str, fo
     return Compiled(program, work.cycles, work.collective_bytes)
 
 
-def config_of(case: str, arm: str, target: str, model: str | None) -> TrainConfig:
-    """The config of an arm. Raises ConfigError."""
-    return resolve_config(COMPARISON, load_target(target), case=case, arm=arm, model=model).config
-
-
 def show_figures(cases: list[str], maxtext_python: Path, folder: Path) -> bool:
     """Print our figures and MaxText's, case by case; return whether all targets are met."""
     maxtext = find_maxtext(maxtext_python.expanduser().absolute())
     theirs = TrainerSource(commit=None, dirty=False, versions=maxtext.versions, python=maxtext.python, maxtext=maxtext)
-    topology, met = load_target("v6e-32").topology, True
+    target, met = load_target("v6e-32"), True
+    topology = target.topology
     assert topology is not None  # it is named in the file
     for case in cases:
         found: dict[str, Compiled] = {}
         for name, checkout in (("ours", OURS), (maxtext.title, theirs)):
             for arm in ARMS:
-                config = config_of(case, arm, "v6e-32", None)
+                config = resolve_config(COMPARISON, target, case=case, arm=arm).config
                 key = f"{name} {arm}"
                 found[key] = compile_step(config, checkout, topology, folder / case / key.replace(" ", "-"))
                 print(f"{case:12} {key:22} {show(found[key])}", flush=True)
@@ -99,26 +93,6 @@ def show_figures(cases: list[str], maxtext_python: Path, folder: Path) -> bool:
         print("  " + ", ".join(f"{'✓' if good else '✗'} {check}" for check, good in checks.items()), flush=True)
         met &= all(checks.values())
     return met
-
-
-def show_cases(cases: list[str], arms: list[str], target: str, model: str, folder: Path) -> bool:
-    """Print each case's and arm's memory, or the reason why it does not compile; return whether all compile."""
-    topology, every = load_target(target).topology, True
-    if topology is None:
-        raise SystemExit(f"{target}: is no TPU slice")
-    unfit = find_unfit(cases, load_target(target))
-    for case in cases:
-        for arm in arms:
-            try:
-                if case in unfit:
-                    raise ConfigError([unfit[case]])
-                found = compile_step(config_of(case, arm, target, model), OURS, topology, folder / case / arm)
-                told, good = show(found), found.program.ok
-            except ConfigError as error:
-                told, good = f"refused: {error}", False
-            print(f"{case:26} {arm:6} {told}", flush=True)
-            every &= good
-    return every
 
 
 def show(found: Compiled) -> str:
@@ -152,22 +126,12 @@ def ratio(ours: float, theirs: float) -> float:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("figures", "cases"))
-    parser.add_argument("--maxtext-python", type=Path)
-    parser.add_argument("--case", action="append", default=[])
-    parser.add_argument("--arm", action="append", default=[], choices=ARMS)
-    parser.add_argument("--target", default="v6e-32")
-    parser.add_argument("--model", default="tiny")
+    parser.add_argument("--maxtext-python", type=Path, required=True)
+    parser.add_argument("--case", action="append", default=[], choices=LARGEST_GIB)
     given = parser.parse_args()
     print(describe_machine())
     with tempfile.TemporaryDirectory() as folder:
-        if given.what == "cases":
-            cases = given.case or list(list_names("cases"))
-            done = show_cases(cases, given.arm or list(ARMS), given.target, given.model, Path(folder))
-        elif given.maxtext_python is None:
-            parser.error("--maxtext-python is missing: MaxText's own compile is what ours is measured beside")
-        else:
-            done = show_figures(given.case or list(LARGEST_GIB), given.maxtext_python, Path(folder))
+        done = show_figures(given.case or list(LARGEST_GIB), given.maxtext_python, Path(folder))
     return 0 if done else 1
 
 

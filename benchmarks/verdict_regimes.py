@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.machine import describe_machine
-from benchmarks.verdict_placements import PLAN
 from benchmarks.verdict_power import RULES, TOKENS, draw_past, draw_tpu, make_arms
 from benchmarks.verdict_power import Cell as Shape
 from configs.noise import DeviceKind
@@ -30,7 +29,7 @@ from tasks.diff.time_rows import Circumstances, decide_levels
 from tasks.metrics.step_seconds import PRINTED_UNIT_S, refine_seconds
 from tasks.metrics.step_time_levels import find_levels
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import StepLevels
+from tasks.records import RunPlan, StepLevels
 
 type Values = NDArray[np.float64]
 type Rng = np.random.Generator
@@ -40,6 +39,11 @@ STEPS = 100
 PAIRS = (0, 8, 20)
 HISTORIES = 30
 RUNS = (1, 3, 5)
+PLAN = RunPlan(
+    comparison="places", case="01", arm="a", repeat=0, trainer="maxview", target="bench", backend="local", config={},
+    origins={}, commit=None, dirty=False, versions={}, environment={}, argv=(), time_limit_s=60, run_name="r",
+    directory="", identity="",
+)  # fmt: skip
 
 
 class Regime(Frozen):

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from ruamel.yaml.comments import CommentedMap
 
-from configs.backends.settings import Settings
-from configs.command import CommandTemplate
+from configs.backend_settings import LogSettings, Settings
+from configs.custom_trainer import CommandTemplate
 from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
 from configs.findings import Effects, FindingKind, Rule, load_rules, read_rules
-from configs.launch import BACKENDS, BackendName, fill_in, take_section
-from configs.load import Value, explain, layer_from_map
+from configs.launch import BACKENDS, BackendName, fill_in, settings_model, take_section
+from configs.load import Value, explain, layer_from_map, read_entries
 from configs.read import CONFIG_ROOT, display_path, origin_of, plain, read_yaml
 from configs.read import first_comment as first_comment
 from configs.schema import Frozen
@@ -176,7 +176,7 @@ class Comparison(Frozen):
 
 
 class Target(Frozen):
-    """Where runs go: the launcher, the devices, the model sized for them, and the environment of the process.
+    """A target of runs: the launcher, the devices, a model that fits them, and the environment of the process.
 
     `environment`: variables to set. `pass_on`: further variables of the caller, besides those of
     `configs/environment.py`, that a local trainer gets; it has no other credentials. `wrap`: the command that executes
@@ -223,17 +223,17 @@ class Target(Frozen):
     @property
     def trains_here(self) -> bool:
         """Whether its trainers are processes of this machine, with its files and the caller's variables."""
-        return BACKENDS[self.backend].trains_here
+        return settings_model(self.backend).trains_here
 
     @property
     def plays_logs(self) -> bool:
         """Whether it replays logs, of any machine, instead of training."""
-        return BACKENDS[self.backend].plays_logs
+        return issubclass(settings_model(self.backend), LogSettings)
 
     @property
     def hires_chips(self) -> bool:
         """Whether a run occupies a slice that is paid for."""
-        return BACKENDS[self.backend].hires_chips
+        return settings_model(self.backend).hires_chips
 
     @property
     def device_memory_gib(self) -> float | None:
@@ -255,7 +255,7 @@ class Target(Frozen):
 
     def launch_settings(self, environ: Mapping[str, str]) -> Settings:
         """Return the backend's settings with environment variables replaced. Raises ConfigError."""
-        return fill_in(self.launch, BACKENDS[self.backend], f"configs/targets/{self.name}.yml", environ)
+        return fill_in(self.launch, settings_model(self.backend), f"configs/targets/{self.name}.yml", environ)
 
 
 class Tolerance(Frozen):
@@ -354,18 +354,7 @@ def load_tolerances(name: str, *, root: Path = CONFIG_ROOT) -> dict[str, Toleran
     path = find("tolerances", name, root=root)
     data = read_yaml(path)
     metrics = tolerance_names()
-    tolerances: dict[str, Tolerance] = {}
-    problems: list[str] = []
-    for metric, value in data.items():
-        if metric not in metrics:
-            where = origin_of(data, path, (metric,))
-            problems.append(f"{where}: unknown metric '{metric}'{suggest(str(metric), metrics)}")
-            continue
-        try:
-            tolerances[metric] = Tolerance.model_validate(plain(value))
-        except ValidationError as error:
-            for line in explain(error, lambda _: "", tuple(Tolerance.model_fields)):
-                problems.append(f"{origin_of(data, path, (metric,))}: {metric}: {line}")
+    tolerances, problems = read_entries(data, path, Tolerance, metrics, "metric")
     problems += [
         f"{display_path(path)}: {metric} is missing" for metric in metrics if metric not in {*data, *BY_DEVICE}
     ]

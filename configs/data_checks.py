@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from configs.schema import TrainConfig
 
 REMOTE = "gs://"
-MOST = 1 << 20  # bytes of a text file that are checked
+MOST = 1 << 20  # bytes checked of a text file
 COLUMN = "text"  # of a parquet file
 TEXTS = ("string", "large_string", "binary", "large_binary")  # column types that hold texts
 RIEGELI = bytes.fromhex("83af70d10d884a3f")  # first bytes of every array_record file

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 from ruamel.yaml.comments import CommentedMap
 
-from configs.errors import ConfigError, suggest
-from configs.load import explain
-from configs.read import display_path, origin_of, plain, read_yaml
+from configs.errors import ConfigError
+from configs.load import read_entries
+from configs.read import display_path, plain, read_yaml
 from configs.schema import Frozen
 
 Effect = Literal["blocks", "qualifies", "note", "ignore"]
@@ -46,21 +46,11 @@ def read_rules(data: Any, path: Path) -> dict[FindingKind, Rule]:
         raise ConfigError(
             [f"{display_path(path)}: expected `kind: {{effect: …, why: …}}` lines, got {plain(data)!r:.60}"]
         )
-    known: dict[str, FindingKind] = {kind: kind for kind in KINDS}
-    rules: dict[FindingKind, Rule] = {}
-    problems: list[str] = []
-    for name, value in data.items():
-        where = origin_of(data, path, (name,))
-        if name not in known:
-            problems.append(f"{where}: unknown finding '{name}'{suggest(str(name), KINDS)}")
-            continue
-        try:
-            rules[known[name]] = Rule.model_validate(plain(value))
-        except ValidationError as error:
-            problems += [f"{where}: {name}: {line}" for line in explain(error, lambda _: "", tuple(Rule.model_fields))]
+    rules, problems = read_entries(data, path, Rule, KINDS, "finding")
     if problems:
         raise ConfigError(problems)
-    return rules
+    known: dict[str, FindingKind] = {kind: kind for kind in KINDS}
+    return {known[name]: rule for name, rule in rules.items()}
 
 
 def load_rules(path: Path) -> dict[FindingKind, Rule]:

@@ -1,43 +1,59 @@
-"""The backends that run jobs: one line for each in `Launch`, which tells their settings apart by `backend`."""
+"""The backends that run jobs, one line for each, and the settings that a target gives its backend."""
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, get_args
+from importlib import import_module
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, SerializeAsAny, ValidationError
 
-from configs.backends.local import Local
-from configs.backends.replay import Replay
-from configs.backends.settings import Settings
-from configs.backends.xpk import Xpk
+from configs.backend_settings import Settings
 from configs.errors import ConfigError, suggest
 
-Launch = Annotated[
-    Local
-    | Replay
-    | Xpk,
-    Field(discriminator="backend"),
-]  # fmt: skip
-BACKENDS: Mapping[str, type[Settings]] = {
-    model.model_fields["backend"].default: model for model in get_args(get_args(Launch)[0])
+# Name -> package with `settings.py` (SETTINGS), `handle.py` (HANDLE) and `launcher.py` (LAUNCHER). They are imported by
+# name, because configs must not depend on tasks.
+BACKENDS = {
+    "local": "tasks.launch.local",
+    "replay": "tasks.launch.replay",
+    "xpk": "tasks.launch.xpk",
 }
 
 
-def _check_backend(name: str) -> str:
-    if name not in BACKENDS:
-        raise ValueError(f"unknown backend '{name}'{suggest(name, tuple(BACKENDS))}; there are: {', '.join(BACKENDS)}")
-    return name
+def _check_backend(name: Any) -> str:
+    known = tuple(BACKENDS)
+    if name not in known:
+        raise ValueError(f"unknown backend '{name}'{suggest(str(name), known)}; there are: {', '.join(known)}")
+    return str(name)
 
 
 BackendName = Annotated[str, AfterValidator(_check_backend)]
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
+def find_part(backend: Any, part: Literal["settings", "handle", "launcher"]) -> Any:
+    """Return a part of a backend's package. Raises ValueError for an unknown backend."""
+    return getattr(import_module(f"{BACKENDS[_check_backend(backend)]}.{part}"), part.upper())
+
+
+def settings_model(backend: Any) -> type[Settings]:
+    """Return the model of a backend's settings. Raises ValueError for an unknown backend."""
+    model: type[Settings] = find_part(backend, "settings")
+    return model
+
+
+def _of_its_backend(value: Any) -> Any:
+    return settings_model(value.get("backend")).model_validate(value) if isinstance(value, dict) else value
+
+
+# The settings of a run's backend, of the backend's own class.
+Launch = Annotated[SerializeAsAny[Settings], BeforeValidator(_of_its_backend)]
+
+
 def take_section(value: Any) -> Any:
     """Move a target's section that is named like its backend to the key `launch`. Raises ValueError."""
     if not isinstance(value, dict) or not isinstance(value.get("backend"), str) or value["backend"] not in BACKENDS:
         return value
-    backend, model = value["backend"], BACKENDS[value["backend"]]
+    backend, model = value["backend"], settings_model(value["backend"])
     expected = {backend} if any(field.is_required() for field in model.model_fields.values()) else set()
     for name in expected ^ {name for name in BACKENDS if value.get(name)}:
         raise ValueError(f"a target has the key '{name}' if its backend is {name}, and only then")

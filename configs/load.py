@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.composer import MaxDepthExceededError
 from ruamel.yaml.error import YAMLError
@@ -122,6 +122,27 @@ def validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> TrainConf
         return TrainConfig.model_validate(dict(values), strict=True)
     except ValidationError as error:
         raise ConfigError(explain(error, lambda keys: origins.get(str(keys[0]), ""), KEYS)) from error
+
+
+def read_entries[M: BaseModel](
+    data: CommentedMap, path: Path, model: type[M], known: Sequence[str], what: str
+) -> tuple[dict[str, M], list[str]]:
+    """Return the entries of a file with one `model` per name, and the problems of its unknown or wrong entries.
+
+    `what`: the word for an entry in messages.
+    """
+    found: dict[str, M] = {}
+    problems: list[str] = []
+    for name, value in data.items():
+        where = origin_of(data, path, (name,))
+        if name not in known:
+            problems.append(f"{where}: unknown {what} '{name}'{suggest(str(name), known)}")
+            continue
+        try:
+            found[name] = model.model_validate(plain(value))
+        except ValidationError as error:
+            problems += [f"{where}: {name}: {line}" for line in explain(error, lambda _: "", tuple(model.model_fields))]
+    return found, problems
 
 
 def explain(error: ValidationError, locate: Callable[[Location], str], known: Sequence[str]) -> list[str]:

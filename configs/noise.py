@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from configs.errors import ConfigError, suggest
-from configs.load import explain
-from configs.read import CONFIG_ROOT, origin_of, plain, read_yaml
+from configs.errors import ConfigError
+from configs.load import read_entries
+from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import Frozen
 
 Share = Annotated[float, Field(gt=0, lt=10, allow_inf_nan=False, strict=True)]
@@ -31,23 +31,11 @@ def load_noises(*, root: Path = CONFIG_ROOT) -> dict[DeviceKind, DeviceNoise]:
     path = root / "noise.yml"
     data = read_yaml(path)
     kinds: tuple[DeviceKind, ...] = get_args(DeviceKind)
-    problems = [
-        f"{origin_of(data, path, (name,))}: unknown kind of device '{name}'{suggest(str(name), kinds)}"
-        for name in data
-        if name not in kinds
-    ]
-    noises: dict[DeviceKind, DeviceNoise] = {}
-    for kind in kinds:
-        try:
-            noises[kind] = DeviceNoise.model_validate(plain(data.get(kind, {})))
-        except ValidationError as error:
-            where = origin_of(data, path, (kind,)) if kind in data else str(path.name)
-            problems += [
-                f"{where}: {kind}: {line}" for line in explain(error, lambda _: "", tuple(DeviceNoise.model_fields))
-            ]
+    noises, problems = read_entries(data, path, DeviceNoise, kinds, "kind of device")
+    problems += [f"{path.name}: {kind} is missing" for kind in kinds if kind not in data]
     if problems:
         raise ConfigError(problems)
-    return noises
+    return {kind: noises[kind] for kind in kinds}
 
 
 def device_kind_of(name: str | None, backend: str | None) -> DeviceKind:

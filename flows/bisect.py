@@ -13,13 +13,14 @@ from configs.comparison import Target, load_comparison, load_target
 from flows.compare import run_one
 from tasks.bisect.corners import compare_corners, contrast_corners
 from tasks.bisect.ends import find_question
-from tasks.bisect.judge import RunJudge
+from tasks.bisect.judge_points import RunJudge
 from tasks.bisect.ledger import draw_line, ledger_key, read_entry, search_ledger
 from tasks.bisect.line import describe_commit
 from tasks.bisect.points import (
     Span,
     corner_span,
     hold_packages,
+    list_cases,
     plan_point,
     span_of_packages,
     spans_inside,
@@ -48,6 +49,7 @@ from tasks.steps import (
     SearchProgress,
     choose_step,
     compare_checkpoints_step,
+    compare_culprit_step,
     find_span_step,
     forget_step,
     probe_step,
@@ -86,7 +88,7 @@ def bisect_cases(request: BisectOptions, store: Store, jobs: Jobs) -> State[Any]
     span = find_span_step(request)
     found: list[tuple[Bisection, PublishedPage]] = []
     try:
-        for case in request.cases or load_comparison(request.comparison).cases:
+        for case in list_cases(request):
             record = Search(request, span, case, store, jobs).find()
             page = publish_bisection_step(record, store)
             EVENTS.put(Bisected(record, page))
@@ -149,7 +151,7 @@ class Search:
     def _search(
         self, points: tuple[BisectedPoint, ...]
     ) -> tuple[Finish, tuple[BisectedPoint, ...], tuple[Line, dict[int, str]]]:
-        """Run points until the culprit is sure or the limits are reached."""
+        """Run points until the culprit is found or a limit is reached."""
         limits = Limits(
             ends=load_comparison(self.request.comparison).repeats, budget_s=self.request.read_budget(),
             most_runs=self.request.more.max_runs,
@@ -296,10 +298,14 @@ class Search:
         commit = ("", "")
         if finish.culprit is not None and not points[finish.culprit].version:
             commit = describe_commit(self.span.repository, points[finish.culprit].commit.sha)
-        return write_record(
+        record = write_record(
             self.request, self.span, self.case, self.like.target, question, finish, described, self.runs,
             corners=corners, commit=commit,
         )  # fmt: skip
+        if finish.culprit is None:
+            return record
+        program = compare_culprit_step(points, finish.culprit, self.like, self.runs, self.store)
+        return record.model_copy(update={"program": program})
 
     def _inside(self, record: Bisection, culprit: int) -> Bisection:
         """Continue the search inside the culprit merge; return its record, or the merge's own."""

@@ -16,8 +16,8 @@ from flows.compare import compare_cases
 from tasks.publish.content.page_address import find_page
 from tasks.publish.markdown.night import comment_markdown, night_headline
 from tasks.publish.site.index import PAGE
-from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, find_new, tell_culprit
 from tasks.resolve.options import BisectMore, BisectOptions, NightOptions
+from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord, find_new, tell_culprit
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import FOUND, log_result

@@ -5,7 +5,7 @@ Array names end in one letter per axis:
     B  sequences in the batch          L  tokens in a sequence (M = L + 1: inputs and targets overlap by all but one)
     E  width of the residual stream    F  width inside the MLP
     H  attention heads                 K  width of one head
-    V  tokens in the vocabulary        N  decoder layers, the axis that scanned parameters have in addition
+    V  tokens in the vocabulary        N  decoder layers, an additional axis of scanned parameters
 
-Queries stand at positions L and keys at positions S of the same sequence.
+Queries have positions L, and keys positions S, of the same sequence.
 """

@@ -2,9 +2,9 @@
 
     python -P model/compile_record.py --out DIR --topology NAME --hbm-bytes N MODULE [WORD…]
 
-runs another trainer's own compile, such as MaxText's `train_compile`, and keeps what it gives to the compiler. That is
-why this file needs nothing but JAX: it runs in that trainer's environment. With `--stop` the module is a training: it
-ends with its first program, and `--programs DIR` keeps what equal programs were compiled to.
+runs another trainer's own ahead-of-time compile, such as MaxText's `train_compile`, and records the program. It runs in
+that trainer's environment, so it needs nothing but JAX. With `--stop`, the module is a training, which ends after its
+first compile; `--programs DIR` stores compiled programs, so that an equal one is not compiled again.
 """
 
 import argparse
@@ -43,11 +43,11 @@ OVERFLOW = re.compile(r"HbmOom|memory space hbm|RESOURCE_EXHAUSTED.*\bhbm\b", re
 
 
 class NothingCompiled(RuntimeError):
-    """The module ended well and has compiled nothing ahead of time."""
+    """The module ended without an error and compiled nothing ahead of time."""
 
 
 @dataclass
-class Stages:
+class CompileRecord:
     """One compile: its output folder, its target, and the facts so far. `compile.json` is written at the end."""
 
     out: Path
@@ -55,57 +55,57 @@ class Stages:
     hbm_bytes: int  # of each device
     devices: int | None = None
     arrays: list[dict[str, Any]] = field(default_factory=list)
-    record: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
 
-    def lowered(self, lowered: Lowered, seconds: float | None) -> None:
+    def write_lowered(self, lowered: Lowered, seconds: float | None) -> None:
         """Write the step as StableHLO, with its fingerprint."""
-        write_packed(self.out / LOWERED, lowered.as_text(debug_info=True))
-        self.record["lower_seconds"] = seconds
-        self.record["fingerprints"] = {"lowered": sha256(strip_stablehlo(lowered.as_text())), "optimised": None}
+        write_gzip(self.out / LOWERED, lowered.as_text(debug_info=True))
+        self.facts["lower_seconds"] = seconds
+        self.facts["fingerprints"] = {"lowered": sha256(strip_stablehlo(lowered.as_text())), "optimised": None}
 
     def compile(self, lowered: Lowered, compile_lowered: Callable[[], Compiled]) -> Compiled:
         """Call `compile_lowered` and record the program's text, memory and compile time."""
         say(f"compiling for {self.topology}, {self.devices} devices")
-        with self.timed():
+        with self.timed_compile():
             compiled = compile_lowered()
         text = compiled.as_text() or ""
-        write_packed(self.out / OPTIMISED, text)
-        self.record["fingerprints"]["optimised"] = sha256(strip_hlo(text))
-        self.record["memory"] = measure_memory(compiled)
+        write_gzip(self.out / OPTIMISED, text)
+        self.facts["fingerprints"]["optimised"] = sha256(strip_hlo(text))
+        self.facts["memory"] = measure_memory(compiled)
         return compiled
 
     @contextmanager
-    def timed(self) -> Iterator[None]:
+    def timed_compile(self) -> Iterator[None]:
         """Record the wall and processor seconds of the block as those of the compile."""
         wall, cpu = time.monotonic(), time.process_time()
         yield
-        self.record["compile_seconds"] = round(time.monotonic() - wall, 3)
-        self.record["compile_cpu_seconds"] = round(time.process_time() - cpu, 3)
+        self.facts["compile_seconds"] = round(time.monotonic() - wall, 3)
+        self.facts["compile_cpu_seconds"] = round(time.process_time() - cpu, 3)
 
     def finish(self, error: BaseException | None) -> None:
         """Write `compile.json` atomically."""
-        stated = None if error is None else {"type": name_error(error), "message": str(error) or repr(error)}
+        failure = None if error is None else {"type": name_error(error), "message": str(error) or repr(error)}
         arrays = sorted(self.arrays, key=lambda array: (-array["bytes_per_device"], array["path"]))
         facts = {"version": VERSION, "topology": self.topology, "devices": self.devices, "hbm_bytes": self.hbm_bytes}
-        record = facts | {"ok": error is None, "error": stated} | self.record
-        record |= {"arrays": arrays, "software": installed(PACKAGES)}
+        record = facts | {"ok": error is None, "error": failure} | self.facts
+        record |= {"arrays": arrays, "software": installed_versions(PACKAGES)}
         unfinished = self.out / f"{FILE}.tmp"
         unfinished.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         unfinished.replace(self.out / FILE)
 
 
 @contextmanager
-def recorded(stages: Stages) -> Iterator[None]:
+def write_at_end(record: CompileRecord) -> Iterator[None]:
     """Write `compile.json` however the compile ends; an error is recorded and raised again."""
-    stages.out.mkdir(parents=True, exist_ok=True)
+    record.out.mkdir(parents=True, exist_ok=True)
     for name in (FILE, LOWERED, OPTIMISED):  # of an earlier compile
-        (stages.out / name).unlink(missing_ok=True)
+        (record.out / name).unlink(missing_ok=True)
     try:
         yield
     except Exception as error:
-        stages.finish(error)
+        record.finish(error)
         raise
-    stages.finish(None)
+    record.finish(None)
 
 
 def say(text: str) -> None:
@@ -120,7 +120,7 @@ def name_error(error: BaseException) -> str:
 
 
 def measure_memory(compiled: Compiled) -> dict[str, int]:
-    """Bytes of one device; arguments and outputs share memory where the state is updated in place."""
+    """Return the bytes on one device; arguments and outputs share memory if the state is updated in place."""
     stats = compiled.memory_analysis()
     memory = {name: int(getattr(stats, f"{name}_size_in_bytes")) for name in MEMORY}
     return memory | {"total": memory["argument"] + memory["output"] + memory["temp"] - memory["alias"]}
@@ -158,12 +158,12 @@ def describe_inputs(lowered: Lowered, compiled: Compiled) -> list[dict[str, Any]
     ]
 
 
-def write_packed(path: Path, text: str) -> None:
+def write_gzip(path: Path, text: str) -> None:
     """Write a text with gzip; equal texts make equal files."""
     path.write_bytes(gzip.compress(text.encode(), compresslevel=6, mtime=0))
 
 
-def installed(packages: Sequence[str]) -> dict[str, str]:
+def installed_versions(packages: Sequence[str]) -> dict[str, str]:
     """Return the versions of the packages that are installed."""
     found = {}
     for package in packages:
@@ -192,7 +192,7 @@ def strip_hlo(text: str) -> str:
     # the entry's argument names; their types are repeated where they are used
     text = re.sub(r"(?m)^(ENTRY \S+ )\(.*$", r"\1", text)
     text = re.sub(r",? metadata=\{[^}]*\}", "", text)
-    # packed instructions that the compiler has replaced, with their metadata
+    # serialized instructions that the compiler has replaced, with their metadata
     text = re.sub(r'"original_instruction":"[^"]*"', "", text)
     text = re.sub(r"(?m)^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:.+\n)*", "", text)
     return number_names(text, r"%[\w.$-]+", "%v")
@@ -211,45 +211,45 @@ def quiet_libtpu() -> None:
     jax.config.update("jax_platforms", "cpu")
 
 
-def keep_compiled(stages: Stages, *, stop: bool = False, programs: Path | None = None) -> None:
-    """From now on whatever is lowered and compiled by itself, not by being called, is kept in the folder.
+def record_compiles(record: CompileRecord, *, stop: bool = False, programs: Path | None = None) -> None:
+    """Make `Lowered.compile` record its program in `record`; compiles of called functions are not recorded.
 
-    stop: this process ends with the first such program. programs: a folder that keeps what equal ones were compiled to.
+    stop: exit this process after the first such compile. programs: folder of compiled programs, for reuse.
     """
     compile_lowered = jax.stages.Lowered.compile
 
-    def compile_and_keep(lowered: Lowered, *words: Any, **named: Any) -> Compiled:
-        stages.lowered(lowered, None)
-        kept = programs / stages.record["fingerprints"]["lowered"] if programs else None
-        if stop and kept is not None and (kept / FILE).is_file():
-            found = json.loads((kept / FILE).read_text(encoding="utf-8"))
-            shutil.copyfile(kept / OPTIMISED, stages.out / OPTIMISED)
-            stages.record |= {"memory": found["memory"], "fingerprints": found["fingerprints"]}
-            end(stages)
-        compiled = stages.compile(lowered, lambda: compile_lowered(lowered, *words, **named))
-        stages.arrays = describe_inputs(lowered, compiled)
+    def compile_and_record(lowered: Lowered, *words: Any, **named: Any) -> Compiled:
+        record.write_lowered(lowered, None)
+        stored = programs / record.facts["fingerprints"]["lowered"] if programs else None
+        if stop and stored is not None and (stored / FILE).is_file():
+            found = json.loads((stored / FILE).read_text(encoding="utf-8"))
+            shutil.copyfile(stored / OPTIMISED, record.out / OPTIMISED)
+            record.facts |= {"memory": found["memory"], "fingerprints": found["fingerprints"]}
+            finish_and_exit(record)
+        compiled = record.compile(lowered, lambda: compile_lowered(lowered, *words, **named))
+        record.arrays = describe_inputs(lowered, compiled)
         if stop:
-            end(stages, kept)
+            finish_and_exit(record, stored)
         return compiled
 
-    jax.stages.Lowered.compile = compile_and_keep  # type: ignore[method-assign, assignment]
+    jax.stages.Lowered.compile = compile_and_record  # type: ignore[method-assign, assignment]
 
 
-def end(stages: Stages, kept: Path | None = None) -> NoReturn:
-    """Write `compile.json`, keep a copy for equal programs in the folder `kept`, and end this process at once."""
-    stages.finish(None)
-    if kept is not None and not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(dir=kept.parent))
+def finish_and_exit(record: CompileRecord, stored: Path | None = None) -> NoReturn:
+    """Write `compile.json`, copy the program to the folder `stored` for reuse, and exit this process at once."""
+    record.finish(None)
+    if stored is not None and not stored.exists():
+        stored.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(dir=stored.parent))
         for name in (FILE, OPTIMISED):
-            shutil.copyfile(stages.out / name, unfinished / name)
-        with suppress(OSError):  # an equal program was quicker
-            unfinished.rename(kept)
+            shutil.copyfile(record.out / name, unfinished / name)
+        with suppress(OSError):  # another process stored it first
+            unfinished.rename(stored)
     os._exit(0)
 
 
 def main(argv: Sequence[str]) -> int:
-    """The command line: 0 compiled, 1 it does not compile."""
+    """The command line: 0 compiled, 1 failed."""
     parser = argparse.ArgumentParser(
         prog="compile_record.py", description="Record the program of another trainer's compile."
     )
@@ -257,25 +257,27 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--topology", required=True)
     parser.add_argument("--devices", type=int, required=True)
     parser.add_argument("--hbm-bytes", type=int, required=True)
-    parser.add_argument("--stop", action="store_true", help="the module trains: end it when it has compiled its step")
-    parser.add_argument("--programs", type=Path, help="folder that keeps what programs were compiled to, for --stop")
+    parser.add_argument("--stop", action="store_true", help="the module trains: end it after its first compile")
+    parser.add_argument("--programs", type=Path, help="folder of compiled programs, for --stop")
     parser.add_argument("module")
     parser.add_argument("words", nargs=argparse.REMAINDER)
     given = parser.parse_args(argv)
     if not given.stop:
         quiet_libtpu()
-    stages = Stages(given.out, given.topology, given.hbm_bytes, given.devices)
+    record = CompileRecord(given.out, given.topology, given.hbm_bytes, given.devices)
     try:
-        with recorded(stages):
-            keep_compiled(stages, stop=given.stop, programs=given.programs)
+        with write_at_end(record):
+            record_compiles(record, stop=given.stop, programs=given.programs)
             say("lowering")
             run_module(given.module, given.words)
-            if "memory" not in stages.record:
-                raise NothingCompiled(f"{given.module} has compiled nothing")
+            if "memory" not in record.facts:
+                raise NothingCompiled(
+                    f"{given.module} ended without an ahead-of-time compile; name a module that does one"
+                )
     except Exception:
         traceback.print_exc()
         return 1
-    say(f"done in {stages.record['compile_seconds']:.0f} s")
+    say(f"done in {record.facts['compile_seconds']:.0f} s")
     return 0
 
 

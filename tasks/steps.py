@@ -2,10 +2,10 @@
 
 import os
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import cast
+from typing import TypedDict, cast
 from uuid import UUID
 
 from prefect import task
@@ -17,12 +17,13 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 from prefect.blocks.system import Secret
-from prefect.cache_policies import NO_CACHE
+from prefect.cache_policies import NO_CACHE, CachePolicy
 from prefect.events import emit_event
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
 from configs.comparison import Target
+from tasks.bisect.culprit_program import compare_culprit_program
 from tasks.bisect.ledger import make_entry
 from tasks.bisect.points import Span, find_span, span_of_packages
 from tasks.bisect.search import next_action
@@ -58,6 +59,7 @@ from tasks.publish.site.bisection_page import bisection_markdown, publish_bisect
 from tasks.publish.site.index_page import publish_night
 from tasks.publish.site.publish import publish_comparison
 from tasks.records import (
+    BisectedPoint,
     Bisection,
     CheckpointDifference,
     CheckpointProof,
@@ -70,8 +72,8 @@ from tasks.records import (
     StepCompleted,
 )
 from tasks.resolve.blessed import blessed_runs
-from tasks.resolve.night import CellResult, NightPlan, NightRecord, finish_night, plan_night
 from tasks.resolve.options import BisectOptions, NightOptions
+from tasks.resolve.plan_night import CellResult, NightPlan, NightRecord, finish_night, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.services.events import EVENTS, Comparing
@@ -82,11 +84,20 @@ from tasks.verify.checkpoint import verify_saved
 from tasks.verify.common_step import compare_arms
 from tasks.verify.steps_to_prove import Wanted, find_wanted, prove
 
-IO_RETRIES = 2
-RETRY_DELAY_S = 2
 PROGRESS_EVERY_S = 1.0
 TOKENS = ("MAXVIEW_GITHUB_TOKEN", "GITHUB_TOKEN")
 TOKEN_BLOCK = "maxview-github-token"
+
+
+class IoOptions(TypedDict):
+    """The options of a Prefect task that is retried."""
+
+    cache_policy: CachePolicy
+    retries: int
+    retry_delay_seconds: int
+
+
+IO: IoOptions = {"cache_policy": NO_CACHE, "retries": 2, "retry_delay_seconds": 2}  # of steps that only do I/O
 
 
 @task(name="resolve", task_run_name="resolve {request.comparison}", cache_policy=NO_CACHE)
@@ -143,19 +154,13 @@ def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
     outlast(lambda: update_progress_artifact(artifact, progress=100.0 * done / steps))
 
 
-@task(
-    name="verify",
-    task_run_name="verify {path.parent.parent.name} step {path.name}",
-    cache_policy=NO_CACHE,
-    retries=IO_RETRIES,
-    retry_delay_seconds=RETRY_DELAY_S,
-)
+@task(name="verify", task_run_name="verify {path.parent.parent.name} step {path.name}", **IO)
 def verify_step(path: Path, manifests: Path) -> CheckpointProof:
     """Return the proof of one checkpoint; write its crc32c manifest into `manifests` if it is sound."""
     return verify_saved(path, manifest=manifests / f"{path.name}.json")
 
 
-@task(name="find checkpoints", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+@task(name="find checkpoints", **IO)
 def find_checkpoints_step(places: Sequence[str], hours: float | None) -> list[Wanted]:
     """Return the checkpoints in these places that were committed within the last `hours`; all if None."""
     wanted = find_wanted(places, since=datetime.now(UTC) - timedelta(hours=hours) if hours else None)
@@ -163,13 +168,7 @@ def find_checkpoints_step(places: Sequence[str], hours: float | None) -> list[Wa
     return wanted
 
 
-@task(
-    name="prove",
-    task_run_name="prove {wanted.path}",
-    cache_policy=NO_CACHE,
-    retries=IO_RETRIES,
-    retry_delay_seconds=RETRY_DELAY_S,
-)
+@task(name="prove", task_run_name="prove {wanted.path}", **IO)
 def prove_step(wanted: Wanted, deep: bool, again_after_h: float) -> CheckpointProof:
     """Return the proof of one checkpoint, which is stored beside it."""
     proof = prove(wanted, deep=deep, again_after=timedelta(hours=again_after_h))
@@ -178,7 +177,7 @@ def prove_step(wanted: Wanted, deep: bool, again_after_h: float) -> CheckpointPr
     return proof
 
 
-@task(name="publish proofs", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+@task(name="publish proofs", **IO)
 def publish_proofs_step(proofs: Sequence[CheckpointProof]) -> None:
     """Publish a summary and a table of every checkpoint, problems first."""
     text, rows = proofs_markdown(proofs), proof_rows(proofs)
@@ -192,13 +191,7 @@ def blessed_step(plan: RunPlan, arm: str, store: Store, place: str) -> list[RunR
     return blessed_runs(plan, arm, store, place)
 
 
-@task(
-    name="compare checkpoints",
-    task_run_name="compare checkpoints {runs.case}",
-    cache_policy=NO_CACHE,
-    retries=IO_RETRIES,
-    retry_delay_seconds=RETRY_DELAY_S,
-)
+@task(name="compare checkpoints", task_run_name="compare checkpoints {runs.case}", **IO)
 def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifference | None:
     """Compare the values of the last checkpoint that both arms have; reuses an earlier result for the same saves."""
     before = store.comparison(runs.comparison, runs.case, case_id(runs)).read_comparison()
@@ -222,13 +215,7 @@ def cross_restore_step(run: LaunchedRun, among: Sequence[RunPlan]) -> None:
         get_run_logger().info("%s", found.evidence)
 
 
-@task(
-    name="scrape",
-    task_run_name="scrape {run.plan.arm} {run.plan.case} r{run.plan.repeat}",
-    cache_policy=NO_CACHE,
-    retries=IO_RETRIES,
-    retry_delay_seconds=RETRY_DELAY_S,
-)
+@task(name="scrape", task_run_name="scrape {run.plan.arm} {run.plan.case} r{run.plan.repeat}", **IO)
 def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecord:
     """Write and return the run's record, which marks the run as finished."""
     directory = run.directory
@@ -239,13 +226,7 @@ def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecor
     return record
 
 
-@task(
-    name="scrape",
-    task_run_name="read the logs",
-    cache_policy=NO_CACHE,
-    retries=IO_RETRIES,
-    retry_delay_seconds=RETRY_DELAY_S,
-)
+@task(name="scrape", task_run_name="read the logs", **IO)
 def scrape_logs_step(given: Given, aa: bool, store: Store) -> tuple[str | None, list[RunRecord]]:
     """Read the runs of two arms from existing logs. Returns their case, if a page names it, and their records."""
     with open_arms((given.baseline, given.candidate), aa=aa) as arms:
@@ -292,6 +273,17 @@ def diff_compiles_step(case: str, records: Sequence[RunRecord], store: Store) ->
     return add_next_of_compiles(compare_case_compiled(records, store), records)
 
 
+@task(name="compare the culprit's step", task_run_name="compare the culprit's step", cache_policy=NO_CACHE)
+def compare_culprit_step(
+    points: Sequence[BisectedPoint], culprit: int, like: RunPlan, runs: Mapping[int, Sequence[RunRecord]], store: Store
+) -> ProgramExplanation | None:
+    """Return the operations of the culprit's training step that the step before it lacks; None if none are known."""
+    found = compare_culprit_program(points, culprit, like, runs, store)
+    if found is not None:
+        get_run_logger().info("%s", found.sentence)
+    return found
+
+
 @task(name="repeat", task_run_name="decide whether to repeat {record.case}", cache_policy=NO_CACHE)
 def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spent_s: float) -> NextLook:
     """Return whether to run more repeats of an undecided comparison, and the reason."""
@@ -300,13 +292,7 @@ def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spen
     return look
 
 
-@task(
-    name="publish",
-    task_run_name="publish {comparison.case}",
-    cache_policy=NO_CACHE,
-    retries=IO_RETRIES,
-    retry_delay_seconds=RETRY_DELAY_S,
-)
+@task(name="publish", task_run_name="publish {comparison.case}", **IO)
 def publish_step(comparison: ComparisonRecord, store: Store, runs: Sequence[RunRecord] = ()) -> PublishedPage:
     """Publish the page, the rows of the history, and the artifacts for both Prefect UIs.
 
@@ -323,13 +309,7 @@ def publish_step(comparison: ComparisonRecord, store: Store, runs: Sequence[RunR
     return page
 
 
-@task(
-    name="summarise",
-    task_run_name="table of every case of {name}",
-    cache_policy=NO_CACHE,
-    retries=IO_RETRIES,
-    retry_delay_seconds=RETRY_DELAY_S,
-)
+@task(name="summarise", task_run_name="table of every case of {name}", **IO)
 def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
     """Publish one table of every case of the comparison, problems first."""
     key, rows = artifact_key(name, "rows"), table_rows(comparisons)
@@ -342,25 +322,13 @@ def forget_step(flow_run: str | None, store: Store) -> None:
         forget([flow_run], store)
 
 
-@task(
-    name="plan the night",
-    task_run_name="plan the night",
-    cache_policy=NO_CACHE,
-    retries=IO_RETRIES,
-    retry_delay_seconds=RETRY_DELAY_S,
-)
+@task(name="plan the night", task_run_name="plan the night", **IO)
 def plan_night_step(request: NightOptions, store: Store, scheduled: datetime | None) -> NightPlan:
     """Return a new night for the scheduled day, or the day's unfinished one."""
     return plan_night(request, store, day=(scheduled or datetime.now(UTC)).astimezone(UTC).date())
 
 
-@task(
-    name="finish the night",
-    task_run_name="finish the night {plan.id}",
-    cache_policy=NO_CACHE,
-    retries=IO_RETRIES,
-    retry_delay_seconds=RETRY_DELAY_S,
-)
+@task(name="finish the night", task_run_name="finish the night {plan.id}", **IO)
 def finish_night_step(
     plan: NightPlan, results: Sequence[CellResult], store: Store, found: Sequence[str] = ()
 ) -> NightRecord:
@@ -368,13 +336,7 @@ def finish_night_step(
     return finish_night(plan, results, store, found)
 
 
-@task(
-    name="publish the night",
-    task_run_name="publish the night {record.plan.id}",
-    cache_policy=NO_CACHE,
-    retries=IO_RETRIES,
-    retry_delay_seconds=RETRY_DELAY_S,
-)
+@task(name="publish the night", task_run_name="publish the night {record.plan.id}", **IO)
 def publish_night_step(record: NightRecord, store: Store) -> None:
     """Publish the night's summary: an artifact, a comment's text in the store, and the store's index."""
     store.files.write(f"nightly/{record.plan.id}/comment.md", comment_markdown(record).encode())
@@ -383,13 +345,7 @@ def publish_night_step(record: NightRecord, store: Store) -> None:
     outlast(lambda: create_markdown_artifact(key=key, markdown=summary, description=headline))
 
 
-@task(
-    name="comment",
-    task_run_name="comment on {place}",
-    cache_policy=NO_CACHE,
-    retries=IO_RETRIES,
-    retry_delay_seconds=RETRY_DELAY_S,
-)
+@task(name="comment", task_run_name="comment on {place}", **IO)
 def comment_step(body: str, place: str) -> str:
     """Create or replace maxview's comment on a pull request; return its address."""
     address = put_comment(
@@ -413,13 +369,7 @@ def _find_token() -> str:
     return str(block.get())
 
 
-@task(
-    name="tell what changed",
-    task_run_name="tell what changed",
-    cache_policy=NO_CACHE,
-    retries=IO_RETRIES,
-    retry_delay_seconds=RETRY_DELAY_S,
-)
+@task(name="tell what changed", task_run_name="tell what changed", **IO)
 def notify_night_step(record: NightRecord, store: Store) -> None:
     """Emit an event, which an automation turns into a message; none if nothing changed since the previous night."""
     text = night_message(record)
@@ -451,13 +401,7 @@ def choose_step(line: Line, judge: Judge, limits: Limits, spent_s: float) -> Tra
     return action
 
 
-@task(
-    name="publish the bisection",
-    task_run_name="publish the bisection of {record.case}",
-    cache_policy=NO_CACHE,
-    retries=IO_RETRIES,
-    retry_delay_seconds=RETRY_DELAY_S,
-)
+@task(name="publish the bisection", task_run_name="publish the bisection of {record.case}", **IO)
 def publish_bisection_step(record: Bisection, store: Store) -> PublishedPage:
     """Publish a bisection's page and artifacts; return the page."""
     page = find_page(publish_bisection(record, store), store)

@@ -9,7 +9,7 @@ from configs.comparison import list_names
 from tasks.diff.compare_logs import UNTITLED, archive, compare_pair
 from tasks.diff.decide import ONE_RUN
 from tasks.history import load_history
-from tasks.history.judge import judge
+from tasks.history.judge_series import judge
 from tasks.history.series import find_series
 from tasks.ingest.example_logs import ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
@@ -18,7 +18,7 @@ from tasks.publish.site.index import PAGE
 from tasks.publish.site.index_page import publish_night
 from tasks.publish.site.publish import publish_comparison
 from tasks.records import Commit, ComparisonRecord, RunRecord
-from tasks.resolve.night import CellResult, NightCell, NightPlan, finish_night
+from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, finish_night
 from tasks.scrape import LogFormatError
 from tasks.store import Store, open_store, safe_name
 
@@ -101,7 +101,7 @@ def _read_further(pair: ExamplePair, store: Store) -> str:
 def _at_commits(
     record: ComparisonRecord, runs: Sequence[RunRecord], commits: Sequence[Commit], store: Store
 ) -> ComparisonRecord:
-    """The record and its runs as of these commits, which no log of this kind tells."""
+    """Return the record and its runs with these commits, which such logs do not print."""
     *own, base = commits
     shas = {record.baseline.name: base.sha, record.candidate.name: own[0].sha}
     for run in runs:

@@ -1,4 +1,4 @@
-"""What the first Ctrl-C does to a flow of this process: its jobs end, and no server is waited for that is gone."""
+"""Handles the first Ctrl-C of a flow in this process: stops its jobs, and does not wait for a server that is gone."""
 
 import time
 
@@ -7,11 +7,11 @@ from tasks.services.running_jobs import stop_every_job
 from tasks.services.server import Api, answers
 
 MOST_MISSES, PAUSE_S = 2, 0.5
-REPORT_S = 30.0  # in which a flow may tell a server how it ended
+REPORT_S = 30.0  # time for a flow to report its end to the server
 
 
 def end_in_time(api: Api) -> None:
-    """At Ctrl-C end the jobs, and then this process once its server does not answer: a flow asks for minutes."""
+    """End the jobs, and this process if its server does not answer: a flow would retry for minutes."""
 
     def end() -> None:
         stop_every_job()

@@ -1,24 +1,24 @@
-"""Ctrl-C: the first is answered before anything else is imported, the second ends everything at once."""
+"""Handles Ctrl-C: the first one from before other imports on, the second one by ending all processes at once."""
 
 import _thread
-import os  # all three are there before any program starts
+import os  # these three are loaded before any program starts
 import sys
 
-TYPE_CHECKING = False  # as `typing` has it, which takes time to load
+TYPE_CHECKING = False  # like `typing.TYPE_CHECKING`: `typing` is slow to import
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 INTERRUPTED, FAILED = 130, 2
-READER_GONE = 141  # as shells show it
-at_interrupt: "list[Callable[[], None]]" = []  # each is called in a thread of its own at the first Ctrl-C
-END_OF_VIEW = b"\n\x1b[?25h"  # what a live view that is cut off owes its terminal: a new line, and the cursor
-_enough = 2  # so many Ctrl-C end all at once
+READER_GONE = 141  # a shell's code for SIGPIPE
+at_interrupt: "list[Callable[[], None]]" = []  # functions that the first Ctrl-C calls, each in its own thread
+END_OF_VIEW = b"\n\x1b[?25h"  # after an interrupted live view: a line break, and the cursor visible again
+_enough = 2  # number of Ctrl-C that ends all processes at once
 _said = False
 _saying = _thread.allocate_lock()
 
 
 def open_closed_streams() -> None:
-    """Open /dev/null for standard streams that were closed at the start (`>&-`): no file may take their numbers."""
+    """Open /dev/null for closed standard streams (`>&-`), so that no other file gets their descriptors."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
@@ -26,43 +26,43 @@ def open_closed_streams() -> None:
 
 
 def leave_at_interrupt() -> None:
-    """From now on the first Ctrl-C ends this process at once: nothing has begun."""
-    import _signal  # type: ignore[import-not-found] # what `signal` wraps: it alone is there in no time
+    """Make the first Ctrl-C end this process at once: there is nothing to undo yet."""
+    import _signal  # type: ignore[import-not-found] # the C part of `signal`, which is slow to import
 
     _signal.signal(_signal.SIGINT, _leave)
 
 
 def run(call: "Callable[[], int]") -> None:
-    """Call it and exit with what it returns; from its first Ctrl-C on there is never a second KeyboardInterrupt."""
+    """Exit with the return value of `call`. Raises at most one KeyboardInterrupt inside it."""
     global _enough
     import atexit
     import errno
     import signal
 
     code = INTERRUPTED
-    atexit.register(lambda: _end_without_teardown(code))  # the first registered is the last called
+    atexit.register(lambda: _end_without_teardown(code))  # registered first, so called last
     try:
         watch_interrupts()
         code = call()
     except KeyboardInterrupt:
         say_interrupted()
-    except (BrokenPipeError, SystemExit):  # the second is rich's word for the first
+    except (BrokenPipeError, SystemExit):  # rich raises SystemExit for a broken pipe
         code = READER_GONE
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where the rest may go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discards further output
     except Exception as error:
         if getattr(error, "errno", None) == errno.EIO:
             _say_unwritable()
         else:
             sys.excepthook(*sys.exc_info())
-        code = FAILED  # Python's own 1 would mean that something regressed
+        code = FAILED  # Python's exit status 1 would mean a regression
     finally:
         signal.signal(signal.SIGINT, _ignore)
-        _enough = 1  # there is nothing more to undo
+        _enough = 1  # nothing is left to undo
     sys.exit(code)
 
 
 def _say_unwritable() -> None:
-    """Report an I/O error: a terminal that was closed, or a disk that fails. What else is printed goes nowhere."""
+    """Report an I/O error, of a closed terminal or a failing disk, and discard further output."""
     from contextlib import suppress
 
     with suppress(OSError):
@@ -72,27 +72,27 @@ def _say_unwritable() -> None:
 
 
 def watch_interrupts() -> None:
-    """The first Ctrl-C raises KeyboardInterrupt; the second ends this process and its children, whatever it does."""
+    """Make the first Ctrl-C raise KeyboardInterrupt, and the second one end this process and its children at once."""
     import signal
     import threading
 
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    # a handler waits for the main thread, which may be inside a library for long; the number of a signal does not
+    # handlers wait for the main thread, which a library may block for long; the wake-up descriptor does not
     threading.Thread(target=_count_interrupts, args=(reading, signal.SIGINT), daemon=True, name="interrupts").start()
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, _interrupt)
 
 
 def _end_without_teardown(code: int) -> None:
-    """Python takes libraries apart for up to seconds, in which nothing hears a Ctrl-C any more."""
+    """Exit without Python's teardown, which takes up to seconds and ignores Ctrl-C."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 class NothingToUndo:
-    """Inside this block the first Ctrl-C ends all at once: an exception out of nowhere may be lost inside a library."""
+    """Makes the first Ctrl-C in this block end all processes at once: a library could swallow a KeyboardInterrupt."""
 
     def __enter__(self) -> None:
         global _enough
@@ -116,7 +116,7 @@ def _interrupt(number: int, _frame: object) -> None:
 
 
 def _ignore(_number: int, _frame: object) -> None:
-    """The thread that counts them has seen it."""
+    """Do nothing: `_count_interrupts` counts the signal."""
 
 
 def _count_interrupts(reading: int, number: int) -> None:
@@ -130,7 +130,7 @@ def _count_interrupts(reading: int, number: int) -> None:
 
 
 def end_at_once(*, code: int = INTERRUPTED) -> None:
-    """End every process that this one has started, and then itself; what is on disk is whole."""
+    """Kill all child processes, then exit. Files are written atomically, so the store stays intact."""
     from contextlib import suppress
 
     import psutil
@@ -146,9 +146,9 @@ def end_at_once(*, code: int = INTERRUPTED) -> None:
 
 
 def say_interrupted() -> None:
-    """Say it once, however many threads come to it; when this returns it has been said.
+    """Print the message once, even if several threads call this; it is printed when this returns.
 
-    Not to be called where a signal's handler may interrupt it that calls it too.
+    Not for code that a signal handler may interrupt if the handler calls this too: it would wait for itself.
     """
     global _said
     with _saying:
@@ -160,6 +160,6 @@ def say_interrupted() -> None:
 def _leave(number: int, _frame: object) -> None:
     import _signal
 
-    _signal.signal(number, _ignore)  # again it would meet itself
+    _signal.signal(number, _ignore)  # prevents re-entry
     say_interrupted()
     os._exit(INTERRUPTED)

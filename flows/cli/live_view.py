@@ -166,8 +166,7 @@ class LiveView:
             self._checkpoints[plan.run_name] = {}
 
     def _make_room(self) -> None:
-        """Where the rows are more than the screen shows, those that are over go, the oldest first: what runs stays in
-        sight. The last frame, which may be longer than the screen, has them all."""
+        """Hide finished rows, oldest first, until the running ones fit on the screen. The last frame shows all rows."""
         shown = [task for task in self._progress.tasks if task.visible]
         over = [task for task in shown if task.stop_time is not None or (not task.started and task.remaining == 0)]
         for task in over[: max(0, len(shown) - self.console.height + 1)]:

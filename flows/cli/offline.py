@@ -1,4 +1,4 @@
-"""Turns the runs that have finished into their comparisons and pages, where no Prefect server is there to track it."""
+"""Turns finished runs into comparisons and pages without a Prefect server."""
 
 from collections.abc import Collection, Sequence
 from itertools import groupby
@@ -12,9 +12,9 @@ from tasks.store import Store
 
 
 def publish_finished(plans: Sequence[RunPlan], store: Store, done: Collection[tuple[str, str]] = ()) -> list[str]:
-    """Publish every case of which all runs have a record; returns their pages.
+    """Publish every case whose runs all have a record; return the paths of the pages.
 
-    done: (comparison, case) of those that have one.
+    done: (comparison, case) that have a page already.
     """
     pages = []
     cases = len({plan.case for plan in plans})

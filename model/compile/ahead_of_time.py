@@ -24,7 +24,7 @@ from configs.load import ConfigError, load_train_config
 from configs.schema import TrainConfig
 from configs.topologies import GIB, Topology, find_topology
 from model.compile.compile_once import compile_once
-from model.compile_record import Stages, describe_array, quiet_libtpu, recorded, say
+from model.compile_record import CompileRecord, describe_array, quiet_libtpu, say, write_at_end
 from model.decoder.sharding import make_mesh
 from model.train.api import make_api, name_arrays
 from model.train.data_source import batch_shape
@@ -32,9 +32,9 @@ from model.train.step import compile_lowered, lower_step, set_up
 
 
 def compile_ahead(
-    config: TrainConfig, devices: Sequence[jax.Device], stages: Stages, programs: Path | None = None
+    config: TrainConfig, devices: Sequence[jax.Device], record: CompileRecord, programs: Path | None = None
 ) -> None:
-    """Lower and compile the training step for `devices`; `stages` writes the results.
+    """Lower and compile the training step for `devices`; `record` writes the results.
 
     A program that the folder `programs` holds is not compiled again. Raises the error of the model or of the compiler
     if the step cannot be compiled or does not fit.
@@ -44,17 +44,17 @@ def compile_ahead(
     setup = set_up(config, make_api(config), make_mesh(config, devices))
     shapes = batch_shape(config, setup.mesh)._asdict()
     batch = {f"batch/{name}": leaf for name, leaf in shapes.items() if leaf is not None}
-    stages.arrays = [
+    record.arrays = [
         describe_array(path, leaf.shape, leaf.dtype, leaf.sharding)
         for path, leaf in (name_arrays(setup.api, setup.arrays) | batch).items()
     ]
     lowered = lower_step(setup)
-    stages.lowered(lowered, round(time.monotonic() - start, 3))
+    record.write_lowered(lowered, round(time.monotonic() - start, 3))
     compile_step = partial(compile_lowered, setup, lowered)
     if programs is None:
-        stages.compile(lowered, compile_step)
+        record.compile(lowered, compile_step)
     else:
-        compile_once(stages, lowered, compile_step, programs)
+        compile_once(record, lowered, compile_step, programs)
 
 
 def describe_devices(topology: Topology) -> Sequence[jax.Device]:
@@ -77,10 +77,10 @@ def check_compiler() -> None:
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m model.compile", description="Compile a training step for a TPU.")
     parser.add_argument("config", type=Path, help="YAML file with the keys that differ from configs/base.yml")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="config values that win over the file")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="config values that override the file")
     parser.add_argument("--out", type=Path, required=True, help="folder for compile.json and both texts")
     parser.add_argument("--topology", required=True, help="the slice, for example v6e:4x8")
     return parser.parse_intermixed_args(argv)
@@ -99,13 +99,13 @@ def main(argv: Sequence[str]) -> int:
         return 2
     quiet_libtpu()
     programs = os.environ.get("MAXVIEW_PROGRAMS")
-    stages = Stages(arguments.out, topology.name, topology.hbm_bytes, topology.devices)
+    record = CompileRecord(arguments.out, topology.name, topology.hbm_bytes, topology.devices)
     try:
-        with recorded(stages):
-            compile_ahead(config, describe_devices(topology), stages, Path(programs) if programs else None)
+        with write_at_end(record):
+            compile_ahead(config, describe_devices(topology), record, Path(programs) if programs else None)
     except Exception:
         traceback.print_exc()
         return 1
-    total, seconds = stages.record["memory"]["total"] / GIB, stages.record["compile_seconds"]
-    say(f"done in {seconds:.0f} s: {total:.3f} of {stages.hbm_bytes / GIB:.2f} GiB of a device")
+    total, seconds = record.facts["memory"]["total"] / GIB, record.facts["compile_seconds"]
+    say(f"done in {seconds:.0f} s: {total:.3f} of {record.hbm_bytes / GIB:.2f} GiB of a device")
     return 0

@@ -16,30 +16,33 @@ from typing import Any, NoReturn
 import jax
 from jax._src import cache_key, compiler
 
-from model.compile_record import OPTIMISED, Stages, say
+from model.compile_record import OPTIMISED, CompileRecord, say
 
 
-class _HandedOver(Exception):
+class _BeforeCompiler(Exception):
     """Stops a compile before the compiler runs."""
 
 
 def compile_once(
-    stages: Stages, lowered: jax.stages.Lowered, compile_lowered: Callable[[], jax.stages.Compiled], programs: Path
+    record: CompileRecord,
+    lowered: jax.stages.Lowered,
+    compile_lowered: Callable[[], jax.stages.Compiled],
+    programs: Path,
 ) -> None:
-    """Run `stages.compile`, or reuse the program from the folder `programs`.
+    """Run `record.compile`, or reuse the program from the folder `programs`.
 
-    If processes bring one program at once, the first compiles and the others wait. If it dies, the next compiles.
+    Of several processes with the same program, the first compiles it and the others wait. If it dies, the next does.
     """
-    with stages.timed():
+    with record.timed_compile():
         key = find_key(compile_lowered)
-        stages.record["compiler_key"] = key
-        kept = programs / key
+        record.facts["compiler_key"] = key
+        stored = programs / key
         with locked(programs / f"{key}.lock"):
-            if (kept / "kept.json").is_file():
-                _take(stages, kept)
+            if (stored / "kept.json").is_file():
+                _reuse(record, stored)
             else:
-                stages.compile(lowered, compile_lowered)
-                _keep(stages, kept)
+                record.compile(lowered, compile_lowered)
+                _store(record, stored)
 
 
 def find_key(compile_lowered: Callable[[], jax.stages.Compiled]) -> str:
@@ -48,17 +51,17 @@ def find_key(compile_lowered: Callable[[], jax.stages.Compiled]) -> str:
 
     def stop(backend: Any, module: Any, devices: Any, options: Any, *_: Any) -> NoReturn:
         found.append(cache_key.get(module, devices, options, backend))
-        raise _HandedOver
+        raise _BeforeCompiler
 
     compile_or_get_cached = compiler.compile_or_get_cached
     compiler.compile_or_get_cached = stop  # type: ignore[assignment]
     try:
         compile_lowered()
-    except _HandedOver:
+    except _BeforeCompiler:
         return found[0]
     finally:
         compiler.compile_or_get_cached = compile_or_get_cached
-    raise RuntimeError("JAX has compiled the step without its own compile_or_get_cached")
+    raise RuntimeError("this JAX compiles without `compile_or_get_cached`; use the JAX version in uv.lock")
 
 
 @contextmanager
@@ -70,23 +73,23 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _take(stages: Stages, kept: Path) -> None:
-    found = json.loads((kept / "kept.json").read_text(encoding="utf-8"))
-    say(f"not compiled: {found['compiled_as']} handed the same program to the compiler, and its result is taken")
-    shutil.copyfile(kept / OPTIMISED, stages.out / OPTIMISED)
-    stages.record |= {"memory": found["memory"], "taken_from": found["compiled_as"]}
-    stages.record["fingerprints"]["optimised"] = found["optimised"]
+def _reuse(record: CompileRecord, stored: Path) -> None:
+    found = json.loads((stored / "kept.json").read_text(encoding="utf-8"))
+    say(f"not compiled: {found['compiled_as']} has compiled the same program; its result is reused")
+    shutil.copyfile(stored / OPTIMISED, record.out / OPTIMISED)
+    record.facts |= {"memory": found["memory"], "taken_from": found["compiled_as"]}
+    record.facts["fingerprints"]["optimised"] = found["optimised"]
 
 
-def _keep(stages: Stages, kept: Path) -> None:
+def _store(record: CompileRecord, stored: Path) -> None:
     """Store the program; `kept.json`, which marks it as complete, is written last."""
-    kept.mkdir(exist_ok=True)
-    shutil.copyfile(stages.out / OPTIMISED, kept / OPTIMISED)
+    stored.mkdir(exist_ok=True)
+    shutil.copyfile(record.out / OPTIMISED, stored / OPTIMISED)
     found = {
-        "compiled_as": stages.out.name,
-        "memory": stages.record["memory"],
-        "optimised": stages.record["fingerprints"]["optimised"],
+        "compiled_as": record.out.name,
+        "memory": record.facts["memory"],
+        "optimised": record.facts["fingerprints"]["optimised"],
     }
-    unfinished = kept / "kept.json.tmp"
+    unfinished = stored / "kept.json.tmp"
     unfinished.write_text(json.dumps(found) + "\n", encoding="utf-8")
-    unfinished.replace(kept / "kept.json")
+    unfinished.replace(stored / "kept.json")

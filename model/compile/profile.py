@@ -1,11 +1,11 @@
-"""Turns profiles (XPlane) into JSON: how long each instruction of each program took in each run, and what the host did.
+"""Turns profiles (XPlane) into JSON: the time of each instruction of each program, and the garbage collections.
 
     python -m model.compile.profile PROFILE.xplane.pb…
 
 prints one line of JSON for each: `modules`: program -> `runs`, each [begin, end] in ns, and `instructions`: name -> ns
-in a run of all devices together, thrice: from all runs, from every second one, from the others. Each execution of an
-instruction counts as the quickest run executes it: other load on the machine only adds time, and rarely to one
-execution in every run. `collections`: [begin, ns] of each garbage collection; `devices`: their number.
+in a run, summed over all devices, three times: from all runs, from every second run, and from the other runs. Each
+execution of an instruction counts with its least time in any run: other load on the machine only adds time, and rarely
+to one execution in every run. `collections`: [begin, ns] of each garbage collection; `devices`: their number.
 """
 
 import bisect
@@ -25,8 +25,8 @@ _MODULE_LINE, _OPS_LINE = "XLA Modules", "XLA Ops"  # of a TPU's plane
 _CALL_NUMBER = re.compile(r"\(\d+\)$")  # of a module's event there
 
 
-class Executed(NamedTuple):
-    """An instruction that ran."""
+class Execution(NamedTuple):
+    """One execution of an instruction."""
 
     module: str
     run: str
@@ -37,8 +37,8 @@ class Executed(NamedTuple):
 
 
 def read_profile(path: str) -> dict[str, Any]:
-    """What a profile holds of programs and garbage collections."""
-    executed: list[Executed] = []
+    """Return the programs and garbage collections of a profile."""
+    executed: list[Execution] = []
     collections: list[tuple[float, float]] = []
     for plane in ProfileData.from_file(path).planes:
         lines = list(plane.lines)
@@ -54,7 +54,7 @@ def read_profile(path: str) -> dict[str, Any]:
                 if "hlo_op" in stats and "hlo_module" in stats:
                     run, device = str(stats.get("run_id", "")), str(stats.get("device_ordinal", plane.name))
                     where = str(stats["hlo_module"]), run, device, str(stats["hlo_op"])
-                    executed.append(Executed(*where, event.start_ns, event.duration_ns))
+                    executed.append(Execution(*where, event.start_ns, event.duration_ns))
     devices = {one.device for one in executed}
     modules = {
         module: _summarise(_number_runs([one for one in executed if one.module == module]))
@@ -68,8 +68,8 @@ def read_profile(path: str) -> dict[str, Any]:
     }
 
 
-def _read_tpu(device: str, lines: Sequence[Any]) -> Iterator[Executed]:
-    """A TPU's plane: its modules' events tell which run an instruction belongs to."""
+def _read_tpu(device: str, lines: Sequence[Any]) -> Iterator[Execution]:
+    """Yield the executions in a TPU's plane. The events of its modules show which run an instruction belongs to."""
     runs = sorted(
         (event.start_ns, event.start_ns + event.duration_ns, _CALL_NUMBER.sub("", event.name), str(number))
         for line in lines
@@ -84,14 +84,14 @@ def _read_tpu(device: str, lines: Sequence[Any]) -> Iterator[Executed]:
             place = bisect.bisect_right(begins, event.start_ns) - 1
             if place >= 0 and event.start_ns < runs[place][1]:
                 name = event.name.partition(" = ")[0].lstrip("%")
-                yield Executed(runs[place][2], runs[place][3], device, name, event.start_ns, event.duration_ns)
+                yield Execution(runs[place][2], runs[place][3], device, name, event.start_ns, event.duration_ns)
 
 
-def _number_runs(executed: Sequence[Executed]) -> Sequence[Executed]:
+def _number_runs(executed: Sequence[Execution]) -> Sequence[Execution]:
     """Number the runs of a program whose events have no run number (GPUs): each begins with the same instruction."""
     if any(one.run for one in executed):
         return executed
-    numbered: list[Executed] = []
+    numbered: list[Execution] = []
     runs: Counter[str] = Counter()
     firsts: dict[str, str] = {}
     for one in sorted(executed, key=lambda one: one.begin):
@@ -101,8 +101,8 @@ def _number_runs(executed: Sequence[Executed]) -> Sequence[Executed]:
     return numbered
 
 
-def _summarise(executed: Sequence[Executed]) -> dict[str, Any]:
-    """The runs of one program in their order, and the times of its instructions."""
+def _summarise(executed: Sequence[Execution]) -> dict[str, Any]:
+    """Return the runs of one program in order, and the times of its instructions."""
     begins: dict[str, float] = {}
     ends: dict[str, float] = {}
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -118,9 +118,9 @@ def _summarise(executed: Sequence[Executed]) -> dict[str, Any]:
 
 
 def _quickest(runs: Sequence[Sequence[float]]) -> list[float]:
-    """The least duration of each execution over all runs, over every second one, and over the others; their sums.
+    """Return the sum of the least durations of each execution: over all runs, every second run, and the other runs.
 
-    A run with another number of executions than most is cut off by the profile's begin or end, and is not counted.
+    Omits runs that the begin or end of the profile cut off: their number of executions differs from most runs'.
     """
     usual = Counter(map(len, runs)).most_common(1)[0][0]
     whole = [run for run in runs if len(run) == usual]
@@ -128,12 +128,12 @@ def _quickest(runs: Sequence[Sequence[float]]) -> list[float]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The command line: 0 printed, 2 a file is no profile."""
+    """The command line: 0 printed, 2 a file is not a profile."""
     for name in argv:
         try:
             sys.stdout.write(json.dumps(read_profile(name)) + "\n")
         except (OSError, RuntimeError, ValueError) as error:
-            sys.stderr.write(f"{name}: is no profile that can be read: {error}\n")
+            sys.stderr.write(f"{name}: cannot be read as a profile: {error}\n")
             return 2
     return 0
 

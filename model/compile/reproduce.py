@@ -2,8 +2,8 @@
 
     python reproduce.py
 
-It needs jax, of the version in kit.json or another one, and the files beside it: `baseline.mlir` and `candidate.mlir`,
-the arguments of each as npz, and `kit.json`, which says which result of one is which of the other.
+It needs jax, preferably in the version that kit.json names, and the files beside it: `baseline.mlir` and
+`candidate.mlir`, the arguments of each as npz, and `kit.json`, which pairs the results of both.
 """
 
 import json
@@ -18,15 +18,15 @@ from jax.extend.backend import get_backend
 from jaxlib.xla_client import CompileOptions, DeviceList
 
 SIDES = ("baseline", "candidate")
-MOST = 20  # results that are shown
-# `%arg0: tensor<64x4xf32> {…} loc("name")`: what a program says of its arguments
+MAX_SHOWN = 20  # results
+# `%arg0: tensor<64x4xf32> {…} loc("name")`: how a program declares an argument
 TYPES = {"i1": "bool", "bf16": "bfloat16", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
 SHORT = re.compile(r"(ui|i|f)(\d+)$")
 WORDS = {"ui": "uint", "i": "int", "f": "float"}
 
 
 def main(folder: Path) -> int:
-    """Run both: 0 equal bit for bit, 1 different."""
+    """Run both programs. Exit status: 0 equal bit for bit, 1 different."""
     kit = json.loads((folder / "kit.json").read_text())
     say(f"jax {jax.__version__}; the programs were lowered by {' and '.join(kit['jax'])}")
     results = [run(folder, side, kit["arguments"][side]) for side in SIDES]
@@ -35,30 +35,30 @@ def main(folder: Path) -> int:
         rows.append((*measure(results[0][left], results[1][right]), name))
     different = sorted((row for row in rows if row[0]), reverse=True)
     say(f"{len(rows) - len(different)} of {len(rows)} results are equal bit for bit")
-    for largest, count, size, name in different[:MOST]:
+    for largest, count, size, name in different[:MAX_SHOWN]:
         say(f"  {name}: {count} of {size} values differ, by {largest:.6g} at most")
     for side, alone in kit["alone"].items():
         if alone:
-            say(f"  only the {side} returns {', '.join(alone[:MOST])}")
+            say(f"  only the {side} returns {', '.join(alone[:MAX_SHOWN])}")
     return 1 if different or any(kit["alone"].values()) else 0
 
 
 def say(text: str) -> None:
-    """One line."""
+    """Print one line."""
     sys.stdout.write(text + "\n")
 
 
 def run(folder: Path, side: str, arguments: list[list[str]]) -> list[Any]:
-    """The results of a program on the arguments that were recorded for it."""
+    """Return the results of a program on its recorded arguments."""
     text = (folder / f"{side}.mlir").read_bytes()
     stored = np.load(folder / f"{side}.npz")
-    given = [jax.device_put(typed(stored[name], kind)) for name, kind in arguments]
+    inputs = [jax.device_put(restore_type(stored[name], kind)) for name, kind in arguments]
     executable = get_backend().compile_and_load(text, DeviceList(tuple(jax.devices()[:1])), CompileOptions())
-    return [np.asarray(result) for result in executable.execute(given)]
+    return [np.asarray(result) for result in executable.execute(inputs)]
 
 
-def typed(bits: Any, kind: str) -> Any:
-    """An array of the type that a program reads, out of the bits that were stored."""
+def restore_type(bits: Any, kind: str) -> Any:
+    """Return stored bits as an array of the type that the program reads."""
     found = SHORT.fullmatch(kind)
     name = TYPES.get(kind) or (f"{WORDS[found[1]]}{found[2]}" if found else kind)
     dtype = jax.numpy.dtype(name)
@@ -66,15 +66,15 @@ def typed(bits: Any, kind: str) -> Any:
 
 
 def measure(left: Any, right: Any) -> tuple[float, int, int]:
-    """(largest difference, values that differ, values); the first is infinite for other shapes or types."""
+    """Return (largest difference, differing values, all values); the first is infinite for other shapes or types."""
     if left.shape != right.shape or left.dtype != right.dtype:
         return float("inf"), left.size, left.size
     if left.tobytes() == right.tobytes():
         return 0.0, 0, left.size
-    wide = [np.asarray(side, np.float64) for side in (left, right)]
-    gaps = np.abs(wide[0] - wide[1])
+    values = [np.asarray(side, np.float64) for side in (left, right)]
+    gaps = np.abs(values[0] - values[1])
     largest = float(np.nanmax(gaps)) if np.isfinite(gaps).any() else float("inf")
-    return largest or float("inf"), int((wide[0] != wide[1]).sum()), left.size
+    return largest or float("inf"), int((values[0] != values[1]).sum()), left.size
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m model.compile.stablehlo PROGRAM.mlir[.gz]…
 
-prints one line of JSON for each. A text may be of an older JAX.
+prints one line of JSON for each. The programs may come from an older JAX.
 """
 
 import gzip
@@ -20,17 +20,17 @@ from jaxlib.mlir import ir
 from model.compile_record import sha256, strip_stablehlo
 
 VERSION = 1
-LONGEST = 160  # characters of an attribute; a longer one is a constant's values, of which a digest is enough
+MAX_ATTRIBUTE_LENGTH = 160  # characters; longer ones are values of constants, and are shortened to a digest
 UNUSED = frozenset({"sdy.sharding", "sdy.sharding_per_value", "mhlo.sharding", "mhlo.frontend_attributes"})
 CALLEE = "callee"
 GZIP = b"\x1f\x8b"
-# `"name"("file":line:column …)`: a frame; the name alone stands for the operation's place in the trainer
+# `"name"("file":line:column …)`: a frame. A name alone is the operation's name stack
 _FRAME = re.compile(r'"((?:[^"\\]|\\.)*)"\("((?:[^"\\]|\\.)*)":(\d+):')
 _NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"')
 
 
 class Transcript:
-    """The parts of one program; every value has a number that is its own in the whole program."""
+    """The parts of one program; every value has a number that is unique in the program."""
 
     def __init__(self, module: Any) -> None:
         self.numbers: dict[Any, int] = {}
@@ -47,10 +47,10 @@ class Transcript:
                 self.meshes.append(str(operation))
 
     def function(self, operation: Any) -> dict[str, Any]:
-        """A function with its arguments' names, types and attributes."""
+        """Return a function with its arguments' names, types and attributes."""
         block = operation.regions[0].blocks[0]
-        given = _listed(operation, "arg_attrs", len(block.arguments))
-        made = _listed(operation, "res_attrs", 0)
+        argument_attributes = _attribute_list(operation, "arg_attrs", len(block.arguments))
+        result_attributes = _attribute_list(operation, "res_attrs", 0)
         arguments = [
             {
                 "value": self.number(argument),
@@ -58,16 +58,16 @@ class Transcript:
                 "type": str(argument.type),
                 "attributes": attributes,
             }
-            for argument, attributes in zip(block.arguments, given, strict=True)
+            for argument, attributes in zip(block.arguments, argument_attributes, strict=True)
         ]
-        return {"arguments": arguments, "results": made, "operations": self.block(block)}
+        return {"arguments": arguments, "results": result_attributes, "operations": self.block(block)}
 
     def block(self, block: Any) -> list[dict[str, Any]]:
-        """The operations of a block, the last of which returns."""
+        """Return the operations of a block; the last one returns."""
         return [self.operation(held.operation) for held in block.operations]
 
     def operation(self, operation: Any) -> dict[str, Any]:
-        """One operation."""
+        """Return one operation with its operands, results, types, attributes and regions."""
         written: dict[str, Any] = {
             "name": operation.name,
             "operands": [self.number(value) for value in operation.operands],
@@ -91,11 +91,11 @@ class Transcript:
         return written
 
     def number(self, value: Any) -> int:
-        """The number of a value."""
+        """Return the number of a value."""
         return self.numbers.setdefault(value, len(self.numbers))
 
     def place(self, location: str) -> int:
-        """The number of a place: the name stack, and the frames of the trainer's source, innermost first."""
+        """Return the number of a place: its name stack, and the frames of the trainer's source, innermost first."""
         if location not in self.places:
             self.places[location] = len(self.located)
             found = _NAME.match(location)
@@ -105,12 +105,14 @@ class Transcript:
 
 
 def _attributes(operation: Any) -> dict[str, str]:
-    names = (one if isinstance(one, str) else one.name for one in operation.attributes)  # of two versions of jaxlib
+    names = (
+        one if isinstance(one, str) else one.name for one in operation.attributes
+    )  # str or NamedAttribute, by the version of jaxlib
     return {name: _shorten(str(operation.attributes[name])) for name in sorted(names) if name not in UNUSED}
 
 
-def _listed(operation: Any, name: str, count: int) -> list[dict[str, str]]:
-    """What a function says of each of its arguments or results."""
+def _attribute_list(operation: Any, name: str, count: int) -> list[dict[str, str]]:
+    """Return the attributes of each argument or result of a function."""
     if name not in _attributes(operation):
         return [{}] * count
     return [_dictionary(one) for one in operation.attributes[name]]
@@ -122,13 +124,13 @@ def _dictionary(attribute: Any) -> dict[str, str]:
 
 
 def _shorten(text: str) -> str:
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_ATTRIBUTE_LENGTH:
         return text
-    return f"{text[:LONGEST]}… sha256 {hashlib.sha256(text.encode()).hexdigest()}"
+    return f"{text[:MAX_ATTRIBUTE_LENGTH]}… sha256 {hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def transcribe(text: str) -> dict[str, Any]:
-    """The program in a text. Raises ValueError if it is none that this JAX can read."""
+    """Return the program in a text. Raises ValueError if this JAX cannot parse it."""
     with make_ir_context() as context:
         context.allow_unregistered_dialects = True
         try:
@@ -147,7 +149,7 @@ def transcribe(text: str) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The command line: 0 printed, 2 a file holds no program that can be read."""
+    """The command line: 0 printed, 2 a file cannot be parsed as a program."""
     for name in argv:
         packed = Path(name).read_bytes()
         text = (gzip.decompress(packed) if packed[:2] == GZIP else packed).decode()

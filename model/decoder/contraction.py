@@ -34,11 +34,11 @@ def _contract_backward(
     product: Product, equation: str, saved: tuple[jax.Array, jax.Array], gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     x, kernel = saved
-    inputs, out = equation.split("->")
-    of_x, of_kernel = inputs.split(",")
+    inputs, out_term = equation.split("->")
+    x_term, kernel_term = inputs.split(",")
     return (
-        product(f"{out},{of_kernel}->{of_x}", gradient, kernel),
-        product(f"{of_x},{out}->{of_kernel}", x, gradient),
+        product(f"{out_term},{kernel_term}->{x_term}", gradient, kernel),
+        product(f"{x_term},{out_term}->{kernel_term}", x, gradient),
     )
 
 
@@ -58,23 +58,23 @@ def int8(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
     """
     import qwix  # only this needs it
 
-    inputs, out = equation.split("->")
+    inputs, out_term = equation.split("->")
 
-    def rounded(operand: jax.Array, term: str) -> "qwix.QArray":
-        kept = tuple(axis for axis, letter in enumerate(term) if letter in out)
+    def quantize(operand: jax.Array, term: str) -> "qwix.QArray":
+        kept = tuple(axis for axis, letter in enumerate(term) if letter in out_term)
         return within_127(qwix.quantize(operand, jnp.int8, channelwise_axes=kept))
 
-    product: jax.Array = qwix.einsum(equation, *map(rounded, (left, right), inputs.split(",")))
+    product: jax.Array = qwix.einsum(equation, *map(quantize, (left, right), inputs.split(",")))
     return product.astype(left.dtype)
 
 
-def within_127(rounded: "qwix.QArray") -> "qwix.QArray":
+def within_127(quantized: "qwix.QArray") -> "qwix.QArray":
     """Replace -128 by -127.
 
     The largest value of a slice is scaled to ±127.5. The last bit of that division, which can differ on a mesh, decides
     whether it rounds to -127 or to -128.
     """
-    return dataclasses.replace(rounded, qvalue=jnp.maximum(rounded.qvalue, -127))
+    return dataclasses.replace(quantized, qvalue=jnp.maximum(quantized.qvalue, -127))
 
 
 # value of `quantization` -> its product

@@ -1,7 +1,7 @@
 """The declaration of a parameter: shape, type, logical axes, initializer.
 
 Each API carries it through its own transforms: Linen in the box around the value, NNX in the variable's metadata.
- Drawing, sharding, counting and dumping read the record and nothing else.
+First weights, shardings, counts and logs are computed from it alone.
 """
 
 import math
@@ -25,7 +25,7 @@ class Declaration:
 
     @property
     def scan_axis(self) -> int | None:
-        """The axis along which layers are stacked."""
+        """The axis along which layers are stacked, None if they are not."""
         return self.axes.index("layers") if "layers" in self.axes else None
 
     @property

@@ -14,7 +14,7 @@ from model.decoder.experts import run_experts
 from model.decoder.initializers import INITIALIZERS, Initializer
 from model.decoder.param_linen import linen_param
 from model.decoder.sharding import constrain
-from model.decoder.stack_linen import STACKS, Site
+from model.decoder.stack_linen import STACKS, StackInputs
 
 
 class RMSNorm(nn.Module):
@@ -104,7 +104,7 @@ class Attention(nn.Module):
 
 
 class LowRankQuery(nn.Module):
-    """Queries through a low rank, with a norm there."""
+    """Queries through a low-rank projection, with a norm in between."""
 
     config: TrainConfig
 
@@ -200,7 +200,7 @@ class SharingMLP(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Attention and an MLP, each behind its norm and around the residual stream."""
+    """Attention and an MLP, each after a norm, and each added to the residual stream."""
 
     config: TrainConfig
     mlp_type: str
@@ -228,8 +228,10 @@ class DecoderStack(nn.Module):
     def __call__(self, x_BLE: jax.Array, context: layers.Context) -> layers.Output:
         cfg, losses = self.config, []
         for group in layers.layer_groups(cfg):
-            x_BLE, of_group = STACKS[layers.stack_name(cfg)](Site(self, cfg, DecoderLayer, group), x_BLE, context)
-            losses.append(of_group)
+            x_BLE, group_losses = STACKS[layers.stack_name(cfg)](
+                StackInputs(self, cfg, DecoderLayer, group), x_BLE, context
+            )
+            losses.append(group_losses)
         x_BLE = RMSNorm(cfg, cfg.base_emb_dim, name="decoder_norm")(x_BLE)
         x_BLE = layers.dropout(x_BLE, cfg, context.key, "decoder_norm")
         return layers.Output(x_BLE, LogitsKernel(cfg, name="logits_dense")(), layers.add_losses(*losses))
@@ -252,7 +254,7 @@ class Decoder(nn.Module):
         return DecoderStack(cfg, name="decoder")(x_BLE, context)
 
 
-# By the value of `attention_type`, and by the kind of a group of layers.
+# The keys are the values of `attention_type`, and of `LayerGroup.mlp`.
 ATTENTION: dict[str, type[Attention | LatentAttention]] = {"global": Attention, "mla": LatentAttention}
 MLPS: dict[str, Callable[[TrainConfig, str], nn.Module]] = {
     "dense": lambda cfg, name: MLP(cfg, cfg.base_mlp_dim, name=name),

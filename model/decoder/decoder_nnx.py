@@ -110,7 +110,7 @@ class Attention(nnx.Module):
 
 
 class LowRankQuery(nnx.Module):
-    """Queries through a low rank, with a norm there."""
+    """Queries through a low-rank projection, with a norm in between."""
 
     def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
         cfg, product, init = config, PRODUCTS[config.quantization], INITIALIZERS["low_rank"]
@@ -209,7 +209,7 @@ class SharingMLP(nnx.Module):
 
 
 class DecoderLayer(nnx.Module):
-    """Attention and an MLP, each behind its norm and around the residual stream."""
+    """Attention and an MLP, each after a norm, and each added to the residual stream."""
 
     def __init__(self, config: TrainConfig, mlp_type: str, *, rngs: nnx.Rngs):
         self.config = cfg = config
@@ -241,8 +241,8 @@ class DecoderStack(nnx.Module):
     def __call__(self, x_BLE: jax.Array, context: layers.Context) -> layers.Output:
         cfg, losses = self.config, []
         for group in layers.layer_groups(cfg):
-            x_BLE, of_group = STACKS[layers.stack_name(cfg)].run(self, cfg, group, x_BLE, context)
-            losses.append(of_group)
+            x_BLE, group_losses = STACKS[layers.stack_name(cfg)].run(self, cfg, group, x_BLE, context)
+            losses.append(group_losses)
         x_BLE = layers.dropout(self.decoder_norm(x_BLE), cfg, context.key, "decoder_norm")
         return layers.Output(x_BLE, self.logits_dense(), layers.add_losses(*losses))
 
@@ -265,7 +265,7 @@ class Decoder(nnx.Module):
         return self.decoder(x_BLE, context)
 
 
-# By the value of `attention_type`, and by the kind of a group of layers.
+# The keys are the values of `attention_type`, and of `LayerGroup.mlp`.
 ATTENTION: dict[str, type[Attention | LatentAttention]] = {"global": Attention, "mla": LatentAttention}
 MLPS: dict[str, Callable[[TrainConfig, nnx.Rngs], MLP | RoutedMLP | SharingMLP]] = {
     "dense": lambda cfg, rngs: MLP(cfg, cfg.base_mlp_dim, rngs=rngs),

@@ -1,4 +1,4 @@
-"""Turns tokens, a router's logits and the experts' kernels into what each token's experts make of it."""
+"""A mixture of experts: tokens, the router's logits and the experts' kernels to the weighted output of the experts."""
 
 import math
 from collections.abc import Callable
@@ -14,18 +14,18 @@ type Kernels = tuple[jax.Array, jax.Array, jax.Array]  # wi_0_NEF, wi_1_NEF, wo_
 
 
 class Routed(NamedTuple):
-    """Which experts each of T tokens goes to, k of them, best first."""
+    """The k experts of each of T tokens, best first, and their weights."""
 
     weights_Tk: jax.Array  # float32
     experts_Tk: jax.Array
 
 
 def route(config: TrainConfig, logits_BLN: jax.Array) -> tuple[Routed, jax.Array]:
-    """Each token's experts, and the load-balance loss: per sequence, mean(chosen · probability) · N².
+    """Return each token's experts, and the load-balance loss: per sequence, mean(chosen · probability) · N².
 
     With `norm_topk_prob` a token's weights add up to 1 (Jiang et al. 2024, Mixtral); without, they are probabilities
-    (DeepSeek-V2). The loss is Switch Transformer's (Fedus et al. 2022) and MaxText's: it is least, its weight times k,
-    where all experts are chosen equally often.
+    (DeepSeek-V2). The loss is that of Switch Transformer (Fedus et al. 2022) and of MaxText. Its minimum, its weight
+    times k, is reached if all experts are chosen equally often.
     """
     count, chosen = config.num_experts, config.num_experts_per_tok
     probabilities_BLN = jax.nn.softmax(logits_BLN.astype(jnp.float32), axis=-1)
@@ -38,62 +38,64 @@ def route(config: TrainConfig, logits_BLN: jax.Array) -> tuple[Routed, jax.Array
 
 
 def grouped_mlp(rows: jax.Array, kernels: Kernels, sizes: jax.Array) -> jax.Array:
-    """The gated MLP of every row, whose experts stand in order: the first `sizes[0]` rows are the first expert's."""
+    """Apply the gated MLPs to rows that are sorted by expert: the first `sizes[0]` rows belong to the first expert."""
     wi_0, wi_1, wo = kernels
     hidden = jax.nn.silu(jax.lax.ragged_dot(rows, wi_0, sizes)) * jax.lax.ragged_dot(rows, wi_1, sizes)
     return jax.lax.ragged_dot(hidden, wo, sizes)
 
 
-def run_own(x_TE: jax.Array, routed: Routed, kernels: Kernels, first: jax.Array | int) -> jax.Array:
-    """What the experts `first`, `first` + 1, … make of those tokens that go to them; nothing of the others."""
+def run_local_experts(x_TE: jax.Array, routed: Routed, kernels: Kernels, first: jax.Array | int) -> jax.Array:
+    """Return the weighted output of this device's experts `first`, `first` + 1, …; other experts contribute 0."""
     own, chosen = kernels[0].shape[0], routed.experts_Tk.shape[1]
     local = routed.experts_Tk.reshape(-1) - first
-    local = jnp.where((local >= 0) & (local < own), local, own)  # somebody else's come last
+    local = jnp.where((local >= 0) & (local < own), local, own)  # the tokens of other devices' experts come last
     order = jnp.argsort(local, stable=True)
-    made = grouped_mlp(x_TE[order // chosen], kernels, jnp.bincount(local, length=own + 1)[:own])
-    made_TkE = made[jnp.argsort(order)].reshape(*routed.experts_Tk.shape, -1)
-    mine_Tk = (local < own).reshape(routed.experts_Tk.shape)
-    weights_Tk = jnp.where(mine_Tk, routed.weights_Tk, 0)
+    output = grouped_mlp(x_TE[order // chosen], kernels, jnp.bincount(local, length=own + 1)[:own])
+    output_TkE = output[jnp.argsort(order)].reshape(*routed.experts_Tk.shape, -1)
+    local_Tk = (local < own).reshape(routed.experts_Tk.shape)
+    weights_Tk = jnp.where(local_Tk, routed.weights_Tk, 0)
     # in float32, as MaxText by default (its float32_weight_sum)
-    mine_TkE = jnp.where(mine_Tk[:, :, None], made_TkE, 0).astype(jnp.float32)
-    return jnp.sum(mine_TkE * weights_Tk[:, :, None], axis=1).astype(made.dtype)
+    local_TkE = jnp.where(local_Tk[:, :, None], output_TkE, 0).astype(jnp.float32)
+    return jnp.sum(local_TkE * weights_Tk[:, :, None], axis=1).astype(output.dtype)
 
 
 def dropless(config: TrainConfig, x_TE: jax.Array, routed: Routed, kernels: Kernels) -> jax.Array:
-    """Every token goes to all of its experts. On an expert axis each device gathers the tokens and runs its own."""
+    """Send every token to all of its experts. On an expert axis, devices gather tokens and run their own experts."""
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty or mesh.shape["expert"] == 1:
-        return run_own(x_TE, routed, kernels, 0)
+        return run_local_experts(x_TE, routed, kernels, 0)
     own = config.num_experts // mesh.shape["expert"]
 
     def on_device(x_TE: jax.Array, routed: Routed, kernels: Kernels) -> jax.Array:
         x_TE, routed = (jax.lax.all_gather(each, "expert", axis=0, tiled=True) for each in (x_TE, routed))
-        made_TE = run_own(x_TE, routed, kernels, jax.lax.axis_index("expert") * own)
-        scattered_TE: jax.Array = jax.lax.psum_scatter(made_TE, "expert", scatter_dimension=0, tiled=True)
+        output_TE = run_local_experts(x_TE, routed, kernels, jax.lax.axis_index("expert") * own)
+        scattered_TE: jax.Array = jax.lax.psum_scatter(output_TE, "expert", scatter_dimension=0, tiled=True)
         return scattered_TE
 
     split = PartitionSpec("expert")
-    # every other axis splits what it splits outside as well
+    # the other mesh axes shard the arrays as outside of this function
     everywhere = jax.shard_map(on_device, in_specs=(split, split, split), out_specs=split, axis_names={"expert"})
-    made_TE: jax.Array = everywhere(x_TE, routed, kernels)
-    return made_TE
+    output_TE: jax.Array = everywhere(x_TE, routed, kernels)
+    return output_TE
 
 
 def with_capacity(config: TrainConfig, x_TE: jax.Array, routed: Routed, kernels: Kernels) -> jax.Array:
-    """Each expert takes as many tokens as fit, first choices first; what does not fit is left out."""
+    """Send each expert as many tokens as its capacity, first choices first; drop the others."""
     tokens, count, chosen = x_TE.shape[0], config.num_experts, config.num_experts_per_tok
     capacity = math.ceil(tokens * chosen / count * config.capacity_factor)
     taken = jax.nn.one_hot(routed.experts_Tk.T.reshape(-1), count, dtype=jnp.int32)
-    place = jnp.cumsum(taken, axis=0) * taken - 1  # -1 where not taken: no slot, and none beyond the capacity
-    slots = jax.nn.one_hot(place, capacity, dtype=x_TE.dtype).reshape(chosen, tokens, count, capacity)
+    slot = (
+        jnp.cumsum(taken, axis=0) * taken - 1
+    )  # -1 if not chosen: one_hot gives no slot for -1, nor beyond the capacity
+    slots = jax.nn.one_hot(slot, capacity, dtype=x_TE.dtype).reshape(chosen, tokens, count, capacity)
     rows = jnp.einsum("kTNC,TE->NCE", slots, x_TE)
     wi_0, wi_1, wo = kernels
     hidden = jax.nn.silu(jnp.einsum("NCE,NEF->NCF", rows, wi_0)) * jnp.einsum("NCE,NEF->NCF", rows, wi_1)
-    made = jnp.einsum("NCF,NFE->NCE", hidden, wo)
-    return jnp.einsum("kTNC,Tk,NCE->TE", slots, routed.weights_Tk.astype(x_TE.dtype), made)
+    output = jnp.einsum("NCF,NFE->NCE", hidden, wo)
+    return jnp.einsum("kTNC,Tk,NCE->TE", slots, routed.weights_Tk.astype(x_TE.dtype), output)
 
 
-# By `dispatch_name`.
+# The keys are the values of `dispatch_name`.
 DISPATCHES: dict[str, Callable[[TrainConfig, jax.Array, Routed, Kernels], jax.Array]] = {
     "dropless": dropless,
     "capacity": with_capacity,
@@ -101,14 +103,14 @@ DISPATCHES: dict[str, Callable[[TrainConfig, jax.Array, Routed, Kernels], jax.Ar
 
 
 def dispatch_name(config: TrainConfig) -> str:
-    """`capacity_factor` below 0 drops nothing."""
+    """Return how tokens reach their experts; a `capacity_factor` below 0 drops none."""
     return "capacity" if config.capacity_factor > 0 else "dropless"
 
 
 def run_experts(
     config: TrainConfig, x_BLE: jax.Array, logits_BLN: jax.Array, kernels: Kernels
 ) -> tuple[jax.Array, jax.Array]:
-    """What the experts make of a batch, and the loss that keeps them equally busy."""
+    """Return the output of the mixture for a batch, and its load-balance loss."""
     routed, loss = route(config, logits_BLN)
-    made_TE = DISPATCHES[dispatch_name(config)](config, x_BLE.reshape(-1, x_BLE.shape[-1]), routed, kernels)
-    return made_TE.reshape(x_BLE.shape), loss
+    output_TE = DISPATCHES[dispatch_name(config)](config, x_BLE.reshape(-1, x_BLE.shape[-1]), routed, kernels)
+    return output_TE.reshape(x_BLE.shape), loss

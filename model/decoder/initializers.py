@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 type Initializer = Callable[[np.random.Generator, tuple[int, ...], np.dtype], NDArray[Any]]  # (numbers, shape, dtype)
 
-# standard deviation of a standard normal cut off at ±2
-CUT_DEVIATION = 0.87962566103423978
+# standard deviation of a standard normal distribution that is truncated at ±2
+TRUNCATED_DEVIATION = 0.87962566103423978
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,13 @@ class Normal:
     """Normal values of mean 0 and variance 1 / (product of the sizes of `fan_axes`)."""
 
     fan_axes: tuple[int, ...]
-    cut: bool = False  # truncate at two standard deviations, then rescale to the full variance
+    truncated: bool = False  # truncate at two standard deviations, then rescale to the full variance
 
     def __call__(self, random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> NDArray[Any]:
         deviation = math.prod(shape[axis] for axis in self.fan_axes) ** -0.5
         values = random.standard_normal(math.prod(shape), np.float32)
-        if self.cut:
-            deviation /= CUT_DEVIATION
+        if self.truncated:
+            deviation /= TRUNCATED_DEVIATION
             far = np.flatnonzero(np.abs(values) > 2)
             while far.size:  # redrawn
                 values[far] = random.standard_normal(far.size, np.float32)
@@ -35,12 +35,12 @@ class Normal:
 
 
 def ones(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> NDArray[Any]:
-    """1 everywhere."""
+    """Return ones."""
     del random
     return np.ones(shape, dtype)
 
 
-# By the name of the module that holds the parameter.
+# The keys are the names of the modules that hold the parameters.
 INITIALIZERS: dict[str, Initializer] = {
     "token_embedder": Normal(()),
     "norm": ones,
@@ -48,11 +48,11 @@ INITIALIZERS: dict[str, Initializer] = {
     "key": Normal((0,)),
     "value": Normal((0,)),
     "out": Normal((0, 1)),
-    "wi_0": Normal((0,), cut=True),
-    "wi_1": Normal((0,), cut=True),
-    "wo": Normal((0,), cut=True),
-    "logits_dense": Normal((0,), cut=True),
-    "gate": Normal((0,), cut=True),
-    "expert": Normal((1,), cut=True),
-    "low_rank": Normal((0,), cut=True),  # latent attention: into a low rank and out of it
+    "wi_0": Normal((0,), truncated=True),
+    "wi_1": Normal((0,), truncated=True),
+    "wo": Normal((0,), truncated=True),
+    "logits_dense": Normal((0,), truncated=True),
+    "gate": Normal((0,), truncated=True),
+    "expert": Normal((1,), truncated=True),
+    "low_rank": Normal((0,), truncated=True),  # latent attention: into a low rank and out of it
 }

@@ -40,7 +40,7 @@ def make_context(
     return Context(sin_BLK, cos_BLK, segment_ids_BL, key)
 
 
-# By the value of `attention_type`.
+# The keys are the values of `attention_type`.
 ROTARY_WIDTH: dict[str, Callable[[TrainConfig], int]] = {
     "global": lambda config: config.head_dim,
     "mla": lambda config: config.qk_rope_head_dim,
@@ -138,7 +138,7 @@ def query_name(config: TrainConfig) -> str:
 def attend_latent(
     config: TrainConfig, query_BLHK: jax.Array, key_value_BLHK: jax.Array, rope_key_BLK: jax.Array, context: Context
 ) -> jax.Array:
-    """Attention whose heads have a part without position and one with a rotary key that all heads share.
+    """Return attention whose heads have a part without position and one with a rotary key that all heads share.
 
     As in DeepSeek-V2 (2024), section 2.1; the logits' factor is applied to the queries.
     """

@@ -1,8 +1,9 @@
 """Turns layers into an interleaved pipeline: each device along the stage axis holds several chunks of layers.
 
 With S stages, R chunks on each and n layers in a chunk, stage s holds the chunks s, s + S, … (virtual stages, as
-in Narayanan et al. 2021). Microbatches go round in groups of S: at tick t stage s works at the position t - s, so its
-input is the output of its left neighbour one tick before; the first stage takes that of the last, or a new microbatch.
+in Narayanan et al. 2021). Microbatches pass the stages in groups of S: at tick t, stage s works at position t - s,
+so its input is the output of stage s - 1 at tick t - 1. The input of stage 0 is the output of the last stage, or a new
+microbatch.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,11 +42,11 @@ def work_at(shape: Pipeline, tick: jax.Array | int) -> Work:
 
 def last_ticks(shape: Pipeline) -> list[int]:
     """Return the tick at which each microbatch leaves the last stage for the last time."""
-    ahead, around = shape.stages - 1, shape.stages * shape.chunks
+    last_stage, group_ticks = shape.stages - 1, shape.stages * shape.chunks
     return [
-        ahead + group * around + (shape.chunks - 1) * shape.stages + place
+        last_stage + group * group_ticks + (shape.chunks - 1) * shape.stages + position
         for group in range(shape.microbatches // shape.stages)
-        for place in range(shape.stages)
+        for position in range(shape.stages)
     ]
 
 
@@ -53,14 +54,14 @@ def schedule_events(shape: Pipeline) -> Iterator[str]:
     """Yield the events of each stage in a step, in Megatron-LM's words: a stage is a rank, and its chunks continue the
     numbering of microbatches. The backward pass runs the ticks in reverse, as the scan's transpose does."""
     ticks = range(last_ticks(shape)[-1] + 1)
-    busy = shape.microbatches * shape.chunks  # ticks of each stage
+    busy_ticks = shape.microbatches * shape.chunks  # of each stage
     for direction, order in (("forward", ticks), ("backward", reversed(ticks))):
         for tick in order:
-            at_work = [stage for stage in range(shape.stages) if 0 <= tick - stage < busy]
+            busy_stages = [stage for stage in range(shape.stages) if 0 <= tick - stage < busy_ticks]
             work = work_at(shape, tick)
             tensor_S = np.asarray(work.chunk_S * shape.microbatches + work.microbatch_S)
             for event in ("start", "finished"):
-                yield from (f"rank {stage} {direction} {event} tensor {tensor_S[stage]}" for stage in at_work)
+                yield from (f"rank {stage} {direction} {event} tensor {tensor_S[stage]}" for stage in busy_stages)
 
 
 def run_pipeline(
@@ -86,21 +87,21 @@ def run_pipeline(
             x_BLE = layer(jax.tree.map(lambda leaf, i=i: leaf[i], weights), x_BLE, first + i, own)
         return x_BLE
 
-    def run_tick(held_SBLE: jax.Array, tick: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def run_tick(outputs_SBLE: jax.Array, tick: jax.Array) -> tuple[jax.Array, jax.Array]:
         work = work_at(shape, tick)
-        handed_SBLE = jnp.roll(held_SBLE, 1, axis=0)
-        new_BLE = jnp.where(work.chunk_S[0] == 0, parts_MBLE[work.microbatch_S[0]], handed_SBLE[0])
-        handed_SBLE = on_stages(handed_SBLE.at[0].set(new_BLE))
+        inputs_SBLE = jnp.roll(outputs_SBLE, 1, axis=0)
+        new_BLE = jnp.where(work.chunk_S[0] == 0, parts_MBLE[work.microbatch_S[0]], inputs_SBLE[0])
+        inputs_SBLE = on_stages(inputs_SBLE.at[0].set(new_BLE))
         weights = jax.tree.map(lambda leaf: jax.vmap(lambda own, r: own[r])(leaf, work.chunk_S), chunked)
         first_S = group.first + (work.chunk_S * shape.stages + jnp.arange(shape.stages)) * shape.layers
         run = jax.vmap(run_stage, spmd_axis_name=RULES["layers"])
-        made_SBLE = on_stages(run(weights, handed_SBLE, first_S, work.microbatch_S))
-        return made_SBLE, made_SBLE[-1]
+        outputs_SBLE = on_stages(run(weights, inputs_SBLE, first_S, work.microbatch_S))
+        return outputs_SBLE, outputs_SBLE[-1]
 
     ends = last_ticks(shape)
-    begin_SBLE = on_stages(jnp.zeros((shape.stages, *parts_MBLE.shape[1:]), x_BLE.dtype))
-    _, left = jax.lax.scan(run_tick, begin_SBLE, jnp.arange(ends[-1] + 1))
-    return join_rows(left[jnp.asarray(ends)])
+    zeros_SBLE = on_stages(jnp.zeros((shape.stages, *parts_MBLE.shape[1:]), x_BLE.dtype))
+    _, finished = jax.lax.scan(run_tick, zeros_SBLE, jnp.arange(ends[-1] + 1))
+    return join_rows(finished[jnp.asarray(ends)])
 
 
 def split_layers(config: TrainConfig, shape: Pipeline, leaf: jax.Array) -> jax.Array:

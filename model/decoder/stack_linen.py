@@ -15,11 +15,11 @@ from model.decoder import layers
 from model.decoder.params import Tree
 from model.decoder.pipeline import run_pipeline
 
-type Ran = tuple[jax.Array, dict[str, jax.Array]]  # activations, auxiliary losses by name
+type StackOutput = tuple[jax.Array, dict[str, jax.Array]]  # activations, auxiliary losses by name
 type LayerType = Callable[..., nn.Module]
 
 
-class Site(NamedTuple):
+class StackInputs(NamedTuple):
     """The inputs of a stack: parent module, config, layer class and layer group."""
 
     parent: nn.Module
@@ -35,10 +35,10 @@ def remat(config: TrainConfig, layer_type: LayerType, *, prevent_cse: bool) -> L
     return nn.remat(layer_type, prevent_cse=prevent_cse, policy=layers.REMAT_POLICIES[config.remat_policy])
 
 
-def scanned(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
+def run_scanned(inputs: StackInputs, x_BLE: jax.Array, context: layers.Context) -> StackOutput:
     """Run the layers as one scanned module, whose parameters have a layer axis."""
-    _, config, layer_type, group = site
-    made = nn.scan(
+    _, config, layer_type, group = inputs
+    module = nn.scan(
         # inside a scan XLA cannot merge the recomputation with the forward pass anyway
         remat(config, layer_type, prevent_cse=False),
         variable_axes={"params": config.param_scan_axis},
@@ -48,26 +48,26 @@ def scanned(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
         metadata_params={nn.PARTITION_NAME: "layers"},
         check_constancy_invariants=False,  # the check would trace the layer twice
     )
-    ran: Ran = made(config, group.mlp, name=group.name)(x_BLE, group.numbers, context)
-    return ran
+    output: StackOutput = module(config, group.mlp, name=group.name)(x_BLE, group.numbers, context)
+    return output
 
 
-def unrolled(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
+def run_unrolled(inputs: StackInputs, x_BLE: jax.Array, context: layers.Context) -> StackOutput:
     """Run the layers one after another, each as its own module."""
-    _, config, layer_type, group = site
-    made, losses = remat(config, layer_type, prevent_cse=True), []
+    _, config, layer_type, group = inputs
+    module, losses = remat(config, layer_type, prevent_cse=True), []
     for i in range(group.layers):
-        layer = made(config, group.mlp, name=f"{group.name}_{i}")
-        x_BLE, of_layer = layer(x_BLE, jax.numpy.int32(group.first + i), context)
-        losses.append(of_layer)
+        layer = module(config, group.mlp, name=f"{group.name}_{i}")
+        x_BLE, layer_losses = layer(x_BLE, jax.numpy.int32(group.first + i), context)
+        losses.append(layer_losses)
     return x_BLE, layers.add_losses(*losses)
 
 
-def pipelined(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
+def run_pipelined(inputs: StackInputs, x_BLE: jax.Array, context: layers.Context) -> StackOutput:
     """Run the layers in a pipeline with the scanned module's parameters; there are no auxiliary losses."""
-    parent, config, layer_type, group = site
+    parent, config, layer_type, group = inputs
     if parent.is_initializing():  # makes the parameters
-        return scanned(site, x_BLE, context)
+        return run_scanned(inputs, x_BLE, context)
     layer = layer_type(config, group.mlp, parent=None)
 
     def run_layer(params: Tree, x_BLE: jax.Array, number: jax.Array, context: layers.Context) -> jax.Array:
@@ -80,4 +80,4 @@ def pipelined(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
 
 
 # The keys are the values of `layers.stack_name`.
-STACKS = {"scan": scanned, "unrolled": unrolled, "pipeline": pipelined}
+STACKS = {"scan": run_scanned, "unrolled": run_unrolled, "pipeline": run_pipelined}

@@ -18,16 +18,18 @@ from model.decoder import layers
 from model.decoder.params import Tree
 from model.decoder.pipeline import run_pipeline
 
-type Ran = tuple[jax.Array, dict[str, jax.Array]]  # activations, auxiliary losses by name
+type StackOutput = tuple[jax.Array, dict[str, jax.Array]]  # activations, auxiliary losses by name
 type LayerType = Callable[..., nnx.Module]
 
 
-def run_layer(module: Callable[..., Ran], x_BLE: jax.Array, layer: jax.Array, context: layers.Context) -> Ran:
+def run_layer(
+    module: Callable[..., StackOutput], x_BLE: jax.Array, layer: jax.Array, context: layers.Context
+) -> StackOutput:
     """Run a layer: a function, because NNX's transforms take functions."""
     return module(x_BLE, layer, context)
 
 
-def remat(config: TrainConfig, *, prevent_cse: bool) -> Callable[..., Ran]:
+def remat(config: TrainConfig, *, prevent_cse: bool) -> Callable[..., StackOutput]:
     """Return `run_layer`, wrapped in `nnx.remat` according to `remat_policy`; "none" leaves it unchanged."""
     if config.remat_policy == "none":
         return run_layer
@@ -46,7 +48,7 @@ class Stack(Protocol):
     @staticmethod
     def run(
         parent: nnx.Module, config: TrainConfig, group: layers.LayerGroup, x_BLE: jax.Array, context: layers.Context
-    ) -> Ran: ...
+    ) -> StackOutput: ...
 
 
 class Scanned:
@@ -66,7 +68,7 @@ class Scanned:
     @staticmethod
     def run(
         parent: nnx.Module, config: TrainConfig, group: layers.LayerGroup, x_BLE: jax.Array, context: layers.Context
-    ) -> Ran:
+    ) -> StackOutput:
         scan = nnx.scan(
             # inside a scan XLA cannot merge the recomputation with the forward pass anyway
             remat(config, prevent_cse=False),
@@ -76,8 +78,8 @@ class Scanned:
             transform_metadata={nnx.PARTITION_NAME: "layers"},
             graph_updates=False,
         )
-        ran: Ran = scan(getattr(parent, group.name), x_BLE, group.numbers, context)
-        return ran
+        output: StackOutput = scan(getattr(parent, group.name), x_BLE, group.numbers, context)
+        return output
 
 
 class Unrolled:
@@ -93,13 +95,13 @@ class Unrolled:
     @staticmethod
     def run(
         parent: nnx.Module, config: TrainConfig, group: layers.LayerGroup, x_BLE: jax.Array, context: layers.Context
-    ) -> Ran:
+    ) -> StackOutput:
         run, losses = remat(config, prevent_cse=True), []
         for i in range(group.layers):
-            x_BLE, of_layer = run(
+            x_BLE, layer_losses = run(
                 getattr(parent, f"{group.name}_{i}"), x_BLE, jax.numpy.int32(group.first + i), context
             )
-            losses.append(of_layer)
+            losses.append(layer_losses)
         return x_BLE, layers.add_losses(*losses)
 
 
@@ -109,7 +111,7 @@ class Pipelined(Scanned):
     @staticmethod
     def run(
         parent: nnx.Module, config: TrainConfig, group: layers.LayerGroup, x_BLE: jax.Array, context: layers.Context
-    ) -> Ran:
+    ) -> StackOutput:
         graphdef, params = nnx.split(getattr(parent, group.name))
 
         def run_layer(params: Tree, x_BLE: jax.Array, number: jax.Array, context: layers.Context) -> jax.Array:

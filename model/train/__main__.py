@@ -12,22 +12,25 @@ from etils import epath
 
 from configs.load import ConfigError, load_train_config
 from model.train.distributed import leave_processes
-from model.train.loop import NonFiniteLoss, ResumeChanges, train
+from model.train.loop import NonFiniteLoss, ResumeMismatch, train
 from model.train.stop import catch_sigterm
 
-MAKE_ROOM = "free some, or choose another base_output_directory or metrics_file; the same command then goes on"
+MAKE_ROOM = (
+    "free disk space, or set another base_output_directory or metrics_file; then repeat the same command to resume"
+)
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the trainer's command line."""
     parser = argparse.ArgumentParser(prog="python -m model.train", description="Train one decoder from a config.")
     parser.add_argument("config", type=Path, help="YAML file with the keys that differ from configs/base.yml")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="config values that win over the file")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="config values that override the file")
     parser.add_argument(
         "--continue-from",
         type=epath.Path,
         metavar="RUN_DIR",
-        help="afterwards restore this run's first checkpoint, train on, and compare with what it logged",
+        help="after training, restore the first checkpoint of the run in RUN_DIR, train on, and compare losses and "
+        "final state with that run's",
     )
     return parser.parse_intermixed_args(argv)
 
@@ -49,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
         return 2
     except Exception as error:
         full = [name for name in map(os.strerror, (errno.ENOSPC, errno.EDQUOT)) if name in str(error)]
-        if not full and not isinstance(error, NonFiniteLoss | ResumeChanges):
+        if not full and not isinstance(error, NonFiniteLoss | ResumeMismatch):
             raise
         said = f"{full[0]} ({MAKE_ROOM})" if full else error
         logging.error("Training stopped: %s", said)  # MaxText's wording: log parsers match it

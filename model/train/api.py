@@ -16,7 +16,7 @@ class Api(Protocol):
     name: str  # "linen" or "nnx"
 
     def declare(self) -> dict[str, Declaration]: ...
-    def first(self, params: dict[str, Any]) -> Tree: ...
+    def first_state(self, params: dict[str, Any]) -> Tree: ...
     def train_step(self, arrays: Any, batch: Batch) -> tuple[Any, Metrics]: ...
     def eval_step(self, arrays: Any, batch: Batch) -> Metrics: ...
     def to_tree(self, arrays: Any) -> dict[str, Tree]: ...
@@ -25,7 +25,7 @@ class Api(Protocol):
 
 
 def make_api(config: TrainConfig) -> Api:
-    """Return the API that `pure_nnx` asks for."""
+    """Return NNX if `pure_nnx` is true, else Linen."""
     load_kernel(config)
     if config.pure_nnx:
         from model.train.trainer_nnx import Nnx  # a run loads one API only
@@ -43,5 +43,5 @@ def name_arrays(api: Api, arrays: Any) -> dict[str, Any]:
 
 
 def step_of(api: Api, arrays: Any) -> int:
-    """Return the number of steps that a state has done, which is the number of the next step."""
+    """Return the number of steps that a state was trained for, which is the number of the next step."""
     return int(name_arrays(api, arrays)["step"])

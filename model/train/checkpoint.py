@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import grain  # slow to import
 
 type Manager = ocp.CheckpointManager
-ITEM, PLACE = "items", "iter"  # MaxText's names for the state and for the position in the data
+ITEM, POSITION = "items", "iter"  # MaxText's names for the state and for the position in the data
 
 
 def checkpoint_directory(run_directory: epath.Path) -> epath.Path:
@@ -68,11 +68,13 @@ def open_manager(config: TrainConfig, run_directory: epath.Path) -> Iterator[Man
         manager.close()
 
 
-def find_latest(manager: Manager, told: int | None) -> int | None:
-    """Return the step to resume from. After a full disk a step may have a checkpoint but no metrics: it is repeated.
+def find_latest(manager: Manager, last_metrics_step: int | None) -> int | None:
+    """Return the step to resume from: that of the newest checkpoint whose step has metrics, else of the newest.
 
-    told: the last step of the metrics, None if they are gone."""
-    steps = [step for step in manager.all_steps() if told is None or step <= told]
+    A full disk can leave a checkpoint without the metrics of its step, which is then repeated.
+    last_metrics_step: None if the metrics file is missing or empty.
+    """
+    steps = [step for step in manager.all_steps() if last_metrics_step is None or step <= last_metrics_step]
     latest: int | None = max(steps, default=manager.latest_step())
     return latest
 
@@ -83,7 +85,7 @@ def make_handlers(config: TrainConfig) -> dict[str, Any]:
     if config.dataset_type == "grain":
         import grain.checkpoint  # slow to import
 
-        handlers[PLACE] = grain.checkpoint.CheckpointHandler()
+        handlers[POSITION] = grain.checkpoint.CheckpointHandler()
     return handlers
 
 
@@ -121,7 +123,7 @@ def save(
     if iterator is not None:
         import grain.checkpoint
 
-        items[PLACE] = grain.checkpoint.CheckpointSave(iterator)
+        items[POSITION] = grain.checkpoint.CheckpointSave(iterator)
     saved = manager.save(step, args=ocp.args.Composite(**items), force=force)
     if saved and config.async_checkpointing:
         logging.info("Started an asynchronous checkpoint save for step %d", step)
@@ -139,13 +141,13 @@ def restore(manager: Manager, step: int, abstract: Tree) -> Tree:
     return restored[ITEM]
 
 
-def restore_place(manager: Manager, step: int, iterator: "grain.DatasetIterator | None") -> None:
+def restore_position(manager: Manager, step: int, iterator: "grain.DatasetIterator | None") -> None:
     """Set grain's iterator to the position in the data after `step`, if the run reads data."""
     if iterator is None:
         return
     import grain.checkpoint
 
-    manager.restore(step, args=ocp.args.Composite(**{PLACE: grain.checkpoint.CheckpointRestore(iterator)}))
+    manager.restore(step, args=ocp.args.Composite(**{POSITION: grain.checkpoint.CheckpointRestore(iterator)}))
 
 
 def tree_difference(manager: Manager, step: int, abstract: Tree) -> str | None:

@@ -6,24 +6,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-THREADS = Path("/proc/self/task")  # of Linux; elsewhere nothing tells how long a thread waits for a processor
+THREADS = Path("/proc/self/task")  # Linux only; other systems do not report how long a thread waits for a processor
 PARTS = ("device_s", "input_s", "save_s", "report_s")
 
 
 class StepClock:
     """A step lasts from the end of the previous step to its own end.
 
-    Time that no part names, such as code that a user added to the loop, is the step less its parts. The report of a
-    step is written after its time is taken, so it counts in the next step.
+    The step minus its parts is the time of other code, such as lines that a user added to the loop. A step is reported
+    after its time is measured, so the report counts in the next step.
     """
 
     def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
-        """Begin a step here: exclude the time since the last one (an evaluation, a restore)."""
+        """Start a step now, without the time since the last one (an evaluation, a restore)."""
         self.parts = dict.fromkeys(PARTS, 0.0)
-        self.began, self.used, self.threads = time.perf_counter(), time.process_time(), read_threads()
+        self.began, self.cpu_s, self.threads = time.perf_counter(), time.process_time(), read_threads()
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -37,19 +37,21 @@ class StepClock:
     def finish(self) -> tuple[float, float, float, dict[str, float]]:
         """End the step: return its wall seconds, processor seconds of all threads, seconds lost to other work, and the
         seconds of each part."""
-        ended, used, threads = time.perf_counter(), time.process_time(), read_threads()
+        ended, cpu_s, threads = time.perf_counter(), time.process_time(), read_threads()
         wall_s = ended - self.began
-        took = wall_s, used - self.used, wall_s * share_waited(self.threads, threads), self.parts
+        times = wall_s, cpu_s - self.cpu_s, wall_s * wait_share(self.threads, threads), self.parts
         self.parts = dict.fromkeys(PARTS, 0.0)
-        self.began, self.used, self.threads = ended, used, threads
-        return took
+        self.began, self.cpu_s, self.threads = ended, cpu_s, threads
+        return times
 
 
-type Threads = dict[str, tuple[int, int]]  # thread -> nanoseconds that it has run, and waited for a processor
+type Threads = dict[
+    str, tuple[int, int]
+]  # thread -> nanoseconds for which it ran, and for which it waited for a processor
 
 
 def read_threads() -> Threads:
-    """What the scheduler has counted of each thread of this process; empty where it does not tell."""
+    """Return the scheduler's counts for each thread of this process; empty on systems without them."""
     found: Threads = {}
     for thread in os.listdir(THREADS) if THREADS.is_dir() else ():
         try:
@@ -61,10 +63,10 @@ def read_threads() -> Threads:
     return found
 
 
-def share_waited(before: Threads, after: Threads) -> float:
-    """The share of the time of threads that could run in which they waited for a processor; 0 if none could.
+def wait_share(before: Threads, after: Threads) -> float:
+    """Return the share of the runnable threads' time that they waited for a processor; 0 if no thread was runnable.
 
-    The waits of several threads overlap, so that their sum is longer than the step: the share is what can be taken off.
+    A share, because the waits of several threads overlap: their sum can exceed the step.
     """
     grown = [(now[0] - then[0], now[1] - then[1]) for key, now in after.items() for then in [before.get(key, (0, 0))]]
     ran, waited = (sum(column) for column in zip(*grown, strict=True)) if grown else (0, 0)

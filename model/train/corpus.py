@@ -24,12 +24,12 @@ from model.train.batch import Batch
 from model.train.run_paths import check_data, find_objects
 from model.train.tokens import Tokenizer, make_tokenizer
 
-WINDOW, AT_ONCE = 1000, 16  # parquet: texts in a shuffle window, files read in parallel
-MOST_EMPTY = 10_000  # consecutive texts without a token to predict
-AHEAD = 2  # batches prefetched while the device works
+SHUFFLE_WINDOW, PARALLEL_FILES = 1000, 16  # parquet: texts in a shuffle window, files read in parallel
+MAX_EMPTY_TEXTS = 10_000  # consecutive texts without a token to predict
+PREFETCHED_BATCHES = 2  # batches prefetched while the device works
 
 
-class Lines:
+class TextLines:
     """The non-blank lines of text files, each a text; the files are memory-mapped."""
 
     def __init__(self, paths: Sequence[str]):
@@ -53,19 +53,19 @@ class Lines:
         return mapped[begin:end]
 
 
-class Cut(experimental.FlatMapTransform):  # type: ignore[misc]
+class CutTexts(experimental.FlatMapTransform):  # type: ignore[misc]
     """Cuts texts into pieces of at most `length` tokens. Every token but a text's first is predicted once."""
 
     def __init__(self, tokenizer: Tokenizer, length: int, key: str):
-        self.tokenizer, self.length, self.key, self.barren = tokenizer, length, key, 0
+        self.tokenizer, self.length, self.key, self.empty_texts = tokenizer, length, key, 0
 
     def flat_map(self, element: bytes | str | None) -> list[dict[str, np.ndarray]]:
         ids = self.tokenizer.encode(to_text(element, self.key))
         starts = range(0, len(ids) - 1, self.length)
-        self.barren = 0 if starts else self.barren + 1
-        if self.barren > MOST_EMPTY:  # else the search for a batch never ends
+        self.empty_texts = 0 if starts else self.empty_texts + 1
+        if self.empty_texts > MAX_EMPTY_TEXTS:  # else the search for a batch never ends
             raise ConfigError(
-                [f"{self.key}: {MOST_EMPTY:,} texts on end hold nothing to predict: name files with texts"]
+                [f"{self.key}: {MAX_EMPTY_TEXTS:,} texts in a row have no token to predict (name longer texts)"]
             )
         cut = [ids[start : start + self.length + 1] for start in starts]
         return [{"inputs": piece[:-1], "targets": piece[1:]} for piece in cut]
@@ -76,18 +76,20 @@ def to_text(record: bytes | str | None, key: str) -> str:
     try:
         return record.decode() if isinstance(record, bytes) else record or ""
     except UnicodeDecodeError as error:
-        raise ConfigError([f"{key}: a record is no text in UTF-8: {error.object[:40]!r}"]) from error
+        raise ConfigError(
+            [f"{key}: a record is not UTF-8: {error.object[:40]!r} (convert it, or name other files)"]
+        ) from error
 
 
-def bring(pattern: str) -> list[str]:
+def copy_objects(pattern: str) -> list[str]:
     """Copy the objects of a bucket that match a pattern, once each; return the copies. Raises OSError."""
     cache = Path(tempfile.gettempdir()) / "maxview" / "data"
     cache.mkdir(parents=True, exist_ok=True)
     copies = []
     for there in map(epath.Path, find_objects(pattern)):
-        held = there.stat()
-        known = zlib.crc32(f"{there} {held.length} {held.mtime}".encode())  # a rewritten object gets a new copy
-        here = cache / f"{known:08x}-{there.name}"
+        found = there.stat()
+        version = zlib.crc32(f"{there} {found.length} {found.mtime}".encode())  # a rewritten object gets a new copy
+        here = cache / f"{version:08x}-{there.name}"
         if not here.exists():
             logging.info("copying %s to %s", there, here)
             there.copy(unfinished := here.with_suffix(f".{os.getpid()}.tmp"), overwrite=True)
@@ -102,12 +104,13 @@ def read_texts(config: TrainConfig, paths: list[str], seed: int) -> grain.IterDa
     if config.grain_file_type == "parquet":
         files = paths[mine]
         if not files:
-            raise ConfigError([f"grain_train_files: {len(paths)} files for {jax.process_count()} processes (one each)"])
+            found = f"{len(paths)} files for {jax.process_count()} processes"
+            raise ConfigError([f"grain_train_files: {found} (split the texts: at least one file per process)"])
         read = [experimental.ParquetIterDataset(path).map(lambda row: row[COLUMN]) for path in files]
-        one = experimental.InterleaveIterDataset(read, cycle_length=min(AT_ONCE, len(read)))
+        one = experimental.InterleaveIterDataset(read, cycle_length=min(PARALLEL_FILES, len(read)))
         again = experimental.RepeatIterDataset(one, None)
-        return experimental.WindowShuffleIterDataset(again, window_size=WINDOW, seed=seed)
-    records = Lines if config.grain_file_type == "txt" else grain.sources.ArrayRecordDataSource
+        return experimental.WindowShuffleIterDataset(again, window_size=SHUFFLE_WINDOW, seed=seed)
+    records = TextLines if config.grain_file_type == "txt" else grain.sources.ArrayRecordDataSource
     return grain.MapDataset.source(records(paths)).seed(seed).shuffle()[mine].repeat().to_iter_dataset()
 
 
@@ -115,19 +118,19 @@ class Corpus:
     """Packed batches of text. `iterator` holds the position in the data."""
 
     def __init__(self, config: TrainConfig, mesh: Mesh, declared: Batch[jax.ShapeDtypeStruct], *, evaluation: bool):
-        check_data(config, bring)
+        check_data(config, copy_objects)
         self.declared = declared
-        rows, length = rows_here(config, mesh), config.max_target_length
+        rows, length = local_rows(config, mesh), config.max_target_length
         key = "grain_eval_files" if evaluation else "grain_train_files"
         patterns = split_patterns(getattr(config, key))
-        paths = [path for word in patterns for path in (bring if word.startswith(REMOTE) else find_here)(word)]
+        paths = [path for word in patterns for path in (copy_objects if word.startswith(REMOTE) else find_here)(word)]
         self.described = describe_texts(config, paths, f"{rows} sequences in each of {jax.process_count()}")
         texts = read_texts(config, paths, config.data_shuffle_seed)
-        pieces = experimental.FlatMapIterDataset(texts, Cut(make_tokenizer(config), length, key))
+        pieces = experimental.FlatMapIterDataset(texts, CutTexts(make_tokenizer(config), length, key))
         lengths, seed = {"inputs": length, "targets": length}, config.data_shuffle_seed
         packed = experimental.FirstFitPackIterDataset(pieces, length_struct=lengths, num_packing_bins=rows, seed=seed)
         batches = packed.batch(rows, drop_remainder=True)
-        self.iterator = iter(experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=AHEAD))
+        self.iterator = iter(experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=PREFETCHED_BATCHES))
 
     def next(self) -> Batch:
         """Return the next batch; each process reads its own rows."""
@@ -147,13 +150,16 @@ class Corpus:
         return placed
 
 
-def rows_here(config: TrainConfig, mesh: Mesh) -> int:
-    """Return how many sequences of a batch this process reads. Raises ConfigError if processes would share one."""
+def local_rows(config: TrainConfig, mesh: Mesh) -> int:
+    """Return the number of sequences of a batch that this process reads.
+
+    Raises ConfigError if two processes would share a sequence.
+    """
     axes = RULES["activation_batch"]
     split = [mesh.shape[axis] for axis in MESH_AXES if axis in (axes or ())]
     if int(np.prod(split)) % jax.process_count():
         raise ConfigError(
-            [f"dataset_type=grain: the batch is split over {int(np.prod(split))} devices and read by "
-             f"{jax.process_count()} processes (ici_data_parallelism, ici_fsdp_parallelism: a multiple)"]
+            [f"dataset_type=grain: {jax.process_count()} processes cannot read a batch that is split over "
+             f"{int(np.prod(split))} devices (set ici_data_parallelism × ici_fsdp_parallelism to a multiple)"]
         )  # fmt: skip
     return int(global_batch_size(config, mesh) // jax.process_count())

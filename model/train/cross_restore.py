@@ -9,7 +9,7 @@ from absl import logging
 from etils import epath
 
 from model.train.api import Api, make_api, name_arrays
-from model.train.checkpoint import checkpoint_directory, make_reader, restore, restore_place, tree_difference
+from model.train.checkpoint import checkpoint_directory, make_reader, restore, restore_position, tree_difference
 from model.train.data_source import make_source
 from model.train.metrics_file import read_losses
 from model.train.program_record import read_program
@@ -26,7 +26,7 @@ def cross_restore(setup: Setup, program: Program, other: epath.Path, stop: StopS
     """
     result = {"from": other.name, "implementation": None, "restored_step": None, "steps": 0, "holds": None}
     try:
-        result |= _continue_other(setup, program, other, stop)
+        result |= _continue_other_run(setup, program, other, stop)
     except Exception as error:  # a fault in the other run's folder is a result, not a failure of this run
         # one line: log readers take a traceback for the end of the run
         reason = str(error).partition("\n")[0]
@@ -36,51 +36,53 @@ def cross_restore(setup: Setup, program: Program, other: epath.Path, stop: StopS
     return result
 
 
-def _continue_other(setup: Setup, program: Program, other: epath.Path, stop: StopSignal) -> dict[str, Any]:
+def _continue_other_run(setup: Setup, program: Program, other: epath.Path, stop: StopSignal) -> dict[str, Any]:
     config, api = setup.config, setup.api
     record = read_program(other)
     if record is None:
-        return {"evidence": f"{other} has no program.json: the run did not get as far as compiling"}
-    known = {"implementation": record["implementation"]}
+        return {"evidence": f"{other} has no program.json: the run ended before its step was compiled"}
+    result = {"implementation": record["implementation"]}
     directory = checkpoint_directory(other)
     if not directory.exists():
-        return known | {"evidence": f"{other} has no checkpoints (set enable_checkpointing: true)"}
+        return result | {"evidence": f"{other} has no checkpoints (set enable_checkpointing: true)"}
     reader, source = make_reader(config, directory), make_source(config, setup.mesh)
     try:
         steps = reader.all_steps()
         if not steps:
-            return known | {"evidence": f"{directory} has no committed checkpoint"}
+            return result | {"evidence": f"{directory} has no committed checkpoint"}
         first = min(steps)
-        known["restored_step"] = first
+        result["restored_step"] = first
         written = setup
         if record["implementation"] != api.name:
             written = set_up(config, make_api(config.model_copy(update={"pure_nnx": not config.pure_nnx})), setup.mesh)
         abstract = written.api.to_tree(written.arrays)
         difference = tree_difference(reader, first, abstract)
         if difference:
-            return known | {"evidence": f"the trees differ: {difference}"}
+            return result | {"evidence": f"the trees differ: {difference}"}
         restored = written.api.from_tree(restore(reader, first, abstract))
-        restore_place(reader, first, source.iterator)
+        restore_position(reader, first, source.iterator)
     finally:
         reader.close()
-    metrics = Path(record["metrics_file"])
-    theirs = read_losses(metrics if metrics.exists() else other / metrics.name)
+    metrics_file = Path(record["metrics_file"])
+    theirs = read_losses(metrics_file if metrics_file.exists() else other / metrics_file.name)
     state = translate(written.api, restored, setup)
     for step in range(first + 1, config.steps):
         if stop.arrived:
-            return known | {"evidence": f"stopped by SIGTERM before step {step}"}
-        state, of_step = program.run(state, source.next())
-        loss = np.float32(jax.device_get(of_step["loss"]))
-        known["steps"] = step - first
+            return result | {"evidence": f"stopped by SIGTERM before step {step}"}
+        state, metrics = program.run(state, source.next())
+        loss = np.float32(jax.device_get(metrics["loss"]))
+        result["steps"] = step - first
         if step not in theirs:
-            return known | {"evidence": f"its metrics have no step {step}"}
+            return result | {"evidence": f"the other run's metrics have no step {step}"}
         if loss.tobytes() != theirs[step].tobytes():
-            return known | {"holds": False, "evidence": f"step {step}: loss {loss} here, {theirs[step]} there"}
+            return result | {"holds": False, "evidence": f"step {step}: loss {loss} here, {theirs[step]} there"}
     if record["state"] is None:
-        return known | {"evidence": "all losses are equal; its program.json has no final state to compare with"}
+        return result | {
+            "evidence": "all losses are equal; the other run's program.json has no final state to compare with"
+        }
     names = (record["implementation"], api.name)
-    done = f"the {names[0]} checkpoint of step {first}, trained on for {known['steps']} steps by {names[1]},"
-    return known | _compare_states(digest(name_arrays(api, state)), record["state"], done)
+    done = f"the {names[0]} checkpoint of step {first}, trained on for {result['steps']} steps by {names[1]},"
+    return result | _compare_states(digest(name_arrays(api, state)), record["state"], done)
 
 
 def translate(writer: Api, state: Any, reader: Setup) -> Any:
@@ -93,8 +95,8 @@ def translate(writer: Api, state: Any, reader: Setup) -> Any:
 def _compare_states(here: dict[str, Any], there: dict[str, Any], done: str) -> dict[str, Any]:
     """Compare the final states, after all losses were equal. done: the experiment in words."""
     if here["digest"] == there["digest"]:
-        told = f"{done} gives the same losses and the same bits in all {len(here['arrays'])} arrays"
-        return {"holds": True, "evidence": told}
+        evidence = f"{done} gives the same losses and the same bits in all {len(here['arrays'])} arrays"
+        return {"holds": True, "evidence": evidence}
     arrays = here["arrays"].keys() | there["arrays"].keys()
     differing = sorted(path for path in arrays if here["arrays"].get(path) != there["arrays"].get(path))
     evidence = f"{done} gives the same losses, but {len(differing)} arrays differ at the end, first {differing[0]}"

@@ -1,4 +1,4 @@
-"""The batches that a config asks for: texts, or one fixed batch of random tokens at every step, as in MaxText."""
+"""The batches of a run: texts, or one fixed batch of random tokens at every step, as in MaxText."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -59,7 +59,7 @@ class Synthetic:
 
 
 def make_source(config: TrainConfig, mesh: Mesh, *, evaluation: bool = False) -> DataSource:
-    """Return the data that `dataset_type` asks for, to train on or to evaluate with."""
+    """Return the data of `dataset_type`, for training or for evaluation."""
     if config.dataset_type == "synthetic":
         return Synthetic(config, mesh, evaluation=evaluation)
     from model.train.corpus import Corpus  # its libraries are slow to import

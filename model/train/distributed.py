@@ -15,9 +15,9 @@ HOSTNAMES, MEGASCALE = "TPU_WORKER_HOSTNAMES", "MEGASCALE_COORDINATOR_ADDRESS"
 
 
 def join_processes(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> None:
-    """Join the other processes of the run, if any. Must run before JAX is asked for devices.
+    """Join the other processes of the run, if any. Must run before the first use of JAX's devices.
 
-    On TPU JAX finds them by itself. Raises ConfigError if the environment is incomplete.
+    On TPUs, JAX finds them without the environment. Raises ConfigError if the environment is incomplete.
     """
     if environ.get(COORDINATOR):
         missing = [name for name in (COUNT, INDEX) if not environ.get(name, "").isdigit()]

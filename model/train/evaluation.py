@@ -35,7 +35,7 @@ class Evaluation(NamedTuple):
 
 
 def make_evaluation(setup: Setup) -> Evaluation | None:
-    """Compile the evaluation that `eval_interval` asks for, or return None."""
+    """Compile the evaluation; return None if `eval_interval` is -1."""
     if setup.config.eval_interval == -1:
         return None
     return Evaluation(setup, compile_eval(setup))

@@ -38,14 +38,12 @@ from model.train.state_digest import digest
 from model.train.step import Program, Setup, init_state, lower_step, make_program, set_up
 from model.train.stop import EXIT_SIGTERM, StopSignal
 
-MAKE_ROOM = "free some, or choose another base_output_directory or metrics_file; the same command then goes on"
-
 
 class NonFiniteLoss(ArithmeticError):
     """The loss or the updated parameters are nan or inf."""
 
 
-class ResumeChanges(RuntimeError):
+class ResumeMismatch(RuntimeError):
     """Training with a save and restore gave other arrays than uninterrupted training."""
 
 
@@ -73,7 +71,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
     Raises:
         NonFiniteLoss: the loss or the parameters became nan or inf.
         ConfigError: the config does not fit the devices, the data, or the run in the folder.
-        ResumeChanges: training with the restore after `resume_after_step` gave other arrays than training without it.
+        ResumeMismatch: training with the restore after `resume_after_step` gave other arrays than training without it.
     """
     run_directory = find_run_directory(config)
     join_processes(config)
@@ -88,7 +86,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
     report.log_devices(mesh)
     setup = set_up(config, make_api(config), mesh)
     fresh = not checkpoint.has_steps(config, run_directory)
-    source = None if fresh else open_folder(setup, run_directory)
+    source = None if fresh else check_resume(setup, run_directory)
     make_run_directory(run_directory)
     with (
         MetricsFile(metrics_path, find_metrics_copy(config, run_directory)) as metrics_file,
@@ -99,11 +97,11 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
         compiling = pool.submit(make_program, setup, lower_step(setup))
         source = source or make_source(config, mesh)
         with checkpoint.open_manager(config, run_directory) as manager:
-            told = metrics_file.told
-            state, first = starting_state(setup, manager, run_directory, source, told)
+            state, first = starting_state(setup, manager, run_directory, source, metrics_file.last_step)
             program = compiling.result()
-            of_run = {"identity": identity(config, source.described), "initial_state": first}
-            record = of_run | program_record(setup.api.name, program, num_devices=mesh.size, metrics_file=metrics_path)
+            record = {"identity": identity(config, source.described), "initial_state": first} | program_record(
+                setup.api.name, program, num_devices=mesh.size, metrics_file=metrics_path
+            )
             write_program(run_directory, record)
             report_program(setup, program)
             run = Run(setup, program, source, manager, metrics_file, outputs, stop, make_evaluation(setup))
@@ -134,7 +132,7 @@ def report_program(setup: Setup, program: Program) -> None:
     report.log_parameter_count(setup.parameters)
 
 
-def open_folder(setup: Setup, run_directory: epath.Path) -> DataSource:
+def check_resume(setup: Setup, run_directory: epath.Path) -> DataSource:
     """Return the data source of a resumed run.
 
     Raises ConfigError, before anything is changed or compiled, if the folder's last checkpoint belongs to another run
@@ -152,10 +150,11 @@ def open_folder(setup: Setup, run_directory: epath.Path) -> DataSource:
     if difference:
         file = run_directory / CONFIG
         began = find_changes(config, file.read_text() if file.exists() else "") or "the same keys"
-        told = f"run_name: {run_directory} holds another run: {difference}; it began with {began}"
-        raise ConfigError([f"{told} (choose another run_name)"])
+        other = f"{run_directory} contains a different run: {difference}; that run was started with {began}"
+        raise ConfigError([f"run_name: {other} (choose another run_name)"])
     if latest >= config.steps:
-        raise ConfigError([f"steps={config.steps}: {run_directory} has already done {latest + 1} (ask for more)"])
+        done = f"has already trained {latest + 1} steps"
+        raise ConfigError([f"steps={config.steps}: {run_directory} {done} (set a larger steps)"])
     return source
 
 
@@ -164,13 +163,13 @@ def starting_state(
     manager: checkpoint.Manager | None,
     run_directory: epath.Path,
     source: DataSource,
-    told: int | None,
+    last_metrics_step: int | None,
 ) -> tuple[Tree, dict[str, Any] | None]:
     """Return the state of the last committed checkpoint, else a new one, and the digest of the run's first weights.
 
-    With a checkpoint, the data source continues at the checkpoint's position. told: the last step in the metrics file.
+    With a checkpoint, the data source continues at the checkpoint's position.
     """
-    latest = None if manager is None else checkpoint.find_latest(manager, told)
+    latest = None if manager is None else checkpoint.find_latest(manager, last_metrics_step)
     if manager is not None:
         logging.info("checkpoint manager exists so trying to load this run's existing checkpoint")
     if latest is None:
@@ -180,7 +179,7 @@ def starting_state(
     logging.info("restoring from this run's directory step %d", latest)
     before = read_program(run_directory)
     state = setup.api.from_tree(checkpoint.restore(manager, latest, setup.api.to_tree(setup.arrays)))
-    checkpoint.restore_place(manager, latest, source.iterator)
+    checkpoint.restore_position(manager, latest, source.iterator)
     return state, before["initial_state"] if before else None
 
 
@@ -213,7 +212,7 @@ def train_loop(run: Run, state: Tree) -> Tree:
     for step in range(first, config.steps):
         if run.stop.reached(step):
             break
-        run.outputs.before(step)
+        run.outputs.before_step(step)
         with jax.profiler.StepTraceAnnotation("train", step_num=step):
             state, metrics = run_step(run.program, state, run.source, clock)
         done, finite = step + 1, is_finite(metrics)
@@ -227,13 +226,13 @@ def train_loop(run: Run, state: Tree) -> Tree:
             clock.restart()
         with clock.part("report_s"):
             run.metrics_file.write(record)
-            run.outputs.after(step, record)
+            run.outputs.after_step(step, record)
         if saved:
             run.metrics_file.publish()
         if not finite:
             raise NonFiniteLoss(explain_non_finite(config, step, metrics))
         if step == config.resume_after_step:
-            state = forget_and_restore(run, step, state)
+            state = save_and_restore(run, step, state)
             clock.restart()
     if run.stop.arrived and done > first:
         save(run, done - 1, state, force=True)
@@ -263,7 +262,7 @@ def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepCloc
     return {"step": step, **losses, **metrics, **times, **parts}
 
 
-def forget_and_restore(run: Run, step: int, state: Tree) -> Tree:
+def save_and_restore(run: Run, step: int, state: Tree) -> Tree:
     """Save the state after `step`, delete its arrays, and restore it from the checkpoint."""
     save(run, step, state, force=True)
     assert run.manager is not None  # the config checks that a resume has checkpoints
@@ -271,22 +270,25 @@ def forget_and_restore(run: Run, step: int, state: Tree) -> Tree:
     jax.tree.map(lambda array: array.delete(), state)
     logging.info("restoring from this run's directory step %d", step)
     api = run.setup.api
-    checkpoint.restore_place(run.manager, step, run.source.iterator)
+    checkpoint.restore_position(run.manager, step, run.source.iterator)
     return api.from_tree(checkpoint.restore(run.manager, step, api.to_tree(run.setup.arrays)))
 
 
 def prove_resume(run: Run, record: dict[str, Any]) -> None:
-    """Train again without a restore. Raises ResumeChanges unless every array ends with the same bits."""
+    """Train again without a restore. Raises ResumeMismatch unless every array ends with the same bits."""
     config = run.setup.config
     state, source = init_state(run.setup), make_source(config, run.setup.mesh)
     for _ in range(config.steps):
         state, _ = run.program.run(state, source.next())
     whole, resumed = digest(name_arrays(run.setup.api, state))["arrays"], record["state"]["arrays"]
     different = sorted(path for path in whole if whole[path] != resumed[path])
-    done = f"stopped after step {config.resume_after_step}, restored and trained on"
+    restored = f"the run restored after step {config.resume_after_step}"
     if different:
-        raise ResumeChanges(f"{done}: {len(different)} of {len(whole)} arrays differ from a run without a stop")
-    logging.info("%s: all %d arrays are those of a run without a stop, bit for bit", done, len(whole))
+        raise ResumeMismatch(
+            f"{restored} differs from an uninterrupted run in {len(different)} of {len(whole)} arrays, "
+            f"first {different[0]}"
+        )
+    logging.info("%s has the same bits in all %d arrays as an uninterrupted run", restored, len(whole))
 
 
 def is_finite(metrics: dict[str, Number]) -> bool:
@@ -300,9 +302,9 @@ def is_finite(metrics: dict[str, Number]) -> bool:
 def explain_non_finite(config: TrainConfig, step: int, metrics: dict[str, Number]) -> str:
     """Return the error message: the value that became NaN or infinite, the keys to change, and how to resume."""
     loss, norm = metrics["loss"], metrics["param_norm"]
-    of_params = f"found {'NaN' if np.isnan(norm) else 'Inf'} in the norm of the parameters after its update"
-    broken = of_params if np.isfinite(loss) else f"the loss is {loss}"
-    left = "; the checkpoints of earlier steps are intact, and the same command goes on from the last of them"
+    bad_parameters = f"found {'NaN' if np.isnan(norm) else 'Inf'} in the norm of the parameters after its update"
+    broken = bad_parameters if np.isfinite(loss) else f"the loss is {loss}"
+    left = "; earlier checkpoints are intact; the same command resumes from the newest one"
     return (
         f"step {step}: {broken}; lower learning_rate (now {config.learning_rate}) or clip gradients more "
         f"(gradient_clipping_threshold, now {config.gradient_clipping_threshold})"

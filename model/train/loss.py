@@ -43,21 +43,21 @@ def _backward(saved: Saved, gradient: jax.Array) -> tuple[jax.Array, jax.Array, 
     width = kernel_EV.shape[1] // blocks
     scale_BL1 = (gradient * weights_BL)[:, :, None]
 
-    def of_block(of_x_BLE: jax.Array, block: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def add_block(grad_x_BLE: jax.Array, block: jax.Array) -> tuple[jax.Array, jax.Array]:
         start = block * width
         logits_BLW = jax.lax.dynamic_slice_in_dim(logits_BLV, start, width, axis=2)
         kernel_EW = jax.lax.dynamic_slice_in_dim(kernel_EV, start, width, axis=1)
         softmax_BLW = jnp.exp(logits_BLW.astype(jnp.float32) - log_normalizer_BL[:, :, None])
         tokens_BLW = start + jax.lax.broadcasted_iota(targets_BL.dtype, logits_BLW.shape, 2)
-        of_logits_BLW = ((softmax_BLW - (tokens_BLW == targets_BL[:, :, None])) * scale_BL1).astype(logits_BLV.dtype)
-        of_kernel_EW = constrain(jnp.einsum("BLE,BLW->EW", x_BLE, of_logits_BLW), "embed_vocab", "vocab")
-        of_x_BLE += jnp.einsum("BLW,EW->BLE", of_logits_BLW, kernel_EW).astype(jnp.float32)
-        return of_x_BLE, of_kernel_EW
+        grad_logits_BLW = ((softmax_BLW - (tokens_BLW == targets_BL[:, :, None])) * scale_BL1).astype(logits_BLV.dtype)
+        grad_kernel_EW = constrain(jnp.einsum("BLE,BLW->EW", x_BLE, grad_logits_BLW), "embed_vocab", "vocab")
+        grad_x_BLE += jnp.einsum("BLW,EW->BLE", grad_logits_BLW, kernel_EW).astype(jnp.float32)
+        return grad_x_BLE, grad_kernel_EW
 
     zeros_BLE = jnp.zeros(x_BLE.shape, jnp.float32)
-    of_x_BLE, of_kernel_NEW = jax.lax.scan(of_block, zeros_BLE, jnp.arange(blocks, dtype=targets_BL.dtype))
-    of_kernel_EV = jnp.moveaxis(of_kernel_NEW, 0, 1).reshape(kernel_EV.shape)
-    return of_x_BLE.astype(x_BLE.dtype), of_kernel_EV, None, None
+    grad_x_BLE, grad_kernel_NEW = jax.lax.scan(add_block, zeros_BLE, jnp.arange(blocks, dtype=targets_BL.dtype))
+    grad_kernel_EV = jnp.moveaxis(grad_kernel_NEW, 0, 1).reshape(kernel_EV.shape)
+    return grad_x_BLE.astype(x_BLE.dtype), grad_kernel_EV, None, None
 
 
 cross_entropy.defvjp(_forward, _backward)

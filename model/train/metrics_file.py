@@ -49,7 +49,7 @@ class MetricsFile:
                     path.write_bytes(self.copy.read_bytes() if self.copy.exists() else b"")
                 drop_torn_line(path)
             # with several processes, one cannot rewind by itself
-            self.told = last_step(path) if jax.process_count() == 1 else None
+            self.last_step = read_last_step(path) if jax.process_count() == 1 else None
             self.file: IO[str] = (path if first else Path(os.devnull)).open("a", encoding="utf-8")
         except OSError as error:
             message = f"metrics_file: {path} cannot be written: {error.strerror} (set metrics_file to a local file)"
@@ -82,7 +82,7 @@ def drop_torn_line(path: Path) -> None:
         os.truncate(path, text.rfind(b"\n") + 1)
 
 
-def last_step(path: Path) -> int | None:
+def read_last_step(path: Path) -> int | None:
     """Return the step of the last line, or None."""
     lines = path.read_bytes().splitlines() if path.exists() else []
     return int(json.loads(lines[-1])["step"]) if lines else None

@@ -34,8 +34,8 @@ class Outputs:
 
     def __init__(self, config: TrainConfig, run_directory: epath.Path, *, fresh: bool):
         self.config, self.folder, self.fresh = config, run_directory, fresh
-        self.writes = jax.process_index() == 0
-        self.board: Any = None
+        self.is_writer = jax.process_index() == 0
+        self.events: Any = None
         self.lines: list[str] = []
         self.first: int | None = None
         self.profiling = False
@@ -43,15 +43,15 @@ class Outputs:
 
     def __enter__(self) -> Self:
         path = self.folder / CONFIG
-        if self.writes and (not path.exists() or (self.fresh and find_changes(self.config, path.read_text()))):
+        if self.is_writer and (not path.exists() or (self.fresh and find_changes(self.config, path.read_text()))):
             write_whole(path, "\n".join(config_lines(self.config)) + "\n")
-        if self.writes and self.config.enable_tensorboard:
+        if self.is_writer and self.config.enable_tensorboard:
             (self.folder / TENSORBOARD).mkdir(parents=True, exist_ok=True)
             # not SummaryWriter: its thread dies of a full disk, and callers then block on its queue
-            self.board = event_file_writer.EventsWriter(str(self.folder / TENSORBOARD / "events"))
+            self.events = event_file_writer.EventsWriter(str(self.folder / TENSORBOARD / "events"))
         return self
 
-    def before(self, step: int) -> None:
+    def before_step(self, step: int) -> None:
         """Start the profiler if it is due before this step."""
         if self.first is None:
             self.first = step
@@ -59,22 +59,22 @@ class Outputs:
             jax.profiler.start_trace(str(self.folder / TENSORBOARD))
             self.profiling = True
 
-    def after(self, step: int, record: Mapping[str, Number]) -> None:
+    def after_step(self, step: int, record: Mapping[str, Number]) -> None:
         """Write a step's metrics; stop the profiler if it is due."""
-        assert self.first is not None  # set by `before`
+        assert self.first is not None  # set by `before_step`
         last = self.first + self.config.skip_first_n_steps_for_profiler + self.config.profiler_steps - 1
         if self.profiling and step >= last:
             self._stop_profiler()
-        if self.board is not None:
+        if self.events is not None:
             values = [
                 summary_pb2.Summary.Value(tag=TAGS.get(name, f"learning/{name}"), simple_value=float(value))
                 for name, value in record.items()
                 if name != "step"
             ]
             summary = summary_pb2.Summary(value=values)
-            self.board.write_event(event_pb2.Event(wall_time=time.time(), step=step, summary=summary))
+            self.events.write_event(event_pb2.Event(wall_time=time.time(), step=step, summary=summary))
             if time.monotonic() > self.flushed + FLUSH_S:
-                self.board.flush()
+                self.events.flush()
                 self.flushed = time.monotonic()
         if self.config.gcs_metrics:
             self.lines.append(json.dumps({key: to_json(value) for key, value in record.items()}))
@@ -87,9 +87,9 @@ class Outputs:
     def __exit__(self, *_: object) -> None:
         if self.profiling:
             self._stop_profiler()
-        if self.board is not None:
-            self.board.close()
-        if self.writes and self.lines:
+        if self.events is not None:
+            self.events.close()
+        if self.is_writer and self.lines:
             steps = [json.loads(line)["step"] for line in (self.lines[0], self.lines[-1])]
             folder = self.folder / METRICS
             folder.mkdir(parents=True, exist_ok=True)

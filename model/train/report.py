@@ -99,8 +99,8 @@ def log_step(config: TrainConfig, *, step: int, seconds: float, metrics: Mapping
     speed = f"seconds: {seconds:.3f}, TFLOP/s/device: {tflops:.3f}, Tokens/s/device: {tokens:.3f}"
     losses = {name: metrics[name] for name in ("loss", "lm_loss", *EXTRA_LOSSES) if name in metrics}
     losses["perplexity"] = perplexity(metrics["lm_loss"])
-    told = ", ".join(f"{name}: {value:.3f}" for name, value in losses.items())
-    logging.info("completed step: %d, %s, total_weights: %d, %s", step, speed, metrics["total_weights"], told)
+    losses_text = ", ".join(f"{name}: {value:.3f}" for name, value in losses.items())
+    logging.info("completed step: %d, %s, total_weights: %d, %s", step, speed, metrics["total_weights"], losses_text)
 
 
 def perplexity(lm_loss: Number) -> np.float32:

@@ -44,8 +44,8 @@ def make_run_directory(run_directory: epath.Path) -> None:
     try:
         run_directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        message = f"base_output_directory: {run_directory} cannot be made: {error.strerror or error}"
-        raise ConfigError([f"{message} (choose a folder that can be written)"]) from error
+        message = f"base_output_directory: {run_directory} cannot be created: {error.strerror or error}"
+        raise ConfigError([f"{message} (choose a writable folder)"]) from error
 
 
 def find_objects(pattern: str) -> list[str]:
@@ -55,7 +55,7 @@ def find_objects(pattern: str) -> list[str]:
 
 
 def check_data(config: TrainConfig, find: Find = find_objects) -> None:
-    """Raises ConfigError for texts that cannot be read; texts in a bucket are read if `find` copies them here."""
+    """Raises ConfigError for texts that cannot be read; texts in a bucket are only read if `find` copies them here."""
     problems = list(find_data_problems(config, find))
     if problems:
         raise ConfigError(problems)

@@ -54,7 +54,7 @@ def checksum_on_host(x: NDArray[Any]) -> NDArray[np.uint32]:
 
 
 def checksum_of(x: jax.Array) -> jax.Array | NDArray[np.uint32]:
-    """Return the checksum of an array, computed on the host if the array is there, else on its devices."""
+    """Return the checksum of an array, computed on the host if the array is in host memory, else on its devices."""
     here = x.is_fully_addressable and all(device.platform == "cpu" for device in x.devices())
     return checksum_on_host(np.asarray(x)) if here else checksum(on_device(x))
 

@@ -26,7 +26,7 @@ HOST = "pinned_host"  # JAX's name for host memory
 
 @dataclass(frozen=True)
 class Setup:
-    """What one training is set up with: its config, API and mesh, and its state before it has values."""
+    """The config, API and mesh of a training, and its state as shapes without values."""
 
     config: TrainConfig
     api: Api
@@ -56,7 +56,7 @@ def set_up(config: TrainConfig, api: Api, mesh: Mesh) -> Setup:
     declared = api.declare()
     shardings = parameter_shardings(declared, mesh)
     shapes = {path: jax.ShapeDtypeStruct(one.shape, one.dtype) for path, one in declared.items()}
-    tree = api.to_tree(jax.eval_shape(api.first, shapes))
+    tree = api.to_tree(jax.eval_shape(api.first_state, shapes))
     names = iter(api.common_names(list(flatten(tree))))
     everywhere = NamedSharding(mesh, PartitionSpec())
 
@@ -80,28 +80,28 @@ def init_state(setup: Setup) -> Tree:
     """Return the state before step 0: first weights and the optimizer's first state."""
     shardings = parameter_shardings(setup.parameters, setup.mesh)
     params = draw_params(setup.config.init_weights_seed, setup.parameters, shardings)
-    return jax.tree.map(put, fill_on_host(setup.api.first, params), placements(setup))
+    return jax.tree.map(place_array, fill_on_host(setup.api.first_state, params), placements(setup))
 
 
-def fill_on_host(first: Callable[[dict[str, Any]], Tree], params: dict[str, Any]) -> Tree:
-    """Return `first(params)`; arrays of one repeated value become numpy views of that value.
+def fill_on_host(first_state: Callable[[dict[str, Any]], Tree], params: dict[str, Any]) -> Tree:
+    """Return `first_state(params)`; arrays of one repeated value become numpy views of that value.
 
-    Called directly, `first` compiles one program per shape, which queue behind the step's compile.
+    Called directly, `first_state` compiles one program per shape, which queue behind the step's compile.
     """
-    closed, made = jax.make_jaxpr(first, return_shape=True)(params)
+    closed, made = jax.make_jaxpr(first_state, return_shape=True)(params)
     values: dict[Any, Any] = dict(zip(closed.jaxpr.invars, jax.tree.leaves(params), strict=True))
     for equation in closed.eqns:
         read, (written,) = equation.invars, equation.outvars
         if equation.primitive.name != "broadcast_in_dim" or not isinstance(read[0], Literal):
-            return first(params)  # an optimizer may start with other values
+            return first_state(params)  # an optimizer may start with other values
         like = cast(jax.core.ShapedArray, written.aval)
         values[written] = np.broadcast_to(np.asarray(read[0].val, like.dtype), like.shape)
     leaves = [np.asarray(x.val) if isinstance(x, Literal) else values[x] for x in closed.jaxpr.outvars]
     return jax.tree.unflatten(jax.tree.structure(made), leaves)
 
 
-def put(array: jax.Array | NDArray[Any], sharding: NamedSharding) -> jax.Array:
-    """Place an array on its devices; of a numpy view, each device receives its own piece."""
+def place_array(array: jax.Array | NDArray[Any], sharding: NamedSharding) -> jax.Array:
+    """Place an array on its devices; each device receives only its own piece of a numpy view."""
     if isinstance(array, jax.Array):
         return cast(jax.Array, jax.device_put(array, sharding))
     return jax.make_array_from_callback(array.shape, sharding, lambda index: np.asarray(array[index]))
@@ -121,27 +121,27 @@ def lower_step(setup: Setup) -> jax.stages.Lowered:
     everywhere = NamedSharding(setup.mesh, PartitionSpec())
 
     def train_step(arrays: Tree, batch: Batch) -> tuple[list[jax.Array], Metrics]:
-        trained, metrics = setup.api.train_step(fetch(arrays, setup), batch)
+        trained, metrics = setup.api.train_step(fetch_offloaded(arrays, setup), batch)
         return jax.tree.leaves(trained), metrics
 
     jitted = jax.jit(train_step, donate_argnums=0, out_shardings=(jax.tree.leaves(placements(setup)), everywhere))
-    with settings(setup):
+    with compile_settings(setup):
         return jitted.lower(setup.arrays, batch_shape(setup.config, setup.mesh))
 
 
-def fetch(arrays: Tree, setup: Setup) -> Tree:
+def fetch_offloaded(arrays: Tree, setup: Setup) -> Tree:
     """Return the state with its offloaded arrays moved to the devices."""
 
-    def bring(array: jax.Array, kind: jax.ShapeDtypeStruct) -> jax.Array:
+    def move(array: jax.Array, kind: jax.ShapeDtypeStruct) -> jax.Array:
         if kind.sharding.memory_kind != HOST:
             return array
         return cast(jax.Array, jax.device_put(array, kind.sharding.with_memory_kind("device")))
 
-    return jax.tree.map(bring, arrays, setup.arrays)
+    return jax.tree.map(move, arrays, setup.arrays)
 
 
 @contextmanager
-def settings(setup: Setup) -> Iterator[None]:
+def compile_settings(setup: Setup) -> Iterator[None]:
     """Set the mesh, the partitioner and the precision while a program is lowered or compiled."""
     before = jax.config.jax_use_shardy_partitioner
     jax.config.update("jax_use_shardy_partitioner", setup.config.shardy)
@@ -158,13 +158,13 @@ def compile_eval(setup: Setup) -> jax.stages.Compiled:
     def eval_step(arrays: Tree, batch: Batch) -> Metrics:
         return setup.api.eval_step(arrays, batch)
 
-    with settings(setup):
+    with compile_settings(setup):
         return jax.jit(eval_step).lower(setup.arrays, batch_shape(setup.config, setup.mesh)).compile()
 
 
 def compile_lowered(setup: Setup, lowered: jax.stages.Lowered) -> jax.stages.Compiled:
     """Compile a lowered step."""
-    with settings(setup):
+    with compile_settings(setup):
         return lowered.compile()
 
 

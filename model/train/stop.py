@@ -21,7 +21,7 @@ class StopSignal:
         """Return whether to stop before `step`. Every process calls this before every step.
 
         SIGTERM reaches each process at its own time. JAX's coordinator names the step at which all stop; without it,
-        one would wait for ever for another.
+        a process could wait forever for another.
         """
         if jax.process_count() > 1 and multihost_utils.reached_preemption_sync_point(step):
             self.arrived = True

@@ -15,14 +15,14 @@ class Tokenizer(Protocol):
     def encode(self, text: str) -> np.ndarray: ...
 
 
-class Bytes:
+class ByteTokenizer:
     """One token per byte of UTF-8, as in ByT5 (Xue et al. 2022): 0 is padding, 1 end-of-text, 3 the byte 0."""
 
     def encode(self, text: str) -> np.ndarray:
         return np.append(np.frombuffer(text.encode(), np.uint8).astype(np.int32) + 3, np.int32(1))
 
 
-class SentencePiece:
+class SentencePieceTokenizer:
     """The tokens of a SentencePiece model."""
 
     def __init__(self, path: str):
@@ -34,4 +34,4 @@ class SentencePiece:
 
 def make_tokenizer(config: TrainConfig) -> Tokenizer:
     """Return the tokenizer that `tokenizer_path` names, else bytes."""
-    return SentencePiece(config.tokenizer_path) if config.tokenizer_path else Bytes()
+    return SentencePieceTokenizer(config.tokenizer_path) if config.tokenizer_path else ByteTokenizer()

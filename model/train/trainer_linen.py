@@ -51,7 +51,7 @@ class Linen:
             for path, box in leaves
         }
 
-    def first(self, params: dict[str, Any]) -> Arrays:
+    def first_state(self, params: dict[str, Any]) -> Arrays:
         """Return the state before step 0 for given first weights, or for their shapes under `eval_shape`."""
         state = TrainState.create(apply_fn=self.module.apply, params=unflatten(params), tx=self.tx)
         return Arrays(state.params, state.opt_state, jnp.asarray(np.int32(0)))

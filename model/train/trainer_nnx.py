@@ -52,7 +52,7 @@ class Nnx:
             for path, param in nnx.to_flat_state(nnx.state(self.module, nnx.Param))
         }
 
-    def first(self, params: dict[str, Any]) -> Arrays:
+    def first_state(self, params: dict[str, Any]) -> Arrays:
         """Return the state before step 0 for given first weights, or for their shapes under `eval_shape`."""
         graphdef, shapes = nnx.split(self.module)
         return nnx.state(self._make(nnx.merge(graphdef, fill(shapes, unflatten(params)["params"]))))

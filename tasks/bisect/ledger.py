@@ -20,9 +20,9 @@ from tasks.metrics.result_metrics import CHECKPOINTS, END
 from tasks.preflight.analyse import analyse_program, locate
 from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
 from tasks.records.compiled import FILE, OPTIMISED
-from tasks.resolve.trainers.compile import KEEP_COMPILED
+from tasks.resolve.trainers.compile import COMPILE_RECORDER
 from tasks.store import Store
-from tasks.store.documents import model_from_json, read_document
+from tasks.store.json_records import model_from_json, read_document
 
 FOLDER = "bisect"
 TIMEOUT_S = 1800.0
@@ -128,7 +128,7 @@ def probe_words(plan: RunPlan, target: Target, folder: Path, programs: Path) -> 
     at = words.index("-m")
     keep = ("--stop", "--programs", str(programs))
     place = ("--out", str(folder), "--topology", target.name, "--devices", str(target.devices), "--hbm-bytes", "0")
-    return (*words[:at], "-P", str(KEEP_COMPILED), *place, *keep, *words[at + 1 :])
+    return (*words[:at], "-P", str(COMPILE_RECORDER), *place, *keep, *words[at + 1 :])
 
 
 def _moved(word: str, run_name: str, folder: Path) -> str:
@@ -218,9 +218,11 @@ def _last_change(
 
 
 def tell_programs(before: LedgerEntry, here: LedgerEntry) -> str:
-    """Return one line that describes how two entries' programs differ; empty if they are equal."""
-    if before.program is None or here.program is None or before.program == here.program:
+    """Return one line that describes how two entries' programs differ; empty if one is unknown."""
+    if before.program is None or here.program is None:
         return ""
+    if before.program == here.program:
+        return "the same program as before: the host loop, the data or the random keys changed"
     fields: Mapping[str, str] = {
         "memory_bytes": "memory", "flops": "FLOPs of products", "recomputed_flops": "recomputed",
         "collective_bytes": "bytes in collectives",
@@ -230,7 +232,7 @@ def tell_programs(before: LedgerEntry, here: LedgerEntry) -> str:
         left, right = getattr(before, name), getattr(here, name)
         if left != right and left is not None and right is not None:
             told.append(f"{title} {show_size(left)} → {show_size(right)}")
-    return "another program: " + (", ".join(told) or "the same sizes")
+    return "another program: " + (", ".join(told) or "equal FLOPs, bytes in collectives and memory")
 
 
 def show_size(value: int | None) -> str:

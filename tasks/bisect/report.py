@@ -26,7 +26,7 @@ def describe_points(
     judge: Judge | None,
     belief: Belief | None,
 ) -> tuple[BisectedPoint, ...]:
-    """The points with what is known of each after the search."""
+    """Return the points with the results of the search for each."""
     marks = mark_points(line, judge) if judge is not None and judge.runs(0) and judge.runs(line.last) else {}
     found = []
     for number, point in enumerate(points):
@@ -48,17 +48,17 @@ def describe_points(
 
 
 def name_point(point: BisectedPoint) -> str:
-    """What people call a point: its version, or the short hash of its commit."""
+    """Return the displayed name of a point: its version, or the short hash of its commit."""
     return point.version or point.commit.sha[:9]
 
 
 def fill_note(note: str, points: Sequence[BisectedPoint]) -> str:
-    """A sentence with the names of the points that it speaks of."""
+    """Replace the numbers of points in a sentence by their names."""
     return _POINT.sub(lambda match: name_point(points[int(match[1])]), note)
 
 
 def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, question: Question) -> str:
-    """The answer as one sentence."""
+    """Return the answer as one sentence."""
     if finish.outcome == "no difference" or (finish.culprit is None and not finish.suspects):
         return f"{case}: {finish.why}"
     if finish.culprit is not None:
@@ -74,7 +74,7 @@ def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, q
 
 
 def _name_suspects(finish: Finish, points: Sequence[BisectedPoint]) -> str:
-    """`one of 4 commits from 2651ceca7 to 5cea6c1c0, most likely b2c6a687f (62 %)`."""
+    """Return words such as `one of 4 commits from 2651ceca7 to 5cea6c1c0, most likely b2c6a687f (62 %)`."""
     suspects = [points[number] for number in finish.suspects]
     if len(suspects) == 1:
         return name_point(suspects[0])
@@ -90,10 +90,11 @@ def write_record(
     points: Sequence[BisectedPoint], runs: Mapping[int, Sequence[RunRecord]], *, corners: Sequence[Corner] = (),
     commit: tuple[str, str] = ("", ""),
 ) -> Bisection:  # fmt: skip
-    """The record of one case. `commit`: message and diffstat of the culprit."""
+    """Return the record of one case. `commit`: message and diffstat of the culprit."""
     culprit, programs = finish.culprit, ""
     if culprit is not None:
-        programs = tell_programs(points[culprit - 1].ledger, points[culprit].ledger)
+        compiled = [point.ledger for point in points[:culprit] if point.ledger.program]
+        programs = tell_programs(compiled[-1], points[culprit].ledger) if compiled else ""
     done = [run for records in runs.values() for run in records]
     facts = [request.comparison, case, target, span.good.sha, span.bad.sha, request.more.packages, question.metric]
     words = next_words(request, span, case, finish)
@@ -126,16 +127,18 @@ def write_record(
 
 
 def spent_seconds(runs: Sequence[RunRecord]) -> float:
-    """The seconds of runs by their logs, which a search that was killed and goes on knows too."""
+    """Return the seconds of all runs by their logs, those before an interruption included."""
     return sum(seconds_between(run.reading.started, run.reading.ended) or 0.0 for run in runs)
 
 
 def show_counts(record: Bisection) -> str:
-    """`41 commits, 9 with another program, 6 trained (14 runs, 11 min), 35 ruled out without training`."""
+    """Return `41 commits, 9 with another program, 6 trained (14 runs, 11 min), 35 ruled out without training`."""
     count, what = len(record.points) - 1, "version" if record.points[-1].version else "commit"
     parts = [f"{count} {what}{'' if count == 1 else 's'}"]
     if any(point.ledger.program for point in record.points):
         parts.append(f"{record.other_programs} with another program")
+    if broken := sum(bool(point.ledger.error) for point in record.points):
+        parts.append(f"{broken} {'does' if broken == 1 else 'do'} not compile")
     if record.runs:
         spent = f", {show_duration(record.seconds)}" if record.seconds else ""
         parts.append(f"{record.trained} trained ({record.runs} run{'' if record.runs == 1 else 's'}{spent})")
@@ -145,7 +148,7 @@ def show_counts(record: Bisection) -> str:
 
 
 def next_words(request: BisectOptions, span: Span, case: str, finish: Finish) -> list[str]:
-    """The most useful command: the culprit beside the point before it, or the same search with more runs."""
+    """Return the next command: compare the culprit with the point before it, or search again with more runs."""
     repository = ["--repository", span.repository] if span.named else []
     target = ["--target", request.target] if request.target else []
     sets = [word for pair in request.more.overrides for word in ("--set", pair)]
@@ -160,7 +163,7 @@ def next_words(request: BisectOptions, span: Span, case: str, finish: Finish) ->
 
 
 def _twice_the_limits(request: BisectOptions) -> list[str]:
-    """The metric and the packages as they were given, and twice the limit that ended the search."""
+    """Return the options for the metric and packages, and twice the limit that ended the search."""
     more, budget_s = request.more, request.read_budget()
     given = {"--metric": request.metric, "--packages": more.packages, "--budget": budget_s and f"{2 * budget_s:.0f}s"}
     words = [word for name, value in given.items() if value for word in (name, str(value))]

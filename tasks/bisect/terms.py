@@ -1,4 +1,4 @@
-"""The nouns of a search: the line, the judge of its points, and what the search answers."""
+"""The types of a search: its points, the judge of two points, its limits and its result."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol
@@ -13,55 +13,55 @@ WORSE: tuple[Verdict, ...] = ("regressed", "changed")
 
 
 class Rated(Frozen):
-    """What the verdict rule says of the bisected metric between two points."""
+    """The verdict on the bisected metric between two points."""
 
     verdict: Verdict
     text: str = ""  # the effect with its interval, or the reason
-    wanted: int | None = None  # runs of each that would probably decide
-    cost: str = ""  # of those
+    wanted: int | None = None  # runs of each point that would probably decide
+    cost: str = ""  # of these runs
     effect: float | None = None  # of a metric that varies: 0.08 is 8 % more, and the ends of its interval
     low: float | None = None
     high: float | None = None
 
 
 class Judge(Protocol):
-    """The runs that there are, and the verdict rule over them."""
+    """The finished runs, and the verdict rule applied to them."""
 
     @property
     def noise(self) -> Noise:
-        """Of a pair of equal runs, in the unit of the observations."""
+        """The noise of a pair of equal runs, in the unit of the observations."""
         ...
 
     @property
     def varies(self) -> bool:
-        """Whether equal runs differ in the metric: a time does; a loss, a death, a checkpoint do not."""
+        """Whether the metric differs between equal runs: a time does; a loss, a death, a checkpoint do not."""
         ...
 
     def runs(self, point: int) -> int:
-        """How many runs of the point there are."""
+        """Return the number of the point's runs."""
         ...
 
     def failed(self, point: int) -> str:
-        """Why the point cannot be judged; empty if it can."""
+        """Return why the point cannot be judged; empty if it can."""
         ...
 
     def observe(self, point: int) -> Sequence[Observation]:
-        """The levels of the point's runs, for a metric that varies."""
+        """Return the levels of the point's runs, for a metric that varies."""
         ...
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:
-        """The rule over two points. runs: only the first so many of each; shares: of the chance of a false alarm."""
+        """Return the verdict on two points. runs: number of each to use; shares: divisor of the false-alarm chance."""
         ...
 
 
 class Line(Frozen):
-    """The points from good (first) to bad (last), as far as they are known without a run."""
+    """The points from good (first) to bad (last), with the facts that need no run."""
 
     weights: tuple[float, ...]  # prior of each point; 0: ruled out
     # the point whose runs stand for this one: the first of its neighbours that train alike; good or bad itself for
     # whatever trains like good, and for the last ones that train like bad
     alike: tuple[int, ...]
-    costs: tuple[float, ...] = ()  # seconds of a run of each; empty: equal
+    costs: tuple[float, ...] = ()  # seconds of a run at each point; empty: equal
 
     @property
     def last(self) -> int:
@@ -70,7 +70,7 @@ class Line(Frozen):
 
 
 class Limits(Frozen):
-    """How far the search may go. `spent_s` are the seconds of all runs so far."""
+    """The limits of a search: runs and seconds."""
 
     ends: int = 3  # runs of each end if neither of the others is given; a time may take twice as many
     budget_s: float | None = None

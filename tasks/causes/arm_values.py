@@ -58,14 +58,14 @@ class ArmValues:
 
 @dataclass
 class Parting:
-    """Where one arm parts from the other. Numbers are those of its rows."""
+    """The rows of one arm in which it diverges from the other. Rows are identified by their numbers in this arm."""
 
     arm: ArmValues
     other: ArmValues
-    divergent: frozenset[int] = field(init=False)  # live rows whose value the other arm has nowhere
+    divergent: frozenset[int] = field(init=False)  # live rows whose value does not occur in the other arm
     own_draws: OwnDraws = field(init=False)
-    # divergent rows that read only what both arms have, and draws with keys that only this arm has: these are equal
-    # if the other arm's were evaluated in their place
+    # the first rows that differ: divergent rows whose inputs both arms have; of random draws, those with keys that only
+    # this arm has
     frontier: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -118,7 +118,7 @@ def find_peak(program: Program, buffers: Iterable[Buffer]) -> Peak:
 
 
 class _Schedule:
-    """When each instruction runs, as numbers along the whole step: a loop's body runs once, in its loop's time."""
+    """The order of all instructions of a step, as numbers; the body of a loop runs once, at the time of its loop."""
 
     def __init__(self, program: Program) -> None:
         self.program = program

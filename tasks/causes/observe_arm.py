@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from configs.backends.settings import ImageSettings
-from configs.launch import BACKENDS
+from configs.backend_settings import ImageSettings
+from configs.launch import settings_model
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError
 from tasks.launch.logs import read_exit_code
@@ -38,7 +38,7 @@ def observe_arm(
     if plan.backend != "local":
         where = (
             "in an image on a cluster"
-            if issubclass(BACKENDS[plan.backend], ImageSettings)
+            if issubclass(settings_model(plan.backend), ImageSettings)
             else "nowhere: a stored log is played"
         )
         return Observation(arm=plan.arm, notes=(f"{plan.arm} runs {where}, and is not observed",))

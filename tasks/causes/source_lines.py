@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-# packages whose own lines say nothing of the trainer: the line that calls them does
+# packages between JAX and the trainer: the calling line identifies the trainer's code
 LIBRARY = re.compile(
     r"/(?:site|dist)-packages/(?:jax|jaxlib|flax|optax|orbax|chex|absl|qwix|aqt|penzai)/|"
     r"/lib/python3[.\d]*/(?!(?:site|dist)-packages/)|<frozen |/jax/_src/"

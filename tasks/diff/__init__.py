@@ -1,5 +1,3 @@
 """Turns the records of two arms into one comparison: findings, rows, floors, curves and a verdict."""
 
-from tasks.diff.comparison import diff, exit_status
-
-__all__ = ["diff", "exit_status"]
+from tasks.diff.compare_runs import diff, exit_status

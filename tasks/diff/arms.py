@@ -2,7 +2,7 @@
 
 from configs.kernels import describe_attention
 from configs.schema import Frozen, TrainConfig
-from tasks.metrics.facts import facts_of
+from tasks.metrics.compute_facts import facts_of
 from tasks.metrics.merged_steps import step_table
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.time_account import is_steady
@@ -24,16 +24,16 @@ from tasks.records import (
 
 
 class ArmRuns(Frozen):
-    """The repeats of one arm, in order, and what holds for all of them."""
+    """The runs of one arm, in order, with the arm's name and label."""
 
     name: str
     label: str
     runs: tuple[RunRecord, ...]
-    counts_from: int = 0  # its logs number the first step so; here it is 0
+    counts_from: int = 0  # number of the first step in its logs; `runs` are renumbered from 0
 
     @property
     def first(self) -> RunRecord:
-        """The run that single-run values and logs are taken from."""
+        """The run whose values and log stand for the arm where one run is enough."""
         return self.runs[0]
 
     @property
@@ -74,7 +74,7 @@ def summarise(arm: ArmRuns) -> ArmSummary:
         runs=tuple(run.reading.name for run in arm.runs),
         logs=tuple(run.log for run in arm.runs),
         checkpoints=tuple(numbered(e, n) for n, run in enumerate(arm.runs) for e in run.reading.checkpoints),
-        restores=tuple(numbered(r, n) for n, run in enumerate(arm.runs) for r in _went_on_from(run.reading)),
+        restores=tuple(numbered(r, n) for n, run in enumerate(arm.runs) for r in _resumed_from(run.reading)),
         proofs=tuple(numbered(proof, n) for n, run in enumerate(arm.runs) for proof in run.proofs),
         coverage=arm.reading.coverage,
         environment=arm.reading.environment,
@@ -90,7 +90,7 @@ def _attention_of(plan: RunPlan | None) -> str | None:
     return describe_attention(TrainConfig.model_validate(plan.config))
 
 
-def _went_on_from(reading: RunReading) -> tuple[Restore, ...]:
+def _resumed_from(reading: RunReading) -> tuple[Restore, ...]:
     """Return the restores before the last step; later ones read the other arm's checkpoints, as a proof."""
     last = -1 if reading.steps.is_empty() else int(reading.steps["offset"][-1])
     return tuple(restore for restore in reading.restores if restore.offset < last)
@@ -122,7 +122,7 @@ def curves_of(arm: ArmRuns) -> list[Curve]:
 
 
 def times_of(arm: ArmRuns) -> list[TimeAccount]:
-    """Return one account per run that has a steady state; of an arm without such a run, of those that died."""
+    """Return the time accounts of the runs with steady steps; if there are none, those of the runs that died."""
     found = [
         account.model_copy(
             update={

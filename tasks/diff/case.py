@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
-from tasks.diff.comparison import comparison_id, diff
+from tasks.diff.compare_runs import comparison_id, diff
 from tasks.diff.decide_noisy import chance_of
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances
@@ -22,7 +22,7 @@ class CaseRuns(Frozen):
     look: int | None = None  # with --until-decided: the number of this look, from 1
     checkpoints: CheckpointDifference | None = None  # of the last step common to the first run of each arm
     program: ProgramExplanation | None = None  # difference of the compiled steps; None if a run has none
-    rules: VerdictRules | None = None  # at the time of the request; None: from the files as they are now
+    rules: VerdictRules | None = None  # at the time of the request; None: from the present files
     commits: dict[str, tuple[Commit, ...]] = {}  # arm -> its commits that the other arm lacks
 
 

@@ -14,7 +14,7 @@ from tasks.diff.run_endings import find_deaths, find_distance, find_reading_gaps
 from tasks.diff.same_code import find_code, find_start, find_writers
 from tasks.diff.same_work import find_work
 from tasks.diff.settings_without_effect import find_noops, find_variation
-from tasks.diff.software import find_surroundings
+from tasks.diff.software_differences import find_surroundings
 from tasks.records import Finding
 
 

@@ -8,14 +8,14 @@ from configs.comparison import list_names, load_comparison, load_effects, load_t
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, make_rules
 from tasks.diff.case import CaseRuns
-from tasks.diff.comparison import diff
+from tasks.diff.compare_runs import diff
 from tasks.diff.noise import LEAST_PAIRS, Past
-from tasks.diff.settings import IMPLEMENTATION_KEYS
+from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
 from tasks.diff.time_rows import Circumstances
 from tasks.ingest.given_logs import LoggedArms, LoggedRun
 from tasks.ingest.given_logs import read_pair as read_pair
 from tasks.ingest.run_record import with_cause, with_place
-from tasks.metrics.facts import with_facts
+from tasks.metrics.compute_facts import with_facts
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.plans import find_unfit
 from tasks.scrape import copy_log

@@ -33,7 +33,7 @@ class Cost(Frozen):
 
 
 class Remedy(Frozen):
-    """How to get more evidence: the cost of more runs, and an alternative."""
+    """The ways to more evidence: further runs with their cost, and an alternative."""
 
     cost: Cost | None = None
     instead: str = ""  # the alternative if only logs were given, which cannot be run again

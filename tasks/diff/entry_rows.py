@@ -6,7 +6,7 @@ from configs.comparison import Tolerance
 from tasks.diff.arms import ArmRuns
 from tasks.diff.decide import decide_exact
 from tasks.diff.metric_row import Arms, Cells, make_row, missing_decision, not_judged
-from tasks.diff.software import declared_packages, is_declared
+from tasks.diff.software_differences import declared_packages, is_declared
 from tasks.metrics.maxview_metrics import FINAL_LOSS, JAX, MEAN_STEP
 from tasks.metrics.metric import Metric
 from tasks.metrics.result_metrics import LOSS

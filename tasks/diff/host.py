@@ -6,12 +6,12 @@ import polars as pl
 
 from tasks.diff.arms import ArmRuns
 from tasks.diff.metric_row import Arms
-from tasks.diff.settings import IMPLEMENTATION_KEYS
+from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
 from tasks.records import Decision, Floor, RunPlan
 from tasks.resolve.trainers.trainer_source import SOURCE
 
 STEP = "step_time_s"
-# parts of a step's time in the trainer's JSON lines, and what the host does in them
+# parts of a step's time in the trainer's JSON lines, with the host's work in each
 PARTS: Mapping[str, str] = {
     "device_s": "the device and waiting for it",
     "input_s": "waiting for input",
@@ -19,6 +19,11 @@ PARTS: Mapping[str, str] = {
     "report_s": "logging",
 }
 OTHER = "other code in the step loop"
+ONE_SOURCE = "one program, source, config and software"
+ONE_CODE = (
+    "one program, config and software, and the sources differ only in comments, docstrings, layout or names of local "
+    "variables"
+)
 MOST_OF_IT = 0.25  # share of the difference from which a part is named
 
 
@@ -30,25 +35,26 @@ def has_same_program(floors: list[Floor]) -> bool:
 def excuse_of(arms: Arms, floors: list[Floor]) -> str:
     """Return the reason why any difference in time is noise, or an empty string.
 
-    An equal program covers the device only. The host must be equal too: source, software, environment, and every config
+    An equal program covers the device only. The host must be equal too: code, software, environment, and every config
     key except the one that chooses the implementation.
     """
-    plans = [run.plan for arm in arms for run in arm.runs]
-    if not has_same_program(floors) or any(plan is None for plan in plans):
+    plans = [run.plan for arm in arms for run in arm.runs if run.plan is not None]
+    if not has_same_program(floors) or len(plans) < sum(len(arm.runs) for arm in arms):
         return ""
-    hosts = [_host_side(plan) for plan in plans if plan is not None]
-    if any(host is None or host != hosts[0] for host in hosts):
+    if any(_host_side(plan) != _host_side(plans[0]) for plan in plans):
         return ""
-    return "one program, source, config and software"
+    sources = {plan.versions.get(SOURCE) or (None if plan.dirty else plan.commit) for plan in plans}
+    codes = {plan.code for plan in plans}  # empty for a trainer that is not in a checkout
+    if None in sources or len(codes) > 1 or (len(sources) > 1 and codes == {""}):
+        return ""
+    return ONE_SOURCE if len(sources) == 1 else ONE_CODE
 
 
-def _host_side(plan: RunPlan) -> tuple[object, ...] | None:
-    """Return all inputs of the host loop, or None if the source is unknown."""
-    source = plan.versions.get(SOURCE) or (None if plan.dirty else plan.commit)
-    if source is None:
-        return None
+def _host_side(plan: RunPlan) -> tuple[object, ...]:
+    """Return all inputs of the host loop except its code."""
     config = {key: value for key, value in plan.config.items() if key not in IMPLEMENTATION_KEYS | {"run_name"}}
-    return source, plan.versions, plan.environment, config, plan.software
+    versions = {name: version for name, version in plan.versions.items() if name != SOURCE}
+    return versions, plan.environment, config, plan.software
 
 
 def name_host(decision: Decision, arms: Arms) -> str:

@@ -1,4 +1,4 @@
-"""Finds where the values of two arms stop being equal, over all their runs, at the best precision there is for all."""
+"""Finds the step at which the values of two arms stop being equal, at the best precision that all runs have."""
 
 import re
 from functools import reduce
@@ -27,7 +27,7 @@ MEASURED = re.compile(
 )
 LEAST_STEPS = 3  # fewer values are equal by chance
 LOSS_LIKE = "loss"  # in the name of a value: lm_loss, moe_lb_loss, eval_loss
-DERIVED = re.compile(r"perplexity|(?:^|[^a-z])ppl(?:[^a-z]|$)", re.IGNORECASE)  # exp(loss), which is compared itself
+DERIVED = re.compile(r"perplexity|(?:^|[^a-z])ppl(?:[^a-z]|$)", re.IGNORECASE)  # exp(loss); the loss itself is compared
 
 type Runs = tuple[tuple[int, RunRecord], ...]  # with their numbers in the arm
 type Part = Literal["steps", "evals"]  # of a reading: its training steps, or its evaluations

@@ -3,8 +3,8 @@
 from tasks.diff.floors import TRAINERS
 from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, Observed, compare, notice, show_each
-from tasks.diff.settings import config_of
-from tasks.diff.software import software_differs, trainers_differ
+from tasks.diff.setting_differences import config_of
+from tasks.diff.software_differences import software_differs, trainers_differ
 from tasks.metrics.merged_steps import place_of
 from tasks.resolve.trainers.trainer_source import SOURCE
 

@@ -8,8 +8,8 @@ import polars as pl
 from configs.findings import FindingKind
 from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, Observed, compare, places_of, show_each
-from tasks.diff.settings import IMPLEMENTATION_KEYS, Difference, config_differences, variable_differences
-from tasks.diff.software import software_differs
+from tasks.diff.setting_differences import IMPLEMENTATION_KEYS, Difference, config_differences, variable_differences
+from tasks.diff.software_differences import software_differs
 from tasks.metrics.merged_steps import RATE, place_of
 from tasks.records import RunReading
 

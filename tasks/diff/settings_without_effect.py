@@ -13,8 +13,8 @@ from tasks.diff.final_state import find_untrained
 from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, Observed, notice, places_of, show_each
 from tasks.diff.parity import LEAST_STEPS, MEASURED, PLACES, MetricParity
-from tasks.diff.settings import config_of
-from tasks.diff.software import trainers_differ
+from tasks.diff.setting_differences import config_of
+from tasks.diff.software_differences import trainers_differ
 from tasks.metrics.merged_steps import is_exact, place_of
 from tasks.records import Source
 

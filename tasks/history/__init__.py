@@ -1,16 +1,5 @@
 """Turns comparisons into a history of values per run, and the history into trends: change points, drift, noise."""
 
 from tasks.history.groups import NoiseGroup, noise_groups
+from tasks.history.history_table import append_comparison, compact_history, load_history, rebuild_history
 from tasks.history.record_rows import HISTORY_SCHEMA, history_rows
-from tasks.history.table import append_comparison, compact_history, load_history, rebuild_history
-
-__all__ = [
-    "HISTORY_SCHEMA",
-    "NoiseGroup",
-    "append_comparison",
-    "compact_history",
-    "history_rows",
-    "load_history",
-    "noise_groups",
-    "rebuild_history",
-]

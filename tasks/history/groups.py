@@ -35,9 +35,9 @@ def noise_groups(
 ) -> list[NoiseGroup]:
     """Return groups of at least `least` runs with equal target, case, metric, arm and commit, latest group first.
 
-    Groups ingested runs by the column `alike` instead, because their arm names vary. Counts a run of several
-    comparisons once. Leaves out the runs named in `but` (the ones being judged), values that are not finite, and runs
-    with neither a commit nor `alike`.
+    Groups ingested runs by the column `alike` (runs that should be equal), because their arm names vary. Counts a run
+    of several comparisons once. Omits the runs named in `but` (the ones being judged), values that are not finite, and
+    runs with neither a commit nor `alike`.
     """
     chosen = history.filter(
         (pl.col("target") == target)

@@ -9,8 +9,8 @@ import polars as pl
 from tasks.diff.case import CaseRuns
 from tasks.diff.noise import LEAST_PAIRS, Past
 from tasks.history.groups import noise_groups
+from tasks.history.history_table import load_history
 from tasks.history.record_rows import folder_name
-from tasks.history.table import load_history
 from tasks.metrics.table import METRICS
 from tasks.store import Store
 

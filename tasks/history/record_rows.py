@@ -13,8 +13,8 @@ import polars as pl
 from configs.comparison import load_comparison
 from configs.load import ConfigError
 from configs.schema import Frozen
-from tasks.diff.settings import own_config
-from tasks.metrics.facts import facts_of
+from tasks.diff.setting_differences import own_config
+from tasks.metrics.compute_facts import facts_of
 from tasks.metrics.merged_steps import step_table
 from tasks.metrics.table import METRICS
 from tasks.records import ArmSummary, Better, ComparisonRecord, RunRecord

@@ -16,7 +16,7 @@ from tasks.ingest.buckets import SCHEME, list_logs, on_this_machine
 from tasks.metrics.equal_times import have_equal_times
 from tasks.records import LogReading, RunReading
 from tasks.scrape import LogFormatError, scrape
-from tasks.scrape.read import digest_text
+from tasks.scrape.read_log import digest_text
 
 SIDES = ("baseline", "candidate")
 HOW = "maxview ingest --baseline LOG… --candidate LOG…"

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from configs.launch import BACKENDS
 from tasks.launch.backend import CAUSE_PATTERN, LOST_PATTERN, PLACE_PATTERN
-from tasks.launch.launchers import LAUNCHERS
+from tasks.launch.job import launcher_of
 from tasks.records import LogError, Source
 from tasks.scrape.death.causes import classify
 from tasks.scrape.prefixes import ABSL
@@ -55,7 +56,7 @@ def find_platform_cause(log: Path, span: tuple[int, int]) -> LogError | None:
         kind, message = (text.decode("utf-8", "replace") for text in last.groups())
         place = source_at(data, last.start())
         del last  # it keeps the file open
-    known = (launcher.death_kinds.get(kind) for launcher in LAUNCHERS.values())
+    known = (launcher_of(name).death_kinds.get(kind) for name in BACKENDS)
     death = next(filter(None, known), None) or classify(f"{kind}: {message}")
     return LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
 

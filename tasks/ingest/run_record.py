@@ -13,7 +13,7 @@ from tasks.ingest.last_words import find_end, find_lost_lines, find_place, find_
 from tasks.launch.cross_maxtext import read_crossing
 from tasks.launch.logs import list_earlier_logs
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
-from tasks.metrics.facts import with_facts
+from tasks.metrics.compute_facts import with_facts
 from tasks.observe.kept_program import keep_step_program, read_compiles
 from tasks.observe.shared_start import read_start
 from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, number_from_json

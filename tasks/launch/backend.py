@@ -1,4 +1,4 @@
-"""The interface between flows and the two ways of running a job: processes of this machine, or a cluster."""
+"""The interface between flows and the backends, which run jobs."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from etils import epath
 
 from configs.schema import Frozen
-from tasks.records import DeathKind, JobCause, JobStatus, RunPlan
+from tasks.records import DeathKind, JobCause, RunPlan
 from tasks.store import RunDirectory
 
 # The log line about an end by the platform; the run's record is read from it.
@@ -52,8 +52,8 @@ class Backend[H](Protocol):
         """
         ...
 
-    def status(self, handle: H) -> JobStatus:
-        """Return the job's current state."""
+    def has_ended(self, handle: H) -> bool:
+        """Return whether the job has ended; a job that waits for its machines has not."""
         ...
 
     def follow(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from configs.comparison import Target
 from configs.errors import ConfigError
-from tasks.launch.launchers import LAUNCHERS
+from tasks.launch.job import launcher_of
 
 
 def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
@@ -14,4 +14,4 @@ def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
     except ConfigError as error:
         yield from error.problems
         return
-    yield from LAUNCHERS[target.backend].find_obstacles(settings)
+    yield from launcher_of(target.backend).find_obstacles(settings)

@@ -8,13 +8,13 @@ from typing import Any
 
 from etils import epath
 
-from tasks.launch.backend import Backend, Restarted
+from configs.launch import find_part
+from tasks.launch.backend import Backend, Launcher, Restarted
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError as LaunchError
-from tasks.launch.launchers import LAUNCHERS
 from tasks.observe.kept_program import program_variables
 from tasks.observe.shared_start import with_shared_start
-from tasks.records import JobStatus, RunHandle, RunPlan
+from tasks.records import RunHandle, RunPlan
 from tasks.resolve.checkout import check_checkout
 from tasks.resolve.replay.play import TMP_MARK
 from tasks.store import RunDirectory
@@ -38,9 +38,15 @@ class LaunchedRun:
         return self.directory.checkpoints_of(self.plan)
 
 
+def launcher_of(backend: str) -> Launcher:
+    """Return the launcher of the backend of this name. Raises ValueError for an unknown name."""
+    launcher: Launcher = find_part(backend, "launcher")
+    return launcher
+
+
 def backend_of(name: str) -> Backend[Any]:
     """Return the backend of this name. Raises LaunchError if its libraries are not installed."""
-    return LAUNCHERS[name].load()
+    return launcher_of(name).load()
 
 
 def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: Path | None = None) -> LaunchedRun:
@@ -99,9 +105,9 @@ def proves_by_restoring(plan: RunPlan, before: RunPlan) -> bool:
     return plan.arm != before.arm and plan.trainer == before.trainer == "maxview"
 
 
-def status(handle: RunHandle) -> JobStatus:
-    """Return the job's current state."""
-    return backend_of(handle.backend).status(handle)
+def has_ended(handle: RunHandle) -> bool:
+    """Return whether the job has ended; a job that waits for its machines has not."""
+    return backend_of(handle.backend).has_ended(handle)
 
 
 def follow(run: LaunchedRun, *, poll_s: float = POLL_S) -> Iterator[bytes | Restarted]:

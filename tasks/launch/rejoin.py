@@ -13,8 +13,9 @@ from tasks.scrape import LogFormatError, scrape_run
 def rejoin_attempts(log: Path) -> None:
     """Prepend to a successful run's log the logs of the attempts whose checkpoints it resumed from.
 
-    Readers handle restarts: a repeated step's last row counts. Leaves aside the attempts without a used checkpoint, and
-    every attempt of a run that died, whose log is searched for the cause. Idempotent, so a flow may be killed anywhere.
+    Readers handle restarts: of a repeated step, the last row counts. Omits attempts whose checkpoints were not used.
+    Does nothing if the run died: the cause of death is read from its last log alone. Idempotent, so that a killed flow
+    can repeat it.
     """
     attempts = list_earlier_logs(log)
     if not attempts or read_exit_code(log) != 0:
@@ -33,7 +34,7 @@ def find_first_step(log: Path) -> int | None:
     """Return the number of the first step in a log, None if it has no steps."""
     try:
         steps = scrape_run(log).steps
-    except LogFormatError:  # it was killed before it printed anything
+    except LogFormatError:  # killed before it printed anything
         return None
     return None if steps.is_empty() else int(steps["step"][0])
 

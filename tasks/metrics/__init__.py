@@ -1,1 +1,1 @@
-"""What a metric is: the one table of all metrics; and the facts of a run, from which every surface takes its values."""
+"""The one table of all metrics, and the facts of a run, from which every surface takes its values."""

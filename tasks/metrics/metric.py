@@ -1,4 +1,4 @@
-"""Defines what an entry in the table of metrics says."""
+"""Defines the fields of an entry in the table of metrics."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -15,7 +15,7 @@ type OfProgram = Callable[[CompiledProgram, ProgramWork | None], float | None]
 
 
 class Printed(Frozen):
-    """The same metric as every log prints it, for runs of which not all know the value in full."""
+    """The same metric as logs print it, for comparisons in which some run has no precise value."""
 
     of: Callable[[RunRecord], Measured]
     decimals: int
@@ -32,29 +32,29 @@ class Metric(Frozen):
     rule: str  # how the value is computed
     decimals: int | None  # of the difference; None: it shows none
     judged: Judged
-    why: str = ""  # of a metric that is only shown, or that has the verdict of another row: the reason
+    why: str = ""  # the reason why a metric is only shown, or has the verdict of another row
     tolerance: str = ""  # the class in configs/tolerances; empty: exact
-    precision: str = "printed precision"  # with which `of` knows it
+    precision: str = "printed precision"  # of the values that `of` returns
     maxview: bool = False  # one of MaxView's rows
-    word_of: str = ""  # the metric whose verdict the row has
+    word_of: str = ""  # the metric whose verdict this row takes
     of: OfRun | None = None  # the value of one run
-    of_runs: OfRuns | None = None  # of an arm; None: of its first run
-    of_steps: Callable[[RunRecord, float], float | None] | None = None  # of an arm, from its steady step in seconds
-    of_program: OfProgram | None = None  # of one compiled program
+    of_runs: OfRuns | None = None  # the value of an arm; None: that of its first run
+    of_steps: Callable[[RunRecord, float], float | None] | None = None  # the value of an arm, from its steady step in s
+    of_program: OfProgram | None = None  # the value of one compiled program
     printed: Printed | None = None
     lacking: str = ""  # the text for an arm that ended well and has no value
-    optional: bool = False  # no row, not even an empty one, unless both arms have it, or the arm that did not die
-    result: bool = False  # of what was computed: a headline names it before times and memory
+    optional: bool = False  # no row, not even an empty one, unless both arms have a value, or the other arm died
+    result: bool = False  # a result of the computation: headlines name it before times and memory
     trend: bool = False  # `history` keeps each run's value
-    quick: str = ""  # judged by noise: the series of its steady steps
-    middle: str = ""  # judged by noise: the title where the median step decides, and of its series
-    curve: str = ""  # the column of its curve: of the step table, the log's rows or the trainer's metrics file
-    curve_title: str = ""  # empty: the title
-    bisected: bool = False  # `bisect --metric` takes it
-    explained: bool = False  # a difference in it can come from the compiled program
+    quick: str = ""  # judged by noise: the name of its series of steady steps
+    middle: str = ""  # judged by noise: title, and name of the series, if the median step decides
+    curve: str = ""  # the column that its curve draws, in the step table, the log's rows or the trainer's metrics file
+    curve_title: str = ""  # title of its curve, if other than `title`
+    bisected: bool = False  # `bisect --metric` accepts it
+    explained: bool = False  # an explanation looks for its difference in the compiled program
 
     def at_middle(self) -> "Metric":
-        """Return the metric as its row is where the median step decides: one title stands for one number."""
+        """Return the metric for a row in which the median step decides, with its own title."""
         return self.model_copy(
             update={"title": self.middle, "rule": "median of the steps but the first, mean of the runs"}
         )

@@ -6,7 +6,7 @@ from tasks.metrics.metric import Metric, Printed, number
 from tasks.records import CompiledProgram, Measured, ProgramMemory, ProgramWork, RunFacts, RunRecord
 
 GIB, MIB = 2**30, 2**20  # GiB is what MaxText prints as GB
-MEMORY_PARTS = ("argument", "output", "temp")  # less "alias", which arguments and outputs share: as MaxText adds them
+MEMORY_PARTS = ("argument", "output", "temp")  # minus "alias", shared by arguments and outputs: MaxText's sum
 PART_OF_SUM = "the sum is judged"
 
 
@@ -83,7 +83,7 @@ COMPILES = Metric(
     name="compiles", title="Compiles and fits", unit="", better="equal", rule="the compile", decimals=None,
     judged="proof",
 )  # fmt: skip
-# the same metric as of a run, known before one
+# the same metrics as of a run, known before a run
 PROGRAM_MEMORY = MEMORY.model_copy(
     update={
         "title": "Memory of a device",

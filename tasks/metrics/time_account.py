@@ -17,7 +17,7 @@ NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # of what 
 
 
 def account_death(run: RunRecord) -> TimeAccount | None:
-    """What a run did that died before it was steady: start, first steps, end; None if these have no date."""
+    """Return the time account of a run that died before it was steady: start, first steps, end; None without dates."""
     length = seconds_between(run.reading.started, run.reading.ended)
     if not run.has_died or not length:
         return None
@@ -32,16 +32,16 @@ def account_death(run: RunRecord) -> TimeAccount | None:
 
 
 def account_run(run: RunRecord) -> TimeAccount | None:
-    """Where the time of one run went, out of its log; None with fewer than two steps after the first.
+    """Return the time account of a run, from its log; None with fewer than two steps after the first.
 
-    Of a stall, as much as a median step counts as computing and the rest as its cause. What dispatch artefacts took
-    is missing from the steps around them, so that `compute` and `dispatch` together are what was computed.
+    A median step of every stall counts as compute, the rest as the cause of the stall. The time of a dispatch artefact
+    is missing from the steps around it, so that `compute` and `dispatch` together are the time of the computation.
     """
     later = step_table(run)[1:].filter(pl.col("seconds").is_finite())["seconds"].to_numpy()
     timed = run.reading.steps.filter(pl.col("seconds").is_finite())
     if later.size < LEAST_STEPS or timed.is_empty():
         return None
-    median = float(np.median(later))  # half the steps would have to be stalls to move it
+    median = float(np.median(later))  # robust: moves only if half the steps are stalls
     spent = float(timed["seconds"].sum())
     parts: dict[str, TimePart] = {}
     for stall in sorted(_listed(run, timed), key=lambda stall: -stall.seconds):
@@ -83,7 +83,7 @@ def _listed(run: RunRecord, timed: pl.DataFrame) -> Iterator[Stall]:
 
 
 def _outside(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[TimePart]:
-    """What the steps do not explain of the run's length, in the log's words; nothing if its length is not known."""
+    """Return the parts of the run's length outside of its steps; empty if its length is unknown."""
     length = seconds_between(reading.started, reading.ended)
     if length is None or length <= spent:
         return []

@@ -21,7 +21,7 @@ def with_shared_start(plan: RunPlan) -> RunPlan:
 
 
 def read_start(plan: RunPlan) -> StartReport | None:
-    """What a run that was to take the other arm's state reported; None if it was not."""
+    """Return the report of a run that should start from the other arm's state; None for other runs."""
     if plan.start is None or plan.start.taken_from is None:
         return None
     if plan.backend != "local":

@@ -7,7 +7,7 @@ from tasks.preflight.verdict import Compiled
 from tasks.records import CompiledProgram, CompileError, RunPlan, RunRecord
 from tasks.records.compiled import FILE, OPTIMISED
 from tasks.store import Store
-from tasks.store.documents import model_from_json, read_document
+from tasks.store.json_records import model_from_json, read_document
 
 
 def read_compile(record: RunRecord, store: Store) -> Compiled:

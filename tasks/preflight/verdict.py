@@ -10,7 +10,7 @@ from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import find_findings
-from tasks.diff.comparison import comparison_id, conclude
+from tasks.diff.compare_runs import comparison_id, conclude
 from tasks.diff.decide import decide_exact, show_percentage
 from tasks.diff.metric_row import Arms, Cells, is_unfilled, make_row, missing_decision, not_judged
 from tasks.metrics.metric import Metric

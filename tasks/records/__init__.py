@@ -6,7 +6,7 @@ from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, Checkpoin
 from tasks.records.checkpoint_difference import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
 from tasks.records.checkpoint_life import CheckpointLife, LifeSpan, pair_saves
 from tasks.records.comparison import ArmSummary, ComparisonRecord, Curve
-from tasks.records.compiled import CompiledProgram, CompileError, Fingerprints, InputArray, ProgramMemory, StepCompile
+from tasks.records.compiled import CompiledProgram, CompileError, InputArray, ProgramMemory, StepCompile
 from tasks.records.coverage import Coverage, Stall, UnreadLine, Wait
 from tasks.records.environment import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters
 from tasks.records.equality import CrossRestore, FirstDivergence, Floor, Parity
@@ -22,10 +22,9 @@ from tasks.records.explanation import (
     TimeDifference,
     TimeExplanation,
 )
-from tasks.records.facts import Measured, RunFacts, StepLevel, StepLevels
 from tasks.records.finding import Evidence, Finding
-from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, StartedProcess
-from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
+from tasks.records.handle import JobCause, RunHandle, StartedProcess, StoredHandle
+from tasks.records.json_numbers import number_from_json, number_to_json
 from tasks.records.log_events import (
     CheckpointCommitted,
     CheckpointStarted,
@@ -33,8 +32,8 @@ from tasks.records.log_events import (
     RunEnded,
     StepCompleted,
 )
-from tasks.records.metric import Better, Decision, MetricDiff, Verdict
-from tasks.records.observation import Observation, ObservedArray, OnlyHere, Root, TensorComparison
+from tasks.records.metric_diff import Better, Decision, MetricDiff, Verdict
+from tasks.records.observation import Observation, Root, TensorComparison
 from tasks.records.plan import Commit, RunFiles, RunPlan, SharedStart
 from tasks.records.program_work import (
     CollectiveSum,
@@ -44,125 +43,11 @@ from tasks.records.program_work import (
     ProgramWork,
     Work,
 )
-from tasks.records.proof_levels import LEVELS, Level, LevelMeaning, highest, reached
+from tasks.records.proof_levels import LEVELS, Level, highest, reached
 from tasks.records.reading import RANK_MEMORY_SCHEMA, STEP_SCHEMA, TIMER_SCHEMA, LogReading, RunReading
 from tasks.records.run import RunRecord
-from tasks.records.run_end import DEATH_WORDS, DeathKind, LogError, RunEnd, RunFate, decide_fate
+from tasks.records.run_end import DEATH_WORDS, DeathKind, LogError, RunFate, decide_fate
+from tasks.records.run_facts import Measured, RunFacts, StepLevel, StepLevels
 from tasks.records.source import Source
 from tasks.records.start_report import StartReport
 from tasks.records.times import TimeAccount, TimePart, seconds_between
-
-__all__ = [
-    "DEATH_WORDS",
-    "LEVELS",
-    "RANK_MEMORY_SCHEMA",
-    "STEP_SCHEMA",
-    "TIMER_SCHEMA",
-    "ArmSummary",
-    "ArrayDifference",
-    "ArrayRole",
-    "Baseline",
-    "Better",
-    "BisectedPoint",
-    "Bisection",
-    "Blessing",
-    "CheckpointCommitted",
-    "CheckpointDifference",
-    "CheckpointEvent",
-    "CheckpointLife",
-    "CheckpointProof",
-    "CheckpointStarted",
-    "CheckpointState",
-    "CodeLine",
-    "CollectiveSum",
-    "Commit",
-    "ComparisonRecord",
-    "CompileError",
-    "CompiledProgram",
-    "Corner",
-    "Coverage",
-    "CrossRestore",
-    "Curve",
-    "DeathKind",
-    "Decision",
-    "DeviceMemory",
-    "Environment",
-    "Evidence",
-    "Explanation",
-    "Finding",
-    "Fingerprints",
-    "FirstDivergence",
-    "Floor",
-    "Flops",
-    "HeavyArray",
-    "InputArray",
-    "InputDifference",
-    "JobCause",
-    "JobStatus",
-    "LedgerEntry",
-    "Level",
-    "LevelMeaning",
-    "LifeSpan",
-    "LiveBuffer",
-    "LocalHandle",
-    "LogError",
-    "LogEvent",
-    "LogReading",
-    "Mark",
-    "Measured",
-    "Memory",
-    "MemoryExplanation",
-    "MetricDiff",
-    "Observation",
-    "ObservedArray",
-    "OnlyHere",
-    "OperationDifference",
-    "ParameterArray",
-    "Parameters",
-    "Parity",
-    "Problem",
-    "ProgramAnswer",
-    "ProgramComparison",
-    "ProgramDifference",
-    "ProgramExplanation",
-    "ProgramMemory",
-    "ProgramWork",
-    "Restore",
-    "Root",
-    "RunEnd",
-    "RunEnded",
-    "RunFacts",
-    "RunFate",
-    "RunFiles",
-    "RunHandle",
-    "RunPlan",
-    "RunReading",
-    "RunRecord",
-    "SharedStart",
-    "Source",
-    "Stall",
-    "StartReport",
-    "StartedProcess",
-    "StepCompile",
-    "StepCompleted",
-    "StepLevel",
-    "StepLevels",
-    "TensorComparison",
-    "TimeAccount",
-    "TimeDifference",
-    "TimeExplanation",
-    "TimePart",
-    "UnreadLine",
-    "ValueDifference",
-    "Verdict",
-    "Wait",
-    "Work",
-    "decide_fate",
-    "highest",
-    "number_from_json",
-    "number_to_json",
-    "pair_saves",
-    "reached",
-    "rows_from_json",
-    "seconds_between",
-]

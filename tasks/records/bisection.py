@@ -1,9 +1,11 @@
-"""A bisection: the line of commits or package versions, the evidence, and the first one that shows a difference."""
+"""A bisection: the commits or package versions in order, the evidence, and the first one with the difference."""
 
+from itertools import pairwise
 from typing import Literal
 
 from configs.schema import Frozen
-from tasks.records.metric import Verdict
+from tasks.records.explanation import ProgramExplanation
+from tasks.records.metric_diff import Verdict
 from tasks.records.plan import Commit
 
 Mark = Literal["good", "bad", "between", "unknown", "skipped", ""]  # "": not trained
@@ -22,7 +24,7 @@ class LedgerEntry(Frozen):
 
 
 class BisectedPoint(Frozen):
-    """One point on the line between good and bad: a commit, or a version of a package."""
+    """One point between good and bad: a commit, or a version of a package."""
 
     commit: Commit
     version: str = ""  # the requirement, if packages are bisected
@@ -32,14 +34,14 @@ class BisectedPoint(Frozen):
     mark: Mark = ""
     why: str = ""  # the verdict behind the mark, or why the point was skipped
     runs: int = 0
-    level: float | None = None  # of the metric, relative to good: 0.08 is 8 % more; None: not a time, or not trained
+    level: float | None = None  # of a time, relative to good: 0.08 is 8 % more; None: other metric, or not trained
     low: float | None = None  # ends of its 99 % interval
     high: float | None = None
     chance: float = 0.0  # the posterior that this point is the culprit
 
 
 class Corner(Frozen):
-    """One contrast of the four corners, old and new code with old and new packages, as natural logarithms."""
+    """One effect in the four corners (old and new code, each with old and new packages), as a natural logarithm."""
 
     name: Literal["code", "packages", "interaction"]
     verdict: Verdict
@@ -71,17 +73,19 @@ class Bisection(Frozen):
     corners: tuple[Corner, ...] = ()
     diffstat: str = ""  # git's, of the culprit
     message: str = ""  # the culprit's commit message
-    programs: str = ""  # how the culprit's program differs from the one before it
-    trained: int = 0  # points
+    programs: str = ""  # how sizes of the culprit's program differ from the one before it
+    program: ProgramExplanation | None = None  # which operations differ
+    trained: int = 0  # number of trained points
     runs: int = 0
     seconds: float = 0.0  # of all runs, by their logs
     next_command: str = ""
 
     @property
     def other_programs(self) -> int:
-        """The number of points with another program than the point before."""
-        pairs = zip(self.points, self.points[1:], strict=False)
-        return sum(after.ledger.program != before.ledger.program for before, after in pairs)
+        """The number of points with another program than the last one before them that compiles."""
+        return sum(
+            after != before for before, after in pairwise(p.ledger.program for p in self.points if p.ledger.program)
+        )
 
     @property
     def ruled_out(self) -> int:

@@ -1,10 +1,10 @@
-"""A launched run's handle, and its job's status."""
+"""A launched run's handle, and the platform's reason for a job's end."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator
 
-from configs.backends.xpk import XpkHandle
+from configs.launch import BackendName, find_part
 from configs.schema import Frozen
 
 
@@ -16,17 +16,20 @@ class StartedProcess(Frozen):
     boot: str = ""  # the machine's boot id
 
 
-class LocalHandle(StartedProcess):
-    """A run on this machine: a trainer, or a replayed log, under a supervisor, which is the process."""
+class RunHandle(Frozen):
+    """Contains enough to attach to a run again after the flow died; each backend adds its own fields."""
 
-    backend: Literal["local", "replay"]
+    backend: BackendName
     job_name: str
-    host: str = ""  # the machine's name: pids of other machines do not apply
-    log: str
+    log: str  # path of the collected log
 
 
-# Contains enough to attach to the run again after the flow died.
-type RunHandle = Annotated[LocalHandle | XpkHandle, Field(discriminator="backend")]
+def _of_its_backend(value: Any) -> Any:
+    return find_part(value.get("backend"), "handle").model_validate(value) if isinstance(value, dict) else value
+
+
+# A handle read from a file has the class of its backend.
+StoredHandle = Annotated[RunHandle, BeforeValidator(_of_its_backend)]
 
 
 class JobCause(Frozen):
@@ -34,13 +37,3 @@ class JobCause(Frozen):
 
     type: str
     message: str
-
-
-class JobStatus(Frozen):
-    """A job's status: pending, running or ended."""
-
-    state: Literal["queued", "running", "ended"]
-    exit_code: int | None = None  # the trainer's; None before its end, or if unknown
-    cause: JobCause | None = None
-    queued_s: float | None = None  # until its processes started
-    ran_s: float | None = None  # from then to the end

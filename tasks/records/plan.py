@@ -59,6 +59,7 @@ class RunPlan(Frozen):
     repository: str | None = None  # of `ref`; None: the checkout of this program
     commits: tuple[Commit, ...] = ()  # ancestors of `commit` that the other arm lacks, the newest first
     checkout: str | None = None  # the folder with the trainer's source, in which the run starts; None: as installed
+    code: str = ""  # digest of the checkout's code without comments and names of local variables; empty: unknown
     software: tuple[str, ...] = ()  # packages declared for this arm only, e.g. "jax==0.11.0"
     aa: bool = False  # part of a declared A/A control
     rules: VerdictRules | None = None  # the comparison's rules at the time of the request
@@ -72,7 +73,7 @@ class RunPlan(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _read_older(cls, value: Any) -> Any:
-        """Read older plans too, in which the settings' key was the backend's name."""
+        """Read the records of older stores too, in which the settings' key was the backend's name."""
         if not isinstance(value, dict) or not value.keys() & BACKENDS.keys():
             return value
         section = value.get(value["backend"])

@@ -18,7 +18,7 @@ Level = Literal[
 
 
 class LevelMeaning(Frozen):
-    """What a level proves, and what it costs to reach."""
+    """The meaning of a level of proof, and the cost to reach it."""
 
     proves: str
     costs: str

@@ -11,10 +11,10 @@ from configs.schema import Frozen
 from tasks.records.checkpoint import CheckpointProof
 from tasks.records.compiled import StepCompile
 from tasks.records.equality import CrossRestore
-from tasks.records.facts import RunFacts
 from tasks.records.json_numbers import number_to_json, rows_from_json
 from tasks.records.plan import RunPlan
 from tasks.records.reading import RunReading
+from tasks.records.run_facts import RunFacts
 from tasks.records.start_report import StartReport
 
 
@@ -33,7 +33,7 @@ class RunRecord(Frozen):
     crossing: CrossRestore | None = None  # for other trainers; ours reports it in `program`
     program: dict[str, Any] = {}  # the trainer's program.json: program hash, state digests, cross restore
     compiles: tuple[StepCompile, ...] = ()  # of the training step, from the programs that JAX wrote to files
-    facts: RunFacts | None = None  # None: of an older maxview; `tasks.metrics.facts.facts_of` then computes them
+    facts: RunFacts | None = None  # None: of an older maxview; `tasks.metrics.compute_facts` then computes them
 
     @property
     def is_finished(self) -> bool:

@@ -1,4 +1,4 @@
-"""How a run ended: its exit code, the cause of its death, and the decision that follows from both."""
+"""The end of a run: exit code, cause of death, and the decision that follows from both."""
 
 import re
 from typing import Literal, Self
@@ -26,10 +26,7 @@ DEATH_WORDS: dict[DeathKind, str] = {
     "other": "",
 }
 # a good end, a class of death, or unknown
-RunFate = Literal[
-    "finished", "not_implemented", "device_oom", "host_oom", "preempted", "nan", "shape_mismatch", "disk_full",
-    "storage", "configuration", "timeout", "killed", "cut_off", "other", "unknown",
-]  # fmt: skip
+RunFate = DeathKind | Literal["finished", "unknown"]
 
 
 class LogError(Frozen):
@@ -69,7 +66,7 @@ class LogError(Frozen):
 
 
 class RunEnd(Frozen):
-    """How a run ended, as its log shows it. All other records and surfaces read this decision."""
+    """The end of a run, as its log shows it. All other records and surfaces read this decision."""
 
     exit_code: int | None = None
     fate: RunFate = "unknown"

@@ -9,9 +9,16 @@ from configs.errors import ConfigError, Problems, suggest
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts
+from tasks.resolve.code_digest import digest_trainer
 from tasks.resolve.commits_between import list_commits
+from tasks.resolve.python_environments import (
+    PROJECT,
+    SoftwareError,
+    check_packages,
+    make_environment,
+    unmet_requirements,
+)
 from tasks.resolve.refs import ResolvedRef, check_repository, resolve_ref
-from tasks.resolve.software import PROJECT, SoftwareError, check_packages, make_environment, unmet_requirements
 from tasks.resolve.trainers.place_trainer import resolve_custom_command, resolve_maxtext
 from tasks.resolve.trainers.trainer_source import TrainerSource, read_trainer_source
 
@@ -188,6 +195,5 @@ def _with_software(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | None)
             f"'{name}' requires {', '.join(unmet)}: give the arm its own packages "
             f"(compare --with {arm.name}:{PROJECT}, or packages: ['{PROJECT}'] in the comparison's file)"
         )
-    return found.model_copy(
-        update={"software": software} | ({"ref": ref.name, "folder": str(folder)} if ref is not None else {})
-    )
+    placed = {"ref": ref.name, "folder": str(folder), "code": digest_trainer(folder)} if ref is not None else {}
+    return found.model_copy(update={"software": software} | placed)

@@ -7,13 +7,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from configs.backends.replay import Replay
-from configs.backends.settings import ImageSettings
-from configs.command import CommandTemplate
+from configs.backend_settings import ImageSettings, LogSettings
 from configs.comparison import Target
+from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError
 from configs.installed import PLUGINS
-from configs.launch import BACKENDS
+from configs.launch import BACKENDS, settings_model
 from configs.schema import Frozen, TrainConfig
 from configs.topologies import Topology, find_topology
 from tasks.records import RunFiles
@@ -197,7 +196,7 @@ def make_command(
     """Return the command of a run. Raises ConfigError, also for values that the arm's MaxText does not support."""
     settings = target.launch_settings(environ)
     image = next((word.removeprefix(IMAGE) for word in checkout.software if word.startswith(IMAGE)), None)
-    if isinstance(settings, Replay):
+    if isinstance(settings, LogSettings):
         log = find_log(settings, case=case, arm=arm, repeat=repeat, where=f"configs/targets/{target.name}.yml")
         facts = {"log": log.digest, "exit_code": log.exit_code, "checkpoints": log.source}
         return PlayLog(log=log, speed=settings.speed, checkout=checkout.model_copy(update=UNKNOWN), facts=facts)
@@ -215,7 +214,7 @@ def make_command(
             TrainMaxTextInPod(checkout=held, facts=facts, settings=settings, maxtext=checkout.maxtext, config=config)
         )
     if image is not None:
-        backends = " or ".join(name for name, model in BACKENDS.items() if issubclass(model, ImageSettings))
+        backends = " or ".join(name for name in BACKENDS if issubclass(settings_model(name), ImageSettings))
         where = f"take the arm '{arm}' to a target whose backend is {backends}"
         raise ConfigError([f"{target.name} runs no images: {where}"])
     if checkout.command is not None:

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from configs.checks import Devices, find_problems
-from configs.command import CommandTemplate
 from configs.comparison import (
     Comparison,
     Target,
@@ -23,6 +22,7 @@ from configs.comparison import (
     load_target,
     set_layer,
 )
+from configs.custom_trainer import CommandTemplate
 from configs.data_checks import find_data_problems
 from configs.durations import MOST_REPEATS
 from configs.errors import ConfigError, Problems, suggest
@@ -162,7 +162,7 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     Creates the arms' checkouts and environments in `cache`. Raises ConfigError with every problem of the input,
     CheckoutError and SoftwareError.
     """
-    comparison, target, cases = _check(request, root)
+    comparison, target, cases = check_request(request, root)
     problems = Problems()
     configs: dict[tuple[str, str], ResolvedConfig] = {}
     for case in cases:
@@ -265,7 +265,7 @@ def plan_run(
         facts["commit"] = checkout.commit
     if checkout.software:
         facts["software"] = checkout.software
-    if start is not None and target.trains_here:  # elsewhere it is only told why it is not
+    if start is not None and target.trains_here:  # for other targets, only the reason is printed
         facts["start"] = start.taken_from or "kept"
     identity = hash_identity(facts | command.facts)
     compiles_for = target.topology if isinstance(command, CompileHere) else None
@@ -298,6 +298,7 @@ def plan_run(
         repository=checkout.repository,
         commits=checkout.commits,
         checkout=checkout.folder,
+        code=checkout.code,
         software=checkout.software,
         aa=aa,
         rules=rules,
@@ -384,7 +385,7 @@ def find_unfit(
     return found
 
 
-def _check(request: Request, root: Path) -> tuple[Comparison, Target, list[str]]:
+def check_request(request: Request, root: Path = CONFIG_ROOT) -> tuple[Comparison, Target, list[str]]:
     """Return the request's comparison, target and cases, each case once. Raises ConfigError with every problem."""
     problems = Problems()
     comparison = problems.attempt(partial(load_comparison, request.comparison, root=root))

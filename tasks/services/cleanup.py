@@ -49,6 +49,6 @@ def running_jobs(flow_run: str, store: Store) -> list[str]:
 def is_running(handle: RunHandle) -> bool:
     """Return whether a job runs. True if its state is unknown: the attempt to end it will raise the error."""
     try:
-        return job.status(handle).state != "ended"
+        return not job.has_ended(handle)
     except job.LaunchError:
         return True

@@ -4,15 +4,3 @@ from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.directories import ComparisonDirectory, RunDirectory
 from tasks.store.folder import Store, check_writable, open_store
 from tasks.store.names import check_name, safe_name
-
-__all__ = [
-    "ComparisonDirectory",
-    "RunDirectory",
-    "Store",
-    "StoreError",
-    "check_name",
-    "check_writable",
-    "open_store",
-    "safe_name",
-    "write_atomically",
-]

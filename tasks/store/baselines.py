@@ -9,7 +9,7 @@ from configs.nightly import BLESSED
 from configs.read import CONFIG_ROOT
 from tasks.records import Baseline
 from tasks.store.atomic import StoreError, write_atomically
-from tasks.store.documents import (
+from tasks.store.json_records import (
     describe,
     dump_json,
     load_json,

@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from tasks.records import ComparisonRecord, RunHandle, RunPlan, RunRecord
+from tasks.records import ComparisonRecord, RunHandle, RunPlan, RunRecord, StoredHandle
 from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.disk import explain_empty_log, explain_full
-from tasks.store.documents import (
+from tasks.store.json_records import (
     load_json,
     model_from_json,
     model_to_json,
@@ -24,7 +24,7 @@ from tasks.store.names import check_name
 from tasks.store.seals import find_changed, remove_seal, write_seal
 
 MOST_BYTES = 1_000_000_000  # of a run's metrics; a step needs 300
-_HANDLE: TypeAdapter[RunHandle] = TypeAdapter(RunHandle)
+_HANDLE: TypeAdapter[RunHandle] = TypeAdapter(StoredHandle)
 
 
 @dataclass(frozen=True)

@@ -176,6 +176,11 @@ def test_bad_input_is_reported_before_a_server_starts(maxview: Maxview, tmp_path
     swapped = maxview(*words, "--good", "main", "--bad", "v1")
     assert swapped.returncode == 2
     assert "good and bad are swapped" in swapped.stderr
+    case = maxview(*words, "--good", "v1", "--bad", "main", "--case", "03_dropot", "--set", "stepps=3")
+    assert case.returncode == 2
+    assert "did you mean '03_dropout'?" in case.stderr
+    assert "stepps" in case.stderr
+    assert "flow run" not in case.stderr.lower()
     row = maxview(*words, "--good", "v1", "--bad", "main", "--metric", "los")
     assert row.returncode == 2
     assert "did you mean 'loss'?" in row.stderr

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.fuzzing.damage import damage, wrap
-from tests.fuzzing.judge import judge, read
+from tests.fuzzing.judge_reading import judge, read
 from tests.fuzzing.specs import SPECS, Numbers, Spec, Written
 
 __all__ = [

@@ -13,7 +13,7 @@ from configs.read import read_yaml
 from configs.verdict_rules import load_verdict_rules
 from flows.cli.app import call
 from tasks.diff.compare_logs import archive, read_pair
-from tasks.diff.comparison import diff
+from tasks.diff.compare_runs import diff
 from tasks.ingest.run_record import read_metrics
 from tasks.launch.errors import LaunchError
 from tasks.launch.logs import open_locked

@@ -145,7 +145,7 @@ class Ours:
         """The state before the first step, with these weights."""
         from model.train.step import placements
 
-        first = self.setup.api.first({f"params/{path}": np.asarray(value) for path, value in weights.items()})
+        first = self.setup.api.first_state({f"params/{path}": np.asarray(value) for path, value in weights.items()})
         return jax.tree.map(jax.device_put, first, placements(self.setup))
 
     def read_logits(self, weights: Arrays, arrays: Arrays) -> NDArray[Any]:
@@ -172,7 +172,7 @@ class Ours:
             state = self.start(weights)
             batch = self.batch_of(make_batches(self.config, 1, packed=self.packed)[0])
             for arrays in gradients:
-                # a dict's keys are flattened in order, as the trees of both dialects are
+                # a dict's keys are flattened in order, as the trees of both APIs are
                 state, _ = step(state, Given(batch, batch.weights, arrays))
                 found.append(params_of(name_arrays(self.setup.api, state), "params/params/"))
         return found

@@ -3,9 +3,9 @@
     python -m tests.soak.fuzz_scrape [--minutes 10] [--seed 0] [--show 5]
 
 Every example is a log of one dialect, from one or two writers, in one of the wrappings, with up to six sections cut,
-flipped, doubled, moved or overwritten. `tests/fuzzing/logs.py` creates them; `judge.py` judges the reading and lists
-the accepted deviations. One in 300 is only read, with 900 kB of one repeated piece appended. More than ten seconds
-count as a hang. Exit status 1 if there is a finding; it names the dialect and seed that reproduce it.
+flipped, doubled, moved or overwritten. `tests/fuzzing/logs.py` creates them; `judge_reading.py` judges the reading and
+lists the accepted deviations. One in 300 is only read, with 900 kB of one repeated piece appended. More than ten
+seconds count as a hang. Exit status 1 if there is a finding; it names the dialect and seed that reproduce it.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import traceback
 from collections import Counter
 
 from benchmarks.machine import describe_machine
-from tests.fuzzing.judge import read
+from tests.fuzzing.judge_reading import read
 from tests.fuzzing.logs import make_example, repeat_piece, try_example
 from tests.fuzzing.specs import SPECS
 

@@ -21,7 +21,7 @@ def bisect(name: str, /, *, options: Annotated[BisectOptions, Parameter(name="*"
     name
         A comparison of two refs: a file in configs/comparisons, for example main-vs-branch.
     """
-    from tasks.bisect.points import find_span, read_versions, span_of_packages
+    from tasks.bisect.points import find_span, list_cases, read_versions, span_of_packages
     from tasks.bisect.questions import read_question
 
     # the input is checked here too: a mistake should not cost the start of a server
@@ -29,6 +29,7 @@ def bisect(name: str, /, *, options: Annotated[BisectOptions, Parameter(name="*"
     if more.max_runs is not None and more.max_runs < 2:
         raise ValueError(f"--max-runs must be 2 or more, got {more.max_runs}: each end takes one")
     options.read_budget()
+    list_cases(options)
     if options.metric:
         read_question(options.metric)
     if more.packages:

@@ -34,9 +34,9 @@ def card(
     comparison
         A comparison, for example linen-vs-nnx; by default all that the store has.
     """
-    from tasks.history.card import add_missing_cases, make_card
     from tasks.history.card_signature import check_card
     from tasks.history.card_sources import find_changes
+    from tasks.history.make_card import add_missing_cases, make_card
     from tasks.publish.content.card_words import LEGEND, describe_changes, summarise
     from tasks.publish.markdown.card import card_markdown
     from tasks.publish.site.card_page import write_card_page

@@ -1,4 +1,4 @@
-"""`maxview resolve` and `maxview cases`: what is in configs, and what one run makes of it."""
+"""The commands `maxview resolve`, which shows a resolved config, and `maxview cases`, which lists the configs."""
 
 from flows.cli.commands.common_options import Json, Set
 

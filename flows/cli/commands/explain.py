@@ -1,4 +1,4 @@
-"""`maxview explain`: a comparison, a page or two runs to why they differ."""
+"""The command `maxview explain`: finds out why the arms of a comparison, a page or two runs differ."""
 
 from pathlib import Path
 from typing import Annotated

@@ -11,8 +11,8 @@ from tasks.resolve.options import NightOptions
 
 
 def nightly(*, options: Annotated[NightOptions, Parameter(name="*")] = NightOptions(), json_: Json = False) -> int:
-    """Run every case of every comparison in configs/nightly.yml, or go on with a night that was not finished."""
-    from tasks.resolve.night import check_request
+    """Run every case of every comparison in configs/nightly.yml, or resume an unfinished night."""
+    from tasks.resolve.plan_night import check_request
 
     # the input is checked here too: a mistake should not cost the start of a server
     if options.config:
@@ -22,7 +22,7 @@ def nightly(*, options: Annotated[NightOptions, Parameter(name="*")] = NightOpti
 
     state, _ = finish_flow("nightly", dict(options))
     from tasks.publish.markdown.night import night_markdown
-    from tasks.resolve.night import read_records
+    from tasks.resolve.plan_night import read_records
     from tasks.store import open_store
 
     record = max(read_records(open_store(options.out)), key=lambda record: record.ended, default=None)

@@ -1,4 +1,4 @@
-"""A flow, run in this process with a live view, to what it compared and an exit status."""
+"""Runs a flow in this process with a live view; returns its comparisons and an exit status."""
 
 import json
 import os
@@ -58,14 +58,14 @@ def load_flows() -> None:
 
 
 def index_of(out: str) -> str:
-    """What people call the page from which everything in an output folder is reached."""
+    """Return the path of the index page of an output folder, as shown to users."""
     return f"{out.rstrip('/')}/index.html"
 
 
 def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Run the flow of this name in this process with a live view; its final state, and the view with what it compared.
+    """Run a flow in this process with a live view; return its final state, and the view with its results.
 
-    Where its server is gone for good the process ends with what is on disk published, and exit status 2.
+    If the server is gone for good, publishes the finished results and ends the process with exit status 2.
     """
     from flows.cli.interrupts import NothingToUndo, end_at_once
     from flows.cli.live_view import LiveView

@@ -15,9 +15,10 @@ from configs.read import CONFIG_ROOT
 from tasks.launch import supervise
 from tasks.launch.errors import LaunchError
 from tasks.launch.local import confine
+from tasks.launch.local.handle import LocalHandle
 from tasks.launch.logs import open_locked
 from tasks.launch.processes import adopt, end_session, is_running
-from tasks.records import LocalHandle, RunPlan
+from tasks.records import RunPlan
 from tasks.resolve.plans import default_cache
 from tasks.store.mirror import working_copies
 from tasks.store.seals import state_folder
@@ -127,17 +128,26 @@ def writable_folders(plan: RunPlan, environment: Mapping[str, str]) -> list[str]
     other runs, working copies of buckets, checkouts, environments, seals, and the caches of package installers.
     """
     home = Path(environment.get("HOME") or "/nonexistent")
-    named = (environment.get("JAX_COMPILATION_CACHE_DIR"), environment.get("TMPDIR"), plan.start_folder)
+    named = (environment.get("JAX_COMPILATION_CACHE_DIR"), environment.get("TMPDIR"))
     caches = (home / ".cache", home / "jax_cache", *(folder for folder in named if folder))
+    program = CONFIG_ROOT.parent  # a clone in /tmp is as closed as one in the home directory
     checkouts = Path(plan.checkout).parent if plan.checkout else None
     installed = (home / ".cache" / name for name in INSTALLERS)
     kept = (default_cache(), working_copies(), Path(plan.directory).parent.parent, state_folder(), checkouts)
-    closed = (*installed, *kept)
+    closed = (*installed, *kept, sys.prefix, *_environments(plan.argv))
     return [
         *(f"+{folder}" for folder in ("/tmp", "/var/tmp", *caches)),
+        f"-{program}",
+        *((f"+{plan.start_folder}",) if plan.start_folder else ()),
         *(f"-{folder}" for folder in closed if folder),
         f"+{plan.directory}",
     ]
+
+
+def _environments(argv: Sequence[str]) -> list[Path]:
+    """Return the virtual environments whose Python a command names."""
+    folders = [Path(word).parent.parent for word in argv if word.startswith("/")]
+    return [folder for folder in folders if (folder / "pyvenv.cfg").is_file()]
 
 
 def _start_folder(plan: RunPlan) -> str | Path:

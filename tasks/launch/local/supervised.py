@@ -9,8 +9,9 @@ from typing import Any
 from etils import epath
 
 from tasks.launch.local import process_group
+from tasks.launch.local.handle import LocalHandle
 from tasks.launch.logs import open_locked, read_exit_code, rename_earlier_log
-from tasks.records import JobStatus, LocalHandle, RunPlan
+from tasks.records import RunPlan
 from tasks.store import RunDirectory
 
 READ_BYTES = 1 << 20
@@ -48,11 +49,9 @@ class Supervised:
         process_group.stop(handle)  # its supervisor was killed: leftover processes would write into the new run
         return None
 
-    def status(self, handle: LocalHandle) -> JobStatus:
+    def has_ended(self, handle: LocalHandle) -> bool:
         """See Backend."""
-        if process_group.is_alive(handle):
-            return JobStatus(state="running", queued_s=0.0)
-        return JobStatus(state="ended", exit_code=read_exit_code(Path(handle.log)), queued_s=0.0)
+        return not process_group.is_alive(handle)
 
     def follow(self, plan: RunPlan, directory: RunDirectory, handle: LocalHandle, *, poll_s: float) -> Iterator[bytes]:
         """See Backend."""

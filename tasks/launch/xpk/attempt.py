@@ -9,7 +9,6 @@ from hashlib import sha256
 from pathlib import Path
 from queue import Empty
 
-from configs.backends.xpk import Xpk, XpkHandle
 from tasks.launch.backend import LOST_LINE, PLACE_LINE
 from tasks.launch.errors import LaunchError
 from tasks.launch.logs import read_exit_code
@@ -17,10 +16,12 @@ from tasks.launch.supervise import TIMED_OUT
 from tasks.launch.xpk import poll_job as looking
 from tasks.launch.xpk.bucket_paths import fetch_own_files
 from tasks.launch.xpk.gather import GatheredLog
+from tasks.launch.xpk.handle import XpkHandle
 from tasks.launch.xpk.jobset import JobView
 from tasks.launch.xpk.kube import NotAnswering, connect
 from tasks.launch.xpk.podlog import Gap, LogCursor, PodLog, fetch_from_cloud
 from tasks.launch.xpk.poll_job import given_up, look, patiently, wait_until_gone
+from tasks.launch.xpk.settings import Xpk
 from tasks.records import JobCause, RunPlan
 from tasks.scrape.dialects.maxtext.anchors import ANCHORS
 from tasks.scrape.wrappings.exports import count_steps

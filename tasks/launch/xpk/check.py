@@ -4,9 +4,9 @@ import importlib.util
 import shutil
 from collections.abc import Iterator, Sequence
 
-from configs.backends.xpk import Xpk
 from tasks.launch.backend import WITHOUT
 from tasks.launch.errors import LaunchError
+from tasks.launch.xpk.settings import Xpk
 
 XPK = "xpk==1.16.0"
 

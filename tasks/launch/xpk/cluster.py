@@ -8,7 +8,6 @@ from typing import Any
 
 from etils import epath
 
-from configs.backends.xpk import Xpk, XpkHandle
 from tasks.launch.backend import Restarted
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError
@@ -16,11 +15,13 @@ from tasks.launch.logs import open_locked, read_exit_code, rename_earlier_log
 from tasks.launch.xpk.attempt import Attempt
 from tasks.launch.xpk.bucket_paths import as_pods_see, find_uploaded
 from tasks.launch.xpk.create import create_workload
+from tasks.launch.xpk.handle import XpkHandle
 from tasks.launch.xpk.jobset import TAKEN_AWAY, is_there
 from tasks.launch.xpk.kube import choose_context, connect
 from tasks.launch.xpk.poll_job import attempts_of, look, patiently, wait_until_gone
+from tasks.launch.xpk.settings import Xpk
 from tasks.launch.xpk.workload import attempt_of, create_argv, family_of, name_attempt, shell_line
-from tasks.records import JobCause, JobStatus, RunPlan, seconds_between
+from tasks.records import JobCause, RunPlan
 from tasks.store import RunDirectory
 
 TAKEN = TAKEN_AWAY | {"NodeGone", "PodGone"}  # causes that lead to a restart
@@ -96,17 +97,9 @@ class OnCluster:
         self.stop(handle)
         return None
 
-    def status(self, handle: XpkHandle) -> JobStatus:
+    def has_ended(self, handle: XpkHandle) -> bool:
         """See Backend."""
-        view = look(connect(handle.context, handle.namespace), handle.job_name)
-        state = "ended" if view.over else "running" if view.started else "queued"
-        return JobStatus.model_validate({
-            "state": state,
-            "exit_code": view.exit_code,
-            "cause": view.cause,
-            "queued_s": seconds_between(view.created, view.started),
-            "ran_s": seconds_between(view.started, view.finished),
-        })  # fmt: skip
+        return look(connect(handle.context, handle.namespace), handle.job_name).over
 
     def stop(self, handle: XpkHandle) -> None:
         """See Backend. Ends every attempt of the run; raises LaunchError if the cluster cannot be reached."""

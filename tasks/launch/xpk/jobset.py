@@ -92,12 +92,6 @@ class JobView(Frozen):
         return min((pod.started for pod in self.pods if pod.started), default=None)
 
     @property
-    def finished(self) -> str | None:
-        """The end of the last trainer process, ISO 8601; None while one runs."""
-        ends = [pod.finished for pod in self.pods]
-        return max(end for end in ends if end) if ends and all(ends) else None
-
-    @property
     def over(self) -> bool:
         """Whether the job has ended for good."""
         return not self.exists or self.terminal is not None or self.failed is not None or self._done

@@ -13,11 +13,11 @@ from kubernetes.client import Configuration
 from kubernetes.config import ConfigException, kube_config, load_incluster_config, load_kube_config
 from yaml import YAMLError  # type: ignore[import-untyped]  # kubernetes depends on it
 
-from configs.backends.xpk import Xpk
 from tasks.launch.errors import LaunchError
 from tasks.launch.xpk import rights
 from tasks.launch.xpk.jobset import find_node_loss
 from tasks.launch.xpk.rights import Right
+from tasks.launch.xpk.settings import Xpk
 from tasks.records import JobCause
 
 TIMEOUT_S = 20.0

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import Queue
 
-from configs.backends.xpk import Xpk
 from tasks.launch.errors import LaunchError
 from tasks.launch.xpk.kube import KubeApi, NotAnswering
+from tasks.launch.xpk.settings import Xpk
 
 AGAIN_S = 1.0  # before a broken stream is reopened
 CLOUD_TIMEOUT_S = 120.0

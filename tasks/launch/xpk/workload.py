@@ -5,8 +5,8 @@ import hashlib
 import re
 import shlex
 
-from configs.backends.xpk import Xpk
 from configs.environment import is_own
+from tasks.launch.xpk.settings import Xpk
 from tasks.records import RunPlan
 from tasks.resolve.commands import CONFIG_IN_POD
 

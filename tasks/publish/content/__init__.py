@@ -1,1 +1,1 @@
-"""What every surface shows in the same way: words, signs, tables of facts, charts and the next command."""
+"""The content that all surfaces share: words, signs, tables of facts, charts and the next command."""

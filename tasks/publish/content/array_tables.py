@@ -16,7 +16,7 @@ LACKING = "missing on the other side"
 
 
 class RoleCount(Frozen):
-    """The arrays of one kind: how many each side has, and how many pairs are equal."""
+    """The arrays of one kind: their number on each side, and the number of equal pairs."""
 
     role: ArrayRole
     here: int

@@ -71,12 +71,12 @@ _STYLE = Style(
 
 
 def draw_loss(record: ComparisonRecord) -> str | None:
-    """The loss of every run per step as SVG text, baseline solid and candidate dashed; None if nothing was printed."""
+    """Return the losses of every run as SVG text, baseline solid and candidate dashed; None without losses."""
     return draw_curve(record, "loss")
 
 
 def draw_curve(record: ComparisonRecord, metric: str) -> str | None:
-    """The same of any curve of the record; of step times those that are neither the first nor stalls."""
+    """Return a curve of the record as SVG text; step times without the first step and stalls. None without values."""
     curves = [_steady(record, curve) for curve in record.curves if curve.metric == metric]
     curves = [curve for curve in curves if _points(curve)]
     if not curves:
@@ -104,7 +104,7 @@ def draw_curve(record: ComparisonRecord, metric: str) -> str | None:
 
 
 def draw_changes(record: ComparisonRecord) -> str | None:
-    """Each metric's change in multiples of its threshold, worse to the right, as SVG text; None if no row has both."""
+    """Return the change of each metric, in multiples of its threshold, as SVG text; None without any."""
     rows = [row for row in record.rows if _scaled(row) is not None]
     if not rows:
         return None
@@ -124,7 +124,7 @@ def draw_changes(record: ComparisonRecord) -> str | None:
 
 
 def draw_times(record: ComparisonRecord) -> str | None:
-    """Where the time of a run of each arm went, one stacked bar each, as SVG text; None if no run has an account."""
+    """Return the time account of each arm as a stacked bar, as SVG text; None if no run has one."""
     # pygal draws the first bar at the bottom
     both = (("candidate", record.candidate), ("baseline", record.baseline))
     sides = [(side, parts) for side, arm in both if (parts := average_parts(record, arm.name))]
@@ -154,19 +154,19 @@ def draw_times(record: ComparisonRecord) -> str | None:
 
 
 def to_data_uri(svg: str) -> str:
-    """The SVG as an address that Markdown and HTML take for an image."""
+    """Return an SVG as a data URI for images in Markdown and HTML."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
 def _render(chart: pygal.graph.graph.Graph) -> str:
-    """The chart as SVG text that is the same every time and holds nothing an image cannot use."""
+    """Return the chart as SVG text: reproducible, and without parts that images cannot use."""
     chart.uuid = "chart"
     chart.add_xml_filter(_strip)
     return str(chart.render())
 
 
 def _strip(root: Any) -> Any:
-    """Takes out the script, the comments (one holds the date) and the places of tooltips."""
+    """Remove the script, the comments (one contains the date) and the positions of tooltips."""
     for parent in list(root.iter()):
         for child in list(parent):
             place = child.tag == "desc" and child.get("class") != "value"
@@ -198,7 +198,7 @@ def _side_colour(record: ComparisonRecord, curve: Curve) -> str:
 
 
 def _steady(record: ComparisonRecord, curve: Curve) -> Curve:
-    """The curve, of step times without the first and without stalls, beside which the others would look equal."""
+    """Return the curve; step times without the first step and stalls, which would flatten the rest."""
     if curve.metric != STEP_TIME.curve:
         return curve
     left_out = {stall.step for stall in record.stalls.get(curve.arm, ())} | set(curve.steps[:1])
@@ -213,10 +213,10 @@ def _points(curve: Curve) -> list[tuple[int, float]]:
 
 
 def _scaled(row: MetricDiff) -> float | None:
-    """The change over its threshold with worse as plus, cut at LIMIT; None where a direction or figure is missing."""
+    """Return the change divided by its threshold, positive if worse, cut at ±LIMIT; None if either is unknown."""
     if row.difference is None or row.threshold is None or not isfinite(row.difference) or row.better == "equal":
         return None
-    if row.difference == 0:
+    if row.difference == 0 or (row.threshold == 0 and row.verdict == "same"):  # the same up to rounding
         return 0.0
     ratio = abs(row.difference) / row.threshold if row.threshold > 0 else LIMIT
     worse = (row.difference > 0) == (row.better == "lower")

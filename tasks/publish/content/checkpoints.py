@@ -1,4 +1,4 @@
-"""Turns what an arm's log and the verifier say of its checkpoints into one line per checkpoint step."""
+"""Turns an arm's log and the proofs of its checkpoints into one line per checkpoint step."""
 
 from collections import Counter
 from typing import Literal
@@ -34,7 +34,7 @@ STATES: dict[State, tuple[Verdict, str]] = {
 
 
 class CheckpointLine(Frozen):
-    """One checkpoint of one arm: what its log tells, what the proof found, and where the log tells it."""
+    """One checkpoint of one arm: its state in the log, the result of its proof, and the line of the log."""
 
     step: str
     run: int  # counted from 1; 0 in an arm of one run
@@ -48,7 +48,7 @@ class CheckpointLine(Frozen):
 
     @property
     def word(self) -> str:
-        """The level where that says it all, else the state and, where something was reached, the level."""
+        """The level of proof if that suffices, else the state, with the level if there is one."""
         word = STATES[self.state][1]
         if self.level is None:
             return word
@@ -56,14 +56,14 @@ class CheckpointLine(Frozen):
 
     @property
     def meaning(self) -> str:
-        """What the level proves."""
+        """The meaning of the level."""
         return LEVELS[self.level].proves if self.level else ""
 
 
 def list_checkpoints(arm: ArmSummary, *, timeline: bool = False) -> list[CheckpointLine]:
-    """What an arm's runs went on from, its checkpoints in the order of its log, and what only the verifier saw.
+    """Return the restores of an arm, its checkpoints in the order of its log, and those that only the verifier saw.
 
-    `timeline`: a timeline of the arm's saves stands beside the lines and has their seconds.
+    `timeline`: the page also shows a timeline of the saves, so that the lines omit seconds.
     """
     levels = {(life.run, life.step, life.nth): life.level for life in arm.lives}
     pairs = pair_saves(arm.checkpoints, arm.proofs)
@@ -128,7 +128,7 @@ def _state(event: CheckpointEvent | None, proof: CheckpointProof | None) -> Stat
 
 
 def _log_words(event: CheckpointEvent | None, proof: CheckpointProof | None, *, timed: bool) -> str:
-    """The log's words, without an array count that the proof confirms and without seconds that a timeline shows."""
+    """Return the state in the log's words, without an array count that the proof confirms or seconds on a timeline."""
     if event is None:
         return "not mentioned"
     parts = [event.summary]

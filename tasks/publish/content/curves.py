@@ -5,7 +5,7 @@ from math import isfinite
 
 
 def thin_out(values: Sequence[float | None], limit: int) -> list[int]:
-    """The indices of at most about `limit` values that keep the shape: of each stretch its lowest and highest.
+    """Return the indices of about `limit` values that keep the shape of a curve: the extremes of each stretch.
 
     A stall is one step in thousands; taking every n-th value would lose it. Ends are kept. Stretches without a finite
     value keep their first index, so that a gap stays a gap.

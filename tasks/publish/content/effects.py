@@ -11,7 +11,7 @@ LEAST, MOST = 3.0, 12.0  # thresholds up to the edges: the band is always seen, 
 
 
 class EffectLine(Frozen):
-    """In px from the left, worse to the right. `low` and `high` are null where the interval is not known."""
+    """The places of an effect and its interval, in px from the left, worse to the right. Null: unknown."""
 
     low: float | None
     high: float | None
@@ -22,7 +22,7 @@ class EffectLine(Frozen):
 
 
 def draw_effects(rows: Sequence[MetricDiff]) -> dict[str, EffectLine]:
-    """By metric; nothing of a row without a threshold, a direction or an effect of its own."""
+    """Return the drawn effects by metric, of the rows with a threshold, a direction and an effect of their own."""
     drawn = [row for row in rows if row.effect is not None and row.threshold and row.baseline and row.better != "equal"]
     furthest = max((abs(end) / _threshold(row) for row in drawn for end in _ends(row)), default=0.0)
     reach = min(max(LEAST, furthest), MOST)
@@ -30,12 +30,12 @@ def draw_effects(rows: Sequence[MetricDiff]) -> dict[str, EffectLine]:
 
 
 def _ends(row: MetricDiff) -> list[float]:
-    """The effect, and its interval if that is known."""
+    """Return the effect, and its interval if known."""
     return [end for end in (row.effect, row.effect_low, row.effect_high) if end is not None]
 
 
 def _threshold(row: MetricDiff) -> float:
-    """As a share of the baseline, like the effect."""
+    """Return the threshold as a share of the baseline, like the effect."""
     assert row.threshold is not None
     assert row.baseline is not None
     return row.threshold / abs(row.baseline)

@@ -1,4 +1,4 @@
-"""Where a published page is: its path, its address in the store, and the link that a browser opens."""
+"""The address of a published page: its path, its address in the store, and its link for browsers."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ SITE = "MAXVIEW_SITE"  # where the store is served: browsers follow no link of P
 
 
 class PublishedPage(Frozen):
-    """Where a page is: on this machine, what people call it, and what opens it in a browser."""
+    """The address of a page: its path on this machine, its displayed address, and its link for browsers."""
 
     path: Path
     address: str
@@ -24,9 +24,9 @@ class PublishedPage(Frozen):
 
 
 def find_page(path: Path, store: Store) -> PublishedPage:
-    """Where a page of the store is. Its link begins with what MAXVIEW_SITE says, where the store is served.
+    """Return the address of a page in the store. Its link begins with MAXVIEW_SITE if that is set.
 
-    Raises ValueError for a MAXVIEW_SITE that is no address.
+    Raises ValueError if MAXVIEW_SITE is not a URL.
     """
     base = os.environ.get(SITE, "").rstrip("/")
     if base and not base.startswith(("http://", "https://")):

@@ -8,8 +8,7 @@ from tasks.records import ComparisonRecord, RunRecord
 
 
 def repeat_command(record: ComparisonRecord, baseline: RunRecord | None, candidate: RunRecord | None) -> str:
-    """`maxview compare … --fresh` at the commits that were compared, or `maxview ingest` of the logs; empty if the runs
-    are gone."""
+    """Return `maxview compare … --fresh` at the compared commits, or `maxview ingest` with the logs; else empty."""
     if baseline is None or candidate is None:
         return ""
     plans = [run.plan for run in (baseline, candidate) if run.plan is not None]

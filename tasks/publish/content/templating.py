@@ -1,4 +1,4 @@
-"""The templates of the pages: one Jinja environment that escapes, and the scripts and styles that stand beside them."""
+"""The templates of the pages: a Jinja environment that escapes all text, and the scripts and styles."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ from tasks.records.text import visible
 
 
 def make_environment(**known: Any) -> Environment:
-    """Templates that escape what they are given and fail on a name that they lack; `known`: for all of them."""
+    """Return an environment that escapes all values and fails on unknown names; `known`: values for all templates."""
     environment = Environment(
         loader=PackageLoader("tasks.publish"),
         autoescape=True,
@@ -30,12 +30,12 @@ def make_environment(**known: Any) -> Environment:
 
 @cache
 def read_asset(name: str) -> str:
-    """The text of a script or style sheet of ours."""
+    """Return the text of one of our scripts or style sheets."""
     return (Path(__file__).parents[1] / "templates" / name).read_text(encoding="utf-8")
 
 
 def load_assets(*scripts: str, styles: Sequence[str] = ("page.css",)) -> dict[str, str]:
-    """What a page's head and end take: its script and style, and what its policy names them by."""
+    """Return the script and style of a page, and their hashes for its content security policy."""
     script, style = ("".join(map(read_asset, names)) for names in (scripts, styles))
     return {
         "script": Markup(script), "script_hash": hash_of(script), "style": Markup(style), "style_hash": hash_of(style),
@@ -43,5 +43,5 @@ def load_assets(*scripts: str, styles: Sequence[str] = ("page.css",)) -> dict[st
 
 
 def hash_of(text: str) -> str:
-    """What a page's policy names a script or a style by, so that it runs no other."""
+    """Return the hash by which a content security policy allows this script or style, and no other."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -12,7 +12,7 @@ TICKS = 5  # of the axis, at most
 
 
 def average_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
-    """The mean of each part over the arm's runs, in the order of the first run that has it; shares are of the sum."""
+    """Return the mean of each part over the arm's runs, in order of first occurrence; shares are of the sum."""
     accounts = [account for account in record.times if account.arm == arm]
     total = sum(account.total_s for account in accounts)
     parts: dict[str, TimePart] = {}
@@ -33,23 +33,23 @@ def average_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
 
 
 def describe_part(part: TimePart) -> str:
-    """`checkpoint 11.7 s (67 %)`."""
+    """Return a part in words: `checkpoint 11.7 s (67 %)`."""
     return f"{visible(part.part)} {show_seconds(part.seconds)} ({100 * part.share:.0f} %)"
 
 
 def list_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
-    """The parts that are worth showing, the largest first."""
+    """Return the parts that are large enough to show, the largest first."""
     parts = [part for part in average_parts(record, arm) if part.share >= LEAST_SHARE]
     return sorted(parts, key=lambda part: -part.seconds)
 
 
 def show_seconds(seconds: float) -> str:
-    """Seconds with three digits that count."""
+    """Return seconds with three significant digits."""
     return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
 
 
 class Bar(Frozen):
-    """One part of an arm's bar: where it begins and how wide it is, in percent of the longer arm's run."""
+    """One part of an arm's bar: its begin and width, in percent of the longer arm's run."""
 
     part: TimePart
     x: float
@@ -57,7 +57,7 @@ class Bar(Frozen):
 
     @property
     def words(self) -> str:
-        """`start 19.9 s`."""
+        """The part in words: `start 19.9 s`."""
         return f"{visible(self.part.part)} {show_seconds(self.part.seconds)}"
 
     @property
@@ -76,19 +76,19 @@ def axis_ticks(bars: dict[str, list[Bar]]) -> list[tuple[float, str]]:
     return [(round(100 * at * step / longest, 2), f"{at * step:g} s") for at in range(int(longest / step) + 1)]
 
 
-def _as_it_went(part: TimePart) -> int:
-    """A run starts and compiles first, and ends last; what is between came by turns."""
+def _order_in_time(part: TimePart) -> int:
+    """Return a sort key: start and compile first, the end last, all other parts in between."""
     return {"start": -2, "compile": -1, "end": 2}.get(part.part, int(part.part.endswith(" at the end")))
 
 
 def draw_bars(record: ComparisonRecord) -> dict[str, list[Bar]]:
-    """The parts of the mean run of each arm side by side, by the arm's name; an arm without an account has none."""
+    """Return the bars of each arm's mean run, by the arm's name; arms without an account are omitted."""
     found = {arm.name: average_parts(record, arm.name) for arm in (record.baseline, record.candidate)}
     longest = max((sum(part.seconds for part in parts) for parts in found.values()), default=0.0)
     bars: dict[str, list[Bar]] = {}
     for name, parts in found.items():
         x = 0.0
-        for part in sorted(parts, key=_as_it_went) if longest else ():
+        for part in sorted(parts, key=_order_in_time) if longest else ():
             width = 100 * part.seconds / longest
             bars.setdefault(name, []).append(Bar(part=part, x=round(x, 3), width=round(width, 3)))
             x += width

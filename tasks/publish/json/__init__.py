@@ -1,1 +1,1 @@
-"""JSON for programs."""
+"""Turns records into JSON for other programs."""

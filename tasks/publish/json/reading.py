@@ -19,13 +19,13 @@ _ROWS = 20_000  # of a table that are text at once
 
 
 def to_json(reading: LogReading) -> dict[str, Any]:
-    """Plain dicts and lists; what is absent is None; NaN and infinities are "nan", "inf", "-inf"."""
+    """Return plain dicts and lists; absent values are None, NaN and infinities "nan", "inf", "-inf"."""
     document: dict[str, Any] = json.loads("".join(json_text(reading)))
     return document
 
 
 def json_text(reading: LogReading) -> Iterator[str]:
-    """The object's text piece by piece: tables of a million rows never are objects, or text, as a whole."""
+    """Yield the object's text in pieces, so that a table of a million rows is never in memory as a whole."""
     yield f'{{\n"format": {json.dumps(reading.format)},\n"runs": ['
     for number, run in enumerate(reading.runs):
         yield ",\n{" if number else "\n{"
@@ -46,7 +46,7 @@ def _run_text(run: RunReading) -> Iterator[str]:
 
 
 def _table_text(table: pl.DataFrame) -> Iterator[str]:
-    """A list with an object for each row, on a line of its own."""
+    """Yield a list with an object per row, one row per line."""
     yield "["
     for begin in range(0, table.height, _ROWS):
         rows = table.slice(begin, _ROWS)
@@ -55,8 +55,8 @@ def _table_text(table: pl.DataFrame) -> Iterator[str]:
 
 
 def _row_texts(rows: pl.DataFrame) -> list[str]:
-    """Each row as an object. polars has no words for NaN and infinities: rows that have them in the same columns are
-    written together, with these columns as text."""
+    """Yield each row as an object. polars writes no NaN or infinity to JSON: rows that have them in the same columns
+    are written together, with these columns as text."""
     floats = rows.select(cs.float()).columns
     finite = (pl.col(name).is_finite().fill_null(value=True).cast(pl.Int8) for name in floats)
     kinds = rows.select(pl.concat_str(finite)).to_series()

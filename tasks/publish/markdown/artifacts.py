@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from tasks.publish.content.chart import draw_changes, draw_loss, draw_times, to_data_uri
-from tasks.publish.content.explanation import TITLE, headline_of, list_sections
+from tasks.publish.content.explanation_sections import TITLE, headline_of, list_sections
 from tasks.publish.content.verdict_words import (
     EFFECT_WORDS,
     EFFECTS,
@@ -34,10 +34,10 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
 
 
 def artifact_key(*parts: str) -> str:
-    """A Prefect artifact key out of names: lowercase letters, digits and dashes, never empty, at most 100 characters.
+    """Return a Prefect artifact key for names: lowercase letters, digits and dashes, at most 100 characters.
 
-    Underscores and dots become dashes (`01_base` is `01-base`). Where anything else is lost, a short hash is added, so
-    that `feat/x` and `feat:x` do not write over each other.
+    Underscores and dots become dashes (`01_base` is `01-base`). If other characters are lost, a short hash is added, so
+    that `feat/x` and `feat:x` do not overwrite each other.
     """
     wanted = "-".join(parts)
     key = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")
@@ -48,12 +48,12 @@ def artifact_key(*parts: str) -> str:
 
 
 def summary_description(record: ComparisonRecord) -> str:
-    """The verdict in one line, for the description of an artifact, which the UIs read as Markdown too."""
+    """Return the verdict in one line for the description of an artifact, which the UIs render as Markdown too."""
     return _md(f"{name_verdict(outcome_of(record))}: {record.headline}")
 
 
 def summary_markdown(record: ComparisonRecord) -> str:
-    """The comparison as Markdown that both Prefect UIs draw: verdict, findings, charts as images, tables."""
+    """Return a comparison as Markdown for both Prefect UIs: verdict, findings, charts as images, tables."""
     blocks = [
         f"# {name_verdict(outcome_of(record))}: {_md(record.case)}",
         f"**{_md(record.headline)}**",
@@ -72,7 +72,7 @@ def summary_markdown(record: ComparisonRecord) -> str:
 
 
 def table_rows(records: Sequence[ComparisonRecord]) -> list[dict[str, str]]:
-    """The rows of one table artifact over several comparisons, what needs a look first; every value is a string."""
+    """Return the rows of a table artifact for several comparisons, the worst first; every value is a string."""
     pairs = [(record, row) for record in records for row in record.rows]
     pairs.sort(key=lambda pair: WORST_FIRST.index(word_of(*pair)))
     return [_table_row(record, row) for record, row in pairs]
@@ -92,7 +92,7 @@ def _table_row(record: ComparisonRecord, row: MetricDiff) -> dict[str, str]:
 
 
 def escape_markdown(text: str) -> str:
-    """Text as itself in Markdown, in a table cell too: no markup, no HTML, no address that turns into a link."""
+    """Escape text for Markdown, table cells included: no markup, no HTML, no address that turns into a link."""
     escaped = _MARKDOWN.sub(r"\\\1", shorten(visible(text), LONGEST_TEXT))
     escaped = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return escaped.replace("://", ":&#47;&#47;").replace("www.", "www&#46;").replace("@", "&#64;")

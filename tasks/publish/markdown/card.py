@@ -37,7 +37,7 @@ def _failures(rows: Sequence[CardRow]) -> list[str]:
 
 
 def _references(rows: Sequence[CardRow]) -> list[str]:
-    """A table of the outside references: the largest difference of each quantity, with its limit."""
+    """Return a table of the outside references: the largest difference of each quantity, with its limit."""
     checks = list(dict.fromkeys(check for row in rows for check in row.checks))
     if not checks:
         return []
@@ -52,7 +52,7 @@ def _references(rows: Sequence[CardRow]) -> list[str]:
 
 
 def _commands(name: str, rows: Sequence[CardRow]) -> list[str]:
-    """The commands that repeat the rows of a comparison."""
+    """Return the commands that repeat the rows of a comparison."""
     targets = list(dict.fromkeys(row.target for row in rows if row.target)) or ["TARGET"]
     commands = [f"maxview compare {name} --case CASE --target {target}" for target in targets]
     commands += [f"maxview preflight {name} --case CASE --target SLICE"]

@@ -16,9 +16,9 @@ MOST_ROWS = 20  # of one case
 
 
 def comparison_comment(compared: Sequence[tuple[ComparisonRecord, PublishedPage]], name: str) -> str:
-    """One line per case, the rows that are not the same, and the command to go on with.
+    """Return one line per case, the rows that are not the same, and the next command.
 
-    The mark names the comparison: another comparison of the same pull request has a comment of its own.
+    The mark names the comparison, so that each comparison of a pull request has its own comment.
     """
     ranked = sorted(compared, key=lambda pair: WORST_FIRST.index(pair[0].verdict))
     blocks = [MARKER.format(f"compare {safe_name(name)}")]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tasks.publish.content.verdict_words import OUTCOMES, name_verdict
 from tasks.publish.markdown.artifacts import escape_markdown
 from tasks.records.text import shorten, visible
-from tasks.resolve.night import BISECTED, CellResult, NightRecord
+from tasks.resolve.plan_night import BISECTED, CellResult, NightRecord
 
 CHANGED_EVENT = "maxview.nightly.changed"
 MARKER = "<!-- maxview:{} -->"  # by which a comment is found again
@@ -14,7 +14,7 @@ MOST_LINES = 20  # of one message
 
 
 def night_markdown(record: NightRecord) -> str:
-    """The summary of a night: one line that says it, what counts, the matrix, what is in quarantine."""
+    """Return the summary of a night: a headline, the failures, the matrix, the cases in quarantine."""
     blocks = [
         f"# {night_headline(record)}",
         _facts(record),
@@ -27,7 +27,7 @@ def night_markdown(record: NightRecord) -> str:
 
 
 def night_headline(record: NightRecord) -> str:
-    """One line: how many of how many are bad."""
+    """Return a headline with the number of bad cells."""
     total, bad = len(record.results), len(record.bad)
     if bad:
         return f"✗ {bad} of {total} comparisons need a look"
@@ -36,12 +36,12 @@ def night_headline(record: NightRecord) -> str:
 
 
 def comment_markdown(record: NightRecord, *, about: str = "nightly") -> str:
-    """The summary as the body of a comment, with the mark by which the next one replaces it."""
+    """Return the summary as a comment, with the mark by which the next night replaces it."""
     return f"{MARKER.format(about)}\n{night_markdown(record)}"
 
 
 def night_message(record: NightRecord) -> str:
-    """What has changed since the night before, as text for a chat; empty if nothing has."""
+    """Return the changes since the night before as text for a chat; empty without changes."""
     if not record.changes:
         return ""
     lines = [shorten(visible(line), LONGEST_HEADLINE) for line in record.changes[:MOST_LINES]]
@@ -89,7 +89,7 @@ def _owner(result: CellResult) -> str:
 
 
 def owner_text(owner: str) -> str:
-    """The owner as the config names them; an `@name` stays one, so that a comment calls them."""
+    """Return the owner as in the config; `@name` is not escaped, so that a comment notifies them."""
     return escape_markdown(owner).replace("&#64;", "@")
 
 

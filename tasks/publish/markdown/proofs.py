@@ -3,26 +3,26 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from tasks.publish.content.checkpoint_lives import show_rate
+from tasks.publish.content.save_timeline import show_rate
 from tasks.publish.markdown.artifacts import LONGEST_TEXT, escape_markdown
 from tasks.records import LEVELS, CheckpointProof, highest
 from tasks.records.text import shorten, visible
 
 
 def proofs_headline(proofs: Sequence[CheckpointProof]) -> str:
-    """`2 of 40 checkpoints are not sound`."""
+    """Return a headline such as `2 of 40 checkpoints are not sound`."""
     wrong = len(list_wrong(proofs))
     count = f"{len(proofs)} checkpoint{'' if len(proofs) == 1 else 's'}"
     return f"{wrong} of {count} not sound" if wrong else f"{count}, all sound"
 
 
 def list_wrong(proofs: Sequence[CheckpointProof]) -> list[CheckpointProof]:
-    """Those in which something is wrong; what a checkpoint manager retired is not."""
+    """Return the proofs with problems, without retired checkpoints."""
     return [proof for proof in proofs if not proof.ok and not proof.retired]
 
 
 def proofs_markdown(proofs: Sequence[CheckpointProof]) -> str:
-    """What is wrong, then how many checkpoints reached which level, as Markdown that both Prefect UIs draw."""
+    """Return the problems, then the number of checkpoints per level, as Markdown for both Prefect UIs."""
     wrong = list_wrong(proofs)
     blocks = [f"# {'✗' if wrong else '✓'} {proofs_headline(proofs)}"]
     if wrong:
@@ -38,7 +38,7 @@ def _problems(proof: CheckpointProof) -> str:
 
 
 def proof_rows(proofs: Sequence[CheckpointProof]) -> list[dict[str, str]]:
-    """The rows of a table artifact, what is wrong first; every value is a string."""
+    """Return the rows of a table artifact, problems first; every value is a string."""
     return [_row(proof) for proof in sorted(proofs, key=lambda proof: (proof.ok or proof.retired, proof.path))]
 
 

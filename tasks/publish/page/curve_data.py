@@ -1,4 +1,4 @@
-"""Turns what the runs of a comparison measured at each step into the files that the page's curves are drawn from."""
+"""Turns the step values of a comparison's runs into the data files of the page's curves."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from tasks.publish.page.streamed_file import replace_text
 from tasks.records import ArmSummary, ComparisonRecord, RunRecord, Stall
 from tasks.records.text import shorten, visible
 
-TITLES = {  # and units; what is not here has the name that the log gives it
+TITLES = {  # and units; other values have their name in the log
     **{metric.curve: (metric.curve_title or metric.title, metric.unit) for metric in METRICS if metric.curve},
     **{part: (f"Step time: {what}", "s") for part, what in PARTS.items()},
     "total_weights": ("Weights", "tokens"),
@@ -31,10 +31,10 @@ MOST_MARKS = 2_000  # of each arm: more bands could not be distinguished
 
 @dataclass(frozen=True)
 class Trace:
-    """One run's values of one metric; `lines` are the numbers of its lines in `log`, null where that lacks them."""
+    """One run's values of one metric; `lines` are their line numbers in `log`, null for values that are not in it."""
 
     side: str
-    log: str  # what the page calls the run's log; empty: it was not at hand
+    log: str  # name of the run's log on the page; empty if there is no log
     run: str
     steps: tuple[int, ...]
     values: tuple[float | None, ...]
@@ -61,7 +61,7 @@ def write_figures(
 
 
 def list_marks(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> list[dict[str, Any]]:
-    """The steps that a band is drawn at: `side`, `step`, `cause`; stalls by their cause, then saves and evaluations."""
+    """Return the steps with a band: `side`, `step`, `cause`; stalls by their cause, then saves and evaluations."""
     marks = []
     for side, arm in (("baseline", record.baseline), ("candidate", record.candidate)):
         stalls: tuple[Stall, ...] = record.stalls.get(arm.name, ())
@@ -75,7 +75,7 @@ def list_marks(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> list[
 
 
 def _metrics(record: ComparisonRecord, runs: Mapping[str, RunRecord], logs: Logs) -> dict[str, list[Trace]]:
-    """The traces of every metric: those of the comparison first, then whatever else the logs carry."""
+    """Return the traces of every metric: those of the comparison first, then all others in the logs."""
     found: dict[str, list[Trace]] = {}
     for curve in record.curves:
         arm = record.candidate if curve.arm == record.candidate.name else record.baseline
@@ -103,7 +103,7 @@ def _metrics(record: ComparisonRecord, runs: Mapping[str, RunRecord], logs: Logs
 
 
 def _printed(side: str, arm: ArmSummary, runs: Mapping[str, RunRecord], logs: Logs) -> Iterator[tuple[str, Trace]]:
-    """Every other number of an arm's step lines, and of its trainer's own record where that has more."""
+    """Return the other numbers in an arm's step lines, or in its metrics file if that has more of them."""
     for place, name in enumerate(arm.runs):
         run = runs.get(f"{arm.name}/{name}")
         if run is None:
@@ -146,7 +146,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _note(record: ComparisonRecord, metric: str, traces: list[Trace]) -> str:
-    """What the drawn lines cannot show: arms without a step, and values that are no numbers."""
+    """Return a note on what the curves cannot show: arms without a step, and values that are not finite."""
     drawn = {trace.side for trace in traces if trace.steps}
     notes = [
         f"{visible(arm.name)}: {'died before its first step' if arm.has_died else 'no such value in its log'}"

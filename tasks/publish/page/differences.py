@@ -11,7 +11,7 @@ LONGEST = 400  # characters of a value
 
 
 class Setting(Frozen):
-    """One setting on both sides as text (null where a side has none), and where each was set."""
+    """One setting on both sides as text (null if a side lacks it), and the origin of each."""
 
     name: str
     values: tuple[str | None, str | None]
@@ -24,8 +24,8 @@ class Setting(Frozen):
 
     @property
     def parts(self) -> tuple[tuple[str, str, str], tuple[str, str, str]]:
-        """Each side's value as what both begin with, what changed, and what both end with; nothing is marked where
-        they have little in common."""
+        """Each side's value, split into common prefix, difference and common suffix; unsplit if they have little in
+        common."""
         left, right = (value or "" for value in self.values)
         begin = _count_common(left, right)
         end = _count_common(left[begin:][::-1], right[begin:][::-1])
@@ -38,7 +38,7 @@ class Setting(Frozen):
 
 
 class Difference(Frozen):
-    """One kind of settings; those that differ stand first in `rows`."""
+    """One kind of settings; `rows` begins with those that differ."""
 
     id: str
     title: str
@@ -54,13 +54,13 @@ class Difference(Frozen):
 
     @property
     def alone(self) -> int | None:
-        """The one side (0 or 1) that tells anything of this kind, where the other tells nothing."""
+        """The side (0 or 1) with settings of this kind, if the other side has none."""
         sides = [side for side in (0, 1) if any(row.values[side] is not None for row in self.rows)]
         return sides[0] if len(sides) == 1 else None
 
 
 def list_differences(baseline: RunRecord | None, candidate: RunRecord | None) -> list[Difference]:
-    """What both arms' first runs were set to, kind by kind; kinds of which neither run tells anything are left out."""
+    """Return the settings of both arms' first runs by kind, without kinds that neither run has."""
     if baseline is None or candidate is None:
         return []
     runs = baseline, candidate
@@ -74,7 +74,7 @@ def list_differences(baseline: RunRecord | None, candidate: RunRecord | None) ->
 
 
 def _config(left: RunRecord, right: RunRecord) -> tuple[Setting, ...]:
-    """Every config key, with the file and line that set it, or the line of the log that prints it."""
+    """Return every config key, with the file and line that set it, or the line of the log that prints it."""
     sides = [
         {**r.reading.config, **{k: str(v) for k, v in (r.plan.config if r.plan else {}).items()}} for r in (left, right)
     ]
@@ -99,7 +99,7 @@ def _environment(run: RunRecord) -> dict[str, str]:
 
 
 def _parameters(run: RunRecord) -> dict[str, str]:
-    """Type, shape and sharding of every array; JAX has printed one thing as `PartitionSpec` and, later, as `P`."""
+    """Return type, shape and sharding of every array. Older JAX prints `PartitionSpec`, newer JAX `P`."""
     return {
         array.path: " ".join(
             [
@@ -128,7 +128,7 @@ def _value(text: str | None) -> str | None:
 
 
 def _count_common(left: str, right: str) -> int:
-    """With how many characters both begin."""
+    """Return the length of the common prefix."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
 
 

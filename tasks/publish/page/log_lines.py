@@ -1,4 +1,4 @@
-"""Gives a log its line breaks back, for people: every record on a line of its own, each with its byte offset."""
+"""Restores lost line breaks of a log for display: every record on its own line, with its byte offset."""
 
 import re
 from collections.abc import Iterator
@@ -24,10 +24,10 @@ _TRACEBACK = re.compile(rb"Traceback \(most recent call last\):")
 
 
 def stream_lines(path: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:
-    """(byte offset, text) of every line of the log in a part of a file, however large it is, ascending.
+    """Yield (byte offset, text) of every line of the log in a part of a file of any size, ascending.
 
-    The line that holds a byte is the last one whose offset is not greater. A line on which several records stand is
-    broken before each; only where breaks were lost altogether are lines without a prefix looked for.
+    A byte belongs to the last line whose offset is not greater. A line with several records is split before each; only
+    in such lines are records without a prefix searched for.
     """
     begin, end = span
     with path.open("rb") as file:
@@ -39,7 +39,7 @@ def stream_lines(path: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]
 
 
 def lines_of(data: bytes, base: int) -> Iterator[tuple[int, str]]:
-    """What `stream_lines` gives of a text whose first byte has the offset `base`."""
+    """Yield the lines of a text whose first byte has the offset `base`, as `stream_lines` does."""
     begin, end = 0, len(data)
     while begin < end:
         stop = data.find(b"\n", begin)
@@ -53,7 +53,7 @@ def lines_of(data: bytes, base: int) -> Iterator[tuple[int, str]]:
 
 
 def _break_between(data: bytes, begin: int, end: int) -> set[int]:
-    """Where lines without a prefix start. What follows a prefix directly is that prefix's own line."""
+    """Return the starts of records without a prefix. Text directly after a prefix belongs to that prefix."""
     own = {match.end() for match in _PREFIX_AND_SPACE.finditer(data, begin, end)}
     found = {match.start() for match in _STARTS.finditer(data, begin, end)}
     for match in _TRACEBACK.finditer(data, begin, end):

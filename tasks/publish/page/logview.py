@@ -1,4 +1,4 @@
-"""Turns a log of any size into pieces that a page loads when they are wanted, and places in it into line numbers."""
+"""Turns a log of any size into pieces that a page loads on demand, and places in it into line numbers."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from tasks.publish.page.word_filter import Letters
 from tasks.records import Source
 from tasks.records.text import shorten, visible
 
-PIECE = 1_000_000  # characters: what is loaded at once
+PIECE = 1_000_000  # characters of a piece
 LINES_BEFORE_DEATH = 12
 MOST_FOLDS = 2_000
 LONGEST_CAUSE = 300  # characters
@@ -36,13 +36,13 @@ _DIGITS = b"0123456789"
 
 
 def kind_of(text: str) -> str:
-    """A line without what two runs of one program print differently: moments, numbers, paths."""
+    """Return a line without the parts that differ between runs of one program: times, numbers, paths."""
     return " ".join(_OWN.sub("#", _MOMENT.sub("", text[:LONGEST_KIND], count=1)).split())
 
 
 @dataclass
 class Kind:
-    """Lines that say the same but for numbers and paths: how many, the place of the first, and what it says."""
+    """Lines that are equal except for numbers and paths: their number, and place and text of the first."""
 
     count: int
     place: int
@@ -51,8 +51,8 @@ class Kind:
 
 @dataclass
 class LogView:
-    """A run's log as the page shows it; its text lies in `logs/<prefix>-<n>.js`, and whole in `file`. Where there are
-    several pieces, `logs/<prefix>-letters.js` tells which words each of them cannot hold."""
+    """A run's log on the page, in pieces in `logs/<prefix>-<n>.js`, and as a whole in `file`. If there are
+    several pieces, the filters in `logs/<prefix>-letters.js` exclude pieces from a search."""
 
     title: str
     prefix: str
@@ -61,8 +61,8 @@ class LogView:
     pieces: list[tuple[int, int]] = field(default_factory=list)  # (number of the first line, lines) of each
     folds: list[tuple[int, int, str]] = field(default_factory=list)  # a traceback: its first and last line, its cause
     values: dict[int, list[str]] = field(default_factory=dict)  # what on the page was read from a line, by its number
-    before_death: list[str] = field(default_factory=list)  # the last lines up to the one that names the cause
-    kinds: dict[str, Kind] = field(default_factory=dict)  # by what is alike in their lines
+    before_death: list[str] = field(default_factory=list)  # the last lines, up to the cause of death
+    kinds: dict[str, Kind] = field(default_factory=dict)  # by the common part of their lines
     _quick: dict[bytes, Kind] = field(default_factory=dict, repr=False)  # the same by a line without its digits
     starts: array[int] = field(default_factory=lambda: array("q"))  # byte offset of every line
     end: int = 0  # byte offset behind the last
@@ -73,18 +73,18 @@ class LogView:
         return len(self.starts)
 
     def number(self, offset: int) -> int | None:
-        """The number of the line that holds the byte; None if it is outside of the log."""
+        """Return the number of the line that contains the byte; None if it is outside of the log."""
         if not self.starts or not self.starts[0] <= offset < self.end:
             return None
         return bisect_right(self.starts, offset) + self.shift
 
     def anchor(self, offset: int) -> str | None:
-        """What leads to the line that holds the byte."""
+        """Return the anchor of the line that contains the byte."""
         number = self.number(offset)
         return None if number is None else f"{self.prefix}-L{number}"
 
     def count_kind(self, data: bytes, text: str) -> None:
-        """The last line, as it stands in the log and as it is shown, is one more of its kind."""
+        """Count the last line, given as in the log and as shown, as one of its kind."""
         quick = data[:LONGEST_KIND].translate(None, _DIGITS)  # most lines say what another one said, with other digits
         known = self._quick.get(quick)
         if known is None:
@@ -98,7 +98,7 @@ class LogView:
             known.count += 1
 
     def to_json(self) -> dict[str, object]:
-        """What the page's script needs to show it."""
+        """Return the data with which the page's script shows the log."""
         return {
             "pieces": self.pieces,
             "folds": self.folds,
@@ -116,10 +116,10 @@ def read_log(
     prefix: str,
     death: int | None = None,
 ) -> LogView:
-    """One pass over (byte offset, text) pairs in order; what it holds in memory is one piece and 8 bytes a line.
+    """Read (byte offset, text) pairs in order, once; holds one piece and 8 bytes per line in memory.
 
-    `references` maps places that the page tells of to the names of the values read there; `death` is the offset of
-    the line that names the cause of death. Lines are numbered as in the file that the references count in; where that
+    `references` maps places in the log to the names of the values read there; `death` is the offset of
+    the line with the cause of death. Lines are numbered as in the file that the references count in; where that
     is impossible (a log whose line breaks were lost is one line to them), from 1. Raises StoreError.
     """
     view = LogView(title=title, prefix=prefix, file=f"logs/{prefix}.txt")
@@ -184,7 +184,7 @@ def read_log(
 
 
 def _shift(view: LogView, references: Mapping[Source, tuple[str, ...]]) -> int:
-    """What to add to a line's place in the run's text for its line in the file: what all references agree on, or 0."""
+    """Return the distance between line numbers in the file and in the run's text, if all references agree, else 0."""
     places = [(source.line, view.number(source.offset)) for source in references]
     shifts = {line - place for line, place in places if place is not None}
     return max(shifts.pop(), 0) if len(shifts) == 1 else 0
@@ -196,11 +196,11 @@ class _Folds:
     def __init__(self) -> None:
         self.found: list[tuple[int, int, str]] = []
         self._first: int | None = None
-        self._margin = 0  # what stands before the traceback in each of its lines
-        self._chained = 0  # where a chain may go on: the line of the exception before
+        self._margin = 0  # length of the prefix of its lines
+        self._chained = 0  # line of the previous exception, from which a chain may continue
 
     def take(self, place: int, text: str) -> None:
-        """Look at the next line."""
+        """Take the next line into account."""
         at = text.find(_TRACEBACK)
         if at >= 0 and len(self.found) < MOST_FOLDS:
             if self._first is None and not (self._chained and place - self._chained <= 4):

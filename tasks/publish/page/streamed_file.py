@@ -13,7 +13,7 @@ from tasks.store.disk import explain_full
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write piece by piece that takes its name only when the block ends well. Raises StoreError."""
+    """Open a file for writing that gets its name only if the block ends without an error. Raises StoreError."""
     temporary: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,12 +35,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """A text that follows from records, whole or not at all. It is not waited for until it is on the disk: what a power
-    cut takes of a page, `maxview site build` draws again once the page is removed. Raises StoreError.
+    """Write a text that can be recomputed from records, atomically. Raises StoreError.
 
-    A page that a power cut leaves empty has no stamp, and is drawn again at once."""
+    Does not sync the disk. If a power cut damages a page, remove it, and `maxview site build` draws it again; an empty
+    page has no stamp, so it need not be removed.
+    """
     data = text.encode()
-    if path.is_file() and path.read_bytes() == data:  # most of what is drawn again: a new name waits for the disk
+    if path.is_file() and path.read_bytes() == data:  # the usual case; renaming a new file would wait for the disk
         return
     with replacing(path) as file:
         file.write(data)

@@ -1,4 +1,4 @@
-"""Turns a piece of a log into a filter that tells which words it cannot hold, so that a search need not load it.
+"""Turns a piece of a log into a filter that excludes words, so that a search can skip the piece.
 
 The filter has a bit for each three bytes in a row that some line holds, small letters for large ones and 0 for every
 digit. A word is only in the piece if all bits of its own are set; the page's script asks the same (`mayHold`).
@@ -12,14 +12,14 @@ DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 
 
 class Letters:
-    """The lines of one piece, each once but for its digits."""
+    """The distinct lines of one piece; lines that differ in digits only count as one."""
 
     def __init__(self) -> None:
         self._lines: set[bytes] = set()
         self._bytes = 0
 
     def take(self, text: str) -> None:
-        """Look at a line as the page shows it."""
+        """Add a line, as the page shows it."""
         if self._bytes > MOST_BYTES:
             return
         line = text.lower().encode("utf-8").translate(DIGITS)
@@ -28,7 +28,7 @@ class Letters:
             self._bytes += len(line)
 
     def filter(self) -> str:
-        """The bits in base64; empty if the piece may hold everything."""
+        """Return the bits in base64; empty if the filter excludes nothing."""
         if self._bytes > MOST_BYTES:
             return ""
         threes: set[tuple[int, int, int]] = set()

@@ -1,1 +1,1 @@
-"""The pages of a store together: its index, history, cards and bisections, and the function that publishes a record."""
+"""The pages of a whole store: index, history, cards and bisections, and the function that publishes a record."""

@@ -18,7 +18,7 @@ type Kind = Literal["culprit", "ruled", "good", "bad", "between", "unknown", "sk
 
 
 class DrawnPoint(Frozen):
-    """A point and its places; None for what it has not."""
+    """A point and its places in the drawing; None for absent values."""
 
     point: BisectedPoint
     kind: Kind

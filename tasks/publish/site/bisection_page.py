@@ -1,4 +1,4 @@
-"""Turns a bisection into what a terminal, a Prefect artifact and a page show of it."""
+"""Turns a bisection into text for a terminal, a Prefect artifact and a page."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -6,13 +6,14 @@ from pathlib import Path
 
 from tasks.bisect.ledger import show_size
 from tasks.bisect.report import name_point, show_counts
+from tasks.publish.content.explanation_sections import list_sections
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.markdown.artifacts import escape_markdown
 from tasks.publish.site import bisection_drawing
 from tasks.publish.site.bisection_drawing import draw_points, draw_rules
 from tasks.publish.site.index import PAGE
 from tasks.publish.site.index_page import link_home
-from tasks.records import BisectedPoint, Bisection
+from tasks.records import BisectedPoint, Bisection, Explanation
 from tasks.records.text import shorten, show_interval, visible, visible_lines
 from tasks.store import Store, check_name, write_atomically
 
@@ -24,12 +25,11 @@ BAR = 20
 
 
 def render_bisection(record: Bisection, page: str = "") -> str:
-    """What a terminal shows: the answer, how it was reached, and where the page is."""
+    """Return the text for a terminal: the answer, the points and runs behind it, and the page's path."""
     lines = [f"{SIGNS[record.outcome]} {visible(record.headline)}", f"  {show_counts(record)}"]
     lines += [f"  {corner.name}: {corner.verdict}, {corner.text}" for corner in record.corners]
     lines += [f"  {visible(note)}" for note in record.notes]
-    if record.programs:
-        lines.append(f"  {record.programs}")
+    lines += [f"  {told}" for told in (record.programs, record.program and record.program.sentence) if told]
     if record.outcome == "ledger":
         lines += ["", *render_ledger(record.points)]
     if page:
@@ -40,7 +40,7 @@ def render_bisection(record: Bisection, page: str = "") -> str:
 
 
 def render_ledger(points: Sequence[BisectedPoint]) -> list[str]:
-    """The compile ledger as aligned lines; a program that is that of the line above is a ditto mark."""
+    """Return the compile ledger as aligned lines; a ditto mark stands for the program of the line above."""
     rows = [("commit", "program", "collectives", "recomputed", "memory", "subject"), *_ledger_rows(points)]
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     right = {2, 3, 4}
@@ -67,7 +67,7 @@ def _ledger_rows(points: Sequence[BisectedPoint]) -> Iterator[tuple[str, str, st
 
 
 def draw_belief(record: Bisection) -> str:
-    """The posterior as bars in Markdown, of the points that still may be it."""
+    """Return the posterior as bars in Markdown, for the points that may still be the culprit."""
     held = [(point.chance, name_point(point), point.commit.subject) for point in record.points if point.chance >= 0.005]
     rows = [f"| `{name}` | {'█' * max(1, round(BAR * chance))} {100 * chance:.0f} % | {escape_markdown(subject)} |"
             for chance, name, subject in held]  # fmt: skip
@@ -75,13 +75,14 @@ def draw_belief(record: Bisection) -> str:
 
 
 def bisection_markdown(record: Bisection) -> str:
-    """The answer as Markdown that both Prefect UIs draw."""
+    """Return the answer as Markdown for both Prefect UIs."""
     blocks = [f"# {SIGNS[record.outcome]} {escape_markdown(record.headline)}", show_counts(record)]
     if record.corners:
         blocks.append("\n".join(f"- **{one.name}**: {one.verdict}, {one.text}" for one in record.corners))
     blocks += [f"- {escape_markdown(note)}" for note in record.notes]
     if belief := draw_belief(record):
         blocks.append(belief)
+    blocks += [escape_markdown(told) for told in (record.programs, record.program and record.program.sentence) if told]
     if record.diffstat:
         blocks.append(f"```\n{record.diffstat.replace('```', '')}\n```")
     rows = ["| commit | mark | runs | against good | program | why |", "|:--|:--|--:|:--|:--|:--|"]
@@ -95,14 +96,14 @@ def bisection_markdown(record: Bisection) -> str:
 
 
 def show_level(point: BisectedPoint) -> str:
-    """`+8.2 % (+6.8 … +9.7)`, or nothing."""
+    """Return a level such as `+8.2 % (+6.8 … +9.7)`; empty if unknown."""
     if point.level is None or point.low is None or point.high is None:
         return ""
     return show_interval(point.level, point.low, point.high)
 
 
 def publish_bisection(record: Bisection, store: Store) -> Path:
-    """Write the record and its page into the store; returns the page's path. Again: replaces them."""
+    """Write the record and its page into the store, replacing earlier ones; return the page's path."""
     parts = (check_name(record.comparison, "comparison"), check_name(record.case, "case"), check_name(record.id, "id"))
     folder = store.path.joinpath(FOLDER, *parts)
     folder.mkdir(parents=True, exist_ok=True)
@@ -119,6 +120,7 @@ def publish_bisection(record: Bisection, store: Store) -> Path:
             drawing=list(draw_points(record)),
             rules=draw_rules(record),
             place=bisection_drawing,
+            differences=list_sections(Explanation(headline="", program=record.program)),
             programs=[row[1] for row in _ledger_rows(record.points)],
             **load_assets("site.js", styles=("page.css", "bisect.css")),
             home=f"../../../../{PAGE}" if store.mirror is None else link_home(store),

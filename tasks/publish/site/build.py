@@ -11,7 +11,7 @@ from tasks.store import Store, StoreError
 
 
 class Built(Frozen):
-    """What became of the pages of a store; `unread` names what is no comparison of ours, and why."""
+    """The result of a build: the pages of a store; `unread` names unreadable records with the reason."""
 
     written: int
     kept: int

@@ -11,8 +11,8 @@ from urllib.parse import quote
 from configs.comparison import list_names, load_comparison
 from configs.read import CONFIG_ROOT
 from tasks.bisect.questions import KNOWN
-from tasks.history.describe import show_event, show_time
-from tasks.history.judge import Event, Judged, Line
+from tasks.history.describe_series import show_event, show_time
+from tasks.history.judge_series import Event, Judged, Line
 from tasks.history.series import Night, Series
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.program_metrics import MEMORY
@@ -29,7 +29,7 @@ SIDES: tuple[Line, ...] = ("baseline", "candidate")
 HEIGHT = 40.0  # of a chart, whose width is 100
 EDGE = 4.0  # from a chart's border to its highest and lowest value
 LEAST_REACH = 0.02  # of a chart, relative, up and down: less would draw noise as mountains
-# what a case is looked at for first: the columns that are shown without being asked for
+# the main metrics of a case: shown without a click
 MAIN = (STEP_TIME.quick, *(metric.name for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP)))
 TITLES = {metric.name: metric.middle or metric.title for metric in METRICS}
 TITLES |= {metric.quick: metric.title for metric in METRICS if metric.quick}
@@ -42,7 +42,7 @@ type Places = dict[str, float]  # x of the nights of a case in percent, by the i
 
 
 def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
-    """Write `history.html` at the top of the store; returns its path. Series of one pair of refs stand together.
+    """Write `history.html` at the top of the store; returns its path. Series of one pair of refs are grouped.
 
     Of a bucket that may only be read the page stays in the working copy; in such a folder there can be none: None.
     """
@@ -74,7 +74,7 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
 
 @dataclass
 class Drawn:
-    """What the charts know of the store's pages, and what their points lead to: the data of the page's script."""
+    """The data of the page's script: the store's pages, and the link of every point."""
 
     pages: dict[str, str]
     died: set[str]
@@ -128,12 +128,12 @@ def _groups(
 
 
 def _longest_first(group: tuple[Group, list[Judged]]) -> int:
-    """Orders pairs of which much is known before those that were compared once."""
+    """Return a sort key: pairs with long series before those that were compared once."""
     return -max(len(item.series.nights) for item in group[1])
 
 
 def _notes(items: Sequence[Judged]) -> Iterator[str]:
-    """What was noted about the metrics that are looked at first, each with its cases, and its metric if it has one."""
+    """Return the notes on the main metrics, each with its cases, and with its metric if there is one."""
     found: dict[str, list[Judged]] = {}
     for item in items:
         for note in item.notes if item.series.metric in MAIN else ():
@@ -145,25 +145,25 @@ def _notes(items: Sequence[Judged]) -> Iterator[str]:
 
 
 def title_of(metric: str) -> str:
-    """What people call a metric."""
+    """Return the displayed name of a metric."""
     return TITLES.get(metric, metric.replace("_", " "))
 
 
 def _find_pages(store: Store) -> dict[str, str]:
-    """What leads to the page of every comparison, by its name in the store: beside this page, or in the bucket."""
+    """Return the link to the page of every comparison, by its name in the store: a relative one, or in the bucket."""
     beside = store.mirror is None or store.writable
     names = [entry.name for entry in store.files.entries("comparisons", "comparisons/*/*/*/index.html")]
     return {name: quote(name) if beside else store.link_to(store.path / name) for name in names}
 
 
 def _find_deaths(store: Store) -> set[str]:
-    """The pages of the comparisons of which an arm died, as the index names them."""
+    """Return the pages of the comparisons with a dead arm, by their names in the index."""
     index = parse_index(store.files.read(PAGE).decode("utf-8", "replace")) if store.files.stat(PAGE) else None
     return {item.page for item in index.comparisons if item.died} if index else set()
 
 
 def _changes(groups: dict[Group, list[Judged]], drawn: Drawn, store: Store) -> Iterator[dict[str, Any]]:
-    """What happened, the last first: all that moved in a case on a night is one change, its first metric leading."""
+    """Return the changes, the latest first: all metrics that moved in a case on a night are one change."""
     found: dict[tuple[Group, str, str], list[tuple[Judged, Event]]] = {}
     for group, items in groups.items():
         for item in items:
@@ -195,7 +195,7 @@ def _changes(groups: dict[Group, list[Judged]], drawn: Drawn, store: Store) -> I
 
 
 def _offer_bisection(item: Judged, commits: dict[str, Any]) -> str:
-    """The command that finds the commit, where the arms are refs and several commits lie between the nights."""
+    """Return the command that finds the commit, if the arms are refs and several commits lie between the nights."""
     series = item.series
     if len(commits["list"]) < 2 or series.comparison not in _with_refs():
         return ""
@@ -207,7 +207,7 @@ def _offer_bisection(item: Judged, commits: dict[str, Any]) -> str:
 
 @cache
 def _with_refs() -> frozenset[str]:
-    """The comparisons whose arms are refs."""
+    """Return the comparisons whose arms are refs."""
     return frozenset(name for name in list_names("comparisons") if load_comparison(name).has_refs)
 
 
@@ -216,8 +216,8 @@ def _order(metric: str) -> tuple[int, str]:
 
 
 def _commits_between(item: Judged, event: Event, store: Store) -> dict[str, Any]:
-    """The commits of the side that moved, between the two nights: as the clone at hand lists them, else those that the
-    later comparison names and the earlier did not."""
+    """Return the commits between two nights of the side that moved: from the local clone, else the ones that only the
+    later comparison names."""
     side = "baseline" if event.line == "baseline" or event.cause == "baseline" else "candidate"
     before, after = (getattr(night, f"{side}_commit") for night in (event.before, event.after))
     shown: dict[str, Any] = {
@@ -236,14 +236,14 @@ def _commits_between(item: Judged, event: Event, store: Store) -> dict[str, Any]
 
 
 def _named(item: Judged, night: Night, side: str, store: Store) -> Iterable[Commit]:
-    """The commits of the side that the record of a night's comparison names."""
+    """Return the commits of one side that the record of a night's comparison names."""
     series = item.series
     record = store.comparison(series.comparison, series.case, night.comparison_id).read_comparison()
     return () if record is None else record.commits.get(getattr(record, side).name, ())
 
 
 def _tables(items: Sequence[Judged], drawn: Drawn) -> Iterator[dict[str, Any]]:
-    """A row of charts per case: the metrics that are looked at first, then all others."""
+    """Return a row of charts per case: the main metrics, then all others."""
     nights: dict[str, dict[str, Night]] = {}
     for item in items:
         nights.setdefault(item.series.case, {}).update((night.comparison_id, night) for night in item.series.nights)
@@ -277,7 +277,7 @@ def _tables(items: Sequence[Judged], drawn: Drawn) -> Iterator[dict[str, Any]]:
 
 
 def _anchor(item: Judged) -> str:
-    """What leads to the chart of a series."""
+    """Return the anchor of a series' chart."""
     return quote(
         "-".join(
             ("series", *item.series.model_dump(include={"comparison", "pair", "case", "target", "metric"}).values())
@@ -287,7 +287,7 @@ def _anchor(item: Judged) -> str:
 
 
 def _page(series: Series, night: Night) -> str:
-    """The name of a night's page in the store."""
+    """Return the name of a night's page in the store."""
     return f"comparisons/{series.comparison}/{series.case}/{night.comparison_id}/index.html"
 
 
@@ -318,7 +318,7 @@ def _cell(item: Judged, row: int, places: Places, drawn: Drawn) -> dict[str, Any
 
 
 def _values(series: Series, side: Line, places: Places) -> list[float | None]:
-    """The medians of an arm, of every night of the row."""
+    """Return the medians of an arm, one per night of the row."""
     found = {night.comparison_id: getattr(night, side) for night in series.nights}
     return [None if found.get(night) is None else float(f"{found[night]:.4g}") for night in places]
 
@@ -330,7 +330,7 @@ def _word(event: Event) -> str:
 
 
 def _ends(series: Series) -> tuple[float, float]:
-    """The lowest and the highest value of a chart: of both arms' medians, at least LEAST_REACH around their middle."""
+    """Return the limits of a chart's axis: all medians of both arms, at least LEAST_REACH around their middle."""
     values = [one for night in series.nights for one in (night.baseline, night.candidate) if one is not None]
     low, high = min(values, default=0.0), max(values, default=0.0)
     middle = (low + high) / 2
@@ -339,7 +339,7 @@ def _ends(series: Series) -> tuple[float, float]:
 
 
 def _lines(series: Series, places: Places) -> Iterator[tuple[Line, str]]:
-    """The points of both arms' medians."""
+    """Return the points of both arms' medians."""
     low, high = _ends(series)
     for side in SIDES:
         points = [

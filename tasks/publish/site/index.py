@@ -17,7 +17,7 @@ from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.markdown.night import night_headline
 from tasks.records import ComparisonRecord, Verdict
 from tasks.records.text import shorten, visible
-from tasks.resolve.night import NightRecord, read_records
+from tasks.resolve.plan_night import NightRecord, read_records
 from tasks.store import Store, StoreError
 
 PAGE = "index.html"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tasks.history import append_comparison
-from tasks.publish.content.schedule import draw_schedule
+from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.publish.page.log_lines import stream_lines
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.index import PAGE, add_comparison
@@ -61,7 +61,7 @@ def write_comparison_page(record: ComparisonRecord, store: Store, known: Sequenc
 
 
 def read_runs(record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = ()) -> dict[str, RunRecord]:
-    """The records of the runs, by `arm/run name`; a run whose folder is gone is left out."""
+    """Return the records of the runs, by `arm/run name`; omits runs whose folder is gone."""
     here = {run.log: run for run in known}
     found = {}
     for arm in (record.baseline, record.candidate):
@@ -73,7 +73,7 @@ def read_runs(record: ComparisonRecord, store: Store, known: Sequence[RunRecord]
 
 
 def draw_schedules(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> dict[str, str]:
-    """The pipeline schedule of each arm's first run as SVG text, by arm name; no arm whose log shows none."""
+    """Return the pipeline schedule of each arm's first run as SVG text, by arm name; omits arms without one."""
     found = {}
     for arm in (record.baseline, record.candidate):
         run = runs.get(f"{arm.name}/{arm.runs[0]}")
@@ -84,13 +84,13 @@ def draw_schedules(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> d
 
 
 def read_lines(log: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:
-    """(byte offset, text) of every line of a run; nothing if the log is no longer there."""
+    """Yield (byte offset, text) of every line of a run; nothing if its log is gone."""
     if log.is_file():
         yield from stream_lines(log, span)
 
 
 def read_packed_lines(text: Path) -> Iterator[tuple[int, str]]:
-    """The same of a text that is packed with gzip; offsets are of what it holds."""
+    """Yield (byte offset, text) of every line of a gzipped text; offsets count unpacked bytes."""
     if not text.is_file():
         return
     offset = 0

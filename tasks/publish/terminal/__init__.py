@@ -1,1 +1,1 @@
-"""What the terminal shows of comparisons, checkpoints, logs and configs."""
+"""Comparisons, checkpoints, logs and configs on the terminal."""

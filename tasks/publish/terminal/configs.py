@@ -1,4 +1,4 @@
-"""Prints what is in configs on the terminal: a resolved config with its origins, and the matrix of cases."""
+"""Prints configs on the terminal: a resolved config with the origins of its values, and the matrix of cases."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show_config(resolved: "ResolvedConfig", target: Target, *, as_json: bool) -> None:
-    """Every key, its value and where it was set; and what the trainer's environment is."""
+    """Print every key with its value and origin, and the trainer's environment."""
     values = resolved.config.model_dump()
     if as_json:
         shown: dict[str, Any] = {k: {"value": v, "origin": resolved.values[k].origin} for k, v in values.items()}
@@ -42,7 +42,7 @@ def show_config(resolved: "ResolvedConfig", target: Target, *, as_json: bool) ->
 
 
 def show_matrix(*, as_json: bool) -> None:
-    """What can be compared, in which cases, where."""
+    """Print the comparisons, cases, targets and models."""
     cases = {name: first_comment(find("cases", name)) for name in list_names("cases")}
     comparisons = {name: load_comparison(name).question for name in list_names("comparisons")}
     targets = {name: load_target(name) for name in list_names("targets")}

@@ -1,4 +1,4 @@
-"""Turns the comparisons of several cases into one table of floors: case by floor, which hold, and why one does not."""
+"""Turns the comparisons of several cases into one table: case by floor, with the reasons for floors that fail."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ SIGNS = {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "yellow")}
 
 
 def render_floors(records: Sequence[ComparisonRecord], left_out: Mapping[str, str]) -> RenderableType:
-    """The table; nothing where no trainer says anything of itself. left_out: cases that were not run, and why."""
+    """Return the table; empty if no trainer writes floors. left_out: cases that were not run, with the reason."""
     if not any(record.floors for record in records):
         return Group()
     table = Table(box=box.SIMPLE_HEAD, title="Floors, case by case", title_justify="left", pad_edge=False)

@@ -1,4 +1,4 @@
-"""Prints what was verified of checkpoints on the terminal."""
+"""Prints the proofs of checkpoints on the terminal."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from tasks.records.text import plain
 
 
 def show_proofs(proofs: Sequence[CheckpointProof], *, as_json: bool) -> None:
-    """The highest level that each checkpoint reached, what was checked of it, and what is wrong with it."""
+    """Print each checkpoint's highest level of proof, its checks and its problems."""
     if as_json:
         print(
             json.dumps([proof.model_dump(mode="json") | {"level": highest(proof.levels)} for proof in proofs], indent=1)

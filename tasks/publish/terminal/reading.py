@@ -9,7 +9,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from tasks.publish.content.schedule import draw_schedule
+from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.publish.json.reading import json_text
 from tasks.records import LogReading, RunReading
 from tasks.records.counted import counted
@@ -19,7 +19,7 @@ from tasks.store.atomic import write_bytes_atomically
 
 
 def show_reading(reading: LogReading, format_: Literal["table", "json", "parquet"], output: Path | None) -> None:
-    """A log's tables: on the terminal, as one JSON object, or the steps of every run as Parquet."""
+    """Print a log's tables, write them as one JSON object, or the steps of every run as Parquet."""
     if format_ == "json":
         if output is None:
             sys.stdout.writelines(json_text(reading))
@@ -43,7 +43,7 @@ def show_reading(reading: LogReading, format_: Literal["table", "json", "parquet
 
 
 def write_schedule(reading: LogReading, path: Path) -> None:
-    """The picture of the one schedule in a reading. Raises ValueError if there is none, or more than one."""
+    """Write the SVG of the only schedule in a reading. Raises ValueError if there is none, or more than one."""
     runs = [run for run in reading.runs if run.schedule]
     if len(runs) != 1:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Shows on standard error, while logs are read and after: how far a stream is, which step lines were not read."""
+"""Prints to standard error while logs are read, and after: the progress of a stream, and unread step lines."""
 
 from rich.console import Console
 
@@ -7,13 +7,13 @@ from tasks.records.text import plain
 
 
 def show_progress(console: Console, size: int, line: bytes) -> None:
-    """What a stream has brought so far, and its last line."""
+    """Print the bytes of a stream so far, and its last line."""
     text = plain(line.decode("utf-8", "replace").strip()[-100:])
     console.print(f"{size / 1e6:,.1f} MB  {text}", highlight=False, no_wrap=True, overflow="ellipsis")
 
 
 def warn_of_unread(reading: LogReading) -> None:
-    """Say which step lines were seen and not read: whatever is made of the rest lacks them."""
+    """Print a warning about step lines that could not be read: all results lack them."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for run in reading.runs:
         coverage = run.coverage

@@ -16,7 +16,7 @@ from tasks.diff.metric_row import NOT_JUDGED
 from tasks.publish.content.answer import shorten_title
 from tasks.publish.content.array_tables import describe_alone, describe_counts, describe_values, name_pair
 from tasks.publish.content.checkpoints import STATES, CheckpointLine, State, list_checkpoints
-from tasks.publish.content.explanation import TITLE, headline_of, list_sections
+from tasks.publish.content.explanation_sections import TITLE, headline_of, list_sections
 from tasks.publish.content.time_bars import describe_part, list_parts
 from tasks.publish.content.verdict_words import (
     EFFECTS,
@@ -42,7 +42,7 @@ from tasks.records.text import visible
 MOST_DIFFERENCES = 6  # between programs, in a terminal
 MOST_CAUSES = 4  # of each part of an explanation
 LONGEST_HEADING = 16  # a longer arm name heads its column as "baseline" or "candidate"
-SOUND: frozenset[State] = frozenset({"proved", "retired", "overwritten"})  # of a checkpoint: told by its word alone
+SOUND: frozenset[State] = frozenset({"proved", "retired", "overwritten"})  # need no further words
 MOST_ARRAYS = 5  # that differ; the page has all
 GLUE = "\ue000"  # a blank that no line breaks at: rich breaks at every kind that Unicode has
 GAP = 2  # characters between the columns of a table
@@ -56,7 +56,7 @@ def print_comparison(
 
     `page` is the page's path or address; `link` opens it in a browser, if that needs another address.
     """
-    console.print(render_terminal(record))
+    console.print(render_terminal(record), crop=False)  # a path is never cut
     for name, text in {"page": page, "link": link, "next": record.next_command}.items():
         if text:
             line = Text(f"{name}: {visible(os.fspath(text))}", style="bold" if name == "next" else "")
@@ -82,7 +82,7 @@ def render_terminal(record: ComparisonRecord) -> RenderableType:
 
 
 class _Report:
-    """What is shown, with blanks for GLUE."""
+    """A renderable with blanks in place of GLUE."""
 
     def __init__(self, content: RenderableType):
         self.content = content
@@ -139,8 +139,9 @@ def _deaths(record: ComparisonRecord) -> Iterator[RenderableType]:
             line.append("its log names no cause", style="default")
         else:
             line.append(visible(error.summary), style="default")
-            line.append(f"  (line {error.line} of {_log_of(arm)})", style="dim")
         yield line
+        if error is not None:  # a line of its own that is never broken: its path is copied
+            yield Text(f"  line {error.line} of {_log_of(arm)}", style="dim", no_wrap=True, overflow="ignore")
 
 
 def _log_of(arm: ArmSummary) -> str:
@@ -206,9 +207,9 @@ def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
 
 
 def share_width(columns: Sequence[Sequence[str]], room: int) -> list[int | None]:
-    """The width of each column of texts: its longest word at least; what is left goes to the column that lacks most.
+    """Return the width of each column: at least its longest word; the rest goes to the columns that lack most.
 
-    Where there is no room for the words, none is said.
+    Returns None for every column if the words do not fit.
     """
     widths = [max(map(_least_width, texts)) for texts in columns]
     lack = [max(map(len, texts)) - width for texts, width in zip(columns, widths, strict=True)]
@@ -224,7 +225,7 @@ def share_width(columns: Sequence[Sequence[str]], room: int) -> list[int | None]
 
 
 def _least_width(text: str) -> int:
-    """Of the longest word: long ones may be folded, numbers and signs may not."""
+    """Return the width of the longest unit: long words may be folded, numbers and signs may not."""
     words = [(len(word), re.search(r"[\d=✗≠?·]", word)) for word in text.split()]
     return max((length if whole else min(length, LONGEST_WORD) for length, whole in words), default=0)
 
@@ -257,12 +258,12 @@ def _group_by_reason(rows: list[MetricDiff]) -> dict[str, list[MetricDiff]]:
 
 
 def render_explanation(explanation: Explanation) -> RenderableType:
-    """The explanation alone."""
+    """Return the explanation alone."""
     return _Report(Group(*_explanation(explanation)))
 
 
 def _explanation(explanation: Explanation | None) -> Iterator[RenderableType]:
-    """Why the arms differ: the first lines of each part; the page has the rest."""
+    """Return the first lines of each section of the explanation; the page has the rest."""
     if explanation is None:
         return
     yield _section(TITLE)
@@ -279,7 +280,7 @@ def _explanation(explanation: Explanation | None) -> Iterator[RenderableType]:
 
 
 def _programs(record: ComparisonRecord) -> Iterator[RenderableType]:
-    """In what two compiled programs differ, the largest share first; the page has the rest."""
+    """Return the differences of two compiled programs, the largest share first; the page has the rest."""
     if record.programs is None or not record.programs.differences:
         return
     yield _section("What differs between the programs, by share of cycles, collective bytes or memory")
@@ -351,7 +352,7 @@ def _checkpoints(record: ComparisonRecord) -> Iterator[RenderableType]:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for (role, _), lines in sound.items():  # the page has what was checked of each
+    for (role, _), lines in sound.items():  # the page lists the checks of each
         table.add_row(_state(lines[0]), _plain(f"{role} {', '.join(line.step for line in lines)}"))
     for role, line in others:
         table.add_row(_state(line), _plain(f"{role} {line.step}: {line.proof}; {line.log}"))
@@ -367,7 +368,7 @@ def _state(line: CheckpointLine) -> Text:
 
 
 def _checkpoint_content(found: CheckpointDifference | None) -> Iterator[RenderableType]:
-    """How the checkpoints of one step compare, array by array: counts, what one side alone has, what differs most."""
+    """Return the difference of two checkpoints: counts, arrays of one side only, the largest differences."""
     if found is None:
         return
     if found.problem:
@@ -395,13 +396,13 @@ def _sides(record: ComparisonRecord) -> tuple[tuple[str, ArmSummary], tuple[str,
 
 
 def _heading(record: ComparisonRecord, arm: str) -> str:
-    """The arm's name, or which side it is where that is shorter: the lines above have the name."""
+    """Return the arm's name, or its side if that is shorter: the name is in the lines above."""
     name = visible(arm)
     return name if len(name) <= LONGEST_HEADING else (name_side(record, arm) or name)
 
 
 def _plain(text: str) -> Text:
-    """Text from outside as itself: a plain `str` in a rich table would be read as markup."""
+    """Return outside text as rich Text: a plain `str` in a table would be parsed as markup."""
     return Text(visible(text), overflow="fold")
 
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 from glob import glob
 from pathlib import Path
 
-from configs.backends.replay import Replay
+from configs.backend_settings import LogSettings
 from configs.errors import ConfigError
 from configs.schema import Frozen
 from tasks.records import CheckpointCommitted, CheckpointStarted, RunReading
@@ -35,7 +35,7 @@ class StoredLog(Frozen):
         return (python, "-I", "-S", play.__file__, json.dumps(job))
 
 
-def find_log(settings: Replay, *, case: str, arm: str, repeat: int, where: str) -> StoredLog:
+def find_log(settings: LogSettings, *, case: str, arm: str, repeat: int, where: str) -> StoredLog:
     """Return the first log that matches a pattern of the target. Raises ConfigError naming the patterns."""
     tried = []
     for pattern in settings.logs:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from configs.command import CommandTemplate
+from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError
 from configs.schema import Frozen, TrainConfig
 from tasks.resolve.trainers.maxtext import show_value

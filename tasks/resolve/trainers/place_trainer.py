@@ -5,11 +5,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from configs.command import CommandTemplate
 from configs.comparison import Arm
+from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError
 from configs.installed import trainer_commit
-from tasks.resolve.software import make_environment, make_maxtext_environment
+from tasks.resolve.python_environments import make_environment, make_maxtext_environment
 from tasks.resolve.trainers.command import CustomCommand, digest_program, find_folder
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.trainer_source import SOURCE, TrainerSource, versions_of

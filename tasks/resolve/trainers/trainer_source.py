@@ -31,6 +31,7 @@ class TrainerSource(Frozen):
     repository: str | None = None  # the ref's repository; None: the installed trainer's own
     commits: tuple[Commit, ...] = ()  # the commits that the other arm lacks
     folder: str | None = None
+    code: str = ""  # digest of the code in `folder`, see `digest_trainer`; empty: unknown
     python: str = sys.executable
     software: tuple[str, ...] = ()  # declared differences from the other arm, e.g. "jax==0.11.0"
     # at most one of the two; without either it is our own trainer

@@ -1,4 +1,4 @@
-"""The step compiled ahead of time: what is kept of it, of another trainer's too, and what is said if there is none."""
+"""The step compiled ahead of time, by our trainer and by others: its files, and the messages if it fails."""
 
 import gzip
 import importlib.util
@@ -14,7 +14,7 @@ import pytest
 from configs.schema import TrainConfig
 from model import compile_record
 from model.compile import ahead_of_time as ahead
-from model.compile_record import Stages, name_error, recorded
+from model.compile_record import CompileRecord, name_error, write_at_end
 from model.decoder.sharding import make_mesh
 from model.train.api import make_api
 from model.train.step import lower_step, make_program, set_up
@@ -39,9 +39,9 @@ def test_it_is_the_step_that_is_trained(mini_config: MiniConfig, tmp_path: Path)
     mesh, api = make_mesh(config), make_api(config)
     setup = set_up(config, api, mesh)
     trained = make_program(setup, lower_step(setup))
-    stages = Stages(tmp_path, "v6e:2x4", 31 * GIB, len(devices))
-    with recorded(stages):
-        ahead.compile_ahead(config, devices, stages)
+    record = CompileRecord(tmp_path, "v6e:2x4", 31 * GIB, len(devices))
+    with write_at_end(record):
+        ahead.compile_ahead(config, devices, record)
     found = read(tmp_path)
     assert found.fingerprints is not None
     assert found.fingerprints.lowered == trained.stablehlo_sha256
@@ -61,7 +61,7 @@ def test_it_is_the_step_that_is_trained(mini_config: MiniConfig, tmp_path: Path)
 
 def test_an_error_is_kept_and_what_an_earlier_compile_left_is_not(tmp_path: Path) -> None:
     (tmp_path / OPTIMISED).write_text("of yesterday")
-    with pytest.raises(RuntimeError), recorded(Stages(tmp_path, "v6e:2x2", 31 * GIB, 4)):
+    with pytest.raises(RuntimeError), write_at_end(CompileRecord(tmp_path, "v6e:2x2", 31 * GIB, 4)):
         raise RuntimeError(OVERFLOW)
     found = read(tmp_path)
     assert not found.ok
@@ -138,13 +138,13 @@ from model.compile_record import sha256, strip_stablehlo
 from model.train.data_source import batch_shape
 from model.train.api import make_api
 from model.decoder.sharding import make_mesh
-from model.train.step import set_up, settings
+from model.train.step import compile_settings, set_up
 jax.config.update("jax_platforms", "cpu")
 for pure_nnx in ("true", "false"):
     config = load_train_config(Path(sys.argv[1]), [*sys.argv[2:], f"pure_nnx={pure_nnx}"])
     mesh, api = make_mesh(config), make_api(config)
     setup = set_up(config, api, mesh)
-    with settings(setup):
+    with compile_settings(setup):
         traced = jax.jit(api.train_step).trace(setup.arrays, batch_shape(config, mesh))
     print(sha256(strip_stablehlo(traced.lower(lowering_platforms=("tpu",)).as_text())))
 """
@@ -162,7 +162,7 @@ def test_a_kernel_that_is_loaded_late_is_not_seen_in_the_program(mini_arguments:
 
 @pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu: uv sync --extra tpu")
-def test_both_dialects_are_one_program_of_a_slice(mini_arguments: MiniArguments, tmp_path: Path) -> None:
+def test_both_apis_are_one_program_of_a_slice(mini_arguments: MiniArguments, tmp_path: Path) -> None:
     found = {}
     for nnx in ("false", "true"):
         out = tmp_path / nnx

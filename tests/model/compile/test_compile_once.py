@@ -17,7 +17,7 @@ import pytest
 
 from configs.schema import TrainConfig
 from model.compile.compile_once import compile_once, find_key
-from model.compile_record import OPTIMISED, Stages, recorded
+from model.compile_record import OPTIMISED, CompileRecord, write_at_end
 from model.decoder.sharding import make_mesh
 from model.train.api import make_api
 from model.train.step import compile_lowered, lower_step, set_up
@@ -48,10 +48,10 @@ def lower(step: Step, **settings: object) -> jax.stages.Lowered:
 
 def compile_arm(out: Path, step: Step, **settings: object) -> CompiledProgram:
     lowered = lower(step, **settings)
-    stages = Stages(out, "v6e:2x2", 31 * 2**30, 4)
-    with recorded(stages):
-        stages.lowered(lowered, None)
-        compile_once(stages, lowered, lowered.compile, out.parent / "programs")
+    record = CompileRecord(out, "v6e:2x2", 31 * 2**30, 4)
+    with write_at_end(record):
+        record.write_lowered(lowered, None)
+        compile_once(record, lowered, lowered.compile, out.parent / "programs")
     return CompiledProgram.model_validate_json((out / FILE).read_bytes())
 
 
@@ -79,7 +79,7 @@ def test_what_is_not_equal_is_compiled_for_itself(changed: dict[str, object], tm
     assert nnx.compiler_key != linen.compiler_key
 
 
-def test_the_dialects_hand_the_same_to_the_compiler(mini_config: Callable[..., TrainConfig]) -> None:
+def test_the_apis_hand_the_same_to_the_compiler(mini_config: Callable[..., TrainConfig]) -> None:
     keys = set()
     for config in (mini_config(pure_nnx=False), mini_config(pure_nnx=True)):
         mesh, api = make_mesh(config), make_api(config)

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model.decoder.attention import dot_product, library, splash_here
+from model.decoder.attention import dot_product, jax_attention, splash_on_device
 
 
 @pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("core", ["library", "splash"])
+@pytest.mark.parametrize("core", ["jax_attention", "splash"])
 def test_a_core_attends_as_the_plain_one(core: str, several: bool) -> None:
     """Values and gradients, with two query heads to a key head; the kernel of the TPU is interpreted."""
     keys = jax.random.split(jax.random.key(0), 3)
@@ -19,7 +19,7 @@ def test_a_core_attends_as_the_plain_one(core: str, several: bool) -> None:
     ids = jnp.repeat(jnp.array([[1, 2], [1, 1]]), 64, axis=1) if several else None
 
     def run(name: str) -> list[np.ndarray]:
-        cores = {"plain": dot_product, "library": library, "splash": splash_here}
+        cores = {"plain": dot_product, "jax_attention": jax_attention, "splash": splash_on_device}
         extra = {"interpret": True} if name == "splash" else {}
 
         def total(query: jax.Array, key: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:

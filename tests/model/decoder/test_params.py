@@ -58,7 +58,7 @@ def test_a_state_begins_as_its_api_begins_it_and_nothing_is_compiled(
     state = init_state(setup)
     assert not compiled
     params = draw_params(config.init_weights_seed, setup.parameters, parameter_shardings(setup.parameters, mesh))
-    native = api.first(params)  # TrainState.create, or nnx.Optimizer, as they are
+    native = api.first_state(params)  # TrainState.create, or nnx.Optimizer, as they are
     assert compiled
     assert jax.tree.structure(state) == jax.tree.structure(native)
     for ours, theirs in zip(jax.tree.leaves(state), jax.tree.leaves(native), strict=True):
@@ -114,7 +114,7 @@ def test_parameter_dump_is_the_seeds(
     assert ours == blocks
 
 
-def test_both_dialects_declare_the_same_tree(mini_config: MiniConfig) -> None:
+def test_both_apis_declare_the_same_tree(mini_config: MiniConfig) -> None:
     for scan_layers in (True, False):
         linen, nnx = (make_api(mini_config(pure_nnx=nnx, scan_layers=scan_layers)).declare() for nnx in (False, True))
         assert linen == nnx

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from model.train import clock
-from model.train.clock import StepClock, share_waited
+from model.train.clock import StepClock, wait_share
 
 
 def test_the_share_of_waits_by_hand() -> None:
     before = {"1": (10, 0), "2": (0, 0)}
     # the first ran 20 and waited 10, the second ran 10 and waited 50, a third began: 30 of both
     after = {"1": (30, 10), "2": (10, 50), "3": (30, 30)}
-    assert share_waited(before, after) == pytest.approx(90 / 150)
-    assert share_waited(before, before) == 0.0
-    assert share_waited({}, {}) == 0.0
+    assert wait_share(before, after) == pytest.approx(90 / 150)
+    assert wait_share(before, before) == 0.0
+    assert wait_share({}, {}) == 0.0
 
 
 def test_a_step_that_sleeps_waits_for_no_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from configs.schema import TrainConfig
 from model.decoder.sharding import make_mesh
 from model.train import checkpoint
 from model.train.batch import Batch
-from model.train.corpus import Cut
+from model.train.corpus import CutTexts
 from model.train.data_source import DataSource, make_source
 from model.train.loop import train
 from model.train.stop import StopSignal
-from model.train.tokens import Bytes
+from model.train.tokens import ByteTokenizer
 
 type MiniConfig = Callable[..., TrainConfig]
 TEXTS = ["one text", "another", "ä third, which is longer than a sequence of sixteen tokens", "x", "the last of them"]
@@ -130,16 +130,16 @@ def test_a_record_in_the_middle_that_is_no_text(packing: Callable[..., TrainConf
     writer.close()
     files = dict.fromkeys(("grain_train_files", "grain_eval_files"), f"{tmp_path}/*.arrayrecord")
     config = packing(**files, grain_file_type="arrayrecord", eval_interval=1)
-    with pytest.raises(ConfigError, match=r"grain_eval_files: a record is no text in UTF-8: b'caf\\xe9'"):
+    with pytest.raises(ConfigError, match=r"grain_eval_files: a record is not UTF-8: b'caf\\xe9'"):
         make_source(config, make_mesh(config, jax.devices()[:1]), evaluation=True).next()
 
 
 def test_texts_that_are_all_empty_end_the_search_for_a_batch() -> None:
-    cut = Cut(Bytes(), 16, "grain_train_files")
+    cut = CutTexts(ByteTokenizer(), 16, "grain_train_files")
     assert not any(cut.flat_map(b"") for _ in range(9_999))
     assert cut.flat_map("a text")
     assert not any(cut.flat_map(None) for _ in range(10_000))
-    with pytest.raises(ConfigError, match="grain_train_files: 10,000 texts on end hold nothing to predict"):
+    with pytest.raises(ConfigError, match="grain_train_files: 10,000 texts in a row have no token to predict"):
         cut.flat_map("")
 
 
@@ -152,7 +152,7 @@ def test_reading_goes_on_where_a_checkpoint_was_saved(packing: Callable[..., Tra
     checkpoint.save(config, manager, 2, {"x": jax.numpy.zeros(1)}, source.iterator, force=True)
     manager.wait_until_finished()
     expected = [np.asarray(source.next().inputs) for _ in range(4)]
-    checkpoint.restore_place(manager, 2, fresh.iterator)
+    checkpoint.restore_position(manager, 2, fresh.iterator)
     manager.close()
     assert all(np.array_equal(np.asarray(fresh.next().inputs), batch) for batch in expected)
     assert len({batch.tobytes() for batch in expected}) > 1
@@ -166,7 +166,7 @@ def test_a_run_that_stops_reads_on_and_ends_as_if_nothing_had_been(
     with caplog.at_level("INFO", logger="absl"):
         config = packing(base_output_directory=tmp_path, resume_after_step=2, steps=5, pure_nnx=True)
         assert train(config, StopSignal()) == 0
-    assert "all 39 arrays are those of a run without a stop, bit for bit" in caplog.text
+    assert "has the same bits in all 39 arrays as an uninterrupted run" in caplog.text
 
 
 def test_tokens_of_a_model_that_was_trained(packing: Callable[..., TrainConfig], tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_a_run_that_ended_early_is_unknown(nnx: Arm, other: Path) -> None:
     lines = (other / "metrics.jsonl").read_text("utf-8").splitlines()
     (other / "metrics.jsonl").write_text("\n".join(lines[:4]) + "\n", "utf-8")
     result = nnx.cross(other)
-    assert (result["holds"], result["evidence"]) == (None, "its metrics have no step 4")
+    assert (result["holds"], result["evidence"]) == (None, "the other run's metrics have no step 4")
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,7 @@ def test_a_loss_that_is_no_number_is_told_before_what_follows_of_it(mini_config:
     nan = np.float32("nan")
     said = explain_non_finite(mini_config(), 2, {"loss": nan, "param_norm": nan})
     assert said.startswith("step 2: the loss is nan; lower learning_rate (now 0.01) or clip")
-    assert said.endswith("the same command goes on from the last of them")
+    assert said.endswith("the same command resumes from the newest one")
     assert "checkpoints" not in explain_non_finite(
         mini_config(enable_checkpointing=False), 2, {"loss": nan, "param_norm": nan}
     )
@@ -314,7 +314,7 @@ def test_a_resume_that_changes_anything_ends_with_one_sentence(finish: Finish, f
     run = scrape_run(folder / "relearned.txt")
     assert run.error is not None
     assert run.error.type == "StopTraining"
-    said = r"stopped after step 3, restored and trained on: \d+ of 39 arrays differ from a run without a stop"
+    said = r"the run restored after step 3 differs from an uninterrupted run in \d+ of 39 arrays, first \w+"
     assert re.match(said, run.error.message)
     assert program(folder, "relearned")["state"]["step"] == 4  # what it came to can be looked at
 
@@ -353,7 +353,7 @@ def on_small_disk(finish: Finish, folder: Path) -> Callable[..., list[str]]:
         assert error is not None
         assert (error.type, error.kind) == ("StopTraining", "disk_full")
         assert error.message.startswith(
-            "No space left on device (free some, or choose another base_output_directory or m"
+            "No space left on device (free disk space, or set another base_output_directory or m"
         )
         return result.stdout.splitlines()
 

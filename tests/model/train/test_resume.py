@@ -36,14 +36,17 @@ def test_a_finished_run_is_not_repeated(folder: Path, mini_config: MiniConfig) -
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"steps": 3}, r"steps=3: .*run has already done 6"),
+        ({"steps": 3}, r"steps=3: .*run has already trained 6 steps"),
         (
             {"base_mlp_dim": 64},
-            r"run_name: .* holds another run: .*wi_0/kernel is float32\[16, 2, 64\] here.*"
-            r"; it began with base_mlp_dim: 32 \(choose another run_name\)",
+            r"run_name: .* contains a different run: .*wi_0/kernel is float32\[16, 2, 64\] here.*"
+            r"; that run was started with base_mlp_dim: 32 \(choose another run_name\)",
         ),
-        ({"pure_nnx": True}, r"absent there; it began with pure_nnx: false \(choose another run_name\)"),
-        ({"quantization": "int8"}, r'quantization is int8 here and empty there; it began with quantization: ""'),
+        ({"pure_nnx": True}, r"absent there; that run was started with pure_nnx: false \(choose another run_name\)"),
+        (
+            {"quantization": "int8"},
+            r'quantization is int8 here and empty there; that run was started with quantization: ""',
+        ),
         ({"dropout_rate": 0.1, "init_weights_seed": 2}, "init_weights_seed is 2 here .*, dropout_rate is 0.1 here"),
     ],
 )
@@ -115,7 +118,7 @@ def text_config(mini_config: MiniConfig, folder: Path, **changes: object) -> Tra
         (
             {"grain_train_files": "{}/other.txt"},
             r"grain_train_files is 76 bytes in 1 file \(CRC \w+\) here and 76 bytes in 1 file \(CRC \w+\) there; "
-            r'it began with steps: 2, grain_train_files: ".*/a.txt"',
+            r'that run was started with steps: 2, grain_train_files: ".*/a.txt"',
         ),
         ({"grain_train_files": "{}/*.txt"}, "grain_train_files is 152 bytes in 2 files .* and 76 bytes in 1 file "),
         ({"tokenizer_path": "{}/b.model"}, r"tokenizer_path is a model \(CRC \w+\) here and a model \(CRC \w+\) there"),
@@ -129,7 +132,7 @@ def text_config(mini_config: MiniConfig, folder: Path, **changes: object) -> Tra
 def test_texts_that_are_others_are_refused_with_the_keys(
     changes: dict[str, object], said: str, texts: Path, mini_config: MiniConfig
 ) -> None:
-    with pytest.raises(ConfigError, match=f"^run_name: .*run holds another run: {said}") as refused:
+    with pytest.raises(ConfigError, match=f"^run_name: .*run contains a different run: {said}") as refused:
         train(text_config(mini_config, texts, **changes, steps=4), StopSignal())
     assert str(refused.value).endswith("(choose another run_name)")
 
@@ -151,7 +154,7 @@ def test_the_same_texts_in_another_place_are_read_on(
 
 def test_a_folder_that_cannot_be_made_names_the_key(tmp_path: Path, mini_config: MiniConfig) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"base_output_directory: .*cannot be made.*choose a folder"):
+    with pytest.raises(ConfigError, match=r"base_output_directory: .*cannot be created.*choose a writable folder"):
         train(mini_config(base_output_directory=tmp_path / "file"), StopSignal())
 
 

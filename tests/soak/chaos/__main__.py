@@ -38,8 +38,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import describe_machine
+from tests.soak.chaos.compare_stores import canonical
 from tests.soak.chaos.interrupts import run_interrupts
-from tests.soak.chaos.judge import canonical
 from tests.soak.chaos.kills import JOBS, KINDS, Trial, run_trial, undisturbed
 from tests.soak.chaos.outage import FLUSH_S, outage, told_by_server
 from tests.soak.chaos.place import FlowRun, Forked, Place

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from tests.soak.chaos.judge import canonical, differences, phase_of
+from tests.soak.chaos.compare_stores import canonical, differences, phase_of
 from tests.soak.chaos.place import Place, wait_until
 
 REVIVED_S = 90.0

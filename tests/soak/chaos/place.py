@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -19,17 +20,26 @@ from uuid import uuid4
 import httpx
 import psutil
 
-from benchmarks.nightly_load import COPIED, ROOT, free_port
 from tasks.launch.processes import Kept, members, start_kept
 from tasks.launch.supervise import GUARD
 from tasks.services import up
 from tests.soak.chaos.nursery import ENDED
 
+ROOT = Path(__file__).parent.parent.parent.parent
+COPIED = ("configs", "flows", "tasks", "model", "deployments")
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 STEPS = 12
 SETTINGS = (f"steps={STEPS}", "checkpoint_period=4", "max_target_length=32")
 PATIENCE_S = 300.0  # after which a comparison counts as stuck
 REPLAY_SPEED = "16"
+
+
+def free_port() -> int:
+    """Return a free port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from tasks.bisect.questions import Question
 from tasks.bisect.report import next_words, show_counts, write_headline, write_record
 from tasks.bisect.search import NOT_SURE
 from tasks.bisect.terms import Finish
-from tasks.records import BisectedPoint, Commit
+from tasks.records import BisectedPoint, Commit, LedgerEntry
 from tasks.resolve.options import BisectMore, BisectOptions
 from tasks.resolve.refs import ResolvedRef
 
@@ -59,3 +59,14 @@ def test_a_range_by_a_limit_offers_the_same_search_with_twice_the_limit(more: Bi
     record = write_record(request, span, "01_base", "cpu", LOSS, RANGE, points, {})
     # of five commits after good, bad was run and 2, 3 are suspects
     assert show_counts(record) == "5 commits, 2 ruled out without training"
+
+
+def test_a_commit_that_does_not_compile_has_no_other_program() -> None:
+    entries = [LedgerEntry(program="a"), LedgerEntry(error="RuntimeError: half merged"), LedgerEntry(program="a")]
+    points = make_points(0, 0, 0)
+    points = tuple(point.model_copy(update={"ledger": one}) for point, one in zip(points, entries, strict=True))
+    ends = [ResolvedRef(name=name, sha=points[number].commit.sha) for name, number in (("v1", 0), ("main", 2))]
+    span = Span(repository=".", named=False, good=ends[0], bad=ends[1], points=points)
+    same = Finish(outcome="no difference", why="good and bad are the same")
+    record = write_record(BisectOptions(good="v1", bad="main"), span, "01_base", "cpu", LOSS, same, points, {})
+    assert "2 commits, 0 with another program, 1 does not compile" in show_counts(record)

@@ -91,6 +91,14 @@ def difference(x: jax.Array, w: jax.Array) -> jax.Array:
     return (x - x @ w) * 2
 
 
+def test_an_integer_constant_keeps_its_digits(tmp_path: Path) -> None:
+    ids = jax.ShapeDtypeStruct((4,), jnp.int32)
+    found = compare(tmp_path, lambda x: x % 123456789, lambda x: x % 123456788, ids)
+    row = found.operations[0]
+    assert "123456789" in " ".join(row.baseline)
+    assert "123456788" in " ".join(row.candidate)
+
+
 def test_operands_that_change_places_differ(tmp_path: Path) -> None:
     found = compare(tmp_path, difference, swapped_difference, X, W)
     assert found.answer == "differs"

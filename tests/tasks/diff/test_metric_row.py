@@ -373,6 +373,38 @@ def test_the_same_program_from_the_same_host_leaves_only_noise(
     assert record.verdict == "same"
 
 
+@pytest.mark.parametrize(
+    ("codes", "verdict"),
+    [
+        (("c0de", "c0de"), "same"),
+        (("c0de", "0ther"), "regressed"),
+        (("", ""), "regressed"),
+        (("c0de", ""), "regressed"),
+    ],
+)
+def test_sources_that_differ_in_no_code_leave_only_noise(
+    codes: tuple[str, str], verdict: str, make_run: MakeRun, compare: Compare, row_of: RowOf
+) -> None:
+    plans = [
+        {"versions": {"jax": "0.12.0", SOURCE: f"{n}"}, "commit": f"{n}" * 40, "code": code}
+        for n, code in enumerate(codes)
+    ]
+    base = make_run("main", plan=plans[0], record=SAME_PROGRAM)
+    row = row_of(compare(base, make_run("branch", seconds=SLOW, plan=plans[1], record=SAME_PROGRAM)), "step_time_s")
+    assert row.verdict == verdict
+    assert ("noise by construction: one program, config and software, and the sources" in row.reason) is (
+        verdict == "same"
+    )
+
+
+def test_a_module_in_the_place_of_a_package_is_other_code(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    # the source digest covers model/ and configs/ only; the trainer starts in the checkout, whose `jax.py` it imports
+    plans = [KNOWN_SOURCE | {"commit": f"{n}" * 40, "code": f"c0de{n}"} for n in range(2)]
+    base = make_run("main", plan=plans[0], record=SAME_PROGRAM)
+    slow = make_run("branch", seconds=SLOW, plan=plans[1], record=SAME_PROGRAM)
+    assert row_of(compare(base, slow), "step_time_s").verdict == "regressed"
+
+
 @pytest.mark.parametrize("other", [{"commit": "b" * 40}, {"config": {"steps": 6, "log_period": 1}}, {"dirty": True}])
 def test_a_branch_that_sleeps_is_slower_under_the_same_program(
     other: dict[str, Any], make_run: MakeRun, compare: Compare, row_of: RowOf

@@ -11,9 +11,9 @@ import pytest
 
 from tasks.diff.case import CaseRuns, compare_case
 from tasks.history import append_comparison
+from tasks.history.history_table import read_runs
 from tasks.history.prior import equal_differences, neighbour_differences, past_noise, read_past
 from tasks.history.record_rows import HISTORY_SCHEMA
-from tasks.history.table import read_runs
 from tasks.records import ComparisonRecord
 from tasks.store import Store
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tasks.history import HISTORY_SCHEMA, compact_history, load_history
-from tasks.history.table import write_rows
+from tasks.history.history_table import write_rows
 from tasks.store.files import Files, LocalFiles
 from tasks.store.gcs import GcsFiles
 

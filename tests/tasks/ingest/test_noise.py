@@ -11,9 +11,9 @@ import pytest
 from flows.cli.app import call
 from tasks.diff.compare_logs import archive, case_runs, compare_pair, read_pair
 from tasks.history import append_comparison, load_history, noise_groups, rebuild_history
+from tasks.history.history_table import read_runs
 from tasks.history.prior import read_past
 from tasks.history.record_rows import alike_word
-from tasks.history.table import read_runs
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.store import Store, open_store
 

@@ -97,7 +97,11 @@ LOGGED = "I0418 00:55:39.221671 135 train.py:70] Config param steps: 3\n"
 @pytest.mark.parametrize(
     ("said", "message", "line"),
     [
-        ("steps=3: it has already done 5 (ask for more)\n", "steps=3: it has already done 5 (ask for more)", 3),
+        (
+            "steps=3: it has already trained 5 steps (set a larger steps)\n",
+            "steps=3: it has already trained 5 steps (set a larger steps)",
+            3,
+        ),
         ("a: is bad\nb: is bad\n\n", "a: is bad; b: is bad", 3),
         ("torn, without a line break", "torn, without a line break", 3),
         ("said before\n" + LOGGED + "the last word\n", "the last word", 5),

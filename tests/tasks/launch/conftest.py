@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tasks.launch.local import process_group
+from tasks.launch.local.handle import LocalHandle
 from tasks.launch.processes import members
-from tasks.records import LocalHandle, RunPlan
+from tasks.records import RunPlan
 from tasks.store import RunDirectory
 
 

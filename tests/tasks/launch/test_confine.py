@@ -173,6 +173,37 @@ for path in sys.argv[1:]:
 
 
 @needs_namespaces
+def test_environments_and_this_program_are_read_only_in_a_temporary_folder_too(
+    store: Store, make_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clone in /tmp: with a `.pth` in its environment a branch would change every later run."""
+    program, arms, work = tmp_path / "clone", tmp_path / "env", tmp_path / "clone" / "mine"
+    (arms / "bin").mkdir(parents=True)
+    (arms / "bin" / "python").symlink_to(sys.executable)
+    (arms / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).parent}\n")
+    (program / ".venv" / "bin").mkdir(parents=True)
+    work.mkdir()
+    monkeypatch.setattr(process_group, "CONFIG_ROOT", program / "configs")
+    monkeypatch.setattr(sys, "prefix", str(program / ".venv"))
+    code = """
+import pathlib, sys
+for folder in sys.argv[1:]:
+    try:
+        pathlib.Path(folder, "evil.pth").write_text("import os")
+        print("worked")
+    except OSError:
+        print("refused")
+"""
+    run = store.run("r").create()
+    folders = (arms, program / ".venv" / "bin", program, work)
+    plan = make_plan(code, *map(str, folders), directory=str(run.path), start_folder=str(work))
+    argv = ("env", "A=1", str(arms / "bin" / "python"), *plan.argv[1:])  # as a target's `wrap` leaves it
+    log = log_of(plan.model_copy(update={"argv": argv}), run)
+    said = [line for line in log.splitlines() if line in ("worked", "refused")]
+    assert said == ["refused", "refused", "refused", "worked"], log
+
+
+@needs_namespaces
 def test_signals_and_exit_codes_stay(store: Store, make_plan: MakePlan) -> None:
     """SIGTERM reaches the trainer itself, which then saves."""
     run = store.run("r").create()

@@ -12,7 +12,7 @@ PLANS: list[Any] = [
     SimpleNamespace(arm=arm, trainer="maxview", run_name=f"{arm}-r{repeat}") for repeat in range(2) for arm in "xy"
 ]
 HELD = {"holds": True}
-NOT_TRIED = {"holds": None, "evidence": "its metrics have no step 8"}
+NOT_TRIED = {"holds": None, "evidence": "the other run's metrics have no step 8"}
 
 
 class Runs:

@@ -10,7 +10,8 @@ import pytest
 
 from tasks.launch import job
 from tasks.launch.local import process_group
-from tasks.records import LocalHandle, RunPlan
+from tasks.launch.local.handle import LocalHandle
+from tasks.records import RunPlan
 from tasks.resolve.checkout import CheckoutError, check_checkout, make_checkout
 from tasks.store import RunDirectory, Store
 

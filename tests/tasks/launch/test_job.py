@@ -21,9 +21,10 @@ from tasks.launch import supervise
 from tasks.launch.config import config_text
 from tasks.launch.job import LaunchedRun, LaunchError, launch_or_attach
 from tasks.launch.local import process_group
+from tasks.launch.local.handle import LocalHandle
 from tasks.launch.logs import open_locked, read_exit_code, rename_earlier_log
 from tasks.launch.processes import members
-from tasks.records import LocalHandle, RunPlan
+from tasks.records import RunPlan
 from tasks.resolve.plans import Request, resolve
 from tasks.store import RunDirectory
 

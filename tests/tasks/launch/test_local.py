@@ -20,9 +20,10 @@ from configs.read import CONFIG_ROOT
 from tasks.launch import supervise
 from tasks.launch.errors import LaunchError
 from tasks.launch.local import process_group
+from tasks.launch.local.handle import LocalHandle
 from tasks.launch.logs import open_locked
 from tasks.launch.processes import members
-from tasks.records import LocalHandle, RunPlan
+from tasks.records import RunPlan
 from tasks.store import RunDirectory, StoreError
 
 type Start = Callable[..., LocalHandle]

@@ -13,7 +13,7 @@ from configs.read import CONFIG_ROOT
 from tasks.launch.one_flow_per_run import turn_of
 from tasks.records import RunPlan, RunReading, RunRecord
 from tasks.store import RunDirectory, StoreError, open_store
-from tasks.store.documents import run_record_to_json
+from tasks.store.json_records import run_record_to_json
 
 type MakePlan = Callable[..., RunPlan]
 

@@ -4,15 +4,14 @@ import base64
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.backends.xpk import Xpk
 from configs.errors import ConfigError
+from tasks.launch.xpk.settings import Xpk
 from tasks.launch.xpk.workload import (
     attempt_of,
     create_argv,
@@ -61,14 +60,6 @@ def test_names_differ_where_runs_do() -> None:
         plan_of(case=long, identity="ac"),
     ]
     assert len({family_of(plan) for plan in plans}) == len(plans)
-
-
-def test_a_plan_of_an_older_store_is_read(make_plan: Callable[..., RunPlan]) -> None:
-    """The settings' key was the backend's name, also for other backends."""
-    written = make_plan("pass").model_dump(mode="json", exclude={"launch"})
-    section = SETTINGS.model_dump(mode="json", exclude={"backend"})
-    assert RunPlan.model_validate(written | {"backend": "xpk", "xpk": section}).launch == SETTINGS
-    assert RunPlan.model_validate(written | {"backend": "local", "xpk": None}).launch is None
 
 
 def test_an_attempt_of_another_family_is_none() -> None:

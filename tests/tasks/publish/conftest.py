@@ -1,32 +1,28 @@
-"""Comparison records as the two MaxView pages of the founding documents would give them, built by hand."""
+"""Comparison records that `tasks/diff` makes of two saved pages with short logs."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tasks.diff.compare_logs import archive, compare_pair, read_pair
 from tasks.records import (
     ArmSummary,
     ArrayDifference,
     CheckpointDifference,
-    CheckpointEvent,
     CheckpointProof,
     ComparisonRecord,
-    Coverage,
-    Curve,
-    Environment,
     Evidence,
-    Finding,
-    FirstDivergence,
     Floor,
     LogError,
     MetricDiff,
     Problem,
     Source,
-    Stall,
 )
+from tasks.store import open_store
 
 type Lines = list[tuple[int, str]]
 
@@ -34,57 +30,173 @@ WAIT_MS = 120_000
 BRANCH = "feat/Migrate-Decoder-And-Tests-to-NNX"
 RUN_MAIN = "main_20260418_180000"
 RUN_BRANCH = "feat_Migrate_Decoder_And_Tests_to_NNX_20260419_063615"
-TPU = Environment(jax="0.9.2", jaxlib="0.9.2", device_kind="TPU v6 lite", num_devices=32, mesh={"fsdp": 32})
+RUN_LINEN = "main_20260417_235819"
+SECONDS_MAIN = (4.277, 1.399, 0.035, 0.823, 0.076, 0.071, 0.142, 9.671, 0.075, 0.071)
+SECONDS_BRANCH = (3.950, 2.864, 0.424, 0.008, 0.070, 0.072, 9.285, 0.006, 0.070, 0.071)
+LOSSES_MAIN = (10.889, 10.902, 9.956, 9.139, 8.459, 7.924, 7.553, 7.267, 7.111, 6.981)
+LOSSES_BRANCH = (10.889, 10.902, 9.956, 9.139, 8.458, 7.924, 7.553, 7.267, 7.111, 6.981)
+# MaxText's and Orbax's lines, cut down to the parts that are read
+HEAD = """XPK Start: Sat Apr 18 18:08:48 UTC 2026
+I0418 18:09:29.500000 1352 max_utils.py:800] System Information: Jax Version: {jax}
+I0418 18:09:29.500000 1352 max_utils.py:801] System Information: Jaxlib Version: {jax}
+I0418 18:09:29.500000 1352 max_utils.py:802] System Information: Jax Backend: TFRT TPU v6 lite
+I0418 18:09:30.500000 1352 maxtext_utils.py:1550] Num_devices: 32, shape (1, 1, 32, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+fsdp: 32
+I0418 18:09:44.160000 1352 max_utils.py:194] number parameters: 1.104 billion
+I0418 18:09:50.000000 1352 checkpoint_manager.py:1512] [process={process}] Saving checkpoint at step 0
+I0418 18:09:50.000000 1352 async_checkpointer.py:453] [process={process}] Started async saving checkpoint to {path}.
+I0418 18:09:50.000000 1352 array_handler.py:800] Scheduling D2H of 39 prioritized jax.Array
+I0418 18:09:51.000000 1352 max_utils.py:700] \tUsing (GB) {memory} / 31.25 ({percent:%}) on TPU_0(process=0,(0,0,0,0))
+"""
+STEP = (
+    "I0418 18:10:{i:02d}.000000 1352 metric_logger.py:196] completed step: {i}, seconds: {seconds:.3f}, "
+    "TFLOP/s/device: {tflops:.3f}, Tokens/s/device: {tokens:.3f}, total_weights: 65536, loss: {loss:.3f}\n"
+)
+COMMIT = (
+    "I0418 18:11:39.000000 1352 atomicity.py:790] [process=0][thread=async_save] "
+    "Finished saving checkpoint (finalized tmp dir) to `{path}`.\n"
+)
+TAIL = """I0418 18:11:40.000000 1352 async_checkpointer.py:160] Background save thread done. Time taken: 44.258613s.
+XPK End: Sat Apr 18 18:12:00 UTC 2026
+EXIT_CODE=0
+"""
+DEATH = """XPK Start: Sat Apr 18 19:40:32 UTC 2026
+I0418 19:41:13.547771 1384 max_utils.py:800] System Information: Jax Version: 0.9.2
+Traceback (most recent call last):
+  File "/deps/src/maxtext/utils/train_utils.py", line 217, in setup_train_loop
+NotImplementedError: Pure NNX support has not been implemented yet.
+EXIT_CODE=1
+"""
 
 
-def numbered(texts: Sequence[str], start: int = 0) -> Lines:
-    """Lines with the byte offsets that they have in a file that begins `start` bytes before them."""
+def trained_log(
+    seconds: Sequence[float], losses: Sequence[float], *, jax: str, run: str, process: int, memory: float = 0.41
+) -> str:
+    """The log of a run that ended well; only process 0 prints commits. memory: GB in use on a device."""
+    path = f"gs://bucket/{run}/checkpoints/0"
+    steps = [
+        STEP.format(i=i, seconds=s, tflops=13.59 / s, tokens=2048 / s, loss=loss)
+        for i, (s, loss) in enumerate(zip(seconds, losses, strict=True))
+    ]
+    commit = COMMIT.format(path=path) if process == 0 else ""
+    head = HEAD.format(jax=jax, process=process, path=path, memory=memory, percent=memory / 31.25)
+    return head + "".join(steps) + commit + TAIL
+
+
+@dataclass(frozen=True)
+class Page:
+    """A saved page of MaxView with both logs: text, and each log by the name of its arm."""
+
+    text: str
+    logs: dict[str, str]
+
+    def lines(self) -> dict[str, Lines]:
+        """The lines of each log, with their byte offsets in the page."""
+        return {name: numbered(log, len(self.text[: self.text.index(log)].encode())) for name, log in self.logs.items()}
+
+    def line(self, arm: str, needle: str) -> int:
+        """The number of the first line of an arm's log with this text, counted in the page."""
+        before = self.text.partition(self.logs[arm])[0] + self.logs[arm].partition(needle)[0]
+        return before.count("\n") + 1
+
+    def compare(self, comparison: str, folder: Path, *proofs: CheckpointProof) -> ComparisonRecord:
+        """The comparison of the page's logs as `maxview ingest` makes it, under the name of a launched comparison.
+
+        proofs: of the baseline's checkpoints.
+        """
+        (file := folder / "page.txt").write_text(self.text, encoding="utf-8")
+        arms = read_pair([file])
+        assert arms.case is not None
+        baseline, *others = archive(arms, open_store(folder / "out"))
+        baseline = baseline.model_copy(update={"proofs": proofs})
+        record = compare_pair([baseline, *others], case=arms.case, aa=False)
+        return record.model_copy(update={"comparison": comparison, "target": "v6e-32"})
+
+
+def make_page(case: str, title: str, cells: str, logs: dict[str, tuple[str, str, str]]) -> Page:
+    """logs: arm -> commit, run, log."""
+    text = f"MaxView\n\n‹ Case: {case} ›\n\nMetrics: {title}\n\nMetric{cells}\n\n"
+    for name, (commit, run, log) in logs.items():
+        text += f"{name} \u00a0·\u00a0 {commit} \u00a0·\u00a0 {run} \u00a0·\u00a0 full log\n{log}"
+    return Page(text, {name: log for name, (_, _, log) in logs.items()})
+
+
+def numbered(text: str, start: int = 0) -> Lines:
+    """Lines with the byte offsets that they have in a file in which they begin at byte `start`."""
     lines, offset = [], start
-    for text in texts:
-        lines.append((offset, text))
-        offset += len(text.encode()) + 1
+    for line in text.splitlines():
+        lines.append((offset, line))
+        offset += len(line.encode()) + 1
     return lines
 
 
-def step_lines(seconds: Sequence[float], losses: Sequence[float]) -> list[str]:
-    return [
-        f"I0418 18:10:{i:02d}.000000 135278194456384 metric_logger.py:196] completed step: {i}, seconds: {s:.3f}, "
-        f"TFLOP/s/device: {13.59 / s:.3f}, Tokens/s/device: {2048 / s:.3f}, total_weights: 65536, loss: {loss:.3f}"
-        for i, (s, loss) in enumerate(zip(seconds, losses, strict=True))
-    ]
-
-
-def trained_log(seconds: Sequence[float], losses: Sequence[float], jax: str, start: int = 0) -> Lines:
-    head = [
-        "XPK Start: Sat Apr 18 18:08:48 UTC 2026",
-        f"I0418 18:09:29.500558 135278194456384 max_utils.py:800] System Information: Jax Version: {jax}",
-        "I0418 18:09:44.160000 135278194456384 max_utils.py:194] number parameters: 1.104 billion",
-        "I0418 18:09:50.000000 135278194456384 checkpointing.py:790] saving a checkpoint at step 0",
-    ]
-    return numbered(
-        [*head, *step_lines(seconds, losses), "XPK End: Sat Apr 18 18:12:00 UTC 2026", "EXIT_CODE=0"], start
+@pytest.fixture(scope="session")
+def page_002() -> Page:
+    """`main` against a branch: the same commit, another JAX, more memory, and means that stalls rule."""
+    sha = "574ad3fb9"
+    main = trained_log(SECONDS_MAIN, LOSSES_MAIN, jax="0.9.2", run=RUN_MAIN, process=7)
+    branch = trained_log(SECONDS_BRANCH, LOSSES_BRANCH, jax="0.8.1", run=RUN_BRANCH, process=0, memory=0.45)
+    return make_page(
+        "03_dropout",
+        f"main ({sha}) vs {BRANCH} ({sha})",
+        f"main  {sha}{BRANCH}  {sha}Diff ({BRANCH} − main)",
+        {"main": (sha, RUN_MAIN, main), BRANCH: (sha, RUN_BRANCH, branch)},
     )
 
 
-def place(lines: Lines, needle: str, first_line: int = 1) -> Source:
-    """Where a text stands in the log."""
-    return next(Source(line=first_line + i, offset=o) for i, (o, text) in enumerate(lines) if needle in text)
+@pytest.fixture(scope="session")
+def page_000() -> Page:
+    """Linen against an NNX arm that died forty seconds after its start."""
+    linen = trained_log(SECONDS_MAIN, LOSSES_MAIN, jax="0.9.2", run=RUN_LINEN, process=0)
+    return make_page(
+        "11_optimizer_offload_false",
+        "Linen vs NNX \u00a0·\u00a0 main",
+        "Linen  147168c3aNNX  1b5e4eb5aDiff (NNX − Linen)",
+        {"Linen": ("147168c3a", RUN_LINEN, linen), "NNX": ("1b5e4eb5a", RUN_LINEN, DEATH)},
+    )
 
 
-def curves(arm: str, run: str, lines: Lines, seconds: Sequence[float], losses: Sequence[float]) -> list[Curve]:
-    places = [place(lines, f"completed step: {i},") for i in range(len(losses))]
-    return [
-        Curve(
-            metric=metric,
-            arm=arm,
-            run_name=run,
-            steps=tuple(range(len(values))),
-            values=tuple(values),
-            lines=tuple(p.line for p in places),
-            offsets=tuple(p.offset for p in places),
-        )
-        for metric, values in (("loss", losses), ("step_time_s", seconds))
-    ]
+@pytest.fixture
+def logs_002(page_002: Page) -> dict[str, Lines]:
+    return page_002.lines()
+
+
+@pytest.fixture
+def logs_000(page_000: Page) -> dict[str, Lines]:
+    return page_000.lines()
+
+
+@pytest.fixture(scope="session")
+def record_002(page_002: Page, tmp_path_factory: pytest.TempPathFactory) -> ComparisonRecord:
+    """The page's comparison, with floors: logs alone have none."""
+    floors = (
+        Floor(name="same program", holds=None, evidence="no StableHLO in an ingested log"),
+        Floor(name="same bits", holds=False, evidence="step 4: 8.459 and 8.458"),
+        Floor(name="same checkpoint", holds=None, evidence="the checkpoints are not at hand"),
+    )
+    return page_002.compare("main-vs-branch", tmp_path_factory.mktemp("page")).model_copy(update={"floors": floors})
+
+
+@pytest.fixture(scope="session")
+def record_000(page_000: Page, tmp_path_factory: pytest.TempPathFactory) -> ComparisonRecord:
+    """The page's comparison, with proofs of two checkpoints: their bucket does not exist."""
+    proof = CheckpointProof(
+        step=0,
+        path=f"gs://bucket/{RUN_LINEN}/checkpoints/0",
+        ok=True,
+        checks=("commit", "metadata", "ranges", "manifest"),
+        arrays=39,
+        files=56,
+        bytes=13_249_000_000,
+    )
+    broken = CheckpointProof(
+        step=9,
+        path=f"gs://bucket/{RUN_LINEN}/checkpoints/9",
+        ok=False,
+        checks=("commit", "metadata"),
+        problems=(Problem(check="commit", path="9/commit_success.txt", message="missing: the save was cut off"),),
+    )
+    return page_000.compare("linen-vs-nnx", tmp_path_factory.mktemp("page"), proof, broken)
 
 
 def row(metric: str, title: str, texts: tuple[str, str, str], verdict: str, reason: str, **more: Any) -> MetricDiff:
@@ -108,234 +220,6 @@ def row(metric: str, title: str, texts: tuple[str, str, str], verdict: str, reas
         verdict=verdict,
         reason=reason,
         **fields,
-    )
-
-
-SECONDS_MAIN = (4.277, 1.399, 0.035, 0.823, 0.076, 0.071, 0.142, 9.671, 0.075, 0.071)
-SECONDS_BRANCH = (3.950, 2.864, 0.424, 0.008, 0.070, 0.072, 9.285, 0.006, 0.070, 0.071)
-LOSSES_MAIN = (10.889, 10.902, 9.956, 9.139, 8.459, 7.924, 7.553, 7.267, 7.111, 6.981)
-LOSSES_BRANCH = (10.889, 10.902, 9.956, 9.139, 8.458, 7.924, 7.553, 7.267, 7.111, 6.981)
-
-
-@pytest.fixture
-def logs_002() -> dict[str, Lines]:
-    return {
-        "main": trained_log(SECONDS_MAIN, LOSSES_MAIN, "0.9.2"),
-        BRANCH: trained_log(SECONDS_BRANCH, LOSSES_BRANCH, "0.8.1"),
-    }
-
-
-@pytest.fixture
-def record_002(logs_002: dict[str, Lines]) -> ComparisonRecord:
-    """`main` against a branch: same commit, other JAX, and an average that stalls have turned round."""
-    main, branch = logs_002["main"], logs_002[BRANCH]
-    ends, jax = (
-        {"baseline_source": place(main, text), "candidate_source": place(branch, text)}
-        for text in ("completed step: 9,", "Jax Version")
-    )
-    noisy = "-0.3 % from 1 run per arm: run-to-run noise is not known; run each arm 2 more times (--repeats 3)"
-    rows = (
-        row("parameters", "Parameters", ("1.104 billion", "1.104 billion", "—"), "same", "equal as printed"),
-        row("final_loss", "Final loss", ("6.9810", "6.9810", "0"), "same", "equal to printed precision (3 decimals)",
-            better="lower", threshold=0.0, threshold_text="exact", **ends),
-        row("tflops", "TFLOP/s", ("11.338", "11.302", "-0.036"), "unknown", noisy,
-            better="higher", threshold=0.22676, threshold_text="±2 %", unit="TFLOP/s/device", **ends),
-        row("tokens", "Tok/s", ("1812.1", "1806.3", "-5.779"), "unknown", noisy,
-            better="higher", threshold=36.24, threshold_text="±2 %", **ends),
-        row("avg_step", "Avg s/step", ("1.374", "1.430", "+0.056"), "regressed",
-            "the mean is ruled by stalls: see the median below",
-            better="lower", threshold=0.027, threshold_text="±2 %", unit="s"),
-        row("memory", "Memory %", ("1.31", "1.31", "0"), "same", "equal to 2 decimals",
-            better="lower", threshold=0.0),
-        row("jax", "JAX", ("0.9.2", "0.8.1", "—"), "unknown", "differs: see the findings", **jax),
-        row("median_step", "Median steady step", ("0.076", "0.071", "-0.005"), "improved",
-            "7 steady steps of each; the sign of the average flips once stalls are taken out",
-            better="lower", group="ours", rule="median without step 0 and stalls", threshold=0.0015, unit="s"),
-    )  # fmt: skip
-    return ComparisonRecord(
-        id="20260419T064158-3f9a1c",
-        comparison="main-vs-branch",
-        case="03_dropout",
-        target="v6e-32",
-        created="2026-04-19T07:00:00Z",
-        question="Did moving the decoder and its tests to NNX change anything?",
-        baseline=arm("main", "574ad3fb9", "0.9.2", main, RUN_MAIN, 7),
-        candidate=arm(BRANCH, "574ad3fb9", "0.8.1", branch, RUN_BRANCH, 0),
-        verdict="unknown",
-        headline="Not comparable yet: both sides carry commit 574ad3fb9 and run different versions of JAX.",
-        findings=(
-            Finding(
-                kind="same-commit",
-                effect="blocks",
-                message="Both sides carry the same commit under different branch names: nothing was changed.",
-                evidence=(Evidence(arm="main", value="574ad3fb9"), Evidence(arm=BRANCH, value="574ad3fb9")),
-            ),
-            Finding(
-                kind="jax-version",
-                effect="qualifies",
-                message="JAX differs: a difference may be its doing.",
-                evidence=(
-                    Evidence(arm="main", value="0.9.2", source=jax["baseline_source"]),
-                    Evidence(arm=BRANCH, value="0.8.1", source=jax["candidate_source"]),
-                ),
-            ),
-            Finding(kind="host-process", effect="note", message="The logs come from host processes 7 and 0."),
-        ),
-        rows=rows,
-        floors=(
-            Floor(name="same program", holds=None, evidence="no StableHLO in an ingested log"),
-            Floor(name="same bits", holds=False, evidence="step 4: 8.459 and 8.458"),
-            Floor(name="same checkpoint", holds=None, evidence="the checkpoints are not at hand"),
-        ),
-        divergence=FirstDivergence(metric="loss", step=4, baseline="8.459", candidate="8.458", precision="3 decimals"),
-        curves=(
-            *curves("main", RUN_MAIN, main, SECONDS_MAIN, LOSSES_MAIN),
-            *curves(BRANCH, RUN_BRANCH, branch, SECONDS_BRANCH, LOSSES_BRANCH),
-        ),
-        stalls={
-            "main": (stall(main, 7, 9.671),),
-            BRANCH: (stall(branch, 6, 9.285),),
-        },
-        next_command="maxview compare main-vs-branch --case 03_dropout --repeats 3",
-    )
-
-
-def stall(lines: Lines, step: int, seconds: float) -> Stall:
-    where = place(lines, f"completed step: {step},")
-    return Stall(step=step, seconds=seconds, cause="checkpoint", line=where.line, offset=where.offset)
-
-
-def arm(name: str, commit: str, jax: str, lines: Lines, run: str, process: int) -> ArmSummary:
-    saved = place(lines, "saving a checkpoint")
-    path = f"gs://bucket/{run}/checkpoints/0"
-    return ArmSummary(
-        name=name,
-        label=f"{name} · {commit}",
-        branch=name,
-        commit=commit,
-        jax=jax,
-        exit_code=0,
-        cause_of_death=None,
-        started="2026-04-18T18:08:48Z",
-        runs=(run,),
-        logs=(f"logs/{run}.txt",),
-        checkpoints=(
-            CheckpointEvent(
-                step=0,
-                path=path,
-                background_s=44.258613,
-                arrays=39,
-                committed=True if process == 0 else None,
-                line=saved.line,
-                offset=saved.offset,
-            ),
-        ),
-        coverage=Coverage(step_lines_seen=10, step_lines_parsed=10, complete=True),
-        environment=TPU.model_copy(update={"jax": jax, "jaxlib": jax, "process_index": process}),
-    )
-
-
-@pytest.fixture
-def logs_000() -> dict[str, Lines]:
-    """Both logs stand in one file: the second begins where the first ends, and its lines count on."""
-    linen = trained_log(SECONDS_MAIN, LOSSES_MAIN, "0.9.2")
-    end = linen[-1][0] + len(linen[-1][1]) + 1
-    nnx = [
-        "XPK Start: Sat Apr 18 02:26:32 UTC 2026",
-        "I0418 02:27:13.547771 138471530227520 max_utils.py:800] System Information: Jax Version: 0.9.2",
-        "Traceback (most recent call last):",
-        '  File "/deps/src/maxtext/utils/train_utils.py", line 217, in setup_train_loop',
-        "NotImplementedError: Pure NNX support has not been implemented yet.",
-        "EXIT_CODE=1",
-    ]
-    return {"linen": linen, "nnx": numbered(nnx, end)}
-
-
-@pytest.fixture
-def record_000(logs_000: dict[str, Lines], record_002: ComparisonRecord) -> ComparisonRecord:
-    """Linen against an NNX arm that died ten seconds after its start."""
-    linen, nnx = logs_000["linen"], logs_000["nnx"]
-    run = "main_20260417_235819"
-    cause = place(nnx, "NotImplementedError:", first_line=len(linen) + 1)
-    died = "the candidate died before its first step"
-    ends = {"baseline_source": place(linen, "completed step: 9,")}
-    proof = CheckpointProof(
-        step=0,
-        path=f"gs://bucket/{run}/checkpoints/0",
-        ok=True,
-        checks=("commit", "metadata", "ranges", "manifest"),
-        arrays=39,
-        files=56,
-        bytes=13_249_000_000,
-    )
-    broken = CheckpointProof(
-        step=9,
-        path=f"gs://bucket/{run}/checkpoints/9",
-        ok=False,
-        checks=("commit", "metadata"),
-        problems=(Problem(check="commit", path="9/commit_success.txt", message="missing: the save was cut off"),),
-    )
-    return record_002.model_copy(
-        update={
-            "id": "20260418T005424-000000",
-            "comparison": "linen-vs-nnx",
-            "case": "11_optimizer_offload_false",
-            "question": "Does the NNX trainer train as the Linen trainer does?",
-            "baseline": arm("linen", "147168c3a", "0.9.2", linen, run, 0).model_copy(
-                update={"label": "Linen · 147168c3a", "proofs": (proof, broken)}
-            ),
-            "candidate": ArmSummary(
-                name="nnx",
-                label="NNX · 1b5e4eb5a",
-                branch="main",
-                commit="1b5e4eb5a",
-                jax="0.9.2",
-                exit_code=1,
-                cause_of_death=LogError(
-                    type="NotImplementedError",
-                    message="Pure NNX support has not been implemented yet.",
-                    line=cause.line,
-                    offset=cause.offset,
-                ),
-                started="2026-04-18T02:26:32Z",
-                runs=(run,),
-                logs=("logs/nnx.txt",),
-                environment=TPU,
-            ),
-            "verdict": "regressed",
-            "headline": "NNX died before its first step: Pure NNX support has not been implemented yet.",
-            "findings": (
-                Finding(
-                    kind="died",
-                    effect="blocks",
-                    message="The candidate died with exit code 1.",
-                    evidence=(Evidence(arm="nnx", value="NotImplementedError", source=cause),),
-                ),
-                Finding(
-                    kind="start",
-                    effect="note",
-                    message="The runs started 92 minutes apart.",
-                    evidence=(
-                        Evidence(arm="linen", value="2026-04-18T00:54:24Z"),
-                        Evidence(arm="nnx", value="2026-04-18T02:26:32Z"),
-                    ),
-                ),
-            ),
-            "rows": (
-                row("parameters", "Parameters", ("1.104 billion", "", ""), "regressed", died),
-                row("final_loss", "Final loss", ("8.1790", "", ""), "regressed", died, better="lower", **ends),
-                row("tflops", "TFLOP/s", ("91.900", "", ""), "regressed", died, better="higher", **ends),
-                row("tokens", "Tok/s", ("13852.2", "", ""), "regressed", died, better="higher", **ends),
-                row("avg_step", "Avg s/step", ("2.864", "", ""), "regressed", died, better="lower", unit="s"),
-                row("memory", "Memory %", ("1.38", "", ""), "regressed", died, better="lower"),
-                row("jax", "JAX", ("0.9.2", "0.9.2", "—"), "same", "equal"),
-            ),
-            "floors": (),
-            "divergence": None,
-            "curves": tuple(curves("linen", run, linen, SECONDS_MAIN, LOSSES_MAIN)),
-            "stalls": {"linen": (stall(linen, 7, 9.671),)},
-            "next_command": "",
-        }
     )
 
 

@@ -15,7 +15,7 @@ from tasks.records import RunPlan
 from tasks.resolve.arm_trainers import ArmOptions, apply_options, place_arms
 from tasks.resolve.checkout import CheckoutError
 from tasks.resolve.plans import Request, resolve
-from tasks.resolve.software import SoftwareError, check_packages, make_environment, unmet_requirements
+from tasks.resolve.python_environments import SoftwareError, check_packages, make_environment, unmet_requirements
 from tasks.resolve.trainers.trainer_source import SOURCE, TrainerSource, versions_of
 
 type Git = Callable[..., str]

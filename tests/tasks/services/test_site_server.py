@@ -4,10 +4,11 @@ import gzip
 import http.client
 import threading
 from collections.abc import Iterator
+from email.message import Message
 
 import pytest
 
-from tasks.services.site_server import make_server
+from tasks.services.site_server import listen, make_server
 
 PAGE = "comparisons/linen-vs-nnx/01_base/abc"
 BISECTION = "bisections/main-vs-branch/01_base/abc"
@@ -28,21 +29,22 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     (folder / "runs/a/plan.json").write_text("{}")
     (folder / PAGE / "secret.txt").symlink_to("/etc/hostname")
     server = make_server(folder, front="of an empty folder", not_found="<h1>no page</h1>")
-    thread = threading.Thread(target=server.serve_forever)
+    listener = listen("127.0.0.1", 0)
+    port = int(listener.getsockname()[1])
+    thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
-    yield int(server.server_address[1])
-    server.shutdown()
+    yield port
+    server.should_exit = True
     thread.join()
-    server.server_close()
 
 
-def ask(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+def ask(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int, Message, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
     answer = connection.getresponse()
     body = answer.read()
     connection.close()
-    return answer.status, dict(answer.getheaders()), body
+    return answer.status, answer.headers, body
 
 
 def test_a_file_is_gzipped_if_the_client_accepts_it(port: int) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.records import LocalHandle, RunPlan
+from tasks.launch.local.handle import LocalHandle
+from tasks.records import RunPlan
 from tasks.store import Store, StoreError, check_writable, open_store
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from configs.backends.xpk import XpkHandle
+from tasks.launch.xpk.handle import XpkHandle
 from tasks.records import RunReading, RunRecord
 from tasks.store import Store, StoreError, check_writable, open_store
 from tasks.store.claims import TakenError
-from tasks.store.documents import run_record_to_json
 from tasks.store.folder import Mirror
 from tasks.store.gcs import GcsFiles
+from tasks.store.json_records import run_record_to_json
 from tasks.store.mirror import name_store
 
 

@@ -1,4 +1,4 @@
-"""Keeps what an arm's step draws at random, for an arm whose keys have no counterpart in it.
+"""Stores the random draws of an arm's step, for another arm whose random keys have no counterpart in it.
 
 Draws are matched by loop, type and order. Only the evaluation uses them: the trainer's own program draws by itself.
 """
@@ -9,12 +9,12 @@ from typing import Any
 
 from .meaning import meanings_of
 
-DRAW = "random_bits"  # every function of `jax.random` draws by it
+DRAW = "random_bits"  # all functions of `jax.random` use this primitive
 MOST_BYTES = 256 << 20
 
 
 class Draws:
-    """The draws of one evaluation. `given`: those of another arm, which replace its own."""
+    """The draws of one evaluation. `given`: the other arm's draws, which replace them."""
 
     def __init__(self, given: Mapping[str, Any]):
         self.given, self.held, self.bytes = given, dict[str, Any](), 0
@@ -34,7 +34,7 @@ class Draws:
 
 
 def have_common_keys(arguments: Iterable[str], others: Iterable[str]) -> bool:
-    """Whether an argument with random numbers of one step has a counterpart in another step, or one has none at all."""
+    """Return whether the random keys of two steps have common arguments; also True if a step has no keys."""
     mine, theirs = (
         {meaning for meaning in meanings_of(names) if meaning[0] == "random numbers"} for names in (arguments, others)
     )

@@ -29,7 +29,7 @@ _PLACEMENT = frozenset(
 
 
 class Where(NamedTuple):
-    """The loops and calls that an equation is inside of, and the names that JAX gave to them."""
+    """The loops and calls around an equation, and their names in JAX."""
 
     path: str
     stack: str
@@ -37,22 +37,22 @@ class Where(NamedTuple):
     of_library: bool = False  # JAX keeps such a function's operations from its first call: their lines are of that one
 
     def inside(self, equation: Any, part: str = "", of_library: bool = False) -> "Where":
-        """The body of an equation."""
+        """Return the place of the body of an equation."""
         call = self.place_of(equation)
         return Where(self.path + part, self.stack_of(equation), call, self.of_library or of_library)
 
     def place_of(self, equation: Any) -> list[Any]:
-        """The trainer's source line of an equation."""
+        """Return the trainer's source line of an equation."""
         own = place_of_equation(equation)
         return self.call if self.call and (self.of_library or not own[0]) else own
 
     def stack_of(self, equation: Any) -> str:
-        """The names around an equation, outermost first."""
+        """Return the names around an equation, outermost first."""
         return "/".join(filter(None, (self.stack, str(equation.source_info.name_stack))))
 
 
 class Evaluation:
-    """One evaluation; `rows` counts what was handed to `write`."""
+    """One evaluation; `rows` counts the rows passed to `write`."""
 
     def __init__(self, write: Callable[[str], Any], draws: Draws):
         self.write, self.draws, self.rows, self.notes = write, draws, 0, list[str]()
@@ -60,7 +60,7 @@ class Evaluation:
         self._held: list[Any] = []
 
     def run(self, closed: Any, values: Sequence[Any]) -> list[Any]:
-        """The step's results."""
+        """Return the results of the step."""
         origins: list[Origin] = [["arg", place] for place in range(len(values))]
         host = [to_numpy(value) for value in values]
         results, made = self._jaxpr(closed.jaxpr, closed.consts, host, Where("", ""), origins)
@@ -80,7 +80,7 @@ class Evaluation:
         for variable, value in zip(jaxpr.constvars, consts, strict=True):
             known[variable] = value, ["const", bits.measure(value)[-1] if hasattr(value, "dtype") else str(value)]
         known.update(zip(jaxpr.invars, zip(values, origins, strict=True), strict=True))
-        values.clear()  # an argument that nothing reads any more is freed
+        values.clear()  # frees arguments after their last use
         last_use = {
             variable: n for n, eqn in enumerate(jaxpr.eqns) for variable in eqn.invars if not hasattr(variable, "val")
         }
@@ -161,7 +161,7 @@ class Evaluation:
         return ["row", self.rows - 1]
 
     def _brief(self, equation: Any) -> str:
-        """The equation's parameters without placements, inner programs and addresses."""
+        """Return the equation's parameters without placements, inner programs and addresses."""
         found = self._params.get(id(equation))
         if found is None:
             self._held.append(equation)
@@ -175,15 +175,15 @@ class Evaluation:
 
 
 def to_numpy(value: Any) -> Any:
-    """An array on the host; typed keys stay JAX's."""
+    """Return an array on the host; typed keys stay JAX arrays."""
     return value if bits.is_key(value) else np.asarray(value)
 
 
 def stack(values: list[Any]) -> Any:
-    """What a scan makes of the rows of an output."""
+    """Return the rows of a scan's output as one array."""
     return (jax.numpy if bits.is_key(values[0]) else np).stack(values)
 
 
 def part_of(origin: Origin, i: int) -> Origin:
-    """What made one row of a scan's input."""
+    """Return the origin of one row of a scan's input."""
     return origin[1][i] if origin[0] == "parts" else ["part", i, origin]

@@ -1,6 +1,6 @@
 """Evaluates with NumPy the operations whose result no compiler may round differently.
 
-XLA would compile each of them for every shape, at some 25 ms of the processor: two thirds of an evaluation's time.
+XLA would compile each of them for every shape, in about 25 ms of CPU time: two thirds of an evaluation's time.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _FLOATS = ("f", "V")  # V: bfloat16 and float8
 
 
 def on_host(name: str, params: dict[str, Any], values: list[Any]) -> list[Any] | None:
-    """The operation's results, or None for one that NumPy may compute differently."""
+    """Return the operation's results; None for an operation that NumPy may compute differently."""
     if name in _SAME:
         return list(values)
     if not all(isinstance(value, np.ndarray) for value in values):
@@ -53,7 +53,7 @@ def _compute(name: str, params: dict[str, Any], values: list[Any]) -> Any:
 
 
 def _convert(value: Any, kind: np.dtype[Any]) -> Any:
-    """None where a value may be out of the new type's range, which each does differently."""
+    """Convert an array; None if values may be out of the new type's range, where numpy and XLA differ."""
     narrow = kind.itemsize < 2 and kind.kind == "V"
     exact = value.dtype.kind in "biu" or (value.dtype.kind in _FLOATS and kind.kind in _FLOATS)
     return value.astype(kind) if exact and not narrow else None

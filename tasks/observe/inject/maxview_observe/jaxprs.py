@@ -68,7 +68,7 @@ def source_of(jaxpr: Any) -> str:
 
 
 def scan_sizes(params: dict[str, Any]) -> tuple[int, int]:
-    """How many constants and how many carries a scan has."""
+    """Return the numbers of constants and of carries of a scan."""
     if "num_consts" in params:
         return params["num_consts"], params["num_carry"]
     consts, carries = params["ft_in"].unpack()[:2]  # JAX 0.11 and newer

@@ -1,4 +1,4 @@
-"""Patches `jax.jit` and what is compiled ahead of time so that every call outside of a trace is shown to a recorder."""
+"""Patches `jax.jit` and ahead-of-time compiles, so that a recorder receives every call outside of a trace."""
 
 import functools
 from collections.abc import Callable
@@ -12,13 +12,13 @@ _KEPT = "_maxview_made_of"
 
 
 class Recorder(Protocol):
-    """Who is shown the calls."""
+    """Receives the calls of jitted functions."""
 
     def wants(self, name: str) -> bool:
-        """Whether a call of a function of this name is to be shown."""
+        """Whether to record calls of functions of this name."""
 
     def again(self, name: str, args: Any, kwargs: Any) -> Words | None:
-        """The words of a call of the known step, without a look at its program; None if that is needed."""
+        """Return the record of a call of the known step without inspecting its program; None if that is necessary."""
 
     def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
         """The result of the call: `go_on(*args, **kwargs)` runs the trainer's own program."""
@@ -28,7 +28,7 @@ class Recorder(Protocol):
 
 
 class Jitted:
-    """What `jax.jit` returned, whose calls are shown."""
+    """Wraps the result of `jax.jit`, and passes its calls to a recorder."""
 
     def __init__(self, jitted: Any, function: Any, options: dict[str, Any], recorder: Recorder):
         self._jitted, self._options, self._recorder = jitted, options, recorder
@@ -36,7 +36,7 @@ class Jitted:
         self._name = name_of(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program, shown if its name is wanted."""
+        """Run the program; pass the call to the recorder if it wants the name."""
         if not self._recorder.wants(self._name) or in_trace((args, kwargs)):
             return self._jitted(*args, **kwargs)
         if words := self._recorder.again(self._name, args, kwargs):

@@ -27,7 +27,7 @@ _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "max
 
 
 class StepObserver:
-    """The recorder of an observed process, which trains no further than it is looked at."""
+    """The recorder of an observed process, whose training ends with the observation."""
 
     def __init__(self, settings: Settings):
         self.settings, self.finder = settings, StepFinder(settings.folder, settings.step)
@@ -91,7 +91,7 @@ class StepObserver:
 
     @contextmanager
     def guarded(self, what: str) -> Any:
-        """What fails inside is noted, and never the trainer's death."""
+        """Note an exception of the block instead of raising it: it must not end the trainer."""
         began = time.monotonic()
         try:
             yield
@@ -112,7 +112,7 @@ class StepObserver:
         say(f"{len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
 
     def look(self, call: Call) -> None:
-        """Everything that is recorded before the step runs, for it consumes what it is given."""
+        """Record everything that must be read before the step, which consumes its arguments."""
         folder = self.settings.folder
         self.record |= {"step": call.name, "call": self.settings.call, **surroundings()}
         with self.guarded("the program cannot be lowered"):
@@ -163,7 +163,7 @@ class StepObserver:
         return files.read_arrays(start / files.DRAWS)
 
     def go_on(self, call: Call, go_on: Callable[..., Any]) -> Any:
-        """Run the step, by the program that was compiled to look at it where there is one."""
+        """Run the step, with the program that was compiled for the observation if there is one."""
         if self.compiled is not None and call.compiled is None:
             args, kwargs = call.rebuild_dynamic(call.leaves)
             self.busy = True  # this call of a compiled program is not the trainer's
@@ -232,12 +232,12 @@ def surroundings() -> dict[str, Any]:
 
 
 def donated(lowered: Any, count: int) -> list[bool]:
-    """Which arguments the program may overwrite."""
+    """Return, for each argument, whether the program may overwrite it."""
     infos = jax.tree_util.tree_leaves(lowered.args_info)
     return [bool(info.donated) for info in infos] if len(infos) == count else [False] * count
 
 
 def describe_results(results: Any) -> list[dict[str, Any]]:
-    """The results of the compiled step."""
+    """Describe the results of the compiled step."""
     paths = jax.tree_util.tree_flatten_with_path(results)[0]
     return describe_all([f"result{jax.tree_util.keystr(path)}" for path, _ in paths], [leaf for _, leaf in paths])

@@ -1,4 +1,4 @@
-"""Reads the file that says what is recorded of the process, and where."""
+"""Reads the settings of an observation from a file."""
 
 import json
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Settings:
-    """What is wanted of this process. `folder` exists."""
+    """The settings of an observation in this process. `folder` exists."""
 
     folder: Path
     step: str | None = None  # the jitted function's name; None: the first that looks like a training step
     call: int = 0  # of the step that is recorded, counted from 0
-    program: bool = False  # keep its texts
-    tensors: bool = False  # evaluate it operation by operation
-    keep_arguments: bool = False  # write them
+    program: bool = False  # write the texts of its program
+    tensors: bool = False  # evaluate the step operation by operation
+    keep_arguments: bool = False  # write the arguments
     start: Path | None = None  # the arguments of another arm, which replace these by meaning
     profile: tuple[int, int] | None = None  # the calls that are profiled, the last included
-    end: bool = False  # end the process once all this is done
+    end: bool = False  # end the process after the observation
 
 
 def read_settings(file: str) -> Settings:

@@ -1,4 +1,4 @@
-"""Lets a run begin with another arm's first state and see its batches; the run itself goes on as it is.
+"""Starts a run with another arm's first state and batches, without changing its trainer.
 
 The arm that is the measure keeps its first arguments, and every batch that is another than the one before. The other
 arm takes them, by meaning and by the number of the step, and says in `start.json` what it could not take.
@@ -19,16 +19,16 @@ from .report import describe_error, say
 from .settings import Settings
 from .start_state import Replacement
 
-MOST_BATCH_BYTES = 1 << 28  # of all that one run keeps
+MOST_BATCH_BYTES = 1 << 28  # of all files that one run stores
 
 
 @dataclass(frozen=True)
 class Fresh:
-    """The arguments that each call of the step is given anew: their places among the leaves, and their names."""
+    """The arguments that change with each call of the step: their indices among the leaves, and their names."""
 
     places: tuple[int, ...]
     names: tuple[str, ...]
-    leaves: int  # of a whole call
+    leaves: int  # leaves of a whole call
 
 
 class StartSharer:
@@ -38,7 +38,7 @@ class StartSharer:
         self.settings, self.finder = settings, StepFinder(settings.folder, settings.step)
         self.first = 0  # the step of the first call
         self.calls, self.over = 0, False
-        self.results: list[Any] = []  # of the first call: what comes back is state, and no batch
+        self.results: list[Any] = []  # of the first call: leaves that a call returns are state, not batch
         self.fresh: Fresh | None = None
         self.batch, self.bytes = "", 0  # digest of the last batch that is on disk, and the size of all
 
@@ -73,7 +73,7 @@ class StartSharer:
         return results
 
     def guarded(self, share: Callable[[], list[Any]]) -> list[Any] | None:
-        """What `share` makes of the leaves; after a failure the run is left alone."""
+        """Return the leaves that `share` returns; after an exception, the run keeps its own leaves."""
         try:
             return share()
         except Exception as error:
@@ -81,7 +81,7 @@ class StartSharer:
             return None
 
     def share(self, call: Call, number: int) -> list[Any]:
-        """The leaves that the step is given instead of those of the call."""
+        """Return the leaves that replace those of the call."""
         if number == 0:
             self.first = step_of(call.arguments, call.leaves) or 0
             return self.begin(call)
@@ -91,7 +91,7 @@ class StartSharer:
         return self.share_batch(call.leaves, self.first + number)
 
     def begin(self, call: Call) -> list[Any]:
-        """The first call of this process, which may go on from a checkpoint."""
+        """Handle the first call of this process, which may have resumed from a checkpoint."""
         if not all(map(bits.is_whole, call.leaves)):
             self.give_up("the start is not shared: other processes hold parts of the state")
         elif self.settings.start is None:
@@ -108,7 +108,7 @@ class StartSharer:
         return call.leaves
 
     def take(self, call: Call, file: Path) -> list[Any]:
-        """The other arm's first arguments."""
+        """Return the other arm's first arguments."""
         done = Replacement(call.arguments, call.leaves, file)
         say(f"start: shared: {len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
         for name, reason in done.kept.items():
@@ -118,7 +118,7 @@ class StartSharer:
         return done.leaves
 
     def share_batch(self, leaves: list[Any], step: int) -> list[Any]:
-        """The leaves with the other arm's batch of this step in them, or as they are once that batch is kept."""
+        """Return the leaves with the other arm's batch of this step; in the arm that stores batches, unchanged."""
         assert self.fresh is not None
         if self.settings.start is None:
             self.keep_batch([bits.to_bits(leaves[place]) for place in self.fresh.places], step)
@@ -136,7 +136,7 @@ class StartSharer:
         return changed
 
     def keep_batch(self, arrays: list[Any], step: int) -> None:
-        """Write a batch that is another than the last."""
+        """Store a batch if it differs from the last one."""
         assert self.fresh is not None
         found = "".join(map(bits.digest, arrays))
         if found == self.batch:
@@ -148,19 +148,19 @@ class StartSharer:
             files.write_arrays(batch_file(self.settings.folder, step), list(self.fresh.names), arrays)
 
     def give_up(self, reason: str) -> None:
-        """Leave the run alone from here on."""
+        """Stop sharing; the run continues with its own arguments."""
         self.over = True
         say(reason)
         if self.settings.start is not None and not (self.settings.folder / files.START).exists():
             self.tell({"reason": reason})
 
     def tell(self, found: dict[str, Any]) -> None:
-        """`start.json`."""
+        """Write `start.json`."""
         files.write_json(self.settings.folder / files.START, found)
 
 
 def step_of(names: list[str], arrays: list[Any]) -> int | None:
-    """The step that a state says it is at; None where it has no such counter."""
+    """Return the value of a state's step counter; None without one."""
     for meaning, array in zip(meanings_of(names), arrays, strict=True):
         if meaning == ("counter", "step") and getattr(array, "size", 0) == 1:
             return int(bits.to_host(array))
@@ -168,14 +168,14 @@ def step_of(names: list[str], arrays: list[Any]) -> int | None:
 
 
 def stored_step(file: Path) -> int:
-    """The step of stored arguments."""
+    """Return the step of stored arguments."""
     stored = files.read_arrays(file)
     counters = [name for name in stored if meanings_of([name]) == [("counter", "step")]]
     return step_of(counters, [stored[name] for name in counters]) or 0
 
 
 def fresh_data(call: Call, results: list[Any]) -> Fresh:
-    """The arguments that are data and no result of the call before."""
+    """Return the arguments that are data, not results of the call before."""
     known = set(map(id, results))
     found = [
         (place, name)
@@ -186,11 +186,11 @@ def fresh_data(call: Call, results: list[Any]) -> Fresh:
 
 
 def batch_file(folder: Path, step: int) -> Path:
-    """Where the batch of a step lies."""
+    """Return the path of the batch of a step."""
     return folder / f"batch-{step:08d}.npz"
 
 
 def last_batch(folder: Path, step: int) -> Path | None:
-    """The batch that a step sees: the last that was kept up to it."""
+    """Return the batch of a step: the last one stored up to that step."""
     kept = sorted(file for file in folder.glob("batch-*.npz") if file <= batch_file(folder, step))
     return kept[-1] if kept else None

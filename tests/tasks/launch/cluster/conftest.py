@@ -17,8 +17,8 @@ import httpx
 import psutil
 import pytest
 
-from configs.backends.xpk import Xpk
 from configs.read import CONFIG_ROOT
+from tasks.launch.xpk.settings import Xpk
 from tasks.records import RunPlan
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory, Store

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from configs.backends.xpk import Xpk, XpkHandle
 from configs.environment import PASSED_ON
 from tasks.ingest.run_record import build_record, with_cause
 from tasks.launch import job
@@ -23,6 +22,8 @@ from tasks.launch.backend import Restarted
 from tasks.launch.errors import LaunchError
 from tasks.launch.job import find_checkpoint
 from tasks.launch.watch import JobEvent, watch
+from tasks.launch.xpk.handle import XpkHandle
+from tasks.launch.xpk.settings import Xpk
 from tasks.records import LogError, RunEnded, RunPlan, RunReading
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory
@@ -103,10 +104,7 @@ def test_a_run_succeeds(standin: Any, make_plan: MakePlan, directory: RunDirecto
     assert f"# {plan.run_name}: every value" in log  # the config came along
     handle = directory.read_handle()
     assert isinstance(handle, XpkHandle)
-    status = job.status(handle)
-    assert (status.state, status.exit_code, status.cause) == ("ended", 0, None)
-    assert status.queued_s is not None
-    assert status.ran_s is not None
+    assert job.has_ended(handle)
     assert with_cause(scrape_run(directory.log), directory.log, supervised=True).error is None
 
 
@@ -275,7 +273,7 @@ def test_an_ended_job_is_kept_until_its_time_is_over(
     assert exit_codes(run(make_plan(THREE + "sys.exit(3)", extra=extra), directory)) == [3]
     if ttl_s is None:  # xpk's 12 hours: its pods can be examined
         assert len(standin.names("pods")) == 2
-        assert job.status(read_handle(directory)).exit_code == 3
+        assert job.has_ended(read_handle(directory))
     else:
         wait_for(lambda: not standin.names("jobsets") and not standin.names("pods"))
 
@@ -301,7 +299,7 @@ def test_a_job_that_is_never_given_machines(standin: Any, make_plan: MakePlan, d
     standin.order({"kind": "never_scheduled"})
     plan = make_plan(THREE, start_limit_s=1)
     launched = job.launch_or_attach(plan, directory)
-    assert job.status(launched.handle).state == "queued"
+    assert not job.has_ended(launched.handle)
     events = list(watch(job.follow(launched, poll_s=0.05)))
     assert exit_codes(events) == [124]
     error = with_cause(scrape_or_empty(directory.log), directory.log, supervised=True).error
@@ -480,7 +478,7 @@ def test_a_pod_that_is_gone_has_its_log_in_cloud_logging(
     plan = make_plan(THREE)
     handle = job.launch_or_attach(plan, directory).handle
     deadline = time.monotonic() + 120
-    while job.status(handle).state != "ended":
+    while not job.has_ended(handle):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     for name in standin.names("pods"):

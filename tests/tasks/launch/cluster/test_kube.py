@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.backends.xpk import Xpk
 from tasks.launch.errors import LaunchError
+from tasks.launch.xpk.settings import Xpk
 
 kube = pytest.importorskip("tasks.launch.xpk.kube", reason="runs on clusters need kubernetes: uv sync --extra k8s")
 WANTED = "gke_p_us-east5_tpus"

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from configs.backends.xpk import XpkHandle
 from tasks.launch import job
 from tasks.launch.one_flow_per_run import turn_of
 from tasks.launch.owners import is_owned, own, unforgotten
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import watch
+from tasks.launch.xpk.handle import XpkHandle
 from tasks.records import RunEnded, RunPlan
 from tasks.services.cleanup import stop_jobs
 from tasks.store import Store, open_store

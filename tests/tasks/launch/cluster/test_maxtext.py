@@ -11,7 +11,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from configs.backends.xpk import Xpk
 from configs.comparison import load_comparison, load_target
 from configs.schema import TrainConfig
 from tasks.ingest.run_record import build_record
@@ -19,6 +18,7 @@ from tasks.launch import job
 from tasks.launch.config import config_text
 from tasks.launch.watch import watch
 from tasks.launch.xpk.bucket_paths import as_pods_see
+from tasks.launch.xpk.settings import Xpk
 from tasks.launch.xpk.workload import shell_line
 from tasks.records import RunPlan
 from tasks.resolve.commands import CONFIG_IN_POD, UNKNOWN, TrainMaxTextInPod

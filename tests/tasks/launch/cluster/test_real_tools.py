@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from configs.backends.xpk import XpkHandle
 from tasks.launch import job
 from tasks.launch.watch import watch
+from tasks.launch.xpk.handle import XpkHandle
 from tasks.records import RunEnded, RunPlan
 from tasks.store import RunDirectory
 
@@ -70,4 +70,4 @@ def test_kubectl_shows_what_runs(standin: Any, make_plan: Callable[..., RunPlan]
     assert len(pods) == 2
     kubectl("wait", "--for=jsonpath={.status.phase}=Running", pods[0], "--timeout=30s")
     kubectl("delete", "jobset", handle.job_name)
-    assert job.status(handle).state == "ended"
+    assert job.has_ended(handle)

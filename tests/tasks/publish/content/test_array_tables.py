@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.publish.content.array_tables import count_roles, describe_alone, describe_counts, list_arrays
-from tasks.publish.content.checkpoint_lives import draw_lives
+from tasks.publish.content.save_timeline import draw_lives
 from tasks.records import (
     ArrayDifference,
     ArrayRole,
@@ -86,7 +86,8 @@ def test_lives_of_both_arms_are_drawn_on_one_scale(record_002: ComparisonRecord)
 
 def test_a_proof_of_the_next_day_does_not_squeeze_the_saves(record_002: ComparisonRecord) -> None:
     late = record_002.baseline.model_copy(update={"lives": (life(0, 100.0, 90_000.0),)})
-    timeline = draw_lives(record_002.model_copy(update={"baseline": late}))
+    candidate = record_002.candidate.model_copy(update={"lives": ()})
+    timeline = draw_lives(record_002.model_copy(update={"baseline": late, "candidate": candidate}))
     assert timeline is not None
     assert (timeline.end_s, timeline.broken) == (110.0, True)
     (line,) = timeline.lines[late.name]
@@ -96,4 +97,6 @@ def test_a_proof_of_the_next_day_does_not_squeeze_the_saves(record_002: Comparis
 
 
 def test_without_lives_there_is_no_timeline(record_002: ComparisonRecord) -> None:
-    assert draw_lives(record_002) is None
+    bare = {side: getattr(record_002, side).model_copy(update={"lives": ()}) for side in ("baseline", "candidate")}
+    assert draw_lives(record_002) is not None
+    assert draw_lives(record_002.model_copy(update=bare)) is None

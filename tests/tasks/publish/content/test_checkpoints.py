@@ -29,6 +29,7 @@ def test_repeats_that_save_the_same_step_keep_their_own_proof(record_000: Compar
         update={
             "checkpoints": (event(0, "/out/a/checkpoints/0"), event(0, "/out/b/checkpoints/0")),
             "proofs": (proof(0, "/out/b/checkpoints/0"),),
+            "lives": (),
         }
     )
     first, second = list_checkpoints(arm)

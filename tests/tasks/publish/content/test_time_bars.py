@@ -58,7 +58,8 @@ def test_every_part_has_a_bar_and_a_name_in_the_legend(record: ComparisonRecord)
 
 
 def test_without_an_account_there_is_no_chart(record_002: ComparisonRecord) -> None:
-    assert draw_times(record_002) is None
+    assert draw_times(record_002) is not None
+    assert draw_times(record_002.model_copy(update={"times": ()})) is None
 
 
 def test_the_axis_has_round_seconds(record: ComparisonRecord) -> None:

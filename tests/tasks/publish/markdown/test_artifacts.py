@@ -5,6 +5,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from tasks.publish.content.chart import draw_changes, draw_loss
+from tasks.publish.content.verdict_words import difference_text
 from tasks.publish.markdown.artifacts import artifact_key, summary_description, summary_markdown, table_rows
 from tasks.records import ComparisonRecord, Curve, MetricDiff
 
@@ -54,14 +56,17 @@ def cells(line: str) -> list[str]:
     return [re.sub(r"\\(.)", r"\1", part).strip() for part in parts]
 
 
+SINGLE_STEPS = ("tflops_per_device", "tokens_per_s", "avg_step_time_s")  # beside the steady steps, which are judged
+
+
 def test_the_summary_holds_every_row_right_aligned(record_002: ComparisonRecord) -> None:
     markdown = summary_markdown(record_002)
     assert markdown.startswith("# ? unknown: 03\\_dropout\n")
     table = [cells(line) for line in markdown.splitlines() if line.startswith("| ")]
     for row in record_002.rows:
         line = next(line for line in table if line[1] == row.title)
-        assert line[2:5] == [row.baseline_text, row.candidate_text, row.difference_text]
-        assert row.verdict in line[0]
+        assert line[2:5] == [row.baseline_text, row.candidate_text, difference_text(row)]
+        assert ("not judged" if row.metric in SINGLE_STEPS else row.verdict) in line[0]
     assert "|:--|:--|--:|--:|--:|--:|" in markdown
 
 
@@ -76,23 +81,27 @@ def test_a_long_label_does_not_push_the_figures_out_of_sight(
 
 
 def test_the_description_is_markdown_too(record_002: ComparisonRecord, hostile: str) -> None:
-    assert summary_description(record_002).startswith("? unknown: Not comparable yet")
+    assert summary_description(record_002).startswith("? unknown: not comparable: both sides are commit 574ad3fb9")
     spoilt = summary_description(record_002.model_copy(update={"headline": hostile}))
     (block,) = [token for token in Permissive("commonmark").parse(spoilt) if token.type == "inline"]
     assert {part.type for part in block.children or ()} <= {"text", "text_special"}
 
 
-def test_the_summary_of_a_dead_arm_tells_its_cause(record_000: ComparisonRecord) -> None:
+def test_the_summary_of_a_dead_arm_tells_its_cause(record_000: ComparisonRecord, page_000: Any) -> None:
     markdown = summary_markdown(record_000)
-    assert "died: NotImplementedError: Pure NNX support has not been implemented yet. (line 21" in markdown
+    line = page_000.line("NNX", "NotImplementedError:")
+    assert (
+        f"died: not implemented: NotImplementedError: Pure NNX support has not been implemented yet. (line {line} "
+        in markdown
+    )
     line = next(cells(line) for line in markdown.splitlines() if line.startswith("| ") and "TFLOP/s" in line)
-    assert line == ["**✗ regressed**", "TFLOP/s", "91.900", "–, died", "—", "—"]
+    assert line == ["· not judged", "TFLOP/s", "191.408", "–, died", "—", "—"]  # 13.59 / 0.071 s
 
 
 def test_the_charts_are_white_images_that_load_nothing(record_002: ComparisonRecord) -> None:
     markdown = summary_markdown(record_002)
     drawn = images(markdown)
-    assert len(drawn) == 2
+    assert len(drawn) == 3  # changes, losses, times
     for image in drawn:
         text = ElementTree.tostring(image, encoding="unicode")
         assert image.get("width") == "760"
@@ -100,20 +109,20 @@ def test_the_charts_are_white_images_that_load_nothing(record_002: ComparisonRec
         assert "background-color:#ffffff" in text
         assert not re.search(r"(href|src)=", text)
     words = " ".join(drawn[0].itertext())
-    assert "Avg s/step +0.056 ✗ regressed" in re.sub(r"\s+", " ", words)
-    assert "✓ improved" in words
+    assert "Memory % +0.13 ✗ regressed" in re.sub(r"\s+", " ", words)
+    assert "? unknown" in words
 
 
 def test_bars_point_to_worse_and_stop_at_the_edge(record_002: ComparisonRecord) -> None:
     svg = ElementTree.fromstring(draw_changes(record_002) or "")
     values = [float((d.text or "").removesuffix(" ×")) for d in svg.iter(f"{SVG}desc") if d.get("class") == "value"]
-    # from the bottom: the median −0.005 of ±0.0015, wanted lower; memory; the average +0.056 of ±0.027, wanted lower;
-    # Tok/s −5.779 of ±36.24 and TFLOP/s −0.036 of ±0.22676, wanted higher; the loss
-    assert values == pytest.approx([-3.0, 0, 0.056 / 0.027, 5.779 / 36.24, 0.036 / 0.22676, 0], rel=1e-4)
+    # from the bottom, all wanted lower: the losses, −0.001 of ±0 but the same up to rounding; the steady step, 0.070
+    # against 0.071 of ±2 % of the median step, 0.076; memory, 1.44 against 1.31 of ±0.005; the final loss
+    assert values == pytest.approx([0, -0.001 / (0.02 * 0.076), 3.0, 0], rel=1e-4)
 
 
 def test_nothing_to_draw_gives_no_image(record_000: ComparisonRecord) -> None:
-    bare = record_000.model_copy(update={"curves": (), "rows": ()})
+    bare = record_000.model_copy(update={"curves": (), "rows": (), "times": ()})
     assert draw_changes(bare) is None
     assert draw_loss(bare) is None
     assert images(summary_markdown(bare)) == []
@@ -154,7 +163,7 @@ def test_hostile_text_is_text_in_the_summary(record_002: ComparisonRecord, hosti
     tokens = Permissive("commonmark").enable("table").parse(markdown)
     parts = [part for token in tokens for part in (token, *(token.children or ()))]
     assert not [part for part in parts if part.type.startswith(("html", "link"))]
-    assert [part.attrs["src"][:5] for part in parts if part.type == "image"] == ["data:"] * 2
+    assert [part.attrs["src"][:5] for part in parts if part.type == "image"] == ["data:"] * 3
     assert parts[-2].type == "code_inline"
     assert "http://evil" not in markdown.rpartition("Next: ")[0]  # Prefect's UIs turn bare addresses into links
     columns = [sum(token.type == "td_open" for token in row) for row in table_rows_of(tokens)]
@@ -169,9 +178,9 @@ def test_table_rows_are_strings_with_the_worst_first(
     assert len(rows) == len(record_000.rows) + len(record_002.rows)
     assert all(isinstance(value, str) and value for row in rows for value in row.values())
     verdicts = [row["verdict"].split()[1] for row in rows]
-    assert verdicts == sorted(verdicts, key=["regressed", "unknown", "improved", "same"].index)
+    assert verdicts == sorted(verdicts, key=["regressed", "changed", "unknown", "improved", "same", "not"].index)
     dead = next(row for row in rows if row["metric"] == "Memory %" and row["case"] == "11_optimizer_offload_false")
-    assert (dead["baseline"], dead["candidate"]) == ("1.38", "–, died")
+    assert (dead["baseline"], dead["candidate"]) == ("1.31", "–, died")
 
 
 def test_infinity_is_a_word(record_002: ComparisonRecord, make_row: type[MetricDiff]) -> None:
@@ -191,4 +200,4 @@ def test_infinity_is_a_word(record_002: ComparisonRecord, make_row: type[MetricD
 def test_what_neither_log_has_is_one_line(record_002: ComparisonRecord) -> None:
     markdown = summary_markdown(record_002.model_copy(update={"absent": ("Memory %", "Program memory")}))
     assert markdown.splitlines().count("No value on either side: Memory %, Program memory.") == 1
-    assert "No value" not in summary_markdown(record_002)
+    assert "No value" not in summary_markdown(record_002.model_copy(update={"absent": ()}))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tasks.publish.markdown.night import comment_markdown, night_headline, night_markdown, night_message
-from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord
+from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord
 
 EVIL = "<script>alert(1)</script>|`x`\n# not a heading [a](https://evil.example) @channel <!channel>"
 

@@ -8,14 +8,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from http.server import ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 
-from tasks.history.judge import judge
+from tasks.history.judge_series import judge
 from tasks.history.series import Night, Series
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.history_page import write_history_page
@@ -28,8 +28,8 @@ from tasks.publish.site.index_page import (
     write_neighbours,
 )
 from tasks.records import Commit, ComparisonRecord
-from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord
-from tasks.services.site_server import make_server
+from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord
+from tasks.services.site_server import listen, make_server
 from tasks.store import Store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the playwright package is not installed")
@@ -48,9 +48,14 @@ def address(tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines) -> st
     return write_page(record_002, tmp_path, log_lines=logs_002).as_uri()
 
 
+CURVES = {"loss": "Loss", "step_time_s": "Step time, s"}
+
+
 def drawn(page: Any, metric: str = "loss") -> Any:
-    """The chart, once it has come into view and shows the metric."""
+    """The chart, once it has come into view and shows the metric; at first it shows that of the deciding row."""
     page.locator("#curves").scroll_into_view_if_needed()
+    if page.locator("#curve option:checked").inner_text() != CURVES[metric]:
+        page.select_option("#curve", label=CURVES[metric])
     page.wait_for_selector(f"#plot[data-drawn={metric}] svg")
     return page.locator("#plot svg")
 
@@ -63,7 +68,7 @@ def test_the_curves_are_drawn_and_nothing_leaves_the_machine(visit: Visit, addre
     chart = drawn(seen.page)
     # ten steps of two arms, their difference, and ten step times of two arms
     assert chart.locator("circle").count() == 20 + 10 + 20
-    assert chart.locator("rect.band").count() == 2 + 2  # a stall and a checkpoint of each arm
+    assert chart.locator("rect.band").count() == 5 + 5  # four stalls and a checkpoint of each arm
     assert chart.locator(".first-text").text_content() == "first difference: step 4"
     assert seen.foreign() == []
     assert seen.complaints == []
@@ -123,10 +128,10 @@ def test_nothing_foreign_runs(
     visit: Visit, tmp_path: Path, hostile_record: ComparisonRecord, hostile_logs: Lines
 ) -> None:
     seen = visit(write_page(hostile_record, tmp_path, log_lines=hostile_logs).as_uri())
-    page = seen.page
+    page, count = seen.page, sum(map(len, hostile_logs.values()))
     drawn(page)
     page.fill("#find", "window.owned")
-    playwright.expect(page.locator("#count")).to_have_text("32 of 32 lines")
+    playwright.expect(page.locator("#count")).to_have_text(f"{count} of {count} lines")
     page.locator("#log-baseline .lines .line").first.wait_for()
     assert "window.owned=1" in page.locator("#log-baseline .hits a").first.inner_text()
     hover(page, 4)
@@ -160,20 +165,23 @@ def test_the_policy_stops_what_the_page_did_not_bring(visit: Visit, address: str
     assert outcome == [None, ["connect-src", "img-src", "script-src-elem"]]
 
 
-def test_a_value_leads_to_its_line_in_the_log(visit: Visit, address: str) -> None:
+def test_a_value_leads_to_its_line_in_the_log(visit: Visit, address: str, page_002: Any) -> None:
     page = visit(address).page
     assert page.locator("#log-baseline").get_attribute("open") is None
     page.click("#m-final_loss td[data-label=baseline] a")
     line = page.locator("#log-baseline .here")
     playwright.expect(line).to_contain_text("completed step: 9,")
-    assert line.get_attribute("id") == "baseline-L14"
+    assert line.get_attribute("id") == f"baseline-L{page_002.line('main', 'completed step: 9,')}"
     assert line.locator(".values").inner_text() == "Final loss, TFLOP/s, Tok/s"
     assert is_in_view(line)
 
 
-def test_an_address_with_a_line_opens_there(visit: Visit, address: str) -> None:
-    page = visit(f"{address}#candidate-L9").page
-    assert is_in_view(page.locator("#candidate-L9.here"))
+def test_an_address_with_a_line_opens_there(
+    visit: Visit, address: str, page_002: Any, record_002: ComparisonRecord
+) -> None:
+    line = page_002.line(record_002.candidate.name, "completed step: 5,")
+    page = visit(f"{address}#candidate-L{line}").page
+    assert is_in_view(page.locator(f"#candidate-L{line}.here"))
 
 
 def test_a_traceback_is_folded_under_its_cause(
@@ -213,10 +221,10 @@ def test_every_line_of_a_long_log_is_found(visit: Visit, tmp_path: Path, record_
     assert page.locator("#log-baseline .line").count() < 5_000  # of fifty thousand, those that are near
 
 
-def test_hits_are_marked_in_the_log_and_visited_in_turn(visit: Visit, address: str) -> None:
-    page = visit(address).page
+def test_hits_are_marked_in_the_log_and_visited_in_turn(visit: Visit, address: str, logs_002: Lines) -> None:
+    page, count = visit(address).page, sum(map(len, logs_002.values()))
     page.fill("#find", "completed step: 9")
-    playwright.expect(page.locator("#count")).to_have_text("2 of 32 lines")
+    playwright.expect(page.locator("#count")).to_have_text(f"2 of {count} lines")
     marked = page.locator(".lines mark")
     playwright.expect(marked).to_have_text(["completed step: 9"] * 2)
     page.click("[data-hit='1']")
@@ -244,14 +252,15 @@ def test_a_level_filters_the_lines_of_the_logs(
 
 
 @contextmanager
-def served(server: ThreadingHTTPServer) -> Iterator[str]:
+def served(server: uvicorn.Server) -> Iterator[str]:
     """Serve in a thread; yields the address of the front."""
-    thread = threading.Thread(target=server.serve_forever)
+    listener = listen("127.0.0.1", 0)
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/"
-    server.shutdown()
+    yield address
+    server.should_exit = True
     thread.join()
-    server.server_close()
 
 
 def hover(page: Any, step: int) -> None:
@@ -277,18 +286,17 @@ def test_a_point_tells_run_step_and_value_and_leads_to_its_line(visit: Visit, ad
     drawn(page)
     page.select_option("#curve", label="Step time, s")
     drawn(page, "step_time_s")
-    hover_at = page.locator("#plot svg").bounding_box()
-    page.mouse.move(hover_at["x"] + 64 + (hover_at["width"] - 80) / 9, hover_at["y"] + 100, steps=3)
-    playwright.expect(page.locator("#told")).to_contain_text("step 1: baseline 1.399 (main_20260418_180000)")
-    for side, seconds in (("candidate", "2.864"), ("baseline", "1.399")):  # the point that is nearest to the click
-        point = page.locator(f"#plot circle.{side}").nth(1)
+    page.locator("#plot circle.baseline").nth(7).hover(force=True)
+    playwright.expect(page.locator("#told")).to_contain_text("step 7: baseline 9.671")
+    for side, seconds in (("candidate", "0.006"), ("baseline", "9.671")):  # the point that is nearest to the click
+        point = page.locator(f"#plot circle.{side}").nth(7)
         point.scroll_into_view_if_needed()
         point.click(force=True)
         line = page.locator(f"#log-{side} .here")
-        playwright.expect(line).to_contain_text(f"completed step: 1, seconds: {seconds}")
+        playwright.expect(line).to_contain_text(f"completed step: 7, seconds: {seconds}")
         assert is_in_view(line)
-    page.locator("#told a", has_text="2.864").click()  # and for the keyboard each value is a link
-    playwright.expect(page.locator("#log-candidate .here")).to_contain_text("completed step: 1, seconds: 2.864")
+    page.locator("#told a", has_text="0.006").click()  # and for the keyboard each value is a link
+    playwright.expect(page.locator("#log-candidate .here")).to_contain_text("completed step: 7, seconds: 0.006")
 
 
 def test_what_the_reader_chose_is_kept_in_the_address(visit: Visit, address: str) -> None:
@@ -312,7 +320,7 @@ def test_what_the_reader_chose_is_kept_in_the_address(visit: Visit, address: str
     page.click("#all-steps")
     playwright.expect(page.locator("#all-steps")).to_be_hidden()
     page.click("[data-rows=regressed]")
-    assert [row.get_attribute("id") for row in page.locator("tr[data-verdict]:visible").all()] == ["m-avg_step"]
+    assert [row.get_attribute("id") for row in page.locator("tr[data-verdict]:visible").all()] == ["m-memory_percent"]
     again = visit(page.evaluate("location.href")).page
     assert again.locator("tr[data-verdict]:visible").count() == 1
 
@@ -505,26 +513,26 @@ def test_what_only_one_log_says_leads_to_its_line(
     assert main
     page = visit(write_page(record_002, tmp_path, log_lines=logs_002).as_uri()).page
     page.press("#d-lines > summary", "Enter")  # a click may meet a page that still grows
-    row = page.locator("#d-lines tbody tr")
+    row = page.locator("#d-lines tbody tr", has_text="a warning")  # the other one is the commit of a checkpoint
     playwright.expect(row).to_have_count(1)
     row.locator("a").click()
     playwright.expect(page.locator("#log-candidate .here")).to_contain_text("a warning that nobody else gives 17")
 
 
-def test_a_phone_can_do_it_all(visit: Visit, address: str) -> None:
+def test_a_phone_can_do_it_all(visit: Visit, address: str, logs_002: Lines) -> None:
     seen = visit(address, **PHONE)
-    page = seen.page
+    page, count = seen.page, sum(map(len, logs_002.values()))
     page.tap("[data-rows=regressed]")
-    assert [row.get_attribute("id") for row in page.locator("tr[data-verdict]:visible").all()] == ["m-avg_step"]
-    page.tap("#m-avg_step summary")
-    playwright.expect(page.locator("#m-avg_step .threshold")).to_be_visible()
+    assert [row.get_attribute("id") for row in page.locator("tr[data-verdict]:visible").all()] == ["m-memory_percent"]
+    page.tap("#m-memory_percent summary")
+    playwright.expect(page.locator("#m-memory_percent .threshold")).to_be_visible()
     page.tap("[data-rows=regressed]")
     page.tap("#calm")  # rows that are the same are folded at first, and so are the logs
     assert not page.locator("#find").is_visible()
     page.tap("#m-final_loss td[data-label=candidate] a")
     playwright.expect(page.locator("#log-candidate .here")).to_contain_text("completed step: 9,")
     page.fill("#find", "jax version")
-    playwright.expect(page.locator("#count")).to_have_text("2 of 32 lines")
+    playwright.expect(page.locator("#count")).to_have_text(f"2 of {count} lines")
     page.tap("#log-baseline .hits a")
     playwright.expect(page.locator("#log-baseline .here")).to_contain_text("Jax Version")
     chart = drawn(page)
@@ -890,7 +898,7 @@ def test_a_finger_reads_and_zooms_the_curves(visit: Visit, address: str) -> None
     playwright.expect(page.locator(".lines .here")).to_contain_text("completed step:")
 
 
-def test_the_keyboard_alone_is_enough(visit: Visit, site: dict[str, str]) -> None:
+def test_the_keyboard_alone_is_enough(visit: Visit, site: dict[str, str], page_002: Any) -> None:
     page = visit(site["main-vs-branch"]).page
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -898,10 +906,10 @@ def test_the_keyboard_alone_is_enough(visit: Visit, site: dict[str, str]) -> Non
     assert page.evaluate("location.hash") == "#metrics"
     page.locator("[data-rows=regressed]").focus()
     page.keyboard.press("Space")
-    assert [row.get_attribute("id") for row in page.locator("tr[data-verdict]:visible").all()] == ["m-avg_step"]
-    page.locator("#m-avg_step summary").focus()
+    assert [row.get_attribute("id") for row in page.locator("tr[data-verdict]:visible").all()] == ["m-memory_percent"]
+    page.locator("#m-memory_percent summary").focus()
     page.keyboard.press("Enter")
-    playwright.expect(page.locator("#m-avg_step .threshold")).to_be_visible()
+    playwright.expect(page.locator("#m-memory_percent .threshold")).to_be_visible()
     chart = drawn(page)
     chart.focus()
     page.keyboard.press("ArrowRight")
@@ -909,7 +917,7 @@ def test_the_keyboard_alone_is_enough(visit: Visit, site: dict[str, str]) -> Non
     assert chart.get_attribute("aria-valuetext").startswith("step 1: baseline ")
     page.locator("#log-baseline > summary").focus()
     page.keyboard.press("Enter")
-    playwright.expect(page.locator("#baseline-L1")).to_be_visible()
+    playwright.expect(page.locator(f"#baseline-L{page_002.line('main', 'XPK Start')}")).to_be_visible()
 
 
 NAMED = (

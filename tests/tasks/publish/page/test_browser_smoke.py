@@ -16,14 +16,18 @@ def test_a_page_can_be_used(
     tmp_path: Path,
     record_002: ComparisonRecord,
     logs_002: dict[str, list[tuple[int, str]]],
+    page_002: Any,
 ) -> None:
     seen = visit(write_page(record_002, tmp_path, log_lines=logs_002).as_uri())
     page = seen.page
     page.locator("#curves").scroll_into_view_if_needed()
-    page.wait_for_selector("#plot[data-drawn=loss] svg")
+    page.wait_for_selector("#plot[data-drawn=step_time_s] svg")  # the curve of the row that decides
     page.fill("#find", "completed step: 9,")
     page.locator("#log-baseline .hits a").first.click()
     page.locator("#log-baseline .here").wait_for()
-    assert page.locator("#log-baseline .here").get_attribute("id") == "baseline-L14"
+    assert (
+        page.locator("#log-baseline .here").get_attribute("id")
+        == f"baseline-L{page_002.line('main', 'completed step: 9,')}"
+    )
     assert seen.foreign() == []
     assert seen.complaints == []

@@ -27,7 +27,7 @@ from tasks.publish.site.index import (
 from tasks.publish.site.index_page import find_states, rebuild_index, render_index, tally, update_index
 from tasks.publish.site.publish import publish_comparison
 from tasks.records import ComparisonRecord
-from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, find_changes
+from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord, find_changes
 from tasks.store import Store, StoreError, open_store
 
 WRITERS, EACH = 4, 3

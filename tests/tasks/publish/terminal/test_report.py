@@ -3,10 +3,12 @@
 import io
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from tasks.publish.content.verdict_words import difference_text
 from tasks.publish.terminal.report import print_comparison
 from tasks.records import ComparisonRecord, MetricDiff
 
@@ -31,7 +33,8 @@ def test_no_line_is_wider_than_the_terminal(record_000: ComparisonRecord, record
     for record in (record_000, record_002):
         for width in (60, 80, 200):
             lines = report(record, width).splitlines()
-            assert max(len(line) for line in lines if not line.startswith("next: ")) <= width
+            told = [line for line in lines if not line.startswith(("next: ", "  line "))]  # these two are copied whole
+            assert max(map(len, told)) <= width
 
 
 def test_no_number_is_broken_at_80_columns(record_002: ComparisonRecord) -> None:
@@ -60,16 +63,21 @@ def test_a_path_and_a_command_to_copy_are_one_line_each(record_002: ComparisonRe
     assert lines[-2:] == [f"page: {'o/' * 60}", f"next: {command}"]
 
 
+SIGNS = {"same": "=", "improved": "✓", "regressed": "✗", "changed": "≠", "unknown": "?", "not judged": "·"}
+
+
 def test_every_row_stands_in_the_table_as_the_record_words_it(record_002: ComparisonRecord) -> None:
-    text = report(record_002)
+    text = report(record_002, width=200)
+    assert record_002.rows
     for row in record_002.rows:
+        word = "not judged" if row.reason.startswith("see the steady steps") else row.verdict
         line = table_line(text, row.title)
         assert re.split(r"\s{2,}", line.strip()) == [
             row.title,
             row.baseline_text,
             row.candidate_text,
-            row.difference_text,
-            f"{ {'same': '=', 'improved': '✓', 'regressed': '✗', 'unknown': '?'}[row.verdict] } {row.verdict}",
+            difference_text(row),
+            f"{SIGNS[word]} {word}",
         ]
 
 
@@ -86,21 +94,26 @@ def test_a_row_of_single_steps_has_the_word_of_the_page_and_headings_are_whole(
         assert "\nBeyond MaxView\n" in text
 
 
-def test_a_row_that_is_not_the_same_gets_its_reason_and_threshold(record_002: ComparisonRecord) -> None:
+def test_a_row_that_is_not_the_same_gets_its_reason_and_threshold(
+    record_002: ComparisonRecord, make_row: Callable[..., MetricDiff]
+) -> None:
     text = flat(report(record_002))
-    reason = "-0.3 % from 1 run per arm: run-to-run noise is not known; run each arm 2 more times (--repeats 3)"
-    assert f"? TFLOP/s, Tok/s: {reason} [threshold ±2 %]" in text
-    assert "✓ Median steady step: 7 steady steps of each" in text
-    assert "[threshold ±0.0015 s]" in text  # a threshold without words, in the metric's unit
+    assert "? Step time, steady: steady steps -1.4 %" in text  # 0.070 s against 0.071 s
+    assert re.search(r"✗ Memory %: .*? \[threshold ±0.005\]", text)
+    texts = ("0.076", "0.071", "-0.005")
+    row = make_row("median_step", "Median step", texts, "improved", "why", better="lower", threshold=0.0015, unit="s")
+    text = flat(report(record_002.model_copy(update={"rows": (row,)})))
+    assert "✓ Median step: why [threshold ±0.0015 s]" in text  # a threshold without words, in the metric's unit
 
 
-def test_a_dead_arm_leaves_no_cell_blank_and_its_cause_is_told(record_000: ComparisonRecord) -> None:
+def test_a_dead_arm_leaves_no_cell_blank_and_its_cause_is_told(record_000: ComparisonRecord, page_000: Any) -> None:
     text = report(record_000)
-    assert re.split(r"\s{2,}", table_line(text, "TFLOP/s")) == ["TFLOP/s", "91.900", "–, died", "—", "✗ regressed"]
-    assert "No value on either side" not in text
-    cause = "† candidate died with exit code 1: NotImplementedError: Pure NNX support has not been implemented yet."
-    assert cause in flat(text)
-    assert "(line 21 of logs/nnx.txt)" in flat(text)
+    cells = ["TFLOP/s", "191.408", "–, died", "—", "· not judged"]  # 13.59 / 0.071 s
+    assert re.split(r"\s{2,}", table_line(text, "TFLOP/s")) == cells
+    cause = "not implemented: NotImplementedError: Pure NNX support has not been implemented yet."
+    assert f"† candidate died with exit code 1: {cause}" in flat(text)
+    (log,) = record_000.candidate.logs
+    assert f"  line {page_000.line('NNX', 'NotImplementedError:')} of {log}" in text.splitlines()
 
 
 def test_a_death_without_a_cause_is_told_too(record_000: ComparisonRecord) -> None:
@@ -110,7 +123,8 @@ def test_a_death_without_a_cause_is_told_too(record_000: ComparisonRecord) -> No
 
 
 def test_findings_stand_in_the_order_of_their_weight(record_002: ComparisonRecord) -> None:
-    shuffled = record_002.model_copy(update={"findings": tuple(reversed(record_002.findings))})
+    note = record_002.findings[0].model_copy(update={"kind": "started-apart", "effect": "note"})
+    shuffled = record_002.model_copy(update={"findings": (note, *reversed(record_002.findings))})
     text = report(shuffled)
     assert text.index("✗ blocks") < text.index("! qualifies") < text.index("· note")
 
@@ -121,7 +135,7 @@ def test_floors_and_checkpoints_are_named_with_their_state(
     text = report(record_002)
     assert re.search(r"^\? same program +no StableHLO", text, re.MULTILINE)
     assert re.search(r"^✗ same bits +step 4: 8.459 and 8.458", text, re.MULTILINE)
-    assert re.search(r"^\? not proved +baseline 0: ", text, re.MULTILINE)
+    assert re.search(r"^\? not proved \(announced\) +baseline 0: ", text, re.MULTILINE)
     assert re.search(r"^✓ content recorded +baseline 0 *$", report(record_000), re.MULTILINE)
     assert "9/commit_success.txt: missing: the save was cut off" in flat(report(record_000))
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from configs.backends.replay import Replay
 from configs.errors import ConfigError
 from tasks.launch import job
+from tasks.launch.logs import read_exit_code
+from tasks.launch.replay.settings import Replay
 from tasks.launch.watch import watch
 from tasks.records import RunPlan
 from tasks.resolve.plans import Request, resolve
@@ -85,7 +86,7 @@ def test_a_log_is_played_to_its_end_with_its_checkpoint(
     saved = directory.checkpoints / "0" / "items" / "d" / "abc"
     assert saved.read_bytes() == b"payload"
     assert directory.metrics.read_text() == '{"step": 0}\n'
-    assert job.status(launched.handle).exit_code == 0
+    assert read_exit_code(directory.log) == 0
     reading = scrape_run(directory.log)
     assert reading.steps["loss"].to_list() == [3.0, 3.1]
     # one frame, the supervisor's; and the checkpoints are this run's
@@ -102,7 +103,7 @@ def test_a_checkpoint_that_was_never_committed_stays_unfinished(
     launched = job.launch_or_attach(plan, directory)
     list(job.follow(launched, poll_s=0.02))
     assert [path.name for path in directory.checkpoints.iterdir()] == ["0.orbax-checkpoint-tmp"]
-    assert job.status(launched.handle).exit_code == 3
+    assert read_exit_code(directory.log) == 3
 
 
 def test_a_log_alone_brings_no_checkpoints(
@@ -160,7 +161,7 @@ def test_a_player_ends_at_sigterm(make_plan: Callable[..., RunPlan], stored: Pat
     for piece in job.follow(launched, poll_s=0.02):
         if isinstance(piece, bytes) and b"completed step: 0" in piece:
             job.stop(launched.handle)
-    assert job.status(launched.handle).exit_code == 128 + signal.SIGTERM
+    assert read_exit_code(directory.log) == 128 + signal.SIGTERM
     assert not (directory.checkpoints / "0").exists()
 
 

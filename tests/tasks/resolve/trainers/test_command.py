@@ -20,7 +20,7 @@ from tasks.launch.local.process_group import build_environment
 from tasks.launch.watch import watch
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve.arm_trainers import ArmOptions
-from tasks.resolve.night import NightOptions, NightPlan, plan_night
+from tasks.resolve.plan_night import NightOptions, NightPlan, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.trainers.trainer_source import SOURCE
 from tasks.scrape import scrape_run

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.command import CommandTemplate
 from configs.comparison import load_comparison, load_target
+from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError
 from configs.schema import OWN_KEYS, TrainConfig
 from configs.topologies import find_topology
@@ -51,7 +51,7 @@ def test_maxtext_compiles_by_its_own_program(config: TrainConfig) -> None:
         module="maxtext.trainers.pre_train.train",
         versions={"maxtext": "0.2.4"},
         keys=frozenset(TrainConfig.model_fields) - OWN_KEYS.keys() | {"enable_nnx", "skip_jax_distributed_system"},
-        dialects=frozenset({False, True}),
+        pure_nnx_values=frozenset({False, True}),
     )
     command = plan_compile(config, checkout(maxtext=maxtext), SLICE, Path("/out/mt"))
     python, safe, keeper, *words = command.argv

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from configs.model_checks import Pipeline
 from model.decoder.pipeline import schedule_events
-from tasks.publish.content.schedule import draw_schedule
-from tasks.scrape.read import scrape
+from tasks.publish.content.draw_schedule import draw_schedule
+from tasks.scrape.read_log import scrape
 
 SHAPE = Pipeline(stages=2, chunks=2, layers=1, microbatches=4)
 STEP = "completed step: {}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 9.000, loss: 2.000"

@@ -1,0 +1,92 @@
+"""The settings of a custom trainer: its command, and the files that it writes."""
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from string import Formatter
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from configs.errors import suggest
+from configs.schema import PLACE_KEYS, Frozen, TrainConfig
+
+# the run's name and folder, the program's folder, and the arm's Python
+OWN = ("run_name", "out", "checkout", "python")
+KEYS = tuple(key for key in TrainConfig.model_fields if key not in PLACE_KEYS)
+
+
+def _check_template(text: str) -> str:
+    try:
+        names = names_in(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r:.60}: {error}; a brace that is meant is written twice") from error
+    known = (*OWN, *KEYS)
+    unknown = [f"{{{name}}}{suggest(name, known)}" for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"nothing stands for {', '.join(unknown)}: there are {', '.join(OWN)} and the config's keys")
+    return text
+
+
+def _check_inside(text: str) -> str:
+    path = PurePosixPath(text)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ValueError(f"{text!r} must be a path inside the run's folder, such as 'checkpoints' (give it {{out}})")
+    return text
+
+
+def names_in(template: str) -> list[str]:
+    """Return the names in braces. Raises ValueError for anything but plain names."""
+    names = []
+    for _, name, form, conversion in Formatter().parse(template):
+        if name is None:
+            continue
+        if form or conversion or not name.isidentifier():
+            raise ValueError(f"{{{name}}} is not a plain name")
+        names.append(name)
+    return names
+
+
+Template = Annotated[str, Field(min_length=1), AfterValidator(_check_template)]
+Inside = Annotated[str, AfterValidator(_check_inside)]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class CommandTemplate(Frozen):
+    """The command of a custom trainer, which trains one run and prints a readable log.
+
+    Every word and variable may contain `{run_name}`, `{out}` (the run's folder), `{checkout}` (the program's folder, in
+    which it starts), `{python}` and every key of the config. `folder`: the program's folder, if it has no ref.
+    `checkpoints`: the folder of Orbax checkpoints in the run's folder, if any. `metrics`: its file of JSON lines, in
+    our or MaxText's format. `resume`: further arguments once a checkpoint exists.
+    """
+
+    argv: Annotated[tuple[Template, ...], Field(min_length=1)]
+    environment: dict[Variable, Annotated[str, AfterValidator(_check_template)]] = {}
+    folder: Annotated[str, Field(min_length=1)] | None = None
+    checkpoints: Inside | None = None
+    metrics: Inside = "metrics.jsonl"
+    resume: tuple[Template, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_fit(self) -> Self:
+        if "steps" not in self.names:
+            raise ValueError("no word has {steps}: the command would not train as long as it is asked to")
+        if self.resume and self.checkpoints is None:
+            raise ValueError("resume: say with `checkpoints:` where they are looked for")
+        return self
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All names in braces."""
+        texts = (*self.argv, *self.environment.values(), *self.resume)
+        return frozenset(name for text in texts for name in names_in(text))
+
+    def fill(self, values: Mapping[str, str]) -> "CommandTemplate":
+        """Return the template with its names replaced by values."""
+        return self.model_copy(
+            update={
+                "argv": tuple(word.format_map(values) for word in self.argv),
+                "environment": {name: text.format_map(values) for name, text in self.environment.items()},
+                "resume": tuple(word.format_map(values) for word in self.resume),
+            }
+        )

@@ -1,0 +1,48 @@
+"""Finds the operations in which the culprit's training step differs from the step of the commit before it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tasks.bisect.ledger import FOLDER, ledger_key
+from tasks.bisect.report import name_point
+from tasks.causes.programs import compare_program_files
+from tasks.records import BisectedPoint, ProgramExplanation, RunPlan, RunRecord
+from tasks.records.compiled import LOWERED
+from tasks.records.observation import PROGRAM
+from tasks.store import Store
+
+
+def compare_culprit_program(
+    points: Sequence[BisectedPoint], culprit: int, like: RunPlan, runs: Mapping[int, Sequence[RunRecord]], store: Store
+) -> ProgramExplanation | None:
+    """Return the operations that differ; None if the programs are equal, or if one of them was not kept.
+
+    The ledger's programs count; a custom command has none there, and then the programs that runs kept count.
+    """
+    here = points[culprit]
+    if here.version:  # JAX versions lower one step differently
+        return None
+    in_ledger = {
+        number: store.path / FOLDER / "programs" / ledger_key(point.source, like) / LOWERED
+        for number, point in enumerate(points)
+        if point.source and point.ledger.program
+    }
+    of_runs = {number: store.run_of_log(done[0].log).path / PROGRAM for number, done in runs.items() if done}
+    for kept in (in_ledger, of_runs):
+        before = max((number for number in kept if number < culprit), default=None)
+        if culprit in kept and before is not None:
+            return _compare(points, (before, culprit), (kept[before], kept[culprit]))
+    return None
+
+
+def _compare(
+    points: Sequence[BisectedPoint], numbers: tuple[int, int], paths: tuple[Path, Path]
+) -> ProgramExplanation | None:
+    if not all(path.is_file() for path in paths):  # the ledger was made on another machine
+        return None
+    before, here = (name_point(points[number]) for number in numbers)
+    try:
+        found = compare_program_files(*paths, (before, here))
+    except ValueError:  # the text of an older JAX
+        return None
+    return found if found.answer == "differs" else None

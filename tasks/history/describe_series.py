@@ -1,0 +1,153 @@
+"""Describes judged series for terminal and JSON: a drawn trend, sentences about changes, and the next command."""
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from configs.topologies import TOPOLOGIES
+from tasks.diff.compare_logs import INGEST, options_of
+from tasks.history.judge_series import LINES, Event, Judged, Line, LineTrend
+from tasks.history.series import Night, Series
+
+BARS = "▁▂▃▄▅▆▇█"
+WIDTH = 30  # nights drawn
+
+
+def draw_trend(values: Sequence[float]) -> str:
+    """Draw the last WIDTH values as bars between their minimum and maximum; a flat series is drawn in the middle."""
+    shown = list(values)[-WIDTH:]
+    if not shown:
+        return ""
+    low, high = min(shown), max(shown)
+    if high - low <= 1e-9 * max(abs(high), abs(low)):
+        return BARS[3] * len(shown)
+    return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in shown)
+
+
+def values_of(judged: Judged, line: Line) -> list[float]:
+    """Return the line's values, oldest first, without nights that lack one."""
+    read = {"baseline": "baseline", "candidate": "candidate", "ratio": "ratio"}[line]
+    return [getattr(judged.series.nights[i], read) for i in judged.line(line).nights]
+
+
+def show_event(event: Event, series: Series) -> str:
+    """Return one change as a sentence: its night, line, levels, commits and cause."""
+    change = event.change
+    unit = f" {series.unit}" if series.unit and event.line != "ratio" else ""
+    size = "" if change.relative is None else f" ({100 * change.relative:+.1f} %"
+    if size and change.before:
+        low, high = 100 * change.low / abs(change.before), 100 * change.high / abs(change.before)
+        size += ")" if change.p == 0 else f", 95 % from {low:+.1f} to {high:+.1f} %)"
+    commits = _commits(event)
+    levels = f"{change.before:.4g} → {change.after:.4g}{unit}{size}{f', {commits}' if commits else ''}"
+    return f"{show_time(event.after)}: {name_line(event.line, series)} {levels}: {event.meaning}"
+
+
+def name_line(line: Line, series: Series) -> str:
+    """Return a line's name: its arm, or both arms of the ratio."""
+    names = {"baseline": series.baseline_arm, "candidate": series.candidate_arm}
+    return names.get(line) or f"{series.candidate_arm} / {series.baseline_arm}"
+
+
+def show_time(night: Night) -> str:
+    """Return the night's date."""
+    return night.time.strftime("%Y-%m-%d") if night.time else "undated"
+
+
+def _commits(event: Event) -> str:
+    texts = []
+    for side in ("baseline", "candidate"):
+        if event.line not in (side, "ratio"):
+            continue
+        before, after = (getattr(night, f"{side}_commit") for night in (event.before, event.after))
+        if before and after and before != after:
+            texts.append(f"between {before[:9]} and {after[:9]}")
+        elif before and before == after:
+            texts.append(f"both nights at {before[:9]}")
+    return " and ".join(dict.fromkeys(texts))
+
+
+def suggest_next(judged: Sequence[Judged]) -> str:
+    """Return the most useful next command after this table."""
+    worse = [(item, event) for item in judged for event in item.events if event.worse and event.cause != "shared"]
+    if worse:
+        item, event = max(worse, key=lambda pair: pair[1].after.time.timestamp() if pair[1].after.time else 0.0)
+        return _elsewhere(item.series) or _compare_commits(item.series, event)
+    if judged and any(item.line("ratio").trend.too_few for item in judged):
+        series = judged[0].series
+        words = ["maxview", "compare", series.comparison, "--case", series.case, "--target", series.target]
+        return _elsewhere(series) or shlex.join(words)
+    return "maxview history --json"
+
+
+def _compare_commits(series: Series, event: Event) -> str:
+    """Return the command that compares the commits before and after a change; without two, one that trains again."""
+    side = "baseline" if event.cause == "baseline" else "candidate"
+    before, after = (getattr(night, f"{side}_commit") for night in (event.before, event.after))
+    if before and after and before != after:
+        words = ["maxview", "compare", "main-vs-branch", "--case", series.case, "--target", series.target]
+        return shlex.join([*words, "--baseline", before[:12], "--branch", after[:12], "--repeats", "3"])
+    return shlex.join(["maxview", "compare", series.comparison, "--case", series.case, "--repeats", "3", "--fresh"])
+
+
+def _elsewhere(series: Series) -> str:
+    """Return the command for a series of ingested logs, whose runs cannot be repeated here, or of compiles for a slice.
+
+    Empty for other series.
+    """
+    if series.comparison == INGEST:
+        return shlex.join(["maxview", "ingest", "LOG", "LOG", *options_of(series.case, series.target)])
+    if series.target in TOPOLOGIES:
+        return shlex.join(["maxview", "preflight", series.comparison, "--case", series.case])
+    return ""
+
+
+def to_json(judged: Judged) -> dict[str, Any]:
+    """Return one series with its values, changes and notes as JSON values; missing values are null, never NaN."""
+    series = judged.series
+    return {
+        **series.model_dump(mode="json", exclude={"nights"}),
+        "nights": [night.model_dump(mode="json") | {"ratio": night.ratio} for night in series.nights],
+        "lines": {line.line: _line_to_json(line) for line in judged.lines},
+        "events": [
+            {
+                "line": event.line,
+                "time": event.after.time.isoformat() if event.after.time else None,
+                "commits": {
+                    side: [getattr(event.before, f"{side}_commit"), getattr(event.after, f"{side}_commit")]
+                    for side in ("baseline", "candidate")
+                },
+                **event.change.model_dump(mode="json", exclude={"index"}),
+                "relative": event.change.relative,
+                "worse": event.worse,
+                "cause": event.cause,
+                "meaning": event.meaning,
+            }
+            for event in judged.events
+        ],
+        "notes": list(judged.notes),
+    }
+
+
+def _line_to_json(line: LineTrend) -> dict[str, Any]:
+    trend = line.trend
+    return {
+        "nights": list(line.nights),
+        "outliers": [line.nights[i] for i in trend.outliers],
+        "drift": None if trend.drift is None else trend.drift.model_dump(mode="json"),
+        "exact": trend.exact,
+        "too_few": trend.too_few,
+    }
+
+
+def exit_status(judged: Sequence[Judged]) -> int:
+    """Return 1 if an arm itself made a metric's last level worse, 3 if no series has enough nights, else 0.
+
+    A regression that a later change has repaired does not count.
+    """
+    for item in judged:
+        for line in LINES:
+            last = [event for event in item.events if event.line == line][-1:]
+            if any(event.worse and event.cause != "shared" for event in last):
+                return 1
+    return 3 if judged and all(item.line("ratio").trend.too_few for item in judged) else 0

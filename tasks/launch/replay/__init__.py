@@ -1,0 +1,1 @@
+"""Replays stored logs as jobs of this machine, which the backend `local` runs."""

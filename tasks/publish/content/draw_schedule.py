@@ -1,0 +1,190 @@
+"""Draws a pipeline schedule from its events: a row per rank, a cell per operation, what never finished hatched.
+
+The events have no times. What runs from left to right is their order in the log, one step per event of any rank.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.publish.content.templating import make_environment
+from tasks.records import RunReading
+
+PER_STRIP = 64  # events that one strip shows
+SHOWN = 2_000  # events; of a longer schedule the last ones
+STEP = 16.5  # px
+LEFT, TOP, LANE, GAP, STRIP_HEAD, STRIP_GAP = 84, 92, 22, 6, 26, 12
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One forward or backward pass of a microbatch on a rank, between two events; `end` is None if unfinished."""
+
+    rank: int
+    direction: str
+    tensor: int
+    start: int
+    end: int | None
+    lines: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The part of an operation in one strip, in px. `open`: it continues in the next strip."""
+
+    x: float
+    y: float
+    width: float
+    kind: str
+    label: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Track:
+    """The row of a rank in one strip."""
+
+    y: float
+    height: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A stretch of the schedule: the rows of all ranks, the cells, and where an iteration ended (x, text)."""
+
+    y: float
+    height: float
+    width: float
+    text: str
+    tracks: tuple[Track, ...]
+    cells: tuple[Cell, ...]
+    marks: tuple[tuple[float, str], ...]
+
+
+def draw_schedule(run: RunReading) -> str | None:
+    """Return the schedule of a run as SVG text; None if its log contains none."""
+    events = run.schedule[-SHOWN:]
+    if not events:
+        return None
+    operations = find_operations(events)
+    lanes = assign_lanes(operations)
+    ranks = sorted({operation.rank for operation in operations})
+    idle = {entry["rank"]: (entry.get("schedule") or {}).get("idle_share") for entry in run.ranks}
+    strips: list[Strip] = []
+    y = float(TOP)
+    for begin in range(0, len(events), PER_STRIP):
+        strip = _strip(events, operations, lanes, ranks, begin=begin, y=y)
+        strips.append(strip)
+        y += strip.height + STRIP_GAP
+    flying = [operation for operation in operations if operation.end is None]
+    left_out = len(run.schedule) - len(events)
+    return (
+        make_environment()
+        .get_template("schedule.svg.j2")
+        .render(
+            name=run.name,
+            width=LEFT + PER_STRIP * STEP + 24,
+            height=y,
+            left=LEFT,
+            lane=LANE,
+            strips=strips,
+            summary=_summary(ranks, idle, flying, len(events), left_out),
+            idle=[(rank, share) for rank in ranks if (share := idle.get(rank)) is not None],
+        )
+    )
+
+
+def find_operations(events: Sequence[dict[str, Any]]) -> list[Operation]:
+    """Pair the starts with their finishes, in the order of the starts; positions are indices into the events."""
+    running: dict[tuple[int, str, int], int] = {}
+    found: list[Operation] = []
+    for index, event in enumerate(events):
+        key = (event["rank"], event["direction"], event["tensor"])
+        if event["event"] == "start":
+            if key in running:  # started again: the first never finished
+                found.append(_operation(key, events, running[key], None))
+            running[key] = index
+        elif key in running:
+            found.append(_operation(key, events, running.pop(key), index))
+        else:  # it started before the log, or before the shown part
+            found.append(_operation(key, events, -1, index))
+    found += [_operation(key, events, start, None) for key, start in running.items()]
+    return sorted(found, key=lambda operation: (operation.start, operation.rank))
+
+
+def _operation(key: tuple[int, str, int], events: Sequence[dict[str, Any]], start: int, end: int | None) -> Operation:
+    first = f"line {events[start]['line']}" if start >= 0 else "started earlier"
+    last = f"to line {events[end]['line']}" if end is not None else "never finished"
+    return Operation(*key, start, end, f"{first}, {last}")
+
+
+def assign_lanes(operations: Sequence[Operation]) -> dict[Operation, int]:
+    """Return the lane of each operation within its rank's row: simultaneous operations get different lanes."""
+    free: dict[int, list[float]] = {}
+    lanes: dict[Operation, int] = {}
+    for operation in operations:
+        ends = free.setdefault(operation.rank, [])
+        lane = next((lane for lane, end in enumerate(ends) if end <= operation.start), len(ends))
+        end = float("inf") if operation.end is None else operation.end
+        ends[lane : lane + 1] = [end]
+        lanes[operation] = lane
+    return lanes
+
+
+def _strip(
+    events: Sequence[dict[str, Any]],
+    operations: Sequence[Operation],
+    lanes: dict[Operation, int],
+    ranks: Sequence[int],
+    *,
+    begin: int,
+    y: float,
+) -> Strip:
+    end = min(begin + PER_STRIP, len(events))
+    last = len(events) - 1
+    depth = {rank: max(lanes[each] + 1 for each in operations if each.rank == rank) for rank in ranks}
+    tracks: list[Track] = []
+    tops: dict[int, float] = {}
+    top = y + STRIP_HEAD
+    for rank in ranks:
+        tops[rank] = top
+        tracks.append(Track(top, depth[rank] * LANE, f"rank {rank}"))
+        top += depth[rank] * LANE + GAP
+    cells = []
+    for each in operations:
+        stop = last + 1 if each.end is None else each.end
+        first, final = max(each.start, begin), min(stop, end)
+        if final <= first:
+            continue
+        width = (final - first) * STEP - 1
+        label = str(each.tensor) if width >= 6 * len(str(each.tensor)) + 3 else ""
+        kind = each.direction + (" flying" if each.end is None else "")
+        title = f"rank {each.rank}, {each.direction} of microbatch {each.tensor}: {each.lines}"
+        place = tops[each.rank] + lanes[each] * LANE + 1
+        cells.append(Cell(LEFT + (first - begin) * STEP, place, width, kind, label, title))
+    marks = tuple(_marks(events, begin, end))
+    text = f"events {begin + 1}–{end}, lines {events[begin]['line']}–{events[end - 1]['line']}"
+    return Strip(y, top - y, (end - begin) * STEP, text, tuple(tracks), tuple(cells), marks)
+
+
+def _marks(events: Sequence[dict[str, Any]], begin: int, end: int) -> Iterator[tuple[float, str]]:
+    for index in range(max(begin, 1), end):
+        after = events[index]["after_iteration"]
+        if after is not None and after != events[index - 1]["after_iteration"]:
+            yield LEFT + (index - begin) * STEP, f"iteration {after} printed"
+
+
+def _summary(
+    ranks: Sequence[int], idle: dict[int, float | None], flying: Sequence[Operation], shown: int, left_out: int
+) -> str:
+    parts = [f"{shown:,} events of {len(ranks)} rank{'s' if len(ranks) != 1 else ''}, in the order of the log"]
+    if left_out:
+        parts[0] += f" (the {left_out:,} before them are not drawn)"
+    shares = [f"rank {rank} {share:.0%}" for rank in ranks if (share := idle.get(rank)) is not None]
+    if shares:
+        parts.append(f"idle share of the stretches between events: {', '.join(shares)}")
+    words = [f"{each.direction} {each.tensor} on rank {each.rank}" for each in flying]
+    parts.append(f"in flight at the end: {', '.join(words[:6])}" + ("…" if len(words) > 6 else "") if words else
+                 "nothing in flight at the end")  # fmt: skip
+    return "; ".join(parts)

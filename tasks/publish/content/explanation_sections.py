@@ -1,0 +1,107 @@
+"""Turns an explanation into the sections that the terminal, the artifact and the page show, in one order."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tasks.records import CodeLine, Explanation, LiveBuffer
+
+TITLE = "Why they differ"
+MIB = 2**20
+
+
+class Section(NamedTuple):
+    """A part of an explanation: its title, its answer in one sentence, and details, the most important first."""
+
+    title: str
+    sentence: str
+    lines: tuple[str, ...] = ()
+
+
+def list_sections(explanation: Explanation | None) -> list[Section]:
+    """Return the parts of an explanation; empty without one."""
+    return [] if explanation is None else list(_sections(explanation))
+
+
+def headline_of(explanation: Explanation) -> str:
+    """Return the headline; empty if the first section repeats it."""
+    repeated = any(section.sentence.startswith(explanation.headline) for section in _sections(explanation))
+    return "" if repeated else explanation.headline
+
+
+def _sections(one: Explanation) -> Iterator[Section]:
+    commits = {(line.file, line.line): line.commit for line in one.lines if line.commit}
+    if one.tensors is not None:
+        found, first = one.tensors, one.tensors.first
+        alone = [f"only the {row.arm}: {row.count} × {row.operation} {row.type} at {row.place}" for row in found.only]
+        yield Section(
+            "the first tensor",
+            found.sentence if first is None else _with_commit(found.sentence, first.file, first.line, commits),
+            (
+                *(
+                    _with_commit(root.sentence, root.file, root.line, commits)
+                    for root in found.roots
+                    if root.sentence not in found.sentence
+                ),
+                *alone,
+                *found.unmatched_arguments,
+                *found.notes,
+            ),
+        )
+    if one.program is not None:
+        program = one.program
+        yield Section(
+            "the program",
+            program.sentence,
+            (
+                *(
+                    _with_lines(row.sentence, (row.baseline_line, row.candidate_line), commits)
+                    for row in program.operations
+                    if row.sentence not in program.sentence
+                ),
+                *(f"input {row.name}: {row.baseline or 'none'} → {row.candidate or 'none'}" for row in program.inputs),
+                *program.placements,
+                *(
+                    f"compiled: {row.what}, {row.where}: {row.baseline} → {row.candidate} ({row.cost})"
+                    for row in program.compiled
+                ),
+            ),
+        )
+    if one.memory is not None:
+        differing = [row for row in one.memory.buffers if row.baseline_bytes != row.candidate_bytes]
+        yield Section("memory", one.memory.sentence, tuple(map(_say_buffer, differing)))
+    if one.time is not None:
+        lines = [
+            _with_lines(
+                f"{1e3 * row.baseline_s:.2f} → {1e3 * row.candidate_s:.2f} ms {row.what}{_place(row)}",
+                (row.baseline_line, row.candidate_line),
+                commits,
+            )
+            for row in one.time.differences
+            if row.sure
+        ]
+        yield Section("time", one.time.sentence, tuple(lines))
+    if one.lines:
+        lines = list(dict.fromkeys(f"{line.commit}: {line.file}:{line.line} {line.function}" for line in one.lines))
+        yield Section("the commits", f"touched between the two refs: {lines[0]}", tuple(lines[1:]))
+    if one.notes:
+        yield Section("not looked at", one.notes[0], one.notes[1:])
+
+
+def _place(row: object) -> str:
+    line = getattr(row, "candidate_line", None) or getattr(row, "baseline_line", None)
+    return f" at {line.file}:{line.line} {line.function}".rstrip() if line else ""
+
+
+def _with_commit(text: str, file: str, line: int, commits: dict[tuple[str, int], str]) -> str:
+    commit = commits.get((file, line))
+    return f"{text} [{commit}]" if commit else text
+
+
+def _with_lines(text: str, lines: Sequence[CodeLine | None], commits: dict[tuple[str, int], str]) -> str:
+    found = (commits.get((line.file, line.line)) for line in reversed(lines) if line is not None)
+    commit = next((one for one in found if one), None)
+    return f"{text} [{commit}]" if commit else text
+
+
+def _say_buffer(row: LiveBuffer) -> str:
+    return f"{row.baseline_bytes / MIB:,.2f} → {row.candidate_bytes / MIB:,.2f} MiB {row.what}{_place(row)}"

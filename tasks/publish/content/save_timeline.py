@@ -1,0 +1,113 @@
+"""Turns the lives of an arm's checkpoints into bars on one line of time, and into words."""
+
+from typing import NamedTuple
+
+from configs.schema import Frozen
+from tasks.publish.content.time_bars import show_seconds
+from tasks.records import ArmSummary, CheckpointLife, ComparisonRecord, LifeSpan
+
+WIDTH = 1000.0  # of the line of time, in its own units
+LEAST = 3.0  # what took no time is still seen
+LATER = 1.5  # proofs that come this many times later than all saves are drawn behind a break
+BREAK = 0.94  # its place, as a share of the width
+
+
+class LifeBar(Frozen):
+    """One part of one life: its kind for the colour, its place, and its words."""
+
+    part: str
+    x: float
+    width: float
+    words: str
+
+
+class LifeLine(Frozen):
+    """One save of a step: its title, bars and words."""
+
+    title: str
+    bars: tuple[LifeBar, ...]
+    words: str
+
+
+class Timeline(Frozen):
+    """Every save of both arms on one scale, seconds from the beginning of its run."""
+
+    lines: dict[str, tuple[LifeLine, ...]]  # by arm
+    begin_s: float  # at the left edge
+    end_s: float  # at the right edge, or at the break
+    broken: bool
+
+
+def draw_lives(record: ComparisonRecord) -> Timeline | None:
+    """Return the timeline of both arms' saves; None without dates."""
+    arms = (record.baseline, record.candidate)
+    lives = [life for arm in arms for life in arm.lives]
+    saved = [moment for life in lives for moment in _saving_moments(life)]
+    proved = [moment for life in lives for span in life.spans for moment in _ends(span)]
+    if not saved and not proved:
+        return None
+    begin, end = min(saved or proved), max(saved or proved)
+    last = max(proved, default=end)
+    broken = last - begin > LATER * (end - begin) and bool(saved)
+    end = max(end if broken else max(end, last), begin + 1e-3)
+    scale = Scale(begin, end, WIDTH * (BREAK if broken else 1.0) / (end - begin))
+    lines = {arm.name: tuple(_line(arm, life, scale) for life in arm.lives) for arm in arms}
+    return Timeline(lines=lines, begin_s=begin, end_s=end, broken=broken)
+
+
+class Scale(NamedTuple):
+    """Maps seconds to places on the timeline; parts that begin after `end` are drawn behind a break."""
+
+    begin: float
+    end: float
+    per_second: float
+
+
+def _ends(span: LifeSpan) -> tuple[float, float]:
+    return span.begin_s, span.begin_s + span.seconds
+
+
+def _saving_moments(life: CheckpointLife) -> list[float]:
+    ends = [moment for span in life.spans if span.part in ("blocking", "background") for moment in _ends(span)]
+    return ends + [moment for moment in (life.announced_s, life.committed_s) if moment is not None]
+
+
+def _line(arm: ArmSummary, life: CheckpointLife, scale: Scale) -> LifeLine:
+    bars = [_bar(span.part, span.begin_s, span.seconds, describe_span(span), scale) for span in life.spans]
+    if life.committed_s is not None:
+        bars.append(_bar("committed", life.committed_s, 0.0, f"committed {show_seconds(life.committed_s)}", scale))
+    run = f", run {life.run + 1}" if len(arm.runs) > 1 else ""
+    again = f", save {life.nth}" if life.overwritten or life.nth > 1 else ""
+    return LifeLine(title=f"step {life.step}{run}{again}", bars=tuple(bars), words=describe_life(life))
+
+
+def _bar(part: str, begin: float, seconds: float, words: str, scale: Scale) -> LifeBar:
+    later = begin > scale.end
+    place = WIDTH * (BREAK + 1) / 2 if later else (begin - scale.begin) * scale.per_second
+    x = min(WIDTH - LEAST, max(0.0, place))
+    width = LEAST if later else min(WIDTH - x, max(LEAST, seconds * scale.per_second))
+    return LifeBar(part=part, x=round(x, 2), width=round(width, 2), words=words)
+
+
+def describe_span(span: LifeSpan) -> str:
+    """Return a part in words: `manifest 0.52 s, 14.1 MB/s`."""
+    rate = f", {show_rate(span.bytes_per_s)}" if span.bytes_per_s else ""
+    return f"{span.part} {show_seconds(span.seconds)}{rate}"
+
+
+def show_rate(bytes_per_s: float) -> str:
+    """Return bytes per second with three significant digits."""
+    rate, unit = (bytes_per_s / 1e9, "GB/s") if bytes_per_s >= 1e9 else (bytes_per_s / 1e6, "MB/s")
+    return f"{rate:.3g} {unit}"
+
+
+def describe_life(life: CheckpointLife) -> str:
+    """Return a save in one line: announced and committed times, its parts, and its end."""
+    words = [f"announced at {show_seconds(life.announced_s)}"] if life.announced_s is not None else []
+    words += [describe_span(span) for span in life.spans if span.part in ("blocking", "background")]
+    words += [f"committed at {show_seconds(life.committed_s)}"] if life.committed_s is not None else []
+    proofs = [describe_span(span) for span in life.spans if span.part not in ("blocking", "background")]
+    words += [f"proved: {', '.join(proofs)}"] if proofs else []
+    words += ["overwritten: the run saved this step again"] if life.overwritten else []
+    words += ["retired: deleted to keep newer ones"] if life.retired else []
+    return "; ".join(words) or "nothing dates it"

@@ -1,0 +1,113 @@
+"""A backend is one package and its line in BACKENDS: nothing else of the project knows its name."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from configs.comparison import Target, load_target
+from configs.errors import ConfigError
+from configs.launch import BACKENDS
+from configs.read import CONFIG_ROOT
+from tasks.ingest.last_words import find_platform_cause
+from tasks.launch import job
+from tasks.launch.backend import CAUSE_LINE
+from tasks.launch.check import find_obstacles
+from tasks.launch.watch import LogLine, watch
+from tasks.records import RunEnded, RunPlan
+from tasks.store import RunDirectory, StoreError
+from tests.standins.batch.handle import BatchHandle
+from tests.standins.batch.settings import Batch
+
+TARGET = """\
+# A partition.
+backend: batch
+devices: 1
+model: tiny
+time_limit_s: 60
+batch:
+  partition: ${PARTITION:-gpu}
+"""
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
+    monkeypatch.setitem(BACKENDS, "batch", "tests.standins.batch")  # the line of its registration
+    tree = shutil.copytree(CONFIG_ROOT, tmp_path / "configs", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    (tree / "targets" / "slurm.yml").write_text(TARGET)
+    return load_target("slurm", root=tree)
+
+
+@pytest.fixture
+def plan(target: Target, make_plan: Callable[..., RunPlan]) -> RunPlan:
+    return make_plan("print('trained')", backend=target.backend, launch=target.launch_settings({"PARTITION": "tpu"}))
+
+
+def test_its_settings_come_from_the_section_of_its_name(target: Target) -> None:
+    assert target.launch_settings({}) == Batch(partition="gpu")
+    assert (target.trains_here, target.plays_logs, target.hires_chips) == (False, False, False)
+    with pytest.raises(ConfigError, match=r"configs/targets/slurm.yml: partition: .*got 'a b'"):
+        target.launch_settings({"PARTITION": "a b"})
+
+
+def test_its_checks_are_asked(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(find_obstacles(target, {})) == ["partition gpu does not exist: `sinfo` lists them"]
+    monkeypatch.setenv("BATCH_PARTITIONS", "gpu")
+    assert list(find_obstacles(target, {})) == []
+
+
+def test_its_job_is_launched_followed_and_found_again(plan: RunPlan, directory: RunDirectory) -> None:
+    run = job.launch_or_attach(plan, directory)
+    assert isinstance(run.handle, BatchHandle)
+    events = list(watch(job.follow(run)))
+    assert [event.text for event in events if isinstance(event, LogLine)] == ["partition tpu", "trained", "EXIT_CODE=0"]
+    assert [event.exit_code for event in events if isinstance(event, RunEnded)] == [0]
+    assert job.has_ended(run.handle)
+    # from the files alone, as another flow reads them
+    assert directory.read_plan() == plan
+    assert directory.read_handle() == run.handle
+    assert job.launch_or_attach(plan, directory).handle == run.handle
+
+
+def test_its_causes_have_a_kind_of_death(plan: RunPlan, tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    log.write_text(CAUSE_LINE.format(type="NodeFail", message="the node is down") + "\n")
+    found = find_platform_cause(log, (0, 0))
+    assert found is not None
+    assert (found.type, found.kind) == ("NodeFail", "preempted")
+
+
+def test_the_handle_of_an_unknown_backend_is_a_damaged_file(directory: RunDirectory) -> None:
+    directory.handle.write_text('{"backend": "slurm", "job_name": "j", "log": "l"}')
+    with pytest.raises(StoreError, match="unknown backend 'slurm'; there are: local, replay, xpk"):
+        directory.read_handle()
+
+
+def test_no_other_code_names_a_backends_package() -> None:
+    """xpk's name stands in its own package, in its line of BACKENDS, and as the frame of logs ("XPK Start:")."""
+    root = CONFIG_ROOT.parent
+    named = {
+        f"{path.relative_to(root)}: {line.strip()}"
+        for folder in ("configs", "flows", "model", "tasks")
+        for path in (root / folder).rglob("*.py")
+        if not path.is_relative_to(root / "tasks" / "launch" / "xpk")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"\bxpk\b|[Xx]pk[A-Z]", line)
+    }
+    assert named == {'configs/launch.py: "xpk": "tasks.launch.xpk",'}
+
+
+def test_reading_the_settings_of_every_backend_loads_no_library() -> None:
+    """Every command reads targets, so that settings may import nothing slow."""
+    code = (
+        "import sys; from configs.launch import BACKENDS, settings_model; [settings_model(b) for b in BACKENDS]; "
+        "print({'kubernetes', 'polars', 'psutil'} & sys.modules.keys())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=CONFIG_ROOT.parent, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "set()\n", done.stderr

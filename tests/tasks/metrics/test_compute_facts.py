@@ -1,0 +1,67 @@
+"""The facts of a run: computed once, stored with its record, and computed again where the code is another."""
+
+from pathlib import Path
+
+import pytest
+
+from tasks.diff.compare_logs import archive
+from tasks.ingest.given_logs import read_pair
+from tasks.metrics import compute_facts as module
+from tasks.metrics.compute_facts import compute_facts, digest_code, facts_of
+from tasks.metrics.merged_steps import step_table
+from tasks.records import RunRecord
+from tasks.store import open_store
+
+SAMPLES = Path(__file__).parents[2] / "samples" / "maxview"
+LOGS = [SAMPLES / "13_eval-linen.txt", SAMPLES / "13_eval-nnx.txt"]
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> RunRecord:
+    """The record of a run that was just recorded."""
+    return archive(read_pair(LOGS), open_store(str(tmp_path)))[0]
+
+
+@pytest.fixture
+def stored(recorded: RunRecord, tmp_path: Path) -> RunRecord:
+    """The same record, as its store returns it."""
+    read = open_store(str(tmp_path)).run_of_log(recorded.log).read_record()
+    assert read is not None
+    return read
+
+
+def refuse(run: RunRecord) -> None:
+    raise AssertionError("computed again")
+
+
+def test_the_facts_of_a_recorded_run_are_those_of_its_log_and_are_never_computed_again(
+    recorded: RunRecord, stored: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = compute_facts(stored.model_copy(update={"facts": None}))
+    assert fresh.values["parameters"].text == stored.reading.parameters.printed
+    monkeypatch.setattr(module, "compute_facts", refuse)
+    assert facts_of(recorded) == facts_of(stored) == fresh
+
+
+def test_an_older_record_has_its_facts_computed_once(stored: RunRecord) -> None:
+    old = stored.model_copy(update={"facts": None})
+    assert facts_of(old) is facts_of(old)
+    assert facts_of(old) == stored.facts
+
+
+def test_facts_that_other_code_computed_are_not_believed(stored: RunRecord) -> None:
+    assert stored.facts is not None
+    values = {name: one.model_copy(update={"value": 7.0}) for name, one in stored.facts.values.items()}
+    other = stored.model_copy(update={"facts": stored.facts.model_copy(update={"code": "0" * 16, "values": values})})
+    assert facts_of(other) == stored.facts
+    assert stored.facts.code == digest_code()
+
+
+def test_a_copy_with_another_reading_has_its_own_values(stored: RunRecord) -> None:
+    old = stored.model_copy(update={"facts": None})
+    whole = step_table(old)
+    assert step_table(old) is whole
+    half = old.reading.model_copy(update={"steps": old.reading.steps[: whole.height // 2]})
+    assert step_table(old.model_copy(update={"reading": half})).height == whole.height // 2
+    assert step_table(old).height == whole.height
+    assert facts_of(old.model_copy(update={"reading": half})).values["final_loss"] != facts_of(old).values["final_loss"]
