@@ -87,13 +87,28 @@ def test_a_command_that_starts_other_runs_has_no_duration(record_002: Comparison
     ("verdict", "evidence", "interval", "words"),
     [
         # 22.1 % is 11 thresholds, 2.5 % is one and a quarter
-        ("regressed", "one run of each", (0.221, 0.270), "Very likely: by these two runs the difference is at least +22"),
-        ("improved", "one run of each", (-0.060, -0.025), "Likely: by these two runs the difference is at least -2.5"),
+        (
+            "regressed",
+            "one run of each",
+            (0.221, 0.270),
+            "Very likely: by these two runs the difference is at least +22.1 %",
+        ),
+        (
+            "improved",
+            "one run of each",
+            (-0.060, -0.025),
+            "Likely: by these two runs the difference is at least -2.5 %",
+        ),
         ("regressed", "3 runs of each", (0.221, 0.270), "Yes: the difference is between +22.1 % and +27.0 %"),
         ("same", "3 runs of each", (-0.016, 0.018), "Yes, to within ±2 %: the difference is between -1.6 % and +1.8 %"),
-        ("unknown", "one run of each", (-0.078, 0.062), "Not yet: the difference is somewhere between -7.8 % and +6.2"),
+        (
+            "unknown",
+            "one run of each",
+            (-0.078, 0.062),
+            "Not yet: the difference is somewhere between -7.8 % and +6.2 %",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_verdict_says_how_sure_it_is(
     record_002: ComparisonRecord,
     make_row: MakeRow,
