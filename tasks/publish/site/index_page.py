@@ -37,7 +37,7 @@ from tasks.publish.site.index import (
     is_ours,
     parse_index,
 )
-from tasks.resolve.night import BISECTED, NightRecord
+from tasks.resolve.plan_night import BISECTED, NightRecord
 from tasks.store import Store, StoreError
 from tasks.store.files import AlreadyThereError
 from tasks.store.locks import hold
