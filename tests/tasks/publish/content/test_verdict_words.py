@@ -25,8 +25,8 @@ from tasks.records import MetricDiff
             "steady steps -0.2 %, inside ±2 %; one run of each",
         ),
         (
-            "waiting for checkpoints and the host, kept apart from the step time: storage decides it",
-            "waiting for checkpoints and the host, kept apart from the step time",
+            "waiting for checkpoints and the host, apart from the step time: storage decides it",
+            "waiting for checkpoints and the host, apart from the step time",
         ),
         (
             "noise by construction: one program, source, config and software; measured +33.7 % (-40.7 … +201.5)",
