@@ -163,13 +163,16 @@ def threshold_text(row: MetricDiff) -> str:
 def short_reason(row: MetricDiff) -> str:
     """Return the first whole clauses of a reason: as many as fit into SHORT characters, and at least one.
 
-    Leaves out what stands in brackets, which explains the words before them.
+    Leaves out what stands in brackets, which explains the words before them. A first clause that is too long ends at a
+    comma, if it has one.
     """
     text = visible(row.reason)
     while (bare := re.sub(r" ?\([^()]*\)", "", text)) != text:
         text = bare
     ends = [end.start() for end in re.finditer(r"[;:] |$", text)]
-    return text[: max((end for end in ends if end <= SHORT), default=ends[0])]
+    commas = [end.start() for end in re.finditer(", ", text[: ends[0]])]
+    fitting = [end for end in ends if end <= SHORT] or [end for end in commas if end <= SHORT]
+    return text[: max(fitting, default=ends[0])]
 
 
 def unbroken(text: str, blank: str = "\u00a0") -> str:

@@ -26,7 +26,7 @@ from tasks.records import MetricDiff
         ),
         (
             "waiting for checkpoints and the host, apart from the step time: storage decides it",
-            "waiting for checkpoints and the host, apart from the step time",
+            "waiting for checkpoints and the host",
         ),
         (
             "noise by construction: one program, source, config and software; measured +33.7 % (-40.7 … +201.5)",
