@@ -26,7 +26,11 @@ from tasks.records import MetricDiff
         ),
         (
             "waiting for checkpoints and the host, apart from the step time: storage decides it",
-            "waiting for checkpoints and the host",
+            "waiting for checkpoints and the host, apart from the step time",
+        ),
+        (
+            "follows from the step time, which is judged, and from storage, restarts and the run's length; badput 3 %",
+            "follows from the step time, which is judged, and from storage",
         ),
         (
             "noise by construction: one program, source, config and software; measured +33.7 % (-40.7 … +201.5)",
