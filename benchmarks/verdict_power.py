@@ -6,9 +6,7 @@ Every regime draws a pool of runs as a log prints them (milliseconds, and Tokens
 chooses the runs of both arms from it, puts a change into the candidate, and asks `tasks.diff` for the word of the step
 time. `different` without a change is a false alarm. Changes have half as many trials. The peers see the
 same steps: Mann–Whitney at 1 % with our least effect, asv's rule (a factor of 1.1 and p < 0.002), the threshold of
-rustc-perf (the fence of what the history's pairs differed by), and Welch's t at 1 %. Losses follow: what is said of
-curves that nothing but chance tells apart, and of 1e-3 added from a step on. Last, whole comparisons of trainings that
-tell the parts of their steps: one program around which the host's loop takes longer, beside a program that does.
+rustc-perf (the fence of what the history's pairs differed by), and Welch's t at 1 %.
 `--real`: a folder of logs of MaxText in the order of their names, drawn again in blocks of their own steps.
 """
 
@@ -16,7 +14,7 @@ import argparse
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache, partial
+from functools import cache
 from math import log
 from pathlib import Path
 
@@ -31,17 +29,14 @@ from configs.noise import DeviceKind, load_noises
 from configs.schema import Frozen
 from configs.verdict_rules import make_rules
 from tasks.diff.arms import ArmRuns
-from tasks.diff.compare_runs import diff
 from tasks.diff.metric_row import Arms
 from tasks.diff.noise import Past
-from tasks.diff.parity import compare_metric
-from tasks.diff.parity_rows import Judged, judge_loss
 from tasks.diff.time_rows import Circumstances, decide_levels
 from tasks.history.prior import difference_of
 from tasks.metrics.step_seconds import refine_seconds
 from tasks.metrics.step_time_levels import find_levels
-from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
-from tasks.records import STEP_SCHEMA, Decision, Environment, RunReading, RunRecord, StepLevels
+from tasks.metrics.time_metrics import STEP_TIME
+from tasks.records import STEP_SCHEMA, Environment, RunReading, RunRecord, StepLevels
 from tasks.scrape.read_log import scrape_run
 
 type Values = NDArray[np.float64]
@@ -165,7 +160,7 @@ def make_cells(*, real: bool) -> list[Cell]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=300)
-    parser.add_argument("--only", choices=(*REGIMES, "real", "losses", "hosts"))
+    parser.add_argument("--only", choices=(*REGIMES, "real"))
     parser.add_argument("--real", type=Path)
     arguments = parser.parse_args()
     print(describe_machine(("numpy", "scipy", "polars")))
@@ -179,14 +174,6 @@ def main() -> None:
                     print(
                         f"{cell.regime:7}{cell.runs:3}×{cell.steps:<4}{'days' if apart else 'hour'} {line}", flush=True
                     )
-    if arguments.only in (None, "losses"):
-        print("losses, three decimals, one run each | different at the step, different elsewhere, same, unknown")
-        for line in judge_losses(arguments.trials):
-            print(line, flush=True)
-    if arguments.only in (None, "hosts"):
-        print("calm, 3×50, +5 % in one part, pairs | found, named")
-        for line in judge_hosts(arguments.trials // 2):
-            print(line, flush=True)
 
 
 def judge_cell(cell: Cell, *, apart: bool, trials: int) -> Iterator[str]:
@@ -293,95 +280,6 @@ def make_run(arm: str, device: DeviceKind, seconds: Values, start: datetime) -> 
         ended=(start + timedelta(minutes=4)).isoformat(), environment=Environment(device_kind=DEVICES[device]),
     )  # fmt: skip
     return RunRecord(plan=None, arm=arm, label=arm, commit=None, log=f"/{arm}/log.txt", reading=reading)
-
-
-def judge_losses(trials: int) -> Iterator[str]:
-    """One line per kind of curve."""
-    rng = np.random.default_rng(50)
-    for kind, steps, first in (
-        *(("1e-3 from step k", 50, first) for first in (0, 1, 10, 20, 30, 40, 46, 48)),
-        ("1e-3 from step k", 10, 6),
-        *((kind, steps, 0) for kind in ("flips", "AR(1)", "walk", "chaos") for steps in (10, 50)),
-    ):
-        said: Counter[str] = Counter()
-        for _ in range(trials):
-            base = draw_losses(rng, steps)
-            sides = [np.round(curve, 3) for curve in (base, base + draw_gap(rng, kind, steps, first))]
-            if kind == "1e-3 from step k":
-                sides[1] = np.round(sides[0] + 0.001 * (np.arange(steps) >= first), 3)
-            decision = judge_curves(sides)
-            at = "at" if decision.reason.startswith(f"differs first at step {first} ") else "elsewhere"
-            said[f"different {at}" if decision.verdict in ("regressed", "changed") else decision.verdict] += 1
-        words = ("different at", "different elsewhere", "same", "unknown")
-        yield f"{kind:16} {steps:3} steps, k = {first:2} |" + "".join(
-            f"{100 * said[word] / trials:7.1f}" for word in words
-        )
-
-
-def draw_losses(rng: Rng, steps: int) -> Values:
-    """A loss that falls and shakes."""
-    fall = 2 + 6 * np.exp(-np.arange(steps) / (steps / 3))
-    return np.asarray(fall + rng.normal(0, 0.02, steps))
-
-
-def draw_gap(rng: Rng, kind: str, steps: int, first: int) -> Values:
-    """Return the noise that nondeterminism adds to a loss: none at the first step, then amplified rounding."""
-    size = 10.0 ** rng.uniform(-4.5, -2.5)
-    shocks = rng.normal(0, size, steps) * (np.arange(steps) > 0)
-    if kind == "walk":
-        return np.cumsum(shocks)
-    gap = shocks.copy()
-    for step in range(1, steps):
-        gap[step] = shocks[step] + (0.9 * gap[step - 1] if kind in ("AR(1)", "chaos") else 0)
-    if kind == "chaos":  # training amplifies it up to a limit
-        gap *= np.minimum(np.exp(np.arange(steps) * rng.uniform(0, 0.3)), 0.02 / size)
-    return gap
-
-
-def judge_curves(sides: Sequence[Values]) -> Decision:
-    """Return our verdict on two curves of losses."""
-    arms = []
-    for name, losses in zip(("a", "b"), sides, strict=True):
-        run = make_run(name, "tpu", np.full(len(losses) - 1, 0.25), MONDAY)
-        steps = run.reading.steps.with_columns(loss=pl.Series(losses))
-        run = run.model_copy(update={"reading": run.reading.model_copy(update={"steps": steps})})
-        arms.append(ArmRuns(name=name, label=name, runs=(run,)))
-    return judge_loss(compare_metric((arms[0], arms[1])), Judged(rules=RULES))
-
-
-def judge_hosts(trials: int) -> Iterator[str]:
-    """One line per place of the 5 % and length of history: a loop that sleeps around one program, or a program."""
-    names = {STEP_TIME.name: CPU_TIME.name, STEP_TIME.quick: CPU_TIME.quick}
-    compare = partial(diff, rules=RULES, comparison="power", case="hosts", target="cpu")
-    for part, words in (("host", "same program; the host loop is slower (other code in the step loop"), ("device", "")):
-        for pairs in PAIRS:
-            rng, said = np.random.default_rng(pairs), Counter[str]()
-            pasts = draw_pasts("calm", 50, pairs)
-            for trial in range(trials):
-                past = pasts[trial % len(pasts)]
-                given = Circumstances(past=past | {names[name]: known for name, known in past.items()})
-                seconds = draw_calm(rng, 6, 50)
-                sides = [
-                    [tell_parts("a", run) for run in seconds[::2]],
-                    [tell_parts("b", r, part) for r in seconds[1::2]],
-                ]
-                rows = {row.metric: row for row in compare(*sides, given=given).rows}
-                found = rows[STEP_TIME.name].verdict == "regressed"
-                said.update(found=found, named=found and rows[STEP_TIME.name].reason.startswith(words))
-            yield f"{part:7} {pairs:3} |" + "".join(f"{100 * said[word] / trials:7.1f}" for word in ("found", "named"))
-
-
-def tell_parts(arm: str, seconds: Values, slower: str = "") -> RunRecord:
-    """A run with its trainer's JSON lines, of whose steps the device has nine tenths; `slower` takes 5 % more."""
-    run = make_run(arm, "cpu", seconds, MONDAY)
-    count, more = len(seconds) + 1, 0.05 * seconds if slower else 0 * seconds
-    parts = {"step_time_s": seconds + more, "step_cpu_time_s": seconds + more * (slower == "device"),
-             "device_s": 0.9 * seconds + more * (slower == "device")}  # fmt: skip
-    table = {name: np.concatenate([[20.0], values]) for name, values in parts.items()}
-    table |= dict.fromkeys(("input_s", "save_s", "report_s"), np.full(count, 0.001))
-    metrics = pl.DataFrame({"step": np.arange(count), "loss": np.linspace(8, 5, count)} | table)
-    program = {"stablehlo_sha256": "b" * 64 if slower == "device" else "a" * 64}
-    return run.model_copy(update={"metrics": metrics, "program": program})
 
 
 def judge_like_others(trials: Sequence[tuple[Values, Values]], least: float) -> Counter[str]:

@@ -151,7 +151,7 @@ class Search:
     def _search(
         self, points: tuple[BisectedPoint, ...]
     ) -> tuple[Finish, tuple[BisectedPoint, ...], tuple[Line, dict[int, str]]]:
-        """Run points until the culprit is sure or the limits are reached."""
+        """Run points until the culprit is found or a limit is reached."""
         limits = Limits(
             ends=load_comparison(self.request.comparison).repeats, budget_s=self.request.read_budget(),
             most_runs=self.request.more.max_runs,

@@ -80,7 +80,7 @@ def name_run() -> str:
 )
 @with_parameters_of(CompareOptions)
 def compare(options: CompareOptions) -> State[Any]:
-    """Train both arms of every case, verify their checkpoints meanwhile, and publish what differs."""
+    """Train both arms of every case, verify their checkpoints during training, and publish the differences."""
     more = options.more
     if more.comment:
         parse_pull_request(more.comment)  # a mistake in it is reported before anything is trained

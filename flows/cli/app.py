@@ -45,11 +45,11 @@ app = cyclopts.App(
     "maxview itself failed; 3 unknown or not comparable; 130 interrupted.",
     version_flags=["--version"],
     version=lambda: version("maxview"),
-    help_format="plaintext",  # what draws Markdown takes longer to load than all else
-    suppress_keyboard_interrupt=False,  # `call` has a word to say about it
+    help_format="plaintext",  # the Markdown renderer is slow to import
+    suppress_keyboard_interrupt=False,  # `call` handles it
     error_formatter=lambda error: cyclopts.CycloptsPanel(explain_error(error)),
 )
-EXAMPLES = {  # of every command two, which run as they stand but for the names of files and refs
+EXAMPLES = {  # two per command; they run as given, with existing files and refs
     "compare": (
         "linen-vs-nnx --case 03_dropout --case 04_int8",
         "main-vs-branch --branch HEAD --until-decided --budget 10m",
@@ -74,7 +74,7 @@ EXAMPLES = {  # of every command two, which run as they stand but for the names 
 
 
 def show_examples(name: str) -> str:
-    """Return what stands under a command's help."""
+    """Return the examples for a command's help."""
     return "Examples:\n\n" + "\n\n".join(f"    maxview {name} {words}".rstrip() for words in EXAMPLES[name])
 
 
@@ -121,6 +121,6 @@ def call(argv: Sequence[str] | None = None) -> int:
 
 
 def check_home() -> None:
-    """Raises ValueError where the user has no home folder: Prefect, uv and our own cache look for it in many places."""
-    if os.path.expanduser("~") == "~":  # as it is without HOME, for a user that the system does not know
+    """Raises ValueError if the user has no home folder: Prefect, uv and our own cache need one."""
+    if os.path.expanduser("~") == "~":  # unchanged without HOME, if the system does not know the user
         raise ValueError("HOME is not set, and this user has no home folder: set HOME to a folder that can be written")

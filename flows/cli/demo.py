@@ -87,7 +87,7 @@ def _compare(pair: ExamplePair, folder: Path, store: Store) -> ComparisonRecord:
 def _at_commits(
     record: ComparisonRecord, runs: Sequence[RunRecord], commits: Sequence[Commit], store: Store
 ) -> ComparisonRecord:
-    """The record and its runs as of these commits, which no log of this kind tells."""
+    """Return the record and its runs with these commits, which such logs do not print."""
     *own, base = commits
     shas = {record.baseline.name: base.sha, record.candidate.name: own[0].sha}
     for run in runs:

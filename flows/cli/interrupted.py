@@ -11,7 +11,7 @@ REPORT_S = 30.0  # time for a flow to report its end to the server
 
 
 def end_in_time(api: Api) -> None:
-    """At Ctrl-C end the jobs, and then this process once its server does not answer: a flow asks for minutes."""
+    """End the jobs, and this process if its server does not answer: a flow would retry for minutes."""
 
     def end() -> None:
         stop_every_job()

@@ -33,7 +33,7 @@ def show_history(
     rebuild: bool,
     compact: bool,
 ) -> int:
-    """Judge what is asked for, show it, and write `history.html` where that can be; returns the exit status."""
+    """Judge and print the chosen series, and write `history.html` if the store is writable; return the exit status."""
     store, errors = open_store(out, reading=not (rebuild or compact)), Console(stderr=True, highlight=False)
     start = parse_since(since) if since else None
     if rebuild:
@@ -90,7 +90,7 @@ def _explain_nothing(
 
 
 def print_history(judged: Sequence[Judged], console: Console) -> None:
-    """One line per series: its nights, last values and trend; below it what changed and what is to be known."""
+    """Print one line per series: nights, last values and trend; below it, changes and notes."""
     group: tuple[str, ...] | None = None
     table = Table(box=None, pad_edge=False)
     for item in judged:
@@ -124,7 +124,7 @@ def print_history(judged: Sequence[Judged], console: Console) -> None:
 
 
 def parse_since(text: str) -> datetime:
-    """A date (2026-11-01), a moment, or how long ago (30d, 12h). Raises ValueError with what to type."""
+    """Return a date (2026-11-01), a time, or a time so long ago (30d, 12h). Raises ValueError with examples."""
     try:
         moment = datetime.fromisoformat(text)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,1 +1,1 @@
-"""Turns a line of commits between good and bad into the commit that changed a metric, in as few runs as it takes."""
+"""Turns a line of commits between good and bad into the commit that changed a metric, with few runs."""

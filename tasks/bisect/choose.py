@@ -1,4 +1,4 @@
-"""Chooses the point whose next run tells most, per second that it costs, of where the level changed."""
+"""Chooses the point whose next run gives the most information about the culprit per second."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,11 +7,11 @@ import numpy as np
 from tasks.bisect.posterior import Belief, Values
 
 GRID = 160  # places at which the density of the next value is computed
-WIDEST = 60.0  # the range of levels in standard deviations of a run: finer distinctions tell nothing more
+WIDEST = 60.0  # the range of levels in standard deviations of a run: finer distinctions give no more information
 
 
 def choose_point(belief: Belief, points: Iterable[int], costs: Mapping[int, float]) -> int | None:
-    """The point with the most information per cost; None if no run of any of them would tell anything.
+    """Return the point with the most information per cost; None if no run of any point gives information.
 
     costs: of one run of each point, in any unit; of several equal points the earliest.
     """
@@ -21,10 +21,10 @@ def choose_point(belief: Belief, points: Iterable[int], costs: Mapping[int, floa
 
 
 def information(belief: Belief, point: int) -> float:
-    """The mutual information, in nats, between the culprit and the value of one more run of this point.
+    """Return the mutual information, in nats, between the culprit and the value of one more run of this point.
 
-    The next value is a mixture: of every hypothesis its level of the point, with the noise of a run. Its entropy less
-    that of the noise is what the run would tell (D. Lindley, Ann. Math. Statist. 27 (1956) 986).
+    The next value is a mixture: of every hypothesis its level of the point, with the noise of a run. Its entropy minus
+    the entropy of the noise is the information (D. Lindley, Ann. Math. Statist. 27 (1956) 986).
     """
     levels = belief.level_at(point)
     reach = float(np.ptp(levels))
@@ -43,7 +43,7 @@ def information(belief: Belief, point: int) -> float:
 
 
 def _spread(levels: Values, chances: Values, start: float, step: float) -> Values:
-    """The chances of the levels on the grid, each shared by the two places beside it."""
+    """Return the probabilities of the levels on a grid, each split between its two neighbours."""
     place = (levels - start) / step
     low = np.floor(place).astype(int)
     part = place - low

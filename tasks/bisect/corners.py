@@ -1,4 +1,4 @@
-"""Turns runs of old and new code with old and new packages into what each did to a metric, and their interaction."""
+"""Turns runs of old and new code with old and new packages into the effects of both on a metric."""
 
 from collections.abc import Callable, Sequence
 from math import expm1, sqrt
@@ -61,7 +61,7 @@ def _word(estimate: float, low: float, high: float, tolerance: Tolerance) -> Ver
 
 
 def compare_corners(compare: Callable[[int, int], Rated]) -> tuple[Corner, ...]:
-    """The same of a metric without noise, out of verdicts: corners in the order of `contrast_corners`, from 0."""
+    """Return the effects on a metric without noise, from verdicts; corners in the order of `contrast_corners`."""
     code, packages = (compare(0, 1), compare(2, 3)), (compare(0, 2), compare(1, 3))
     found = [Corner(name="code", **_both(code)), Corner(name="packages", **_both(packages))]
     apart = code[0].verdict != code[1].verdict or packages[0].verdict != packages[1].verdict
@@ -72,6 +72,6 @@ def compare_corners(compare: Callable[[int, int], Rated]) -> tuple[Corner, ...]:
 
 
 def _both(pair: tuple[Rated, Rated]) -> dict[str, Any]:
-    """The worse verdict of two, and both texts."""
+    """Return the worse verdict of two, and both texts."""
     worse = next((one for one in pair if one.verdict in WORSE), pair[1] if pair[0].verdict == "same" else pair[0])
     return {"verdict": worse.verdict, "text": f"{pair[0].verdict} with the old, {pair[1].verdict} with the new"}

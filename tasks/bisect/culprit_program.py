@@ -1,4 +1,4 @@
-"""Tells what the culprit's training step computes differently from the step of the last commit before it."""
+"""Finds the operations in which the culprit's training step differs from the step of the commit before it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

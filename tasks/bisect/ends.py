@@ -1,4 +1,4 @@
-"""Turns a comparison of the two ends into what is to be bisected, or into why nothing can be."""
+"""Turns a comparison of the two ends into the metric to bisect, or into the reason why nothing can be bisected."""
 
 from tasks.bisect.questions import Question, worst_question
 from tasks.bisect.search import MOST_OF_POINT
@@ -10,7 +10,7 @@ from tasks.records import ComparisonRecord
 def find_question(
     record: ComparisonRecord, runs: int, last: int, limits: Limits, spent_s: float
 ) -> Question | Train | Finish:
-    """The worst row of the ends after `runs` runs of each; one more of both while nothing is sure and it may help."""
+    """Return the worst row of the ends after `runs` runs of each, or one more run of both if that may decide."""
     question = worst_question(record)
     if question is not None:
         return question

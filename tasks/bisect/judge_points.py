@@ -1,4 +1,4 @@
-"""Turns the run records of a line's points into what the search asks: levels, failures, and verdicts of two points."""
+"""Turns the run records of the points into levels, failures, and verdicts on two points, for the search."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import log
@@ -54,7 +54,7 @@ class RunJudge:
 
     @property
     def tolerance(self) -> Tolerance:
-        """Up to which difference the clock is the same."""
+        """The largest difference of a time that counts as equal."""
         return self._rules.tolerance_of_time(BY_NAME[self._question.metric].tolerance, self._kind)
 
     @property
@@ -67,7 +67,7 @@ class RunJudge:
         return len(self._runs.get(point, ()))
 
     def failed(self, point: int) -> str:
-        """See Judge. Where deaths are bisected, one of another cause than bad's tells nothing."""
+        """See Judge. If deaths are bisected, a death of another cause cannot be judged."""
         if why := self._failures.get(point, ""):
             return why
         dead = [run for run in self._runs.get(point, ()) if run.has_died]
@@ -100,7 +100,7 @@ class RunJudge:
         return self._known[key]
 
     def record(self, before: int, after: int, *, shares: int = 1, look: int | None = None) -> ComparisonRecord:
-        """The whole comparison of two points."""
+        """Return the full comparison of two points."""
         return self._compare(self._runs[before], self._runs[after], look=look, shares=shares)
 
     def _compare(
@@ -129,7 +129,7 @@ class RunJudge:
 
 
 def as_arm(run: RunRecord, arm: str) -> RunRecord:
-    """The run as one of an arm's, whichever it was made for."""
+    """Return the run as one of this arm, whichever arm it was trained for."""
     plan = run.plan.model_copy(update={"arm": arm}) if run.plan is not None else None
     return run.model_copy(update={"arm": arm, "plan": plan})
 

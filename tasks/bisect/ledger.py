@@ -20,7 +20,7 @@ from tasks.metrics.result_metrics import CHECKPOINTS, END
 from tasks.preflight.analyse import analyse_program, locate
 from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
 from tasks.records.compiled import FILE, OPTIMISED
-from tasks.resolve.trainers.compile import KEEP_COMPILED
+from tasks.resolve.trainers.compile import COMPILE_RECORDER
 from tasks.store import Store
 from tasks.store.json_records import model_from_json, read_document
 
@@ -128,7 +128,7 @@ def probe_words(plan: RunPlan, target: Target, folder: Path, programs: Path) -> 
     at = words.index("-m")
     keep = ("--stop", "--programs", str(programs))
     place = ("--out", str(folder), "--topology", target.name, "--devices", str(target.devices), "--hbm-bytes", "0")
-    return (*words[:at], "-P", str(KEEP_COMPILED), *place, *keep, *words[at + 1 :])
+    return (*words[:at], "-P", str(COMPILE_RECORDER), *place, *keep, *words[at + 1 :])
 
 
 def _moved(word: str, run_name: str, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""Turns good and bad into the line of commits between them, by first parents, and says what is wrong with the two."""
+"""Turns good and bad into the commits between them, by first parents, or reports why there are none."""
 
 from pathlib import Path
 
@@ -20,9 +20,9 @@ class LineCommit(Frozen):
 
 
 def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[LineCommit]:
-    """The commits from good to bad, good first, following first parents; of a merge only the merge itself.
+    """Return the commits from good to bad, good first, following first parents: merges without their branches.
 
-    Raises ConfigError where there is no such line, with what to type.
+    Raises ConfigError, with the command to type, if bad does not descend from good.
     """
     if is_address(repository):
         raise ConfigError(
@@ -58,20 +58,20 @@ def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[Line
 
 
 def find_inside(repository: str, merge: LineCommit) -> list[tuple[str, str]]:
-    """The lines that a merge brought in: (commit where it parted, its last commit) of every parent but the first."""
+    """Return the merged branches: (fork point, last commit) of every parent but the first."""
     folder, (first, *others) = Path(repository), merge.parents
     lines = [(_base(folder, first, other), other) for other in others]
     return [(base, other) for base, other in lines if base is not None and base != other]
 
 
 def find_dirt(repository: str) -> str:
-    """A file that was changed and not committed, with the number of further ones; empty if there is none."""
+    """Return the name of an uncommitted file, with the number of further ones; empty if all is committed."""
     lines = _git(Path(repository), "status", "--porcelain", "--untracked-files=no").splitlines()
     return "" if not lines else lines[0][3:] + (f" and {len(lines) - 1} more" if len(lines) > 1 else "")
 
 
 def describe_commit(repository: str, sha: str) -> tuple[str, str]:
-    """(message, diffstat) of a commit; of a merge against its first parent."""
+    """Return (message, diffstat) of a commit; of a merge, against its first parent."""
     folder = Path(repository)
     message = _git(folder, "show", "--no-patch", "--format=%B", "--end-of-options", sha).strip()
     stat = _git(folder, "show", "--format=", "--stat=100", "--first-parent", "-m", "--end-of-options", sha)
@@ -79,7 +79,7 @@ def describe_commit(repository: str, sha: str) -> tuple[str, str]:
 
 
 def _read(folder: Path, *words: str) -> list[LineCommit]:
-    """Commits, the oldest first."""
+    """Read commits, the oldest first."""
     what, *options = words
     printed = _git(folder, "log", f"--format={_FORM}", *options, "--end-of-options", what, "--")
     found = []

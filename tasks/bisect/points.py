@@ -1,4 +1,4 @@
-"""Turns what is asked of a bisection into the points of a line, and each point into the plans of its runs."""
+"""Turns the request of a bisection into its points, and each point into the plans of its runs."""
 
 import re
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _LIST = re.compile(r"([A-Za-z0-9._\[\]-]+)==([^,\s]+(?:,[^,\s]+)+)")
 
 
 class Span(Frozen):
-    """A line that can be searched: the two ends as they were resolved, and every point between them."""
+    """The points of a search: the two resolved ends, and every point between them."""
 
     repository: str  # a folder
     named: bool  # whether it is another repository than the comparison's own
@@ -35,14 +35,14 @@ class Span(Frozen):
     software: tuple[str, ...] = ()  # held for every point, "jax==0.12.0"
 
     def merge_at(self, point: int) -> LineCommit | None:
-        """The commit of a point, if it is a merge."""
+        """Return the commit of a point if it is a merge."""
         commit = self.points[point].commit
         parents = self.parents.get(commit.sha, ())
         return LineCommit(commit=commit, parents=parents) if len(parents) > 1 else None
 
 
 def find_span(request: BisectOptions) -> Span:
-    """The line of commits of a request. Raises ConfigError with what to type."""
+    """Return the commits of a request. Raises ConfigError with the command to type."""
     spec = _check(request)
     repository = request.repository or spec.repository or str(HERE)
     repository = check_repository(repository)
@@ -61,7 +61,7 @@ def find_span(request: BisectOptions) -> Span:
 
 
 def span_between(spec: Comparison, repository: str, good: ResolvedRef, bad: ResolvedRef, *, named: bool) -> Span:
-    """The line between two commits of a repository's folder."""
+    """Return the points between two commits of a repository."""
     commits = find_line(repository, good, bad)
     shas = [one.commit.sha for one in commits]
     words = spec.command.argv if spec.command else ()
@@ -75,7 +75,7 @@ def span_between(spec: Comparison, repository: str, good: ResolvedRef, bad: Reso
 
 
 def spans_inside(request: BisectOptions, span: Span, point: int) -> list[Span]:
-    """The lines that a merge brought in, each from where it parted."""
+    """Return the points of each merged branch, from its fork point."""
     merge = span.merge_at(point)
     if merge is None:
         return []
@@ -89,7 +89,7 @@ def spans_inside(request: BisectOptions, span: Span, point: int) -> list[Span]:
 
 
 def span_of_packages(request: BisectOptions) -> Span:
-    """The line of versions of a package, with the code of the bad end. Raises ConfigError."""
+    """Return the versions of a package as points, with the code of the bad end. Raises ConfigError."""
     spec = _check(request)
     repository = check_repository(request.repository or spec.repository or str(HERE))
     held = resolve_ref(repository, request.bad)
@@ -100,7 +100,7 @@ def span_of_packages(request: BisectOptions) -> Span:
 
 
 def corner_span(request: BisectOptions, commits: Span) -> Span:
-    """Old and new code with the first version, then both with the last: four points."""
+    """Return four points: old and new code with the first version, then both with the last."""
     first, *_, last = read_versions(request.more.packages)
     ends = (commits.points[0], commits.points[-1])
     points = tuple(end.model_copy(update={"version": version}) for version in (first, last) for end in ends)
@@ -108,14 +108,14 @@ def corner_span(request: BisectOptions, commits: Span) -> Span:
 
 
 def hold_packages(request: BisectOptions, commits: Span) -> Span:
-    """The line of commits, each with the last version."""
+    """Return the commits as points, each with the last version."""
     return commits.model_copy(update={"software": (read_versions(request.more.packages)[-1],)})
 
 
 def read_versions(text: str) -> tuple[str, ...]:
-    """The requirements behind `--packages`: a range whose ends differ in their last number, or a list.
+    """Return the requirements in `--packages`: a range whose ends differ in their last number, or a list.
 
-    Raises ConfigError for anything else: which versions lie in a wider range only an index knows.
+    Raises ConfigError for other ranges: the versions in a wider range are only known to a package index.
     """
     listed, ranged = _LIST.fullmatch(text.strip()), _RANGE.fullmatch(text.strip())
     hint = "write jax==0.9.1..0.9.3, or every version: jax==0.8.2,0.9.0,0.9.1"
@@ -143,9 +143,9 @@ def read_versions(text: str) -> tuple[str, ...]:
 def plan_point(
     request: BisectOptions, span: Span, point: int, case: str, out: Path, *, repeats: int, compile_only: bool = False
 ) -> list[RunPlan]:
-    """The plans of so many runs of a point, as the baseline's for the good end and the candidate's for every other.
+    """Return the plans of a number of runs of a point: as baseline for the good end, as candidate for all others.
 
-    Raises what `resolve` raises: a commit whose trainer cannot be made is one that cannot be judged.
+    Raises the errors of `resolve`: a commit whose trainer cannot be prepared cannot be judged.
     """
     spec = load_comparison(request.comparison)
     arm = spec.arms[0 if point == 0 else 1].name
@@ -180,7 +180,7 @@ def _request_comparison(request: BisectOptions) -> Request:
 
 
 def _name(span: Span, point: int) -> str:
-    """The ref of a point: as it was named, if it is an end."""
+    """Return the ref of a point; of an end, as the user named it."""
     ends = {0: span.good.name, len(span.points) - 1: span.bad.name}
     name = ends.get(point, span.points[point].commit.sha[:9])
     return name.partition(":")[0]

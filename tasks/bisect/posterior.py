@@ -1,4 +1,4 @@
-"""Turns the runs of some points of a line into the chance of every point to be the one that changed the level."""
+"""Turns the runs of some points into each point's probability of being the culprit."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ type Values = NDArray[np.float64]
 
 
 class Observation(Frozen):
-    """One run of one point: the logarithm of its level, and what its own steps leave open of it."""
+    """One run of one point: the logarithm of its level, and its standard error from the run's own steps."""
 
     point: int
     value: float
@@ -32,19 +32,19 @@ class Belief(Frozen, arbitrary_types_allowed=True):
     df: float  # degrees of freedom of that
 
     def level_at(self, point: int) -> Values:
-        """The expected level of a point under every hypothesis."""
+        """Return the expected level of a point under every hypothesis."""
         stretch = (point >= self.changes[:, 0]).astype(int) + (point >= self.changes[:, 1])
         found: Values = self.levels[np.arange(len(stretch)), stretch]
         return found
 
 
 def find_belief(observations: Sequence[Observation], weights: Sequence[float], noise: Noise) -> Belief:
-    """The posterior over the points of a line, whose first is good and whose last is bad.
+    """Return the posterior over the points, of which the first is good and the last is bad.
 
-    weights: of every point, how likely it is the culprit before anything is run; 0 rules it out. The noise is that of
-    a pair of equal runs. The level changes at one point, or at two with prior chance TWICE. Levels are drawn around an
-    unknown middle with the variance of the observed difference, the variance of a run is scaled inverse χ² with the
-    noise's degrees of freedom; both are integrated out (A. Gelman et al., Bayesian Data Analysis, ch. 3 and 5).
+    weights: each point's prior weight of being the culprit; 0 rules it out. noise: of a pair of equal runs. The level
+    changes at one point, or at two with prior probability TWICE. Levels are drawn around an unknown middle with the
+    variance of the observed difference; the variance of a run is scaled inverse χ² with the noise's degrees of freedom;
+    both are integrated out (A. Gelman et al., Bayesian Data Analysis, ch. 3 and 5).
     Raises ValueError if every weight is 0.
     """
     prior = np.asarray(weights, dtype=float)
@@ -107,7 +107,7 @@ def _cumulate(points: NDArray[np.int64], values: Values, size: int) -> Values:
 
 
 def _culprits(changes: NDArray[np.int64], levels: Values, chances: Values, size: int) -> Values:
-    """Of two changes the culprit is the larger step up."""
+    """Return the culprit of each hypothesis: of two changes, the larger increase."""
     later = (changes[:, 1] < size) & (levels[:, 2] - levels[:, 1] > levels[:, 1] - levels[:, 0])
     at = np.where(later, changes[:, 1], changes[:, 0])
     return np.bincount(at, chances, minlength=size)

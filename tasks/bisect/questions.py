@@ -1,4 +1,4 @@
-"""Turns what a user wants bisected into the row of a comparison, and a comparison into its worst row."""
+"""Turns `--metric` into a row of a comparison, and a comparison into its worst row."""
 
 from configs.errors import ConfigError, suggest
 from configs.schema import Frozen
@@ -33,7 +33,7 @@ DIED = Question(metric=END.name, title="died")
 
 
 def read_question(word: str) -> Question:
-    """The question behind `--metric`: a title, the id of a row, or one of WORDS. Raises ConfigError with a hint."""
+    """Return the metric for `--metric`: a title, the id of a row, or one of WORDS. Raises ConfigError with a hint."""
     plain = word.strip().casefold()
     if plain == "died" or plain == END.name:
         return DIED
@@ -47,7 +47,7 @@ def read_question(word: str) -> Question:
 
 
 def worst_question(record: ComparisonRecord) -> Question | None:
-    """The worst judged row of a comparison of the ends; None if nothing surely got worse."""
+    """Return the worst judged row of a comparison of the ends; None if no row is surely worse."""
     if record.candidate.has_died and not record.baseline.has_died:
         return DIED
     for verdict in ("regressed", "changed"):

@@ -26,7 +26,7 @@ def describe_points(
     judge: Judge | None,
     belief: Belief | None,
 ) -> tuple[BisectedPoint, ...]:
-    """The points with what is known of each after the search."""
+    """Return the points with the results of the search for each."""
     marks = mark_points(line, judge) if judge is not None and judge.runs(0) and judge.runs(line.last) else {}
     found = []
     for number, point in enumerate(points):
@@ -74,7 +74,7 @@ def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, q
 
 
 def _name_suspects(finish: Finish, points: Sequence[BisectedPoint]) -> str:
-    """`one of 4 commits from 2651ceca7 to 5cea6c1c0, most likely b2c6a687f (62 %)`."""
+    """Return words such as `one of 4 commits from 2651ceca7 to 5cea6c1c0, most likely b2c6a687f (62 %)`."""
     suspects = [points[number] for number in finish.suspects]
     if len(suspects) == 1:
         return name_point(suspects[0])
@@ -90,7 +90,7 @@ def write_record(
     points: Sequence[BisectedPoint], runs: Mapping[int, Sequence[RunRecord]], *, corners: Sequence[Corner] = (),
     commit: tuple[str, str] = ("", ""),
 ) -> Bisection:  # fmt: skip
-    """The record of one case. `commit`: message and diffstat of the culprit."""
+    """Return the record of one case. `commit`: message and diffstat of the culprit."""
     culprit, programs = finish.culprit, ""
     if culprit is not None:
         compiled = [point.ledger for point in points[:culprit] if point.ledger.program]
@@ -127,12 +127,12 @@ def write_record(
 
 
 def spent_seconds(runs: Sequence[RunRecord]) -> float:
-    """The seconds of runs by their logs, which a search that was killed and goes on knows too."""
+    """Return the seconds of all runs by their logs, those before an interruption included."""
     return sum(seconds_between(run.reading.started, run.reading.ended) or 0.0 for run in runs)
 
 
 def show_counts(record: Bisection) -> str:
-    """`41 commits, 9 with another program, 6 trained (14 runs, 11 min), 35 ruled out without training`."""
+    """Return `41 commits, 9 with another program, 6 trained (14 runs, 11 min), 35 ruled out without training`."""
     count, what = len(record.points) - 1, "version" if record.points[-1].version else "commit"
     parts = [f"{count} {what}{'' if count == 1 else 's'}"]
     if any(point.ledger.program for point in record.points):
@@ -148,7 +148,7 @@ def show_counts(record: Bisection) -> str:
 
 
 def next_words(request: BisectOptions, span: Span, case: str, finish: Finish) -> list[str]:
-    """The most useful command: the culprit beside the point before it, or the same search with more runs."""
+    """Return the next command: compare the culprit with the point before it, or search again with more runs."""
     repository = ["--repository", span.repository] if span.named else []
     target = ["--target", request.target] if request.target else []
     sets = [word for pair in request.more.overrides for word in ("--set", pair)]
@@ -163,7 +163,7 @@ def next_words(request: BisectOptions, span: Span, case: str, finish: Finish) ->
 
 
 def _twice_the_limits(request: BisectOptions) -> list[str]:
-    """The metric and the packages as they were given, and twice the limit that ended the search."""
+    """Return the options for the metric and packages, and twice the limit that ended the search."""
     more, budget_s = request.more, request.read_budget()
     given = {"--metric": request.metric, "--packages": more.packages, "--budget": budget_s and f"{2 * budget_s:.0f}s"}
     words = [word for name, value in given.items() if value for word in (name, str(value))]

@@ -1,4 +1,4 @@
-"""Decides after every run of a bisection what to run next, or that it is over: which point changed the metric."""
+"""Decides after every run of a bisection: the next runs, or the point that changed the metric."""
 
 from collections.abc import Mapping, Sequence, Set
 
@@ -18,7 +18,7 @@ REFUTED = 1e-4  # left of the weight of a point that compares like the one befor
 
 
 def mark_points(line: Line, judge: Judge) -> dict[int, tuple[Mark, str]]:
-    """Every point that was run: like which end it is by the verdict rule, and why."""
+    """Return a mark and its reason for every point that was run: like good or like bad, by the verdict rule."""
     return {point: _mark(line, judge, point) for point in range(1, line.last) if line.alike[point] == point
             and (judge.runs(point) or judge.failed(point))}  # fmt: skip
 
@@ -82,7 +82,7 @@ def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.
 
 
 def find_current_belief(line: Line, judge: Judge) -> Belief | None:
-    """The posterior by the runs there are; None while the ends do not differ, or where no point can be the culprit."""
+    """Return the posterior from the finished runs; None if the ends do not differ or no point can be the culprit."""
     if judge_ends(line, judge).verdict not in WORSE:
         return None
     marks = mark_points(line, judge)
@@ -92,7 +92,7 @@ def find_current_belief(line: Line, judge: Judge) -> Belief | None:
 
 
 def _is_settled(line: Line, marks: Mapping[int, tuple[Mark, str]], before: int, after: int, first: int) -> bool:
-    """Whether a pair without noise is good and bad by its comparisons with the ends, which surely differ."""
+    """Return whether a pair, of a metric without noise, is good and bad by its comparisons with the ends."""
     is_good = before in (0, first) or marks.get(before, ("", ""))[0] == "good"
     return is_good and (after == line.last or marks.get(after, ("", ""))[0] == "bad")
 
@@ -107,7 +107,7 @@ def _weights(line: Line, first: int, refuted: Set[int]) -> list[float]:
 def believe(
     line: Line, judge: Judge, weights: Sequence[float], marks: Mapping[int, tuple[Mark, str]], first: int
 ) -> Belief:
-    """The posterior of the points behind `first`, which is as good as the good end."""
+    """Return the posterior of the points after `first`, which is as good as the good end."""
     seen: list[Observation] = []
     if judge.varies:
         noise = judge.noise
@@ -128,7 +128,7 @@ def believe(
 
 
 def _fewer(judge: Judge, before: int, after: int, rated: Rated) -> tuple[int, ...]:
-    """Of a pair the points that need another run: what only lacks a witness gets that, else what has fewer runs."""
+    """Return the points of a pair that need another run: the one that lacks a witness, else the one with fewer runs."""
     if rated.verdict in WORSE and judge.runs(after) < WITNESSES:
         return (after,)
     fewest = min(judge.runs(before), judge.runs(after))
@@ -136,7 +136,7 @@ def _fewer(judge: Judge, before: int, after: int, rated: Rated) -> tuple[int, ..
 
 
 def _look_at_ends(line: Line, judge: Judge, limits: Limits, ends: Rated, spent_s: float) -> Train | Finish:
-    """More runs of both ends while they are not decided and more are allowed."""
+    """Return further runs of both ends, if they are undecided and within the limits."""
     both = min(judge.runs(0), judge.runs(line.last))
     failed = next((judge.failed(point) for point in (0, line.last) if judge.failed(point)), "")
     if failed:
@@ -162,7 +162,7 @@ def _explore(
     line: Line, judge: Judge, limits: Limits, belief: Belief, marks: Mapping[int, tuple[Mark, str]], first: int,
     spent_s: float, notes: tuple[str, ...],
 ) -> Train | Finish:  # fmt: skip
-    """The run that tells most, or the range that is left."""
+    """Return the run with the most information, or the remaining range."""
     settled = {point for point, (mark, _) in marks.items() if not judge.varies and mark != "unknown"}
     open_points = [
         point
@@ -188,7 +188,7 @@ def _left(belief: Belief) -> int:
 
 
 def _smallest(belief: Belief) -> list[int]:
-    """The fewest points that hold SURE of the posterior, in their order."""
+    """Return the smallest set of points with SURE of the posterior, in order."""
     held, found = 0.0, []
     for point in belief.culprits.argsort()[::-1]:
         found.append(int(point))
@@ -208,7 +208,7 @@ def _trained(line: Line, judge: Judge) -> list[int]:
 
 
 def _may_train(points: Sequence[int], judge: Judge, line: Line, limits: Limits, spent_s: float) -> bool:
-    """Whether one more run of each of the points is within the limits."""
+    """Return whether one more run of each of these points is within the limits."""
     done = sum(judge.runs(point) for point in range(line.last + 1) if line.alike[point] == point or point == line.last)
     if limits.budget_s is not None and spent_s >= limits.budget_s:
         return False
@@ -217,7 +217,7 @@ def _may_train(points: Sequence[int], judge: Judge, line: Line, limits: Limits, 
 
 
 def _last_good(line: Line, marks: Mapping[int, tuple[Mark, str]]) -> tuple[int, tuple[str, ...]]:
-    """The last point that surely is like good although an earlier one surely was not, and what to say of it."""
+    """Return the last point that is surely like good although an earlier one surely was not, and a note about it."""
     first = max((point for point in range(line.last) if line.alike[point] == 0), default=0)
     again = any(line.weights[: first + 1])
     notes = [f"{{{first}}} has good's source again: what came before it went with it"] if again else []
@@ -230,7 +230,7 @@ def _last_good(line: Line, marks: Mapping[int, tuple[Mark, str]]) -> tuple[int, 
 
 
 def _doubtful(judge: Judge, marks: Mapping[int, tuple[Mark, str]]) -> tuple[int, ...]:
-    """Points that are bad before a good one or good after a bad one, by a single run each: noise looks like that."""
+    """Return points that contradict their neighbours by a single run: this may be noise."""
     bad = [point for point, (mark, _) in marks.items() if mark in ("bad", "between")]
     good = [point for point, (mark, _) in marks.items() if mark == "good"]
     if not judge.varies or not bad or not good or max(good) < min(bad):
@@ -240,7 +240,7 @@ def _doubtful(judge: Judge, marks: Mapping[int, tuple[Mark, str]]) -> tuple[int,
 
 
 def _other_changes(line: Line, judge: Judge, before: int, culprit: int) -> tuple[str, ...]:
-    """Further sure changes between good and the culprit, and between it and bad, by runs that are there anyway."""
+    """Return further sure changes before and after the culprit, from the finished runs."""
     notes = []
     for start, end, where in ((0, before, "before"), (culprit, line.last, "after")):
         if start == end or not (judge.runs(start) and judge.runs(end)):

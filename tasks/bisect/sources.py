@@ -1,4 +1,4 @@
-"""Turns commits into digests of the source that a run of each executes, out of git's objects, without a checkout."""
+"""Turns commits into digests of the source that their runs execute, from git's objects, without a checkout."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -9,14 +9,14 @@ from configs.comparison import Trainer
 from tasks.resolve.code_digest import digest_code
 from tasks.resolve.git import run_git
 
-# what a run of the trainer reads of its checkout: elsewhere are tests, docs and what chooses the config
+# the folders that a run reads: the others hold tests, docs and the choice of the config
 OURS = ("model/", "configs/")
 OUR_FILES = ("configs/base.yml", "configs/data/")
 MAXTEXT = ("src/maxtext/", "src/MaxText/", "MaxText/", "src/dependencies/", "pyproject.toml")
 
 
 def digest_sources(repository: str, shas: Sequence[str], trainer: Trainer, named: Iterable[str] = ()) -> dict[str, str]:
-    """Commit -> digest of its source; equal digests train alike in equal environments.
+    """Return a digest of each commit's source; equal digests train alike in equal environments.
 
     Comments, docstrings and layout of Python files do not count. named: further files that a custom command starts
     with. Raises GitError.

@@ -34,7 +34,7 @@ class Judge(Protocol):
 
     @property
     def varies(self) -> bool:
-        """Whether equal runs differ in the metric: a time does; a loss, a death, a checkpoint do not."""
+        """Whether the metric differs between equal runs: a time does; a loss, a death, a checkpoint do not."""
         ...
 
     def runs(self, point: int) -> int:
@@ -55,7 +55,7 @@ class Judge(Protocol):
 
 
 class Line(Frozen):
-    """The points from good (first) to bad (last), as far as they are known without a run."""
+    """The points from good (first) to bad (last), with the facts that need no run."""
 
     weights: tuple[float, ...]  # prior of each point; 0: ruled out
     # the point whose runs stand for this one: the first of its neighbours that train alike; good or bad itself for

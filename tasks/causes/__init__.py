@@ -1,1 +1,1 @@
-"""Turns what was recorded of two arms into why they differ: tensors, programs, memory, time, commits of lines."""
+"""Explains the differences of two observed arms: tensors, programs, memory, time, commits of lines."""

@@ -22,7 +22,7 @@ MOST_NAMED = 5  # operations of one function, on each side
 LEAST_SHARE = 0.0005  # that is told
 PATIENCE_S = 600.0
 _ROOT = Path(__file__).parent.parent.parent
-# values that stand in the text, and what only repeats them: told with the operation that reads them
+# constants in the text, and operations that only repeat them: described with the operation that reads them
 _LITERAL = frozenset({"stablehlo.constant", "stablehlo.iota"})
 _REPEATS = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert"})
 
@@ -101,7 +101,7 @@ def _find_differences(graph: Graph, other: Graph) -> Iterator[Difference]:
     partners = _pair(alone, [node for node in other.nodes if node.made and node.made[0] not in graph.values])
     for node in alone:
         if node.made[0] in literals[0]:
-            continue  # told with the operation that reads it
+            continue  # described with the operation that reads it
         partner = partners.get(id(node))
         is_first = all(read in other.values for read in node.reads if read not in literals[0])
         rereads = partner is not None and read_literals(node, literals[0]) != read_literals(partner, literals[1])
@@ -153,7 +153,7 @@ def _shorten_number(text: str) -> str:
     if re.fullmatch(r"-?\d+", text):
         return text  # of an integer every digit counts
     try:
-        return f"{float(text):.7g}"  # what a float32 holds
+        return f"{float(text):.7g}"  # the digits of a float32
     except ValueError:  # a hexadecimal number, true, or an array
         return text[:24]
 
@@ -184,7 +184,7 @@ def _group(
     for side, differences in enumerate(found):
         for one in differences:
             if one.node.name not in FREE or one.is_first:
-                # what is another operation or constant in the same place stands in one row
+                # another operation or constant at the same place is one row
                 source = one.partner.source if side and one.partner else one.node.source
                 groups[name_place(source), one.node.phase].append(_Listed(side, one))
     literals = find_literals(sides[0]), find_literals(sides[1])

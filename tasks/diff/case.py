@@ -22,7 +22,7 @@ class CaseRuns(Frozen):
     look: int | None = None  # with --until-decided: the number of this look, from 1
     checkpoints: CheckpointDifference | None = None  # of the last step common to the first run of each arm
     program: ProgramExplanation | None = None  # difference of the compiled steps; None if a run has none
-    rules: VerdictRules | None = None  # at the time of the request; None: from the files as they are now
+    rules: VerdictRules | None = None  # at the time of the request; None: from the present files
     commits: dict[str, tuple[Commit, ...]] = {}  # arm -> its commits that the other arm lacks
 
 

@@ -11,7 +11,7 @@ from tasks.records import Decision, Floor, RunPlan
 from tasks.resolve.trainers.trainer_source import SOURCE
 
 STEP = "step_time_s"
-# parts of a step's time in the trainer's JSON lines, and what the host does in them
+# parts of a step's time in the trainer's JSON lines, with the host's work in each
 PARTS: Mapping[str, str] = {
     "device_s": "the device and waiting for it",
     "input_s": "waiting for input",

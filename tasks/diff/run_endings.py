@@ -16,7 +16,7 @@ FAR_APART_S = 15 * 60
 
 
 def find_deaths(arms: Arms) -> Observations:
-    """One finding for every arm of which a run did not end well: when, how far it came, and why."""
+    """Yield a finding for every arm with a run that did not end well: when, how far it came, and why."""
     for arm in arms:
         dead = [(number, run) for number, run in enumerate(arm.runs) if run.has_died]
         if not dead:

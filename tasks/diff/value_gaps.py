@@ -12,7 +12,7 @@ def varies_at(values: Values, *, exact: bool) -> NDArray[np.bool_]:
     """Return at which steps not all rows are equal. NaN equals NaN; in full precision 0.0 differs from -0.0."""
     first = values[:1]
     if exact:
-        # every NaN is one NaN: what bits it has is not the trainer's doing
+        # all NaNs are equal: the trainer does not choose their bits
         bits = np.where(np.isnan(values), np.nan, values).view(np.int64)
         return np.asarray((bits != bits[:1]).any(axis=0))
     return np.asarray(~((values == first) | (np.isnan(values) & np.isnan(first))).all(axis=0))

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from configs.launch import BACKENDS
-from tasks.launch.backend import CAUSE_PATTERN, LOST_PATTERN, PLACE_PATTERN, launcher_of
+from tasks.launch.backend import CAUSE_PATTERN, LOST_PATTERN, PLACE_PATTERN
+from tasks.launch.job import launcher_of
 from tasks.records import LogError, Source
 from tasks.scrape.death.causes import classify
 from tasks.scrape.prefixes import ABSL

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, Protocol
 
 from etils import epath
 
-from configs.launch import find_part
 from configs.schema import Frozen
 from tasks.records import DeathKind, JobCause, RunPlan
 from tasks.store import RunDirectory
@@ -74,9 +73,3 @@ class Launcher(NamedTuple):
     load: Callable[[], Backend[Any]]  # raises LaunchError if its libraries are not installed
     find_obstacles: Callable[[Any], Iterator[str]]  # to runs with these settings, each with its remedy
     death_kinds: Mapping[str, DeathKind]  # the kind of death of each cause that it reports
-
-
-def launcher_of(backend: str) -> Launcher:
-    """Return the launcher of the backend of this name. Raises ValueError for an unknown name."""
-    launcher: Launcher = find_part(backend, "launcher")
-    return launcher

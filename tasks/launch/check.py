@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from configs.comparison import Target
 from configs.errors import ConfigError
-from tasks.launch.backend import launcher_of
+from tasks.launch.job import launcher_of
 
 
 def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:

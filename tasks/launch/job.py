@@ -8,7 +8,8 @@ from typing import Any
 
 from etils import epath
 
-from tasks.launch.backend import Backend, Restarted, launcher_of
+from configs.launch import find_part
+from tasks.launch.backend import Backend, Launcher, Restarted
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError as LaunchError
 from tasks.observe.kept_program import program_variables
@@ -35,6 +36,12 @@ class LaunchedRun:
     def checkpoints(self) -> Path | None:
         """The folder of its checkpoints on this machine; None if it saves none to verify."""
         return self.directory.checkpoints_of(self.plan)
+
+
+def launcher_of(backend: str) -> Launcher:
+    """Return the launcher of the backend of this name. Raises ValueError for an unknown name."""
+    launcher: Launcher = find_part(backend, "launcher")
+    return launcher
 
 
 def backend_of(name: str) -> Backend[Any]:

@@ -14,22 +14,22 @@ FEW = 3  # steps that lie together by no accident
 CLOSE, ENOUGH = 1.25, 0.25  # usual is the quickest time that so many of the steps take, or up to so much longer
 TOO_QUICK = 0.8  # of the usual step: no step is that much quicker, its neighbours took the time for it
 SHORTEST = 3  # steps of a stretch with a level of its own
-LONGER = 1.25  # times: the next stretch that is looked at
+LONGER = 1.25  # times: the next stretch length
 MOST_PLACES = 500  # of a run, that a stretch can begin at: more steps are taken together
 SHUFFLES = 1000  # one in so many runs that keep their level is taken to leave it
 FIRST = 100  # of them: enough to clear most runs that keep their level
 RESAMPLES = 100
 SEED = 20260418
-MOST_STEPS = 5000  # of a longer run the first tell what all of them would
+MOST_STEPS = 5000  # of a longer run, the first ones suffice
 
 type Seconds = NDArray[np.float64]
 
 
 def find_levels(seconds: Seconds, *, unit: float = 0.0) -> StepLevels | None:
-    """The levels of one run out of its steps but the first, in order; `unit` is that of the last printed digit.
+    """The levels of one run out of its steps but the first, in order; `unit`: of the last printed digit.
 
     Other work on a machine only ever adds time, so the 10 % quantile of the steps varies far less between equal runs
-    than their median does; what is added to most steps shows in the median. None with fewer than two usable steps.
+    than their median does; time that is added to most steps shows in the median. None with fewer than two usable steps.
     """
     timed = seconds[np.isfinite(seconds) & (seconds > 0)]
     usable = usable_steps(timed)
@@ -135,11 +135,11 @@ def usual_step(seconds: Seconds) -> float:
 
 
 def block_error(values: Seconds, quantile: float) -> float:
-    """The relative standard error of a quantile: neighbouring steps are not independent, so blocks are resampled.
+    """Return the relative standard error of a quantile, by resampling blocks: neighbouring steps are not independent.
 
     The circular block bootstrap of D. Politis and J. Romano (1992) with blocks of √n steps, and a fixed seed: the same
-    steps always have the same error. Half of the distance between the 16 % and the 84 % quantile of what is drawn: a
-    draw that happens to hold hardly anything but stalls does not count.
+    steps always have the same error. The error is half of the distance between the 16 % and the 84 % quantile of the
+    resampled values, so that a sample of mostly stalls does not count.
     """
     whole = values.size
     values = values[:MOST_STEPS]

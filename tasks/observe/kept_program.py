@@ -19,18 +19,18 @@ _STEP, _PRODUCTS = "train_step", ("stablehlo.dot_general", "stablehlo.convolutio
 
 
 def program_variables(plan: RunPlan) -> dict[str, str]:
-    """The variable that makes a run's JAX write what it compiles; none where the run's own target sets it."""
+    """Return the variables that make a run's JAX write its programs; empty if the target sets them."""
     if plan.backend != "local" or plan.compiles_for is not None or VARIABLE in plan.environment:
         return {}
     return {VARIABLE: str(Path(plan.directory) / FOLDER)}
 
 
 def keep_step_program(directory: Path) -> Path | None:
-    """The step's program in a run's folder, packed, with its source locations, and beside it the signature of each of
-    its compiles. The other programs are removed.
+    """Return the path of the step's program in a run's folder, gzipped, with source locations. Writes the signature of
+    each of its compiles beside it, and removes the other programs.
 
     The step is the function `train_step`, else the largest program with matrix products; its first compile counts.
-    None: the run's trainer compiled none, or is no JAX program.
+    None: the run's trainer compiled none, or does not use JAX.
     """
     kept, folder = directory / PROGRAM, directory / FOLDER
     if folder.is_dir():

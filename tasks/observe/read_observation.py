@@ -1,4 +1,4 @@
-"""Reads what an observed process left into an `Observation`."""
+"""Reads the files of an observed process into an `Observation`."""
 
 import json
 from pathlib import Path

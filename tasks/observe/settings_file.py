@@ -1,4 +1,4 @@
-"""Writes what a process is to record, and the variables that make its Python record it."""
+"""Writes the settings of an observation, and returns the variables that start it in a process's Python."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any
 INJECTED = Path(__file__).parent / "inject"
 VARIABLE = "MAXVIEW_OBSERVE"
 SETTINGS = "settings.json"
-CLAIM = "claim"  # what the process that records leaves, so that no other one of the same trainer does
+CLAIM = "claim"  # file of the recording process, so that no other process of the trainer records
 
 
 def prepare(folder: Path, environment: Mapping[str, str], **settings: Any) -> dict[str, str]:

@@ -98,8 +98,8 @@ class TensorComparison(Frozen):
     equal: int = 0  # pairs equal bit for bit
     consequences: int = 0  # pairs that differ only because their inputs do
     only: tuple[OnlyHere, ...] = ()
-    different_arguments: tuple[str, ...] = ()  # meanings
-    replaced_arguments: int = 0  # of the candidate, taken from the baseline
+    different_arguments: tuple[str, ...] = ()  # as `ObservedArray.meaning`
+    replaced_arguments: int = 0  # arguments of the candidate that the baseline's replaced
     unmatched_arguments: tuple[str, ...] = ()  # names without a counterpart, "baseline: …" or "candidate: …"
-    different_results: tuple[str, ...] = ()  # meanings; of the compiled steps, although no tensor differs
+    different_results: tuple[str, ...] = ()  # the same, of results: the compiled steps differ, no tensor does
     notes: tuple[str, ...] = ()

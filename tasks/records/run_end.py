@@ -26,10 +26,7 @@ DEATH_WORDS: dict[DeathKind, str] = {
     "other": "",
 }
 # a good end, a class of death, or unknown
-RunFate = Literal[
-    "finished", "not_implemented", "device_oom", "host_oom", "preempted", "nan", "shape_mismatch", "disk_full",
-    "storage", "configuration", "timeout", "killed", "cut_off", "other", "unknown",
-]  # fmt: skip
+RunFate = DeathKind | Literal["finished", "unknown"]
 
 
 class LogError(Frozen):

@@ -265,7 +265,7 @@ def plan_run(
         facts["commit"] = checkout.commit
     if checkout.software:
         facts["software"] = checkout.software
-    if start is not None and target.trains_here:  # elsewhere it is only told why it is not
+    if start is not None and target.trains_here:  # for other targets, only the reason is printed
         facts["start"] = start.taken_from or "kept"
     identity = hash_identity(facts | command.facts)
     compiles_for = target.topology if isinstance(command, CompileHere) else None

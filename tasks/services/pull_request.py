@@ -65,7 +65,7 @@ def put_comment(place: PullRequest, body: str, *, token: str, api: str = API) ->
     with httpx.Client(base_url=api.rstrip("/"), headers=headers, timeout=TIMEOUT_S) as client:
         folder = f"/repos/{place.owner}/{place.name}/issues"
         for comment in _list(client, f"{folder}/{place.number}/comments"):
-            if _first_line(comment) != marker:  # one that only quotes it is somebody's answer
+            if _first_line(comment) != marker:  # a comment that only quotes it is a reply
                 continue
             if comment["body"].replace("\r\n", "\n") == text:
                 return str(comment["html_url"])

@@ -28,7 +28,7 @@ _TREE_HANDLERS = ("PyTreeCheckpointHandler", "StandardCheckpointHandler", "PyTre
 
 
 class CheckpointError(ValueError):
-    """The path is not a checkpoint, or has no manifest; the message tells what to give instead."""
+    """The path is not a checkpoint, or has no manifest; the message names the argument to give instead."""
 
 
 class BucketError(CheckpointError):

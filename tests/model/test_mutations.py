@@ -117,7 +117,7 @@ LONGEST = "a random stream that starts again at resume"  # two runs and a checkp
     "name",
     [pytest.param(name, marks=pytest.mark.long) if name == LONGEST else name for name in MUTATIONS],
 )
-def test_a_change_of_one_dialect_is_seen(
+def test_a_change_of_one_api_is_seen(
     name: str, linen: Lab, mini_config: MiniConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, before, after, floor = MUTATIONS[name]

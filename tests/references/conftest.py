@@ -78,7 +78,7 @@ def transformers_found(torch_python: str, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(params=[False, True], ids=["linen", "nnx"])
 def pure_nnx(request: pytest.FixtureRequest) -> bool:
-    """Each test runs in both dialects."""
+    """Each test runs in both APIs."""
     return bool(request.param)
 
 

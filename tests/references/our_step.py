@@ -172,7 +172,7 @@ class Ours:
             state = self.start(weights)
             batch = self.batch_of(make_batches(self.config, 1, packed=self.packed)[0])
             for arrays in gradients:
-                # a dict's keys are flattened in order, as the trees of both dialects are
+                # a dict's keys are flattened in order, as the trees of both APIs are
                 state, _ = step(state, Given(batch, batch.weights, arrays))
                 found.append(params_of(name_arrays(self.setup.api, state), "params/params/"))
         return found

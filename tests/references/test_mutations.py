@@ -1,4 +1,4 @@
-"""A constant changed in both dialects at once: the three floors compare the two with each other and see nothing, the
+"""A constant changed in both APIs at once: the three floors compare the two with each other and see nothing, the
 references do."""
 
 import importlib
@@ -163,7 +163,7 @@ def test_what_is_not_changed_is_right(
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_a_change_of_both_dialects_is_found(
+def test_a_change_of_both_apis_is_found(
     name: str, transformers_found: Any, plain_found: Arrays, worst: Callable[..., Any], tmp_path: Path
 ) -> None:
     decoder, files, before, after = MUTATIONS[name]

@@ -1,1 +1,1 @@
-"""The commands of `maxview`, a module each: their words, and what they call; slow imports happen inside them."""
+"""The commands of `maxview`, one module each: options and help. Slow imports are inside the functions."""

@@ -14,19 +14,19 @@ def history(
     metric: Annotated[list[str] | None, Parameter(help="A metric, again for more.", negative="")] = None,
     target: str | None = None,
     since: Annotated[str | None, Parameter(help="A date, or how long ago: 12h, 30d, 8w.")] = None,
-    rebuild: Annotated[bool, Parameter(help="First write it anew from the folders of the store.", negative="")] = False,
-    compact: Annotated[bool, Parameter(help="First put its many small files into one.", negative="")] = False,
+    rebuild: Annotated[bool, Parameter(help="First rebuild it from the folders of the store.", negative="")] = False,
+    compact: Annotated[bool, Parameter(help="First merge its small files into one.", negative="")] = False,
     out: Out = DEFAULT_OUT,
     json_: Json = False,
 ) -> int:
-    """Show how metrics went over all comparisons: trends, changes of level, and whose doing they can be.
+    """Show the metrics of all comparisons over time: trends, changes of level, and their possible causes.
 
     Parameters
     ----------
     case
         A case, for example 03_dropout; every case by default.
     target
-        Where the runs were; every target by default.
+        The target of the runs; every target by default.
     """
     from flows.cli.show_history import show_history
 

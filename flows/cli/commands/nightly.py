@@ -11,7 +11,7 @@ from tasks.resolve.options import NightOptions
 
 
 def nightly(*, options: Annotated[NightOptions, Parameter(name="*")] = NightOptions(), json_: Json = False) -> int:
-    """Run every case of every comparison in configs/nightly.yml, or go on with a night that was not finished."""
+    """Run every case of every comparison in configs/nightly.yml, or resume an unfinished night."""
     from tasks.resolve.plan_night import check_request
 
     # the input is checked here too: a mistake should not cost the start of a server

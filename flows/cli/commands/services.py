@@ -1,4 +1,4 @@
-"""`maxview up`, `down` and `doctor`: what runs on this machine, and what is missing on it."""
+"""The commands `maxview up`, `down` and `doctor`: the services of this machine, and its missing tools."""
 
 import json
 from pathlib import Path
@@ -22,10 +22,10 @@ def up(
     runs: Annotated[int, Parameter(help="Flow runs that the worker has at once.")] = 4,
     json_: Json = False,
 ) -> int:
-    """Bring up a Prefect server with pool, limits, automations, deployments and a worker; again: bring it up to date.
+    """Start a Prefect server with pool, limits, automations, deployments and a worker; if it runs, update it.
 
     PREFECT_SERVER_API_AUTH_STRING (user:password) asks for a password, PREFECT_SERVER_DATABASE_CONNECTION_URL uses
-    PostgreSQL instead of SQLite, MAXVIEW_WEBHOOK_URL receives what changed overnight.
+    PostgreSQL instead of SQLite, MAXVIEW_WEBHOOK_URL receives the changes of a night.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ def up(
 
 
 def down(*, state: State = None, json_: Json = False) -> int:
-    """End the worker that `maxview up` started, the runs that it has begun, and the server; what they know stays.
+    """End the worker that `maxview up` started, its running flow runs, and the server; their data stays.
 
-    Embedded servers that rest between two commands end too, but for those that a command uses.
+    Also ends idle embedded servers; those in use by a command stay.
     """
     from tasks.services import up as services
     from tasks.services.idle_server import end_idle
@@ -76,7 +76,7 @@ def doctor(
     target: Annotated[str | None, Parameter(help="Check this target, with every right in its cluster.")] = None,
     json_: Json = False,
 ) -> int:
-    """Show what works and what is missing on this machine, and for a target that is named."""
+    """Report the tools and settings that this machine, or a given target, has and lacks."""
     from flows.cli.doctor import examine
 
     return examine(out, target, as_json=json_)

@@ -17,7 +17,7 @@ site = App(name="site", help="The pages of a store: built out of its records, se
 
 @site.command
 def build(*, out: Out = DEFAULT_OUT, json_: Json = False) -> int:
-    """Write every page that is missing or out of date, and the index; what is up to date is left alone."""
+    """Write the index and every missing or outdated page."""
     from tasks.publish.site.build import build_site
     from tasks.publish.site.index import PAGE
     from tasks.records.counted import counted
@@ -41,10 +41,10 @@ def serve(
     out: Out = DEFAULT_OUT,
     port: Annotated[int, Parameter(help="The port; 0: any that is free.")] = 8000,
     host: Annotated[
-        str, Parameter(help="The address to listen at; by default only this machine can ask.")
+        str, Parameter(help="The address to listen at; by default only this machine has access.")
     ] = "127.0.0.1",
 ) -> int:
-    """Serve the pages over HTTP until Ctrl-C: packed where the browser takes that, in ranges, and nothing but pages."""
+    """Serve the pages, and no other files, over HTTP until Ctrl-C; with gzip and ranges."""
     from tasks.publish.site.index import PAGE, gather_index
     from tasks.publish.site.index_page import render_index, render_not_found
     from tasks.services.site_server import listen, make_server
@@ -56,7 +56,7 @@ def serve(
         listener = listen(host, port)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        raise ValueError(f"{host}:{port} cannot be listened at ({reason}); try --port 0") from error
+        raise ValueError(f"{host}:{port} cannot be opened ({reason}); try --port 0") from error
     place = f"http://{host}:{listener.getsockname()[1]}/"
     Console(markup=False, soft_wrap=True).print(f"{store.address} at {place} until Ctrl-C")
     with suppress(KeyboardInterrupt):  # it is how this command ends

@@ -67,6 +67,6 @@ def _compare(checkpoint: str, other: str, *, as_json: bool) -> int:
 
 
 def _is_wrong_input(proof: "CheckpointProof") -> bool:
-    """Whether what was named is no committed checkpoint, or has no manifest to check against; damage is neither."""
+    """Return whether the argument is not a committed checkpoint, or has no manifest to check against."""
     checks = {problem.check for problem in proof.problems}
     return "commit" in checks or ("manifest" in checks and proof.manifest is None)

@@ -1,4 +1,4 @@
-"""Turns what an arm's log and the verifier say of its checkpoints into one line per checkpoint step."""
+"""Turns an arm's log and the proofs of its checkpoints into one line per checkpoint step."""
 
 from collections import Counter
 from typing import Literal

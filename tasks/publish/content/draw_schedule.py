@@ -107,7 +107,7 @@ def find_operations(events: Sequence[dict[str, Any]]) -> list[Operation]:
             running[key] = index
         elif key in running:
             found.append(_operation(key, events, running.pop(key), index))
-        else:  # it started before the log, or before what is shown
+        else:  # it started before the log, or before the shown part
             found.append(_operation(key, events, -1, index))
     found += [_operation(key, events, start, None) for key, start in running.items()]
     return sorted(found, key=lambda operation: (operation.start, operation.rank))

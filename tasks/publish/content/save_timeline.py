@@ -9,7 +9,7 @@ from tasks.records import ArmSummary, CheckpointLife, ComparisonRecord, LifeSpan
 WIDTH = 1000.0  # of the line of time, in its own units
 LEAST = 3.0  # what took no time is still seen
 LATER = 1.5  # proofs that come this many times later than all saves are drawn behind a break
-BREAK = 0.94  # of the width, where it stands
+BREAK = 0.94  # its place, as a share of the width
 
 
 class LifeBar(Frozen):

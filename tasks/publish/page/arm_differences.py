@@ -8,7 +8,7 @@ from tasks.publish.content.verdict_words import Effect, describe_coverage, facts
 from tasks.records import ComparisonRecord, Evidence, Finding
 from tasks.records.text import visible
 
-# what a finding is about, where the arms have a fact of that name
+# kind of finding -> name of the fact that it is about
 FACTS = {
     "same-commit": "commit", "different-commits": "commit", "different-commits-same-source": "commit",
     "jax-version": "JAX", "jaxlib-version": "jaxlib", "libtpu-version": "libtpu",

@@ -1,4 +1,4 @@
-"""Turns what the runs of a comparison measured at each step into the files that the page's curves are drawn from."""
+"""Turns the step values of a comparison's runs into the data files of the page's curves."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from tasks.publish.page.streamed_file import replace_text
 from tasks.records import ArmSummary, ComparisonRecord, RunRecord, Stall
 from tasks.records.text import shorten, visible
 
-TITLES = {  # and units; what is not here has the name that the log gives it
+TITLES = {  # and units; other values have their name in the log
     **{metric.curve: (metric.curve_title or metric.title, metric.unit) for metric in METRICS if metric.curve},
     **{part: (f"Step time: {what}", "s") for part, what in PARTS.items()},
     "total_weights": ("Weights", "tokens"),
@@ -34,7 +34,7 @@ class Trace:
     """One run's values of one metric; `lines` are their line numbers in `log`, null for values that are not in it."""
 
     side: str
-    log: str  # what the page calls the run's log; empty: it was not at hand
+    log: str  # name of the run's log on the page; empty if there is no log
     run: str
     steps: tuple[int, ...]
     values: tuple[float | None, ...]

@@ -1,4 +1,4 @@
-"""Turns a log of any size into pieces that a page loads when they are wanted, and places in it into line numbers."""
+"""Turns a log of any size into pieces that a page loads on demand, and places in it into line numbers."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from tasks.publish.page.word_filter import Letters
 from tasks.records import Source
 from tasks.records.text import shorten, visible
 
-PIECE = 1_000_000  # characters: what is loaded at once
+PIECE = 1_000_000  # characters of a piece
 LINES_BEFORE_DEATH = 12
 MOST_FOLDS = 2_000
 LONGEST_CAUSE = 300  # characters
@@ -61,8 +61,8 @@ class LogView:
     pieces: list[tuple[int, int]] = field(default_factory=list)  # (number of the first line, lines) of each
     folds: list[tuple[int, int, str]] = field(default_factory=list)  # a traceback: its first and last line, its cause
     values: dict[int, list[str]] = field(default_factory=dict)  # what on the page was read from a line, by its number
-    before_death: list[str] = field(default_factory=list)  # the last lines up to the one that names the cause
-    kinds: dict[str, Kind] = field(default_factory=dict)  # by what is alike in their lines
+    before_death: list[str] = field(default_factory=list)  # the last lines, up to the cause of death
+    kinds: dict[str, Kind] = field(default_factory=dict)  # by the common part of their lines
     _quick: dict[bytes, Kind] = field(default_factory=dict, repr=False)  # the same by a line without its digits
     starts: array[int] = field(default_factory=lambda: array("q"))  # byte offset of every line
     end: int = 0  # byte offset behind the last
@@ -196,8 +196,8 @@ class _Folds:
     def __init__(self) -> None:
         self.found: list[tuple[int, int, str]] = []
         self._first: int | None = None
-        self._margin = 0  # what stands before the traceback in each of its lines
-        self._chained = 0  # where a chain may go on: the line of the exception before
+        self._margin = 0  # length of the prefix of its lines
+        self._chained = 0  # line of the previous exception, from which a chain may continue
 
     def take(self, place: int, text: str) -> None:
         """Take the next line into account."""

@@ -1,4 +1,4 @@
-"""Turns a piece of a log into a filter that tells which words it cannot hold, so that a search need not load it.
+"""Turns a piece of a log into a filter that excludes words, so that a search can skip the piece.
 
 The filter has a bit for each three bytes in a row that some line holds, small letters for large ones and 0 for every
 digit. A word is only in the piece if all bits of its own are set; the page's script asks the same (`mayHold`).

@@ -29,7 +29,7 @@ SIDES: tuple[Line, ...] = ("baseline", "candidate")
 HEIGHT = 40.0  # of a chart, whose width is 100
 EDGE = 4.0  # from a chart's border to its highest and lowest value
 LEAST_REACH = 0.02  # of a chart, relative, up and down: less would draw noise as mountains
-# what a case is looked at for first: the columns that are shown without being asked for
+# the main metrics of a case: shown without a click
 MAIN = (STEP_TIME.quick, *(metric.name for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP)))
 TITLES = {metric.name: metric.middle or metric.title for metric in METRICS}
 TITLES |= {metric.quick: metric.title for metric in METRICS if metric.quick}
@@ -42,7 +42,7 @@ type Places = dict[str, float]  # x of the nights of a case in percent, by the i
 
 
 def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
-    """Write `history.html` at the top of the store; returns its path. Series of one pair of refs stand together.
+    """Write `history.html` at the top of the store; returns its path. Series of one pair of refs are grouped.
 
     Of a bucket that may only be read the page stays in the working copy; in such a folder there can be none: None.
     """

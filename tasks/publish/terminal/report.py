@@ -42,7 +42,7 @@ from tasks.records.text import visible
 MOST_DIFFERENCES = 6  # between programs, in a terminal
 MOST_CAUSES = 4  # of each part of an explanation
 LONGEST_HEADING = 16  # a longer arm name heads its column as "baseline" or "candidate"
-SOUND: frozenset[State] = frozenset({"proved", "retired", "overwritten"})  # of a checkpoint: told by its word alone
+SOUND: frozenset[State] = frozenset({"proved", "retired", "overwritten"})  # need no further words
 MOST_ARRAYS = 5  # that differ; the page has all
 GLUE = "\ue000"  # a blank that no line breaks at: rich breaks at every kind that Unicode has
 GAP = 2  # characters between the columns of a table
@@ -56,7 +56,7 @@ def print_comparison(
 
     `page` is the page's path or address; `link` opens it in a browser, if that needs another address.
     """
-    console.print(render_terminal(record))
+    console.print(render_terminal(record), crop=False)  # a path is never cut
     for name, text in {"page": page, "link": link, "next": record.next_command}.items():
         if text:
             line = Text(f"{name}: {visible(os.fspath(text))}", style="bold" if name == "next" else "")
@@ -139,8 +139,9 @@ def _deaths(record: ComparisonRecord) -> Iterator[RenderableType]:
             line.append("its log names no cause", style="default")
         else:
             line.append(visible(error.summary), style="default")
-            line.append(f"  (line {error.line} of {_log_of(arm)})", style="dim")
         yield line
+        if error is not None:  # a line of its own that is never broken: its path is copied
+            yield Text(f"  line {error.line} of {_log_of(arm)}", style="dim", no_wrap=True, overflow="ignore")
 
 
 def _log_of(arm: ArmSummary) -> str:
@@ -351,7 +352,7 @@ def _checkpoints(record: ComparisonRecord) -> Iterator[RenderableType]:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for (role, _), lines in sound.items():  # the page has what was checked of each
+    for (role, _), lines in sound.items():  # the page lists the checks of each
         table.add_row(_state(lines[0]), _plain(f"{role} {', '.join(line.step for line in lines)}"))
     for role, line in others:
         table.add_row(_state(line), _plain(f"{role} {line.step}: {line.proof}; {line.log}"))

@@ -9,7 +9,7 @@ from tasks.resolve.trainers.maxtext import MaxText, translate, write_words
 from tasks.resolve.trainers.trainer_source import TrainerSource
 
 # a file of the trainer's package, which MaxText's own Python runs
-KEEP_COMPILED = Path(__file__).parents[3] / "model" / "compile_record.py"
+COMPILE_RECORDER = Path(__file__).parents[3] / "model" / "compile_record.py"
 CONFIG = "config.yml"
 # Lets several compiles load libtpu at once, without a TPU or a query of its metadata server.
 ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
@@ -48,7 +48,7 @@ def _argv_of_maxtext(config: TrainConfig, maxtext: MaxText, topology: Topology, 
     words = translate(config, maxtext, directory, metrics_file="", alone=True)
     words |= {"compile_topology": name_in_maxtext(topology), "compile_topology_num_slices": "1"}
     return (
-        maxtext.python, "-P", str(KEEP_COMPILED), "--out", str(directory), "--topology", topology.name,
+        maxtext.python, "-P", str(COMPILE_RECORDER), "--out", str(directory), "--topology", topology.name,
         "--devices", str(topology.devices), "--hbm-bytes", str(topology.hbm_bytes),
         f"{maxtext.module}_compile", maxtext.base_config, *write_words(words),
     )  # fmt: skip

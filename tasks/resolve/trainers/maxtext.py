@@ -21,7 +21,7 @@ _LAYOUTS = (
 )
 _SOURCES = ("src", "")  # folders of a checkout that hold the package
 # Keys that choose Linen or NNX, in versions with both (0.2.2 to 0.2.4 have all three, earlier ones some).
-DIALECT_KEYS = ("enable_nnx", "pure_nnx_decoder", "pure_nnx")
+API_KEYS = ("enable_nnx", "pure_nnx_decoder", "pure_nnx")
 _DECODERS = {False: "layers/decoders.py", True: "layers/nnx_decoders.py"}
 # our key -> its former name in MaxText
 _OLD_NAMES = {"learning_rate_final_fraction": "cosine_learning_rate_final_fraction"}
@@ -46,7 +46,7 @@ class MaxText(Frozen):
     module: str
     versions: dict[str, str]  # the environment's packages; without "maxtext" for a checkout
     keys: frozenset[str]  # of its base.yml
-    dialects: frozenset[bool]  # the supported values of pure_nnx
+    pure_nnx_values: frozenset[bool]  # the supported values of pure_nnx
     source: str | None = None  # working folder, for a checkout: Python imports from there first
 
     @property
@@ -94,7 +94,8 @@ def find_maxtext(python: Path, checkout: Path | None = None) -> MaxText:
                     module=module,
                     versions={k: v for k, v in found.versions.items() if source is None or k != "maxtext"},
                     keys=frozenset(map(str, read_yaml(base))),
-                    dialects=frozenset(nnx for nnx, file in _DECODERS.items() if (folder / file).is_file()) or {False},
+                    pure_nnx_values=frozenset(nnx for nnx, file in _DECODERS.items() if (folder / file).is_file())
+                    or {False},
                     source=None if source is None else str(source),
                 )
     raise ConfigError([missing])
@@ -156,7 +157,7 @@ def translate(
     words |= {key: value for key, value in _ALONE.items() if alone and key in maxtext.keys}
     routed_on_cpu = config.hardware == "cpu" and config.num_experts > 1
     words |= {key: value for key, value in _ON_CPU.items() if routed_on_cpu and key in maxtext.keys}
-    words |= problems.attempt(lambda: choose_dialect(config.pure_nnx, maxtext)) or {}
+    words |= problems.attempt(lambda: choose_api(config.pure_nnx, maxtext)) or {}
     for key, text in words.items():
         # OmegaConf reads `${` as a reference and a line break as the value's end.
         if "${" in text or "\n" in text:
@@ -170,12 +171,12 @@ def write_words(words: Mapping[str, str]) -> list[str]:
     return [f"{key}={value or EMPTY}" for key, value in words.items()]
 
 
-def choose_dialect(pure_nnx: bool, maxtext: MaxText) -> dict[str, str]:
+def choose_api(pure_nnx: bool, maxtext: MaxText) -> dict[str, str]:
     """Return the keys that choose Linen or NNX; none if the version has only one. Raises ConfigError if it lacks it."""
-    if pure_nnx not in maxtext.dialects:
+    if pure_nnx not in maxtext.pure_nnx_values:
         has, lacks = ("Linen", "NNX") if pure_nnx else ("NNX", "Linen")
         raise ConfigError([f"{maxtext.title}: has {has} only, no {lacks}; MaxText 0.2.4 is the last that has both"])
-    return {key: show_value(pure_nnx) for key in DIALECT_KEYS if key in maxtext.keys}
+    return {key: show_value(pure_nnx) for key in API_KEYS if key in maxtext.keys}
 
 
 def choose_block(config: TrainConfig, maxtext: MaxText) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def test_a_kernel_that_is_loaded_late_is_not_seen_in_the_program(mini_arguments:
 
 @pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu: uv sync --extra tpu")
-def test_both_dialects_are_one_program_of_a_slice(mini_arguments: MiniArguments, tmp_path: Path) -> None:
+def test_both_apis_are_one_program_of_a_slice(mini_arguments: MiniArguments, tmp_path: Path) -> None:
     found = {}
     for nnx in ("false", "true"):
         out = tmp_path / nnx

@@ -79,7 +79,7 @@ def test_what_is_not_equal_is_compiled_for_itself(changed: dict[str, object], tm
     assert nnx.compiler_key != linen.compiler_key
 
 
-def test_the_dialects_hand_the_same_to_the_compiler(mini_config: Callable[..., TrainConfig]) -> None:
+def test_the_apis_hand_the_same_to_the_compiler(mini_config: Callable[..., TrainConfig]) -> None:
     keys = set()
     for config in (mini_config(pure_nnx=False), mini_config(pure_nnx=True)):
         mesh, api = make_mesh(config), make_api(config)

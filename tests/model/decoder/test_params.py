@@ -114,7 +114,7 @@ def test_parameter_dump_is_the_seeds(
     assert ours == blocks
 
 
-def test_both_dialects_declare_the_same_tree(mini_config: MiniConfig) -> None:
+def test_both_apis_declare_the_same_tree(mini_config: MiniConfig) -> None:
     for scan_layers in (True, False):
         linen, nnx = (make_api(mini_config(pure_nnx=nnx, scan_layers=scan_layers)).declare() for nnx in (False, True))
         assert linen == nnx

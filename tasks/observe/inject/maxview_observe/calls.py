@@ -70,7 +70,7 @@ def _split_static(jitted: Any, options: dict[str, Any], args: Any, kwargs: Any) 
         numbers += [parameters.index(name) for name in names if name in parameters]
         names = [*names, *(parameters[n] for n in numbers if n < len(parameters))]
     except ValueError:
-        pass  # a function without a signature: what is named static is taken as it stands
+        pass  # no signature: static argument names are used as given
     fixed = {n: args[n] for n in numbers if n < len(args)}
     fixed_names = {name: kwargs[name] for name in kwargs if name in names}
 

@@ -10,7 +10,7 @@ from .meaning import meanings_of
 
 
 def describe_all(names: list[str], arrays: list[Any], donated: list[bool] | None = None) -> list[dict[str, Any]]:
-    """One JSON object for each array; see `ObservedArray` for its keys."""
+    """Return a JSON object per array; see `ObservedArray` for its keys."""
     donated = donated or [False] * len(names)
     places = meanings_of(names)
     return [
@@ -20,7 +20,7 @@ def describe_all(names: list[str], arrays: list[Any], donated: list[bool] | None
 
 
 def describe(name: str, place: tuple[str, str], array: Any, donated: bool) -> dict[str, Any]:
-    """One array."""
+    """Return the JSON object of one array."""
     shape, kind = tuple(getattr(array, "shape", ())), getattr(array, "dtype", type(array).__name__)
     sharding = getattr(array, "sharding", None)
     found = {
@@ -29,7 +29,7 @@ def describe(name: str, place: tuple[str, str], array: Any, donated: bool) -> di
         "meaning": place[1],
         "shape": list(shape),
         "dtype": str(kind),
-        "sharding": lies(sharding, len(shape)),
+        "sharding": split_axes(sharding, len(shape)),
         "bytes_per_device": bytes_of(array, sharding, shape),
         "donated": donated,
     }
@@ -40,8 +40,8 @@ def describe(name: str, place: tuple[str, str], array: Any, donated: bool) -> di
     return found
 
 
-def lies(sharding: Any, rank: int) -> str:
-    """The mesh axes that split each axis of an array, `-` where none does: `(fsdp, -)`."""
+def split_axes(sharding: Any, rank: int) -> str:
+    """Return the mesh axes that split each axis of an array, `-` for none: `(fsdp, -)`."""
     if not isinstance(sharding, jax.sharding.NamedSharding):
         return ""
     spec = [*sharding.spec, *[None] * rank][:rank]
@@ -51,7 +51,7 @@ def lies(sharding: Any, rank: int) -> str:
 
 
 def bytes_of(array: Any, sharding: Any, shape: tuple[int, ...]) -> int:
-    """Bytes of an array on one device."""
+    """Return the bytes of an array on one device."""
     try:
         part = sharding.shard_shape(shape) if sharding is not None else shape
         return math.prod(part) * int(array.dtype.itemsize)

@@ -1,4 +1,4 @@
-"""Writes what was recorded, each file whole or not at all."""
+"""Writes the records of an observation, each file atomically."""
 
 import gzip
 import json
@@ -52,7 +52,7 @@ def write_arrays(path: Path, names: list[str], arrays: list[Any]) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, Any]:
-    """The bits of arrays by name, each read when it is asked for."""
+    """Return the bits of arrays by name, each read at its first use."""
     stored = np.load(path, allow_pickle=False)
     return _Arrays(stored)
 

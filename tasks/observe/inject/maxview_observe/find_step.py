@@ -11,7 +11,7 @@ MOST_LOOKS = 20  # at functions of one name, before all of that name are left al
 
 
 class StepFinder:
-    """Remembers what was seen until the step is found. `name` is then its function's."""
+    """Collects calls until the training step is found. `name` is then its function's."""
 
     def __init__(self, folder: Path, wanted: str | None):
         self.folder, self.wanted = folder, wanted
@@ -25,7 +25,7 @@ class StepFinder:
         return name == wanted if wanted else self.others[name] < MOST_LOOKS
 
     def accept(self, call: Call) -> bool:
-        """Whether this call is of the step, and this process is the one that records it."""
+        """Return whether this call is the step, and this process has to record it."""
         if self.name is None:
             if not self.wanted and not jaxprs.is_step(call.name, call.closed.jaxpr):
                 self.others[call.name] += 1

@@ -1,4 +1,4 @@
-"""Patches `jax.jit` and what is compiled ahead of time so that every call outside of a trace is shown to a recorder."""
+"""Patches `jax.jit` and ahead-of-time compiles, so that a recorder receives every call outside of a trace."""
 
 import functools
 from collections.abc import Callable

@@ -27,7 +27,7 @@ _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "max
 
 
 class StepObserver:
-    """The recorder of an observed process, which trains no further than it is looked at."""
+    """The recorder of an observed process, whose training ends with the observation."""
 
     def __init__(self, settings: Settings):
         self.settings, self.finder = settings, StepFinder(settings.folder, settings.step)
@@ -112,7 +112,7 @@ class StepObserver:
         say(f"{len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
 
     def look(self, call: Call) -> None:
-        """Everything that is recorded before the step runs, for it consumes what it is given."""
+        """Record everything that must be read before the step, which consumes its arguments."""
         folder = self.settings.folder
         self.record |= {"step": call.name, "call": self.settings.call, **surroundings()}
         with self.guarded("the program cannot be lowered"):
@@ -163,7 +163,7 @@ class StepObserver:
         return files.read_arrays(start / files.DRAWS)
 
     def go_on(self, call: Call, go_on: Callable[..., Any]) -> Any:
-        """Run the step, by the program that was compiled to look at it where there is one."""
+        """Run the step, with the program that was compiled for the observation if there is one."""
         if self.compiled is not None and call.compiled is None:
             args, kwargs = call.rebuild_dynamic(call.leaves)
             self.busy = True  # this call of a compiled program is not the trainer's

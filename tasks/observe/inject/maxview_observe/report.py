@@ -1,4 +1,4 @@
-"""Prints what the recorder does into the trainer's log."""
+"""Prints the recorder's actions into the trainer's log."""
 
 import sys
 

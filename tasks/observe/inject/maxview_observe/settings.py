@@ -1,4 +1,4 @@
-"""Reads the file that says what is recorded of the process, and where."""
+"""Reads the settings of an observation from a file."""
 
 import json
 from dataclasses import dataclass

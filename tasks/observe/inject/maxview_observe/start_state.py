@@ -35,7 +35,7 @@ class Replacement:
 
     @staticmethod
     def _reason(leaf: Any, role: str, there: str | None) -> str | None:
-        """Why an argument stays as it is."""
+        """Return why an argument is not replaced."""
         if role == "random numbers":
             return "random numbers stay the arm's own"
         if there is None:

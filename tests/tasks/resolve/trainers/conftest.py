@@ -11,7 +11,7 @@ import pytest
 
 from configs.schema import TrainConfig
 
-DIALECT_KEYS = ("enable_nnx", "pure_nnx_decoder", "pure_nnx")
+API_KEYS = ("enable_nnx", "pure_nnx_decoder", "pure_nnx")
 OURS = frozenset(TrainConfig.model_fields)
 STANDIN = Path(__file__).parents[3] / "standins" / "maxtext" / "train.py"
 
@@ -43,7 +43,7 @@ def make_python(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
         where = "import sysconfig; print(sysconfig.get_path('purelib'))"
         done = subprocess.run([python, "-I", "-c", where], capture_output=True, text=True, check=True)
         packages = Path(done.stdout.strip())
-        both = frozenset(DIALECT_KEYS) if linen and nnx else frozenset()
+        both = frozenset(API_KEYS) if linen and nnx else frozenset()
         keys = OURS - {"pure_nnx"} | both | {"skip_jax_distributed_system"}
         write_package(packages, keys=keys, linen=linen, nnx=nnx)
         (packages / f"maxtext-{version}.dist-info").mkdir()
@@ -79,7 +79,7 @@ def real_python() -> Path:
 @pytest.fixture
 def write_maxtext() -> Callable[..., Path]:
     """write_maxtext(folder): a package of MaxText's in a folder of sources."""
-    return lambda folder: write_package(folder, keys=OURS | frozenset(DIALECT_KEYS))
+    return lambda folder: write_package(folder, keys=OURS | frozenset(API_KEYS))
 
 
 @pytest.fixture

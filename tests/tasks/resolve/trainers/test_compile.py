@@ -51,7 +51,7 @@ def test_maxtext_compiles_by_its_own_program(config: TrainConfig) -> None:
         module="maxtext.trainers.pre_train.train",
         versions={"maxtext": "0.2.4"},
         keys=frozenset(TrainConfig.model_fields) - OWN_KEYS.keys() | {"enable_nnx", "skip_jax_distributed_system"},
-        dialects=frozenset({False, True}),
+        pure_nnx_values=frozenset({False, True}),
     )
     command = plan_compile(config, checkout(maxtext=maxtext), SLICE, Path("/out/mt"))
     python, safe, keeper, *words = command.argv

@@ -30,7 +30,7 @@ def config() -> Callable[..., TrainConfig]:
     return resolve
 
 
-def installed(keys: frozenset[str], *dialects: bool, version: str = "0.2.4") -> MaxText:
+def installed(keys: frozenset[str], *pure_nnx_values: bool, version: str = "0.2.4") -> MaxText:
     """A MaxText with these keys in its base.yml."""
     return MaxText(
         python="/venv/bin/python",
@@ -38,7 +38,7 @@ def installed(keys: frozenset[str], *dialects: bool, version: str = "0.2.4") -> 
         module="maxtext.trainers.pre_train.train",
         versions={"maxtext": version},
         keys=keys,
-        dialects=frozenset(dialects),
+        pure_nnx_values=frozenset(pure_nnx_values),
     )
 
 
@@ -58,7 +58,7 @@ def words_of(argv: tuple[str, ...]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("arm", "chosen"), [("linen", "false"), ("nnx", "true")])
-def test_both_dialects_of_the_release_that_has_both(config: Callable[..., TrainConfig], arm: str, chosen: str) -> None:
+def test_both_apis_of_the_release_that_has_both(config: Callable[..., TrainConfig], arm: str, chosen: str) -> None:
     run = plan_maxtext(config(arm), RELEASES["0.2.4"], Path("/out/runs/01_base-r0"))
     assert run.argv[:4] == (
         "/venv/bin/python", "-m", "maxtext.trainers.pre_train.train", "/venv/lib/maxtext/configs/base.yml",
@@ -197,7 +197,7 @@ def test_a_checkout_of_any_age(
     (package / "configs/base.yml").write_text("".join(f"{key}: 0\n" for key in OURS))
     found = find_maxtext(Path(sys.executable), tmp_path)
     assert (found.module, found.package, found.source) == (module, str(package), str(package.parent))
-    assert (found.keys, found.dialects) == (OURS, frozenset({False}))
+    assert (found.keys, found.pure_nnx_values) == (OURS, frozenset({False}))
     assert "maxtext" not in found.versions
     assert found.title == f"MaxText at {package.parent}"
 
@@ -245,7 +245,7 @@ def test_files_without_metrics(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arm", ["linen", "nnx"])
 def test_a_real_training(arm: str, config: Callable[..., TrainConfig], real_python: Path, tmp_path: Path) -> None:
     maxtext = find_maxtext(real_python)
-    if (arm == "nnx") not in maxtext.dialects:
+    if (arm == "nnx") not in maxtext.pure_nnx_values:
         pytest.skip(f"{maxtext.title} has no {arm}")
     run = plan_maxtext(config(arm, "steps=3"), maxtext, tmp_path / "run")
     log = tmp_path / "log.txt"
