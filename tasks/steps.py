@@ -56,8 +56,7 @@ from tasks.publish.markdown.artifacts import (
 from tasks.publish.markdown.night import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
 from tasks.publish.markdown.proofs import proof_rows, proofs_headline, proofs_markdown
 from tasks.publish.site.bisection_page import bisection_markdown, publish_bisection
-from tasks.publish.site.index import add_nights
-from tasks.publish.site.index_page import update_index
+from tasks.publish.site.index_page import publish_night
 from tasks.publish.site.publish import publish_comparison
 from tasks.records import (
     BisectedPoint,
@@ -341,7 +340,7 @@ def finish_night_step(
 def publish_night_step(record: NightRecord, store: Store) -> None:
     """Publish the night's summary: an artifact, a comment's text in the store, and the store's index."""
     store.files.write(f"nightly/{record.plan.id}/comment.md", comment_markdown(record).encode())
-    update_index(store, add_nights([record]))
+    publish_night(store, record)
     key, summary, headline = artifact_key("nightly"), night_markdown(record), night_headline(record)
     outlast(lambda: create_markdown_artifact(key=key, markdown=summary, description=headline))
 

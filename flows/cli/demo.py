@@ -1,19 +1,21 @@
 """`maxview site demo`: an example site, from made-up logs that go the way of all logs, and from documents if given."""
 
+import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from configs.comparison import list_names
-from tasks.diff.compare_logs import AGAIN, UNTITLED, archive, compare_pair
+from tasks.diff.compare_logs import UNTITLED, archive, compare_pair
+from tasks.diff.decide import ONE_RUN
 from tasks.history import load_history
 from tasks.history.judge_series import judge
 from tasks.history.series import find_series
 from tasks.ingest.example_logs import ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
 from tasks.publish.site.history_page import write_history_page
-from tasks.publish.site.index import PAGE, add_nights
-from tasks.publish.site.index_page import update_index
+from tasks.publish.site.index import PAGE
+from tasks.publish.site.index_page import publish_night
 from tasks.publish.site.publish import publish_comparison
 from tasks.records import Commit, ComparisonRecord, RunRecord
 from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, finish_night
@@ -23,7 +25,7 @@ from tasks.store import Store, open_store, safe_name
 TARGET = "example"  # where nothing ever ran
 QUESTION = "An example: these logs are made up."
 OWNER = "the attention team"  # of the branch's cases
-KNOWN = {"04_int8": "slower since three nights, and its owners look into it"}  # quarantined in the last night
+KNOWN = {"04_int8": "slower for three nights; its owners look into it"}  # quarantined in the last night
 
 
 def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -> str:
@@ -76,12 +78,24 @@ def _compare(pair: ExamplePair, folder: Path, store: Store) -> ComparisonRecord:
     record = compare_pair(runs, case=pair.case, aa=False, target=TARGET).model_copy(
         update={"comparison": pair.comparison, "created": pair.created.isoformat(), "question": QUESTION}
     )
-    again = record.next_command.replace(f"compare {AGAIN} ", f"compare {pair.comparison} ")
-    record = record.model_copy(update={"next_command": again})
+    by_one_run = any(row.level and row.evidence == ONE_RUN and row.verdict != "same" for row in record.rows)
+    if by_one_run and not record.has_died:
+        record = record.model_copy(update={"next_command": _read_further(pair, store)})
     if pair.commits:
         record = _at_commits(record, runs, pair.commits, store)
     publish_comparison(record, store)
     return record
+
+
+def _read_further(pair: ExamplePair, store: Store) -> str:
+    """Write the logs of all runs of both arms, those of the further ones too; return the command that reads them."""
+    folders = [f"logs/{pair.comparison}-{pair.case}-{pair.night}/{side}" for side in ("baseline", "candidate")]
+    for folder, texts, more in zip(folders, pair.logs, pair.further, strict=True):
+        for number, text in enumerate((*texts, *more), 1):
+            store.files.write(f"{folder}/{number}.txt", text.encode())
+    places = [store.address_of(store.path / folder) for folder in folders]
+    words = ["maxview", "ingest", "--baseline", places[0], "--candidate", places[1]]
+    return shlex.join([*words, "--case", pair.case, "--target", TARGET, "--out", store.address])
 
 
 def _at_commits(
@@ -124,4 +138,4 @@ def _end_night(records: Sequence[ComparisonRecord], quarantined: Mapping[str, st
     ]
     night = finish_night(plan, results, store).model_copy(update={"ended": records[-1].created})
     store.files.write(f"nightly/{day}/record.json", night.model_dump_json(indent=1).encode())
-    update_index(store, add_nights([night]))
+    publish_night(store, night)

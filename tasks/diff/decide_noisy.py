@@ -92,7 +92,7 @@ def decide_noisy(
         cost = show_cost(remedy.cost, wanted - min(used.runs)) if wanted and remedy.cost else ""
         asked = ask_for_more(min(used.runs), wanted, remedy.instead, cost)
         sooner = "" if used.noise.pairs or remedy.instead or not wanted else SOONER
-        reason = f"steady steps {shown}{also}: neither within {allowed} nor significant; {asked}{sooner}"
+        reason = f"steady steps {shown}{also}: may be beyond {allowed}, and may be nothing; {asked}{sooner}"
     low, high = _ends(used)
     return Decision(
         verdict=verdict,

@@ -213,7 +213,7 @@ def _judge_blocks(
     allowed = show_threshold(tolerance)
     if all(block.furthest <= limit for block, limit in zip(blocks, limits, strict=True)):
         return "same", f"{sizes}, inside {allowed} ({tolerance.why})"
-    return "unknown", f"{sizes}: neither within {allowed} nor significant"
+    return "unknown", f"{sizes}: may be beyond {allowed}, and may be nothing"
 
 
 def _is_within(found: MetricParity, tolerance: Tolerance) -> bool:

@@ -170,7 +170,5 @@ def _level_cell(arm: ArmRuns, levels: list[StepLevels], metric: Metric) -> Measu
     shown = [run.middle if metric.title == metric.middle else run.quick for run in levels]
     # the geometric mean over the runs, because effects are differences of logarithms
     level = float(np.exp(np.mean([log(run.seconds) for run in shown])))
-    text, open_s = f"{level:.{metric.decimals}f}", max(run.error for run in shown) * level
-    if round(open_s, metric.decimals):  # less than half of the last digit is not shown
-        text += f" ± {open_s:.{metric.decimals}f}"
-    return Measured(value=level, text=text, source=place_of(arm.reading.steps, 1))
+    # without its own error: the interval of the difference contains it, and is the one that a reader compares
+    return Measured(value=level, text=f"{level:.{metric.decimals}f}", source=place_of(arm.reading.steps, 1))

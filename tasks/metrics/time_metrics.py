@@ -119,7 +119,7 @@ CPU_TIME = Metric(
 STALLS = Metric(
     name="stall_s", title="Stalls", unit="s", better="lower",
     rule="seconds above the median step, summed over the stalls of a run; the median of the runs", decimals=1,
-    judged="shown", why="waiting for checkpoints and the host, kept apart from the step time: storage decides it",
+    judged="shown", why="waiting for checkpoints and the host, apart from the step time: storage decides it",
     of=stalled, of_runs=stalled_of_runs, lacking=TOO_FEW, trend=True,
 )  # fmt: skip
 FIRST_STEP = Metric(

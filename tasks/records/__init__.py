@@ -32,7 +32,7 @@ from tasks.records.log_events import (
     RunEnded,
     StepCompleted,
 )
-from tasks.records.metric_row import Better, Decision, MetricDiff, Verdict
+from tasks.records.metric_diff import Better, Decision, MetricDiff, Verdict
 from tasks.records.observation import Observation, Root, TensorComparison
 from tasks.records.plan import Commit, RunFiles, RunPlan, SharedStart
 from tasks.records.program_work import (

@@ -5,7 +5,7 @@ from typing import Literal
 
 from configs.schema import Frozen
 from tasks.records.explanation import ProgramExplanation
-from tasks.records.metric_row import Verdict
+from tasks.records.metric_diff import Verdict
 from tasks.records.plan import Commit
 
 Mark = Literal["good", "bad", "between", "unknown", "skipped", ""]  # "": not trained

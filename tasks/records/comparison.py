@@ -9,7 +9,7 @@ from tasks.records.environment import Environment
 from tasks.records.equality import FirstDivergence, Floor, Parity
 from tasks.records.explanation import Explanation
 from tasks.records.finding import Finding
-from tasks.records.metric_row import MetricDiff, Verdict
+from tasks.records.metric_diff import MetricDiff, Verdict
 from tasks.records.plan import Commit
 from tasks.records.program_work import ProgramComparison
 from tasks.records.run_end import LogError, RunEnd

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from configs.launch import BackendName, Launch
+from pydantic import model_validator
+
+from configs.launch import BACKENDS, BackendName, Launch
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules
 
@@ -67,3 +69,14 @@ class RunPlan(Frozen):
     start: SharedStart | None = None  # None: it starts with its own state
     blessed: str = ""  # the baseline file with this run
     start_folder: str | None = None  # working folder of a custom command, if not its checkout
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older(cls, value: Any) -> Any:
+        """Read the records of older stores too, in which the settings' key was the backend's name."""
+        if not isinstance(value, dict) or not value.keys() & BACKENDS.keys():
+            return value
+        section = value.get(value["backend"])
+        if isinstance(section, dict):
+            section = {"backend": value["backend"], **section}
+        return {key: item for key, item in value.items() if key not in BACKENDS} | {"launch": section}

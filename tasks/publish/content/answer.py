@@ -1,30 +1,30 @@
-"""Picks what the top of a page shows: a short title, a sentence about all rows, the row that decides, what is next."""
+"""Picks what the top of a page shows: title, summary, certainty, the row that decides, what comes next."""
 
 import re
 from collections.abc import Iterable, Sequence
 
 from configs.schema import Frozen
-from tasks.diff.compare_logs import INGEST
-from tasks.diff.decide import show_duration
+from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration
 from tasks.diff.metric_row import NOT_JUDGED
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.effects import EffectLine
-from tasks.publish.content.verdict_words import short_reason, word_of
+from tasks.publish.content.verdict_words import short_reason, threshold_text, word_of
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
 TITLE = 120  # characters: two lines on a screen
 NAMED = 4  # rows of one verdict that the sentence names
+FAR = 3  # thresholds: a difference of at least so many is very likely real, even by one run of each
 FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
 COMMANDS = {
     "compare": "trains both arms of this case",
-    "bisect": "finds the commit",
+    "bisect": "tries the commits between the two, to find the one that changed this",
     "explain": "finds out why the two differ",
-    "preflight": "compiles both arms for a TPU slice",
-    "ingest": "reads further logs",
+    "preflight": "compiles both arms for a TPU slice, without one: would they differ there?",
+    "less": "shows why the compiler failed",
 }  # by the name of the command
 CURVES = {metric.name: metric.curve for metric in METRICS if metric.curve} | {FINAL_LOSS.name: LOSS.curve}
 
@@ -34,6 +34,7 @@ class Answer(Frozen):
 
     title: str
     sentence: str
+    sure: str  # how certain the verdict is; empty where an arm died
     row: MetricDiff | None  # null where an arm died
     curve: str  # the figure that is drawn first
     cost: str  # of the next command; empty where it is not known
@@ -46,10 +47,11 @@ def answer_of(record: ComparisonRecord, effects: dict[str, EffectLine]) -> Answe
     return Answer(
         title=shorten_title(visible(record.headline)),
         sentence=sum_up(record),
+        sure=tell_certainty(record, row),
         row=row,
         curve=CURVES.get(row.metric, row.metric) if row else "",
         cost=tell_cost(record, row),
-        does=describe_command(record),
+        does=describe_command(record, row),
     )
 
 
@@ -74,7 +76,7 @@ def shorten_title(headline: str) -> str:
 
 
 def sum_up(record: ComparisonRecord) -> str:
-    """What agrees and what is open, in one sentence; of the open ones why."""
+    """What agrees and what is unknown, in one sentence; of the unknown why."""
     if record.has_died:
         ended = [arm for arm in (record.baseline, record.candidate) if not arm.has_died]
         measured = f"the table has what {visible(ended[0].label)} measured" if ended else ""
@@ -88,38 +90,98 @@ def sum_up(record: ComparisonRecord) -> str:
     parts = [f"{_list(alike)} {'agrees' if len(alike) == 1 else 'agree'}"] if alike else []
     if open_rows:
         own = next((row for row in open_rows if row.group == "ours"), open_rows[0])
-        why = short_reason(own)
+        is_blocked = any(finding.effect == "blocks" for finding in record.findings)  # then the title has the reason
+        why = "" if is_blocked else short_reason(own)
         names = _list([visible(row.title) for row in open_rows])
-        parts.append(f"{names} {'is' if len(open_rows) == 1 else 'are'} open{f': {why}' if why else ''}")
+        parts.append(f"{names} {'is' if len(open_rows) == 1 else 'are'} unknown{f': {why}' if why else ''}")
     return "; ".join(parts) + "." if parts else ""
+
+
+def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
+    """Return in plain words how sure the verdict is, and what the runs could not show; empty without a verdict."""
+    if record.has_died:
+        dead = [arm for arm in (record.baseline, record.candidate) if arm.has_died]
+        code = "" if dead[0].exit_code is None else f", and the exit code {dead[0].exit_code}"
+        named = all(arm.cause_of_death for arm in dead)
+        return (
+            f"Certain: the log itself names the error{code}." if named else "Certain that it ended early, but not why."
+        )
+    if row is None:
+        return ""
+    if any(finding.effect == "blocks" for finding in record.findings):
+        return "Certain that the two cannot be compared; whether the change itself makes a difference is unknown."
+    if row.effect is None or row.effect_low is None or row.effect_high is None:
+        words = {"same": "that they agree", "unknown": ""}.get(row.verdict, "that they differ")
+        return words and f"Certain {words}: both values stand in the logs."
+    if row.evidence == ONE_PROGRAM:
+        return "Certain: both sides run the same program, so any difference in time is noise."
+    low, high = sorted((row.effect_low, row.effect_high))
+    interval = f"between {100 * low:+.1f} % and {100 * high:+.1f} %"
+    allowed = threshold_text(row)
+    if row.verdict == "unknown":
+        return f"Not yet: the difference is somewhere {interval}, and up to {allowed} would count as none."
+    if row.verdict == "same":
+        return f"Yes, to within {allowed}: the difference is {interval} with 99 % confidence, by {row.evidence}."
+    if row.evidence != ONE_RUN:
+        return f"Yes: the difference is {interval} with 99 % confidence, by {row.evidence}."
+    nearest, threshold = min(low, high, key=abs), (row.threshold or 0.0) / abs(row.baseline or 1.0)
+    how = "Very likely" if abs(nearest) > FAR * threshold else "Likely"
+    return (
+        f"{how}: by these two runs the difference is at least {100 * nearest:+.1f} %, and only less than {allowed} "
+        "would not matter. But one run of each cannot show whether something else disturbed one of them; a repeat can."
+    )
 
 
 def tell_cost(record: ComparisonRecord, row: MetricDiff | None) -> str:
     """Return how long the next command takes: the cost of the runs that the row lacks, or the time of these runs."""
-    seconds = sum(account.total_s for account in record.times)
-    if not record.next_command.startswith(f"maxview compare {record.comparison} "):
+    seconds, command = sum(account.total_s for account in record.times), f"{record.next_command} "
+    if not command.startswith(f"maxview compare {record.comparison} "):
         return ""  # it starts other runs than these, of unknown duration
-    if row is not None and row.cost_text and "--until-decided" in record.next_command:
-        return row.cost_text
+    if row is not None and row.cost_text and "--until-decided" in command:
+        return f"takes {row.cost_text} in all"
     if not seconds:
         return ""
-    if "--case all" in record.next_command:
-        return f"about {show_duration(seconds)} per case"
-    return f"about {show_duration(seconds)}" if f"--case {record.case} " in f"{record.next_command} " else ""
+    if "--case all" in command:
+        return f"takes about {show_duration(seconds)} per case"
+    if f"--case {record.case} " not in command:
+        return ""
+    if repeats := re.search(r"--repeats (\d+) ", command):
+        done = len(record.baseline.runs)
+        return f"takes about {show_duration(seconds / done * (int(repeats[1]) - done))}"
+    return f"takes about {show_duration(seconds)}{' a round' if '--until-decided' in command else ''}"
 
 
-def describe_command(record: ComparisonRecord) -> str:
-    """Return what the next command does, in a few words; empty for a command without a description."""
+def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
+    """Return what the next command does and what that settles; empty for a command without a description."""
     command = record.next_command
-    if record.comparison == INGEST and command.startswith("maxview compare "):
-        return "trains this case here, in Linen and in NNX: the logged runs cannot be repeated from here"
+    if command.startswith("maxview compare ") and not command.startswith(f"maxview compare {record.comparison} "):
+        return _describe_training_here(record)
     if record.has_died and command.startswith("maxview compare "):
         return "reuses the finished runs; the arm that died continues from its last checkpoint, or starts again"
     if "--case all" in command:
-        return "trains both arms of every case"
+        return "trains both arms of every case: do they differ anywhere else?"
+    effect = row.effect_text.partition(" (")[0] if row is not None else ""
+    question = f"does {effect} hold?" if effect and record.verdict != "unknown" else "is there a difference?"
     if "--until-decided" in command:
-        return "trains both arms again and again until the verdict is sure"
-    return next((does for name, does in COMMANDS.items() if command.startswith(f"maxview {name} ")), "")
+        return f"repeats both, as often as it takes to answer: {question}"
+    if "--repeats" in command:
+        return f"repeats both, to answer: {question}"
+    if command.startswith("maxview ingest "):
+        repeat = "run both again and put their logs into these two folders (an example has them there already)"
+        return f"a repeat is judged by its log: {repeat}; then this command answers: {question}"
+    return COMMANDS.get(command.removeprefix("maxview ").partition(" ")[0], "")
+
+
+def _describe_training_here(record: ComparisonRecord) -> str:
+    """Return what it settles to train the case of logs, whose own runs cannot be repeated from here."""
+    trains = "maxview's own trainer runs this case here, on a small model, in Linen and in NNX"
+    if record.has_died:
+        return f"{trains}: do both get through?"
+    if any(finding.effect == "blocks" for finding in record.findings):
+        return (
+            f"the two logs cannot settle it, and their trainer is not at hand; instead {trains}: do those two differ?"
+        )
+    return f"the logs' trainer is not at hand; instead {trains}: does the difference show there too?"
 
 
 def find_frame(lines: Sequence[str]) -> str:

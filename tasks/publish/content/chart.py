@@ -216,7 +216,7 @@ def _scaled(row: MetricDiff) -> float | None:
     """Return the change divided by its threshold, positive if worse, cut at ±LIMIT; None if either is unknown."""
     if row.difference is None or row.threshold is None or not isfinite(row.difference) or row.better == "equal":
         return None
-    if row.difference == 0:
+    if row.difference == 0 or (row.threshold == 0 and row.verdict == "same"):  # the same up to rounding
         return 0.0
     ratio = abs(row.difference) / row.threshold if row.threshold > 0 else LIMIT
     worse = (row.difference > 0) == (row.better == "lower")

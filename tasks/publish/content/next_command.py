@@ -7,6 +7,7 @@ from pathlib import Path
 
 from configs.comparison import list_names, load_comparison, load_target
 from configs.load import COMMAND_LINE
+from tasks.diff.decide import LEAST_REPEATS, ONE_RUN
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.plans import find_unfit
 from tasks.store.mirror import name_store
@@ -53,6 +54,9 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
         return ["maxview", "explain", str(store / "comparisons" / record.comparison / record.case / record.id)]
     if bisect := offer_bisection(record, plans):
         return bisect
+    timed = [row.evidence for row in record.rows if row.level and row.verdict == record.verdict]
+    if record.verdict in ("regressed", "improved") and ONE_RUN in timed:
+        return [*compare, "--case", record.case, *options, "--repeats", str(LEAST_REPEATS)]
     if record.verdict == "unknown":
         # a number of repeats would be a guess out of the stated noise, which the runs and the history replace
         return [*compare, "--case", record.case, *options, "--until-decided"]

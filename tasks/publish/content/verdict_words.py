@@ -13,7 +13,7 @@ from tasks.records.run_end import DeathKind
 from tasks.records.text import visible
 
 DIGITS = 6  # significant ones of a difference
-SHORT = 64  # characters of a reason in a table
+SHORT = 64  # characters of a reason in a table, unless its first clause is longer
 SHOWN_ONLY = frozenset(
     metric.name for metric in METRICS if metric.word_of == STEP_TIME.name
 )  # it decides in their place
@@ -55,7 +55,7 @@ EFFECT_WORDS: dict[Effect, str] = {
 
 # will running it again help?
 AGAIN: dict[DeathKind, str] = {
-    "not_implemented": "No: the program refuses this configuration.",
+    "not_implemented": "No, not before it is implemented.",
     "device_oom": "No: it needs more memory than the device has.",
     "host_oom": "Only on a host with more memory.",
     "preempted": "Yes: the machine was taken away.",
@@ -126,13 +126,13 @@ def absent_text(record: ComparisonRecord) -> str:
     return f"No value on either side: {', '.join(map(visible, record.absent))}." if record.absent else ""
 
 
-def difference_text(row: MetricDiff) -> str:
+def difference_text(row: MetricDiff, *, brief: bool = False) -> str:
     """The difference as the record words it, the effect behind it (MaxView's rows share that of another row), and what
-    a word rests on where that is little, or where it is no measurement."""
+    a word rests on where that is little, or where it is no measurement. brief: without what it rests on."""
     words = round_numbers(visible(row.difference_text)) or "—"
     if row.effect_text and row.group == "ours":
         words = f"{words}: {visible(row.effect_text)}"
-    if row.metric in SHOWN_ONLY:
+    if brief or row.metric in SHOWN_ONLY:
         return words
     little = row.evidence == ONE_RUN and row.verdict in ("improved", "regressed", "changed")
     noise = row.evidence == ONE_PROGRAM and row.difference not in (None, 0)
@@ -161,18 +161,15 @@ def threshold_text(row: MetricDiff) -> str:
 
 
 def short_reason(row: MetricDiff) -> str:
-    """What a reason begins with, in whole clauses: one line of a table. The rest is for those who ask.
+    """Return the first whole clauses of a reason: as many as fit into SHORT characters, and at least one.
 
-    What stands in brackets explains what stands before them. A first clause that is too long ends at a comma, or else
-    at a word.
+    Leaves out what stands in brackets, which explains the words before them.
     """
     text = visible(row.reason)
     while (bare := re.sub(r" ?\([^()]*\)", "", text)) != text:
         text = bare
     ends = [end.start() for end in re.finditer(r"[;:] |$", text)]
-    commas = [end.start() for end in re.finditer(", ", text)]
-    fitting = [end for end in ends if end <= SHORT] or [end for end in commas if end <= SHORT]
-    return text[: max(fitting)] if fitting else text[:SHORT].rsplit(" ", 1)[0] + " …"
+    return text[: max((end for end in ends if end <= SHORT), default=ends[0])]
 
 
 def unbroken(text: str, blank: str = "\u00a0") -> str:
@@ -211,7 +208,8 @@ def format_moment(iso: str | None) -> str | None:
 def describe_coverage(arm: ArmSummary) -> str:
     """How much of the arm's log was understood, as one line."""
     cover = arm.coverage
-    parts = [f"{cover.step_lines_parsed} of {cover.step_lines_seen} step lines read"]
+    seen = cover.step_lines_seen
+    parts = [f"{cover.step_lines_parsed} of {seen} step lines read" if seen else "no step line"]
     parts += [f"steps {first}–{last} missing" for first, last in cover.gaps]
     parts += [f"{cover.rewinds} rewinds"] if cover.rewinds else []
     parts += [f"{cover.glued_lines} glued lines"] if cover.glued_lines else []

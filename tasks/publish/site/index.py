@@ -27,6 +27,7 @@ MARK = '<meta name="generator" content="maxview">'
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
 NIGHTS = 5  # whose matrices are shown
 HEADLINE = 110  # characters: the page of the comparison has it in full
+LONGEST_OF_NIGHT = 300  # characters of a headline in the list of what needs a look
 TREND = STEP_TIME.name  # whose ratio of candidate to baseline a cell's trend is drawn from
 AT_ONCE = 100  # records that are held while the index is made anew
 
@@ -78,6 +79,7 @@ class IndexedCell(Frozen):
     quarantine: str = ""  # why it counts for nothing
     owner: str = ""
     page: str = ""  # its name in the store
+    headline: str = ""
 
 
 class IndexedNight(Frozen):
@@ -138,7 +140,7 @@ def index_comparison(record: ComparisonRecord) -> IndexedComparison:
     both = row is not None and row.baseline and row.candidate is not None
     return IndexedComparison(
         **record.model_dump(include={"comparison", "case", "id", "target", "created", "verdict"}),
-        headline=textwrap.shorten(visible(_what(record.headline)), HEADLINE, placeholder=" …"),
+        headline=shorten_headline(record.headline),
         baseline=record.baseline.ref,
         candidate=record.candidate.ref,
         died=record.has_died,
@@ -146,10 +148,10 @@ def index_comparison(record: ComparisonRecord) -> IndexedComparison:
     )
 
 
-def _what(headline: str) -> str:
-    """A headline without who was compared with whom, which the pair beside it tells."""
+def shorten_headline(headline: str, longest: int = HEADLINE) -> str:
+    """Return a headline of at most `longest` characters, without the arms' names, which stand beside it."""
     arms, _, rest = headline.partition(": ")
-    return rest if " against " in arms else headline
+    return textwrap.shorten(visible(rest if " against " in arms else headline), longest, placeholder=" …")
 
 
 def in_order(found: Iterable[IndexedComparison]) -> tuple[IndexedComparison, ...]:
@@ -185,6 +187,7 @@ def _indexed(record: NightRecord) -> IndexedNight:
                 quarantine=shorten(result.cell.quarantine, HEADLINE),
                 owner=result.cell.owner,
                 page=_name_of(result.page),
+                headline=shorten_headline(result.headline, LONGEST_OF_NIGHT),
             )
             for result in record.results
         ),

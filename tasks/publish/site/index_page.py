@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment
 from markupsafe import Markup
 
+from configs.schema import Frozen
 from tasks.diff.metric_row import NOT_JUDGED
 from tasks.publish.content import verdict_words
 from tasks.publish.content.templating import load_assets, make_environment
@@ -32,10 +32,12 @@ from tasks.publish.site.index import (
     IndexedNight,
     Pair,
     StoreIndex,
+    add_nights,
     gather_index,
     is_ours,
     parse_index,
 )
+from tasks.resolve.plan_night import BISECTED, NightRecord
 from tasks.store import Store, StoreError
 from tasks.store.files import AlreadyThereError
 from tasks.store.locks import hold
@@ -43,7 +45,7 @@ from tasks.store.locks import hold
 SHOWN: tuple[Outcome, ...] = ("died", *(word for word in WORST_FIRST if word != NOT_JUDGED))
 PAIRS = 12  # columns of the matrix: what was compared last
 NEIGHBOURS = "cases.js"
-BROKEN = ("died", "regressed", "changed")
+BROKEN = ("died", "failed", "regressed", "changed")  # the worst first
 SHOWN_NIGHTS = 40  # of a case, on its pages
 LISTED = 40  # comparisons that need no script to be seen
 TREND_NIGHTS = 14
@@ -88,10 +90,25 @@ def rebuild_index(store: Store) -> None:
         write_neighbours(store, index, comparison)
 
 
+def publish_night(store: Store, record: NightRecord) -> None:
+    """Put the night on the index page, and its quarantined cases on the pages of their comparisons."""
+    index = update_index(store, add_nights([record]))
+    for comparison in dict.fromkeys(cell.comparison for cell in record.plan.cells):
+        write_neighbours(store, index, comparison)
+
+
 def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) -> None:
-    """Write what every page of the comparison loads to lead to the page of the next case: `cases.js` beside them."""
+    """Write what every page of the comparison loads to lead to the page of the next case: `cases.js` beside them.
+
+    It also has the reason for which the last night keeps a case in quarantine."""
     if index is None:
         return
+    quarantined = {
+        (cell.case, night.target): cell.quarantine
+        for night in index.nights[:1]
+        for cell in night.cells
+        if cell.comparison == comparison
+    }
     found: dict[tuple[str, ...], list[IndexedComparison]] = {}
     for item in index.comparisons:
         if item.comparison == comparison:
@@ -101,6 +118,7 @@ def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) ->
         items[0].model_dump(include=shown)
         | {
             "outcome": items[0].outcome,
+            "quarantine": quarantined.get((items[0].case, items[0].target), ""),
             "nights": [
                 (item.id, item.created[:10], item.outcome, verdict_words.OUTCOMES[item.outcome].sign)
                 for item in items[:SHOWN_NIGHTS][::-1]
@@ -169,12 +187,12 @@ def render_index(index: StoreIndex, store: Store) -> str:
             fields=(*PAIR, *FIELDS),
             signs={word: verdict_words.OUTCOMES[word].sign for word in SHOWN},
             counts=[(word, sum(item.outcome == word for item in index.comparisons)) for word in SHOWN],
-            states=find_states(index.nights) if index.nights else [],
+            states=find_states(index.nights) if index.nights else None,
             tally=tally(index.nights[0].cells) if index.nights else [],
             quarantined={
                 (one.comparison, one.case) for night in index.nights[:1] for one in night.cells if one.quarantine
             },
-            changes=list(_changes(index.nights[0])) if index.nights else [],
+            other_changes=_other_changes(index.nights[0]) if index.nights else [],
             nights=[(night, *_night(night.cells)) for night in index.nights],
             history=HISTORY if index.history else "",
             mark=Markup(MARK),
@@ -235,44 +253,53 @@ def _why(item: IndexedComparison) -> str:
     return textwrap.shorten(told or item.headline, LONGEST_WHY, placeholder=" …")
 
 
-def _changes(night: IndexedNight) -> Iterator[dict[str, Any]]:
-    """What changed in the night: the cell, what it was before, and why; of an unknown cell all is in `text`."""
-    for change in night.changes:
-        name, _, rest = change.partition(": ")
-        word, _, text = rest.partition(": ")
-        owned = {
-            f"{cell.comparison} {cell.case}" + (f" ({cell.owner})" if cell.owner else ""): cell for cell in night.cells
-        }
-        cell = owned.get(name)
-        yield {"cell": cell, "came": word.partition(", ")[2], "text": text if cell else change}
+def _other_changes(night: IndexedNight) -> list[str]:
+    """Return the changes that are of no cell, such as the culprit of a bisection."""
+    cells = tuple(f"{cell.comparison} {cell.case}" for cell in night.cells)
+    return [change for change in night.changes if not change.startswith(cells) or BISECTED in change]
 
 
 def tally(cells: Sequence[IndexedCell]) -> list[tuple[Outcome, int, float, float]]:
-    """How many cells have each word, the worst first, without those in quarantine; and their part of a bar, in %."""
+    """Return how many cells have each word, the worst first, and their place and width in a bar of all cells, in %.
+
+    Leaves out the cells in quarantine.
+    """
     words = Counter(cell.outcome for cell in cells if not cell.quarantine)
     found: list[tuple[Outcome, int, float, float]] = []
     for word in ("failed", *SHOWN):
         if count := words[word]:
             end = found[-1][2] + found[-1][3] if found else 0.0
-            found.append((word, count, round(end, 2), round(100 * count / words.total(), 2)))
+            found.append((word, count, round(end, 2), round(100 * count / len(cells), 2)))
     return found
 
 
-def find_states(nights: Sequence[IndexedNight]) -> list[tuple[str, list[IndexedCell]]]:
-    """What is newly broken, still broken, did not run and healed since the night before on the same target."""
+class NightStates(Frozen):
+    """The cells of the last night by what a reader does with them."""
+
+    new: tuple[IndexedCell, ...]  # broken, and were not the night before on the same target
+    old: tuple[IndexedCell, ...]  # still broken
+    absent: tuple[IndexedCell, ...]  # of the night before; not in this one
+    healed: tuple[IndexedCell, ...]
+    unknown: tuple[IndexedCell, ...]
+    quarantined: tuple[IndexedCell, ...]
+
+
+def find_states(nights: Sequence[IndexedNight]) -> NightStates:
+    """Return the last night's cells by what became of them since the night before on the same target."""
     now = {(cell.comparison, cell.case): cell for cell in nights[0].cells}
     last = next((night.cells for night in nights[1:] if night.target == nights[0].target), ())
     before = {(cell.comparison, cell.case): cell for cell in last}
     was_bad = {key for key, cell in before.items() if cell.outcome in BROKEN}
     bad = {key: cell for key, cell in now.items() if cell.outcome in BROKEN and not cell.quarantine}
-    absent = [cell for key, cell in before.items() if key not in now]
-    return [
-        ("new", [cell for key, cell in bad.items() if key not in was_bad]),
-        ("still broken", [cell for key, cell in bad.items() if key in was_bad]),
-        ("did not run", [cell for cell in now.values() if cell.outcome == "failed"] + absent),
-        ("healed", [cell for key, cell in now.items() if key in was_bad and cell.outcome not in (*BROKEN, "failed")]),
-        ("in quarantine", [cell for cell in now.values() if cell.quarantine]),
-    ]
+    worst = sorted(bad, key=lambda key: BROKEN.index(bad[key].outcome))
+    return NightStates(
+        new=tuple(bad[key] for key in worst if key not in was_bad),
+        old=tuple(bad[key] for key in worst if key in was_bad),
+        absent=tuple(cell for key, cell in before.items() if key not in now),
+        healed=tuple(cell for key, cell in now.items() if key in was_bad and cell.outcome not in BROKEN),
+        unknown=tuple(cell for cell in now.values() if cell.outcome == "unknown" and not cell.quarantine),
+        quarantined=tuple(cell for cell in now.values() if cell.quarantine),
+    )
 
 
 def _night(cells: tuple[IndexedCell, ...]) -> tuple[list[str], dict[str, dict[str, IndexedCell]]]:

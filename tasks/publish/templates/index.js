@@ -56,7 +56,7 @@
     const found = items.filter(matches);
     if (sign) found.sort((one, other) => sign * compare(key(one), key(other)));
     list.tBodies[0].replaceChildren(...found.slice(0, shown).map(line));
-    document.getElementById("count").textContent = `${found.length.toLocaleString("en")} of ${items.length.toLocaleString("en")}`;
+    document.getElementById("count").textContent = found.length < items.length ? `${found.length.toLocaleString("en")} of ${items.length.toLocaleString("en")} comparisons fit` : `all ${items.length.toLocaleString("en")} comparisons of all nights are shown`;
     more.hidden = found.length <= shown;
     document.getElementById("nothing").hidden = found.length > 0;
     const words = want.find.toLowerCase().split(/\s+/);

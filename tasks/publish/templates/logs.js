@@ -143,7 +143,7 @@ class Log {
 
   // Show a line in the middle of the pane.
   async goTo(number) {
-    this.box.open = true;
+    reveal(this.box);
     this.open();
     const block = this.blockOf(number);
     if (!block) return;

@@ -25,12 +25,31 @@ const load = (file) => new Promise((done, failed) => {
 const known = new Map(); // the traces of each curve that was loaded
 window.maxviewCurve = (number, traces) => known.set(number, traces);
 
-// ---- rows of one verdict
+// ---- a phone: what is secondary is folded, until it is wanted
+const reveal = (element) => { for (let at = element; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true; };
+const phone = matchMedia("(max-width: 40rem)").matches;
+if (phone) for (const section of document.querySelectorAll("main > section:not(.front, #why, #metrics, #curves)")) {
+  const part = make("details", "part"), head = make("summary");
+  head.append(section.querySelector("h2"));
+  part.append(head, ...section.childNodes);
+  section.append(part);
+}
+
+// ---- rows of one verdict; on a phone at first those that a reader has to look at
+const calm = document.getElementById("calm"), CALM = ["same", "not judged"];
 const showRows = (word) => {
   for (const button of document.querySelectorAll("[data-rows]")) button.setAttribute("aria-pressed", String(button.dataset.rows === word));
-  for (const row of document.querySelectorAll("[data-verdict]")) row.hidden = word !== "" && row.dataset.verdict !== word;
+  const brief = phone && word === "" && !calm.dataset.all;
+  let left = 0;
+  for (const row of document.querySelectorAll("[data-verdict]")) {
+    row.hidden = word ? row.dataset.verdict !== word : brief && CALM.includes(row.dataset.verdict);
+    left += row.hidden;
+  }
+  for (const group of document.querySelectorAll("#metrics tr.group")) group.hidden = !group.parentNode.querySelector("[data-verdict]:not([hidden])");
+  if (calm) Object.assign(calm, { hidden: !brief || !left, textContent: `show ${left} rows that are the same or not judged` });
   remember("rows", word);
 };
+calm?.addEventListener("click", () => { calm.dataset.all = "1"; showRows(""); });
 const table = document.getElementById("metrics");
 for (const button of document.querySelectorAll("[data-rows]")) {
   button.addEventListener("click", () => {
@@ -39,7 +58,14 @@ for (const button of document.querySelectorAll("[data-rows]")) {
     if (word && table.getBoundingClientRect().top > innerHeight - 200) table.scrollIntoView();
   });
 }
-if (params.get("rows")) showRows(params.get("rows"));
+if (calm) showRows(params.get("rows") ?? "");
+const revealTarget = () => {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (target?.hidden) calm.click();
+  reveal(target?.querySelector(":scope > .part") ?? target);
+};
+addEventListener("hashchange", revealTarget);
+revealTarget();
 
 // ---- differences
 const sought = document.getElementById("find-difference");
@@ -90,7 +116,9 @@ window.maxviewCases = (cases) => {
     link.rel = step < 0 ? "prev" : "next";
     place.append(link);
   }
-  if (at >= 0) showNights(own[at]);
+  if (at < 0) return;
+  showNights(own[at]);
+  if (own[at].quarantine) Object.assign(document.getElementById("quarantine"), { hidden: false, textContent: `⊘ This case is in quarantine: ${own[at].quarantine}. It runs every night, and counts for nothing until the quarantine ends.` });
 };
 // This case over time, from the oldest to the newest, and how long it has been dead.
 const showNights = ({ nights }) => {

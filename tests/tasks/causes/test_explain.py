@@ -21,7 +21,7 @@ from tasks.records import (
     StartReport,
     TensorComparison,
 )
-from tasks.records.metric_row import MetricDiff
+from tasks.records.metric_diff import MetricDiff
 from tasks.records.plan import SharedStart
 from tasks.records.start_report import FILE, FOLDER
 

@@ -2,8 +2,18 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from tasks.metrics.table import METRICS
-from tasks.publish.content.answer import answer_of, find_deciding_row, find_frame, shorten_title, tell_cost
+from tasks.publish.content.answer import (
+    answer_of,
+    describe_command,
+    find_deciding_row,
+    find_frame,
+    shorten_title,
+    tell_certainty,
+    tell_cost,
+)
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.verdict_words import AGAIN
 from tasks.records import ComparisonRecord, MetricDiff
@@ -70,4 +80,53 @@ def test_a_command_that_starts_other_runs_has_no_duration(record_002: Comparison
     row = record_002.rows[0].model_copy(update={"verdict": "unknown", "cost_text": "about 5 hours"})
     logged = record_002.model_copy(update=command | {"comparison": "ingest"})
     trained = record_002.model_copy(update=command | {"comparison": "linen-vs-nnx"})
-    assert [tell_cost(record, row) for record in (logged, trained)] == ["", "about 5 hours"]
+    assert [tell_cost(record, row) for record in (logged, trained)] == ["", "takes about 5 hours in all"]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "evidence", "interval", "words"),
+    [
+        # 22.1 % is 11 thresholds, 2.5 % is one and a quarter
+        (
+            "regressed",
+            "one run of each",
+            (0.221, 0.270),
+            "Very likely: by these two runs the difference is at least +22.1 %",
+        ),
+        (
+            "improved",
+            "one run of each",
+            (-0.060, -0.025),
+            "Likely: by these two runs the difference is at least -2.5 %",
+        ),
+        ("regressed", "3 runs of each", (0.221, 0.270), "Yes: the difference is between +22.1 % and +27.0 %"),
+        ("same", "3 runs of each", (-0.016, 0.018), "Yes, to within ±2 %: the difference is between -1.6 % and +1.8 %"),
+        (
+            "unknown",
+            "one run of each",
+            (-0.078, 0.062),
+            "Not yet: the difference is somewhere between -7.8 % and +6.2 %",
+        ),
+    ],
+)
+def test_a_verdict_says_how_sure_it_is(
+    record_002: ComparisonRecord,
+    make_row: MakeRow,
+    verdict: str,
+    evidence: str,
+    interval: tuple[float, float],
+    words: str,
+) -> None:
+    told = {"evidence": evidence, "effect": sum(interval) / 2, "effect_low": interval[0], "effect_high": interval[1]}
+    limit = {"threshold": 0.002, "threshold_text": "±2 %", "baseline": 0.1}
+    row = make_row("step_time_s", "Step time", ("0.1", "0.1", "0"), verdict, "").model_copy(update=told | limit)
+    sure = tell_certainty(record_002.model_copy(update={"findings": ()}), row)
+    assert sure.startswith(words)
+    assert ("cannot show" in sure) is (evidence == "one run of each" and verdict != "unknown")
+
+
+def test_a_command_says_what_it_settles(record_002: ComparisonRecord) -> None:
+    row = record_002.rows[0].model_copy(update={"effect_text": "+24.6 % (+22.1 … +27.0)"})
+    command = "maxview compare main-vs-branch --case 03_dropout --repeats 3"
+    update = {"comparison": "main-vs-branch", "verdict": "regressed", "next_command": command}
+    assert describe_command(record_002.model_copy(update=update), row) == "repeats both, to answer: does +24.6 % hold?"

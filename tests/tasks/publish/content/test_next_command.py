@@ -71,6 +71,16 @@ def test_what_is_not_clear_goes_on_until_it_is(record_002: ComparisonRecord, tmp
     assert command == f"maxview compare linen-vs-nnx --case 01_base --target cpu --out {tmp_path} --until-decided"
 
 
+@pytest.mark.parametrize(("evidence", "repeated"), [("one run of each", True), ("3 runs of each", False)])
+def test_a_time_that_one_run_of_each_decided_is_repeated(
+    record_002: ComparisonRecord, tmp_path: Path, evidence: str, repeated: bool
+) -> None:
+    told = {"level": "steady steps", "verdict": "regressed", "evidence": evidence}
+    rows = (record_002.rows[0].model_copy(update=told),)
+    command = next_after(record_002, tmp_path, findings=(), verdict="regressed", rows=rows)
+    assert command.endswith("--repeats 3") is repeated
+
+
 def plan_of(out: Path, **changes: Any) -> RunPlan:
     return resolve(Request(comparison="linen-vs-nnx", **changes), out)[0]
 

@@ -17,16 +17,16 @@ from tasks.records import MetricDiff
             "equal to the last digit at all 10 common steps",
         ),
         (
-            "steady steps +0.0 % (-4.6 … +4.9): neither within ±2 % nor significant; run each arm 8 more times",
-            "steady steps +0.0 %: neither within ±2 % nor significant",
+            "steady steps +0.0 % (-4.6 … +4.9): may be beyond ±2 %, and may be nothing; run each arm 8 more times",
+            "steady steps +0.0 %: may be beyond ±2 %, and may be nothing",
         ),
         (
             "steady steps -0.2 % (-1.5 … +1.1), inside ±2 % (it repeats to 0.4 % (or so)); one run of each",
             "steady steps -0.2 %, inside ±2 %; one run of each",
         ),
         (
-            "waiting for checkpoints and the host, kept apart from the step time: storage decides it",
-            "waiting for checkpoints and the host",
+            "waiting for checkpoints and the host, apart from the step time: storage decides it",
+            "waiting for checkpoints and the host, apart from the step time",
         ),
         (
             "noise by construction: one program, source, config and software; measured +33.7 % (-40.7 … +201.5)",
@@ -35,7 +35,7 @@ from tasks.records import MetricDiff
         ("different versions: this alone can change speed, memory and losses", "different versions"),
         (
             "a sentence that goes on without any break until no table has room for it",
-            "a sentence that goes on without any break until no table has …",
+            "a sentence that goes on without any break until no table has room for it",
         ),
         ("", ""),
     ],

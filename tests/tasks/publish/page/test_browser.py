@@ -20,7 +20,13 @@ from tasks.history.series import Night, Series
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.history_page import write_history_page
 from tasks.publish.site.index import StoreIndex, add_comparison, add_nights, in_order, index_comparison
-from tasks.publish.site.index_page import render_index, render_not_found, update_index, write_neighbours
+from tasks.publish.site.index_page import (
+    publish_night,
+    render_index,
+    render_not_found,
+    update_index,
+    write_neighbours,
+)
 from tasks.records import Commit, ComparisonRecord
 from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord
 from tasks.services.site_server import listen, make_server
@@ -371,7 +377,7 @@ def test_the_index_leads_to_the_pages_and_fits_every_width(
     playwright.expect(shown.locator(".night")).to_be_hidden()  # it was of another target
     shown.select_option("#filters [name=target]", "")
     shown.fill("#filters [name=find]", record_002.comparison)
-    playwright.expect(shown.locator("#count")).to_have_text("1 of 2")
+    playwright.expect(shown.locator("#count")).to_have_text("1 of 2 comparisons fit")
     # the count was 1 of 2 for the target too: the address is the sign that the page has applied this filter
     playwright.expect(shown).to_have_url(re.compile(f"find={record_002.comparison}"))
     assert shown.locator("#nights td a, a[href^='javascript'], main img, main script").count() == 0
@@ -418,6 +424,21 @@ def test_the_next_case_is_a_key_away(visit: Visit, tmp_path: Path, record_002: C
     page.keyboard.press("[")
     page.wait_for_url(pages["01_base"])
     assert page.locator("a[rel=prev]").count() == 0
+
+
+def test_the_page_of_a_quarantined_case_says_so(visit: Visit, tmp_path: Path, record_002: ComparisonRecord) -> None:
+    store = Store(tmp_path)
+    folder = store.comparison(record_002.comparison, record_002.case, record_002.id).path
+    page = write_page(record_002, folder, log_lines={}, neighbours="../../cases.js")
+    update_index(store, add_comparison(record_002))
+    for reason in ("flaky since May", ""):
+        cell = NightCell(comparison=record_002.comparison, case=record_002.case, quarantine=reason)
+        plan = NightPlan(id="2026-11-21", created="", target=record_002.target, slices=1, request="x", cells=(cell,))
+        result = CellResult(cell=cell, outcome="unknown", headline="")
+        publish_night(store, NightRecord(plan=plan, results=(result,), ended="2026-11-21T04:00:00+00:00"))
+        told = visit(page.as_uri()).page.locator("#quarantine")
+        assert told.is_visible() is bool(reason)
+        assert reason in told.inner_text()
 
 
 def test_on_paper_there_is_a_table_and_no_control(visit: Visit, address: str) -> None:
@@ -506,6 +527,8 @@ def test_a_phone_can_do_it_all(visit: Visit, address: str, logs_002: Lines) -> N
     page.tap("#m-memory_percent summary")
     playwright.expect(page.locator("#m-memory_percent .threshold")).to_be_visible()
     page.tap("[data-rows=regressed]")
+    page.tap("#calm")  # rows that are the same are folded at first, and so are the logs
+    assert not page.locator("#find").is_visible()
     page.tap("#m-final_loss td[data-label=candidate] a")
     playwright.expect(page.locator("#log-candidate .here")).to_contain_text("completed step: 9,")
     page.fill("#find", "jax version")
@@ -767,23 +790,23 @@ def test_the_front_is_filtered_and_its_address_keeps_it(visit: Visit, many: str,
     page.click("#more")
     playwright.expect(rows).to_have_count(2 * shown)
     page.fill("[name=find]", "06_case")
-    playwright.expect(count).to_have_text("64 of 450")
+    playwright.expect(count).to_have_text("64 of 450 comparisons fit")
     page.select_option("[name=verdict]", "regressed")
-    playwright.expect(count).to_have_text("7 of 450")  # of 20, 90, 160, …
+    playwright.expect(count).to_have_text("7 of 450 comparisons fit")  # of 20, 90, 160, …
     page.select_option("[name=target]", "v6e-32")
-    playwright.expect(count).to_have_text("2 of 450")  # 370 and 440
+    playwright.expect(count).to_have_text("2 of 450 comparisons fit")  # 370 and 440
     page.fill("[name=since]", "2026-01-19")  # the 432nd hour begins this day
-    playwright.expect(count).to_have_text("1 of 450")
+    playwright.expect(count).to_have_text("1 of 450 comparisons fit")
     asked = page.evaluate("location.search").strip("?").split("&")
     assert set(asked) == {"find=06_case", "verdict=regressed", "target=v6e-32", "since=2026-01-19"}
     page.reload()
-    playwright.expect(count).to_have_text("1 of 450")
+    playwright.expect(count).to_have_text("1 of 450 comparisons fit")
     assert rows.locator("a").get_attribute("href") == f"comparisons/main-vs-branch/06_case/{440:010x}/index.html"
     assert page.locator("#matrix tbody tr:visible").count() == 0  # none of its newest is what was asked for
     page.fill("[name=find]", "no such case")
     playwright.expect(page.locator("#nothing")).to_be_visible()
     page.click("button[type=reset]")
-    playwright.expect(count).to_have_text("450 of 450")
+    playwright.expect(count).to_have_text("all 450 comparisons of all nights are shown")
     playwright.expect(page.locator("#nothing")).to_be_hidden()
     page.click("[data-sort=created] button")
     assert "2026-01-01 00:00" in rows.first.inner_text()  # the first of all
@@ -797,6 +820,8 @@ def test_the_front_is_filtered_and_its_address_keeps_it(visit: Visit, many: str,
 def test_differences_are_searched(visit: Visit, site: dict[str, str], device: dict[str, Any]) -> None:
     page = visit(site["main-vs-branch"], **device).page
     commit = page.locator("#d-commits tbody tr")
+    if device:
+        page.tap("#differences summary:has(h2)")
     page.fill("#find-difference", "FLOAT32")
     playwright.expect(commit).to_be_visible()
     page.fill("#find-difference", "no such thing")
@@ -812,6 +837,9 @@ def test_a_command_is_copied(visit: Visit, address: str, device: dict[str, Any])
     command = page.locator(".commands code")
     page.get_by_role("button", name="copy the command: what to do next").click()
     assert page.locator(".commands + [role=status]").inner_text() == "what to do next: copied"
+    if device:
+        for part in page.locator("#differences summary:has(h2), #logs summary:has(h2)").all():
+            part.tap()
     page.focus("#find-difference, #find")
     page.keyboard.press("Control+V")
     assert page.input_value("#find-difference, #find") == command.inner_text()
@@ -820,6 +848,8 @@ def test_a_command_is_copied(visit: Visit, address: str, device: dict[str, Any])
 @pytest.mark.parametrize("device", [{}, PHONE])
 def test_logs_show_the_lines_that_values_come_from(visit: Visit, address: str, device: dict[str, Any]) -> None:
     page = visit(address, **device).page
+    if device:
+        page.tap("#logs summary:has(h2)")
     page.press("#log-baseline > summary", "Enter")
     page.locator("#log-baseline [data-values]").click()
     last = page.locator("#log-baseline .hits a", has_text="Final loss")
@@ -834,7 +864,7 @@ def test_logs_show_the_lines_that_values_come_from(visit: Visit, address: str, d
 @pytest.mark.parametrize("device", [{}, PHONE])
 def test_nights_and_changes_open(visit: Visit, site: dict[str, str], device: dict[str, Any]) -> None:
     front = visit(site["front"], **device).page
-    cell = front.locator("#nights td", has_text="quarantined: flaky since May")
+    cell = front.locator("#nights td", has_text="in quarantine: flaky since May")
     assert cell.is_visible()
     front.click("#nights summary")
     assert not cell.is_visible()

@@ -170,10 +170,13 @@ def test_what_changed_leads_to_its_page_and_names_its_owner(tmp_path: Path) -> N
     page = (store.path / PAGE).read_text()
     told = re.search(r'<ul class="changes">(.*?)</ul>', page, re.DOTALL)
     assert told
-    first, second = re.findall(r"<li>(.*?)</li>", told[1], re.DOTALL)
+    (first,) = re.findall(r"<li>(.*?)</li>", told[1], re.DOTALL)
     assert 'href="comparisons/linen-vs-nnx/00_case/a/index.html"' in first
-    assert " ".join(re.sub(r"<.*?>", " ", first).split()) == "† died 00_case linen-vs-nnx h is new; a team"
-    assert second == "told otherwise"
+    assert (
+        " ".join(re.sub(r"<.*?>", " ", first).split())
+        == "† died 00_case linen-vs-nnx h · certain new since the night before; a team"
+    )
+    assert "<li>told otherwise</li>" in page  # a change that is of no case
     assert "regressed" not in page[page.index('<section id="nights"') :].split("</section>")[0]  # one word for it
 
 
@@ -237,17 +240,18 @@ def test_the_front_parts_what_is_new_from_what_is_still_broken_absent_and_healed
         update={"target": "v6e-32"}
     )  # of another target: not the night before
     now = night(3, a="regressed", b="regressed", c="same", d="failed")
-    states = {name: [cell.case for cell in cells] for name, cells in find_states([now, elsewhere, before])}
-    assert states == {
-        "new": ["a"],
-        "still broken": ["b"],
-        "did not run": ["d", "e"],
+    found = {name: [cell.case for cell in cells] for name, cells in find_states([now, elsewhere, before])}
+    assert found == {
+        "new": ["d", "a"],
+        "old": ["b"],
+        "absent": ["e"],
         "healed": ["c"],
-        "in quarantine": [],
+        "unknown": [],
+        "quarantined": [],
     }
     quiet = now.cells[0].model_copy(update={"quarantine": "known"})
-    states = dict(find_states([now.model_copy(update={"cells": (quiet,)})]))
-    assert (states["new"], states["in quarantine"]) == ([], [quiet])
+    states = find_states([now.model_copy(update={"cells": (quiet,)})])
+    assert (states.new, states.quarantined) == ((), (quiet,))
 
 
 def test_the_bar_of_a_night_has_each_words_share() -> None:
