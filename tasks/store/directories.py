@@ -160,11 +160,17 @@ class RunDirectory:
         return written
 
     def check_files(self) -> None:
-        """Raise StoreError for files of a run that cannot be read to their end: a pipe, a device, or a far too large
-        metadata file."""
+        """Raise StoreError for files that are not the run's own, or cannot be read to their end.
+
+        These are links that leave its folder, pipes, devices, and far too large metadata files.
+        """
+        own = self.path.resolve()
         for path in (self.log, self.metrics, self.program):
             if path.exists() and not path.is_file():
                 raise StoreError(f"{path}: is not a regular file, left by the run's trainer; remove {self.path}")
+            if path.is_symlink() and own not in (target := path.resolve()).parents:
+                outside = f"is a symbolic link to {target}, outside of the run's folder"
+                raise StoreError(f"{path}: {outside}; remove {self.path}")
         if full := explain_empty_log(self.log):
             raise StoreError(full)
         for path in (self.metrics, self.program):

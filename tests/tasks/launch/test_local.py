@@ -450,6 +450,22 @@ def test_a_pipe_that_a_run_leaves_is_refused_by_name(name: str, directory: RunDi
         directory.check_files()
 
 
+@pytest.mark.parametrize("name", ["metrics.jsonl", "program.json", "log.txt"])
+def test_a_link_to_another_runs_file_is_refused_by_name(name: str, directory: RunDirectory, tmp_path: Path) -> None:
+    """A branch would pass with the baseline's values."""
+    other = tmp_path / "baseline"
+    other.write_text("{}\n")
+    (directory.create().path / name).symlink_to(other)
+    told = rf"{name}: is a symbolic link to {other}, outside of the run's folder; remove"
+    with pytest.raises(StoreError, match=told):
+        directory.check_files()
+    (directory.path / name).unlink()
+    (directory.path / "logs").mkdir()
+    (directory.path / "logs" / name).write_text("{}\n")
+    (directory.path / name).symlink_to(f"logs/{name}")
+    directory.check_files()
+
+
 def test_metrics_without_end_are_refused(directory: RunDirectory) -> None:
     directory.create().metrics.touch()
     os.truncate(directory.metrics, 1 << 40)
