@@ -21,6 +21,7 @@ GUARD = b"maxview-guard"  # name in `ps -e` of the process that briefly outlives
 GRACE_S = 30.0  # from SIGTERM to SIGKILL: enough for a small trainer to save a checkpoint
 LEFTOVER_S = 2.0  # from SIGTERM to SIGKILL for processes that the command left running
 POLL_S = 0.2
+KILLED = float("inf")  # in the place of a deadline
 TIMED_OUT = 124  # the code of timeout(1)
 LOG_FULL = 128 + signal.SIGXFSZ  # the code of a process that the kernel ends for its file's size
 CANNOT_START = 127  # a shell's code
@@ -154,10 +155,14 @@ def wait(process: "subprocess.Popen[bytes]", limits: Limits, ended: Callable[[],
             broken, patience = LOG_FULL, now + grace_s
             say(f"maxview: the log exceeds {limits.log_mb} MB, ending the run (log_limit_mb of the target sets it)")
             process.terminate()
+        elif broken == LOG_FULL and patience != KILLED and os.fstat(1).st_size > 2_000_000 * limits.log_mb:
+            say(f"maxview: the log exceeds {2 * limits.log_mb} MB after SIGTERM, killing the run")
+            process.kill()
+            patience = KILLED
         elif patience is not None and now > patience:
             say(f"maxview: still running {grace_s:g} s after SIGTERM, killing it")
             process.kill()
-            patience = float("inf")
+            patience = KILLED
     if broken is not None:
         return broken
     return 128 - code if code < 0 else code

@@ -438,6 +438,15 @@ def test_a_log_that_grows_without_end_is_ended(start: Start) -> None:
     assert log.endswith(f"\nEXIT_CODE={128 + signal.SIGXFSZ}\n")
 
 
+def test_a_run_that_fills_its_log_and_ignores_sigterm_is_killed_at_once(start: Start) -> None:
+    """In two seconds of grace it would write gigabytes."""
+    endless = "import os, signal\nsignal.signal(15, signal.SIG_IGN)\nwhile True: os.write(1, b'x' * 65536 + b'\\n')"
+    log = end_of(start(endless, log_limit_mb=3))
+    assert "\nmaxview: the log exceeds 6 MB after SIGTERM, killing the run\n" in log
+    assert "still running" not in log
+    assert log.endswith(f"\nEXIT_CODE={128 + signal.SIGXFSZ}\n")
+
+
 @pytest.mark.parametrize("name", ["metrics.jsonl", "program.json", "log.txt"])
 def test_a_pipe_that_a_run_leaves_is_refused_by_name(name: str, directory: RunDirectory) -> None:
     directory.create()
