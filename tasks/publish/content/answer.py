@@ -176,12 +176,13 @@ def _describe_training_here(record: ComparisonRecord) -> str:
     """Return what it settles to train the case of logs, whose own runs cannot be repeated from here."""
     trains = "maxview's own trainer runs this case here, on a small model, in Linen and in NNX"
     if record.has_died:
-        return f"{trains}: do both get through?"
+        return f"mend the cause that the log names, and run that arm again; meanwhile {trains}: do both get through?"
     if any(finding.effect == "blocks" for finding in record.findings):
-        return (
-            f"the two logs cannot settle it, and their trainer is not at hand; instead {trains}: do those two differ?"
-        )
-    return f"the logs' trainer is not at hand; instead {trains}: does the difference show there too?"
+        repeat = "run both again so that nothing but the change differs, and read the new logs"
+        return f"{repeat}; meanwhile {trains}: do those two differ?"
+    return (
+        f"more runs by the logs' own trainer would settle it; meanwhile {trains}: does the difference show there too?"
+    )
 
 
 def find_frame(lines: Sequence[str]) -> str:

@@ -130,3 +130,14 @@ def test_a_command_says_what_it_settles(record_002: ComparisonRecord) -> None:
     command = "maxview compare main-vs-branch --case 03_dropout --repeats 3"
     update = {"comparison": "main-vs-branch", "verdict": "regressed", "next_command": command}
     assert describe_command(record_002.model_copy(update=update), row) == "repeats both, to answer: does +24.6 % hold?"
+
+
+def test_logs_that_cannot_be_repeated_from_here_get_the_advice_first(
+    record_000: ComparisonRecord, record_002: ComparisonRecord
+) -> None:
+    """The command trains another trainer: what settles the question stands before it."""
+    command = {"comparison": "ingest", "next_command": "maxview compare linen-vs-nnx --case 03_dropout"}
+    died, blocked = (describe_command(one.model_copy(update=command), None) for one in (record_000, record_002))
+    assert died.startswith("mend the cause that the log names, and run that arm again; meanwhile maxview's own trainer")
+    assert any(finding.effect == "blocks" for finding in record_002.findings)
+    assert blocked.startswith("run both again so that nothing but the change differs, and read the new logs; meanwhile")
