@@ -180,9 +180,7 @@ def _describe_training_here(record: ComparisonRecord) -> str:
     if any(finding.effect == "blocks" for finding in record.findings):
         repeat = "run both again so that nothing but the change differs, and read the new logs"
         return f"{repeat}; meanwhile {trains}: do those two differ?"
-    return (
-        f"more runs by the logs' own trainer would settle it; meanwhile {trains}: does the difference show there too?"
-    )
+    return f"more runs of their own trainer settle it; meanwhile {trains}: does the difference show there too?"
 
 
 def find_frame(lines: Sequence[str]) -> str:
