@@ -193,11 +193,16 @@ def _stands(spec: Spec, place: str, column: str, value: float, alone: bool) -> b
 
 
 def _is_printed(printed: str, token: str, alone: bool) -> bool:
-    """Whether a number is printed so, in letters of either case (a damaged `-inf` can be `-INF`, the same number);
-    `alone`: or otherwise in what rows of other steps would show."""
+    """Whether a number is printed so, in letters of either case (a damaged `-inf` can be `-INF`, the same number) or
+    with further zeros behind its decimals; `alone`: or otherwise in what rows of other steps would show."""
     loose = token.strip().isdigit() or re.fullmatch(r" *[-+]?\d\.\d+E[-+]\d\d", token)
-    is_same = printed.casefold() == token.casefold()
+    is_same = _without_zeros(printed) == _without_zeros(token)
     return is_same or bool(alone and loose and float(printed.replace(",", "")) == float(token))
+
+
+def _without_zeros(text: str) -> str:
+    """A number's text in small letters, without zeros at the end of its decimals."""
+    return re.sub(r"(\.\d*?)0+$", r"\1", text.casefold())
 
 
 def _same(value: object, other: float) -> bool:

@@ -73,6 +73,17 @@ def test_a_judge_excuses_only_undetectable_damage(fuzzing: Any) -> None:
     assert any(text.startswith("row 1 is in the text, was not read") for text in wrong)
 
 
+@pytest.mark.parametrize(("added", "excused"), [(b"0", True), (b"7", False)])
+def test_a_judge_excuses_a_zero_behind_the_decimals(added: bytes, excused: bool, fuzzing: Any) -> None:
+    """Of a row whose step was damaged too: with another step, only the text tells what was written."""
+    written = fuzzing.write_log(fuzzing.SPECS[2], random.Random(3), 1)
+    data = re.sub(rb"(iteration +)\d/", rb"\g<1>7/", written.text)
+    data = re.sub(rb"(\(ms\): +[\d.]+)", lambda found: found[1] + added, data)
+    reading = scrape_text(data, name="x")
+    assert reading.runs[0].steps["step"].to_list() == [7]
+    assert (list(fuzzing.judge(written, data, reading)) == []) is excused
+
+
 def test_bytes_that_are_no_text_in_a_prefix(fuzzing: Any) -> None:
     written = fuzzing.write_log(fuzzing.SPECS[0], random.Random(3), 130)
     data = written.text.replace(b"I0418 00:01:", b"I0418 0\xe3:01:", 1)
