@@ -1,19 +1,34 @@
 """Measures how often `maxview bisect` finds planted culprits, and in how many runs.
 
-    nice python -m benchmarks.bisect [--trials 1000]
+    nice python -m benchmarks.bisect simulate [--trials 1000]
+    nice python -m benchmarks.bisect train [--kinds loss crash memory checkpoint time nothing] [--numbers 0 1 2]
+    nice python -m benchmarks.bisect ledger
 
-Draws step times with the documented noise of a TPU (Student's t), with and without outliers (3 % of the
+`simulate` draws step times with the documented noise of a TPU (Student's t), with and without outliers (3 % of the
 runs, up to 5 % slower), over a line of 32 commits: once with every commit as a possible culprit, once with a ledger
 that shows a different program at 8 of them. The peer is git bisect by medians of r runs of both ends and every
 midpoint; r is the smallest number with at most our rate of wrong answers: once for each noise, and once for both
 noises together, because a user does not know beforehand which one their machine has. git bisect does not look at the
 compiled programs, and it names a commit even if there is no culprit. `clocks`: a machine with two clock states (40 %
-of the runs are 3 % slower) and the stated noise of a TPU; `gpu clocks`: 6 % slower, and a GPU's noise.
+of the runs are 3 % slower) and the stated noise of a TPU; `gpu clocks`: 6 % slower, and a GPU's noise. `train` creates
+a repository of the tiny trainer with 32 commits (four of them change its source, one is the culprit), and runs the
+flow's own search with real trainings. `ledger` times the compile ledger of 32 commits with different sources, twice.
 """
 
 import argparse
+import json
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +38,7 @@ from tasks.bisect.search import next_action
 from tasks.bisect.terms import Finish, Limits, Line
 from tests.tasks.bisect.simulated import GPU, TPU, SimulatedTimes, step
 
+ROOT = Path(__file__).parent.parent
 COMMITS = 32
 POINTS = COMMITS + 1
 MOST_REPEATS = 9
@@ -31,6 +47,29 @@ SLOW_CLOCK = 0.4  # share of runs in the slower of two clock states
 CLOCKS = {"clocks": 0.03, "gpu clocks": 0.06}  # distance of the states
 STATED = {"gpu clocks": GPU}  # what the verdict rule knows of the noise; TPU for the others
 SEED = 20261123
+INPUT = '    with clock.part("input_s"):'
+SORT = "    loss = loss + 0.0 * jnp.sum(jnp.sort(jnp.tile(logits_BLV, (4, 1, 1)), axis=-1))\n"
+STILL = "def _planted() -> None:\n    pass\n"
+SPIN = """\
+def _planted() -> None:
+    import time
+    end = time.process_time() + 0.02
+    while time.process_time() < end:
+        pass
+"""
+# planted changes: a file, a text in it, and its replacement
+PLANTED = {
+    "loss": ("model/train/loss.py", "loss = jnp.sum((log", "loss = 1.01 * jnp.sum((log"),
+    "crash": ("model/train/loop.py", INPUT, f"    raise RuntimeError('planted')\n{INPUT}"),
+    "memory": ("model/train/loss.py", "    return loss, (", f"{SORT}    return loss, ("),
+    "checkpoint": ("model/train/checkpoint.py", "if step in manager", "if step == 0 or step in manager"),
+    # processor time: about 30 % of a step
+    "time": ("model/train/loop.py", STILL, SPIN),
+}
+SMALL = ("--set", "steps=4", "--set", "max_target_length=32")
+SETTINGS = {"time": ("--set", "steps=30")}  # of a kind that needs others: a step of 60 ms of processor time
+TOUCHED = 3  # commits that change the source and nothing else
+DATE = "2026-01-01T00:00:00+00:00"  # of every commit, so that searches share the commit that is good
 
 type Draw = Callable[[], float]
 
@@ -164,12 +203,136 @@ def _show_peer(peer: tuple[int, float, float] | None, runs: float) -> str:
     return f"{repeats:5} {wrong:7.1%} {used:5.1f} {runs / used:5.2f}"
 
 
+def make_repository(folder: Path) -> None:
+    """Create a repository whose only commit, tagged good, is the tiny trainer. Equal calls make equal commits."""
+    for part in ("model", "configs"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    loop = folder / "model/train/loop.py"
+    loop.write_text(loop.read_text().replace(INPUT, f"    _planted()\n{INPUT}", 1) + "\n\n" + STILL)
+    _git(folder, "init", "-q", "-b", "main")
+    _commit(folder, "the start")
+    _git(folder, "tag", "good")
+
+
+def plant(folder: Path, branch: str, kind: str, culprit: int, touched: Collection[int]) -> None:
+    """Create a branch of 32 commits: one is the culprit, `touched` change its source, the others its docs."""
+    _git(folder, "checkout", "-q", "-b", branch, "good")
+    for number in range(1, POINTS):
+        subject = f"docs: note {number}"
+        if number == culprit and kind != "nothing":
+            subject = f"planted: {kind}"
+            file, old, new = PLANTED[kind]
+            text = (folder / file).read_text()
+            if old not in text:
+                raise SystemExit(f"{file}: has no {old!r} any more: mend PLANTED")
+            (folder / file).write_text(text.replace(old, new, 1))
+        elif number in touched:
+            subject = f"touch {number}"
+            _append(folder / "model" / "__init__.py", f"\nUNUSED_{sorted(touched).index(number)} = 1\n")
+        else:
+            (folder / "docs").mkdir(exist_ok=True)
+            (folder / "docs" / f"{number}.md").write_text(f"note {number}\n")
+        _commit(folder, subject)
+
+
+def _append(path: Path, text: str) -> None:
+    path.write_text(path.read_text() + text)
+
+
+def _git(folder: Path, *words: str) -> None:
+    identity = ["-c", "user.name=x", "-c", "user.email=x@localhost", "-c", "commit.gpgsign=false"]
+    dated = os.environ | {"GIT_AUTHOR_DATE": DATE, "GIT_COMMITTER_DATE": DATE}
+    subprocess.run(["git", "-C", str(folder), *identity, *words], check=True, capture_output=True, env=dated)
+
+
+def _commit(folder: Path, subject: str) -> None:
+    _git(folder, "add", "-A")
+    _git(folder, "commit", "-qm", subject)
+
+
+def bisect(
+    folder: Path, *words: str, settings: Sequence[str] = SMALL, good: str = "good", bad: str = "main"
+) -> tuple[int, list[dict[str, Any]]]:
+    """Run the command; return its exit status and its records."""
+    argv = [sys.executable, "-m", "flows.cli", "bisect", "main-vs-branch", "--repository", str(folder / "repository")]
+    argv += ["--good", good, "--bad", bad, *settings, *words, "--out", str(folder / "out"), "--json"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "MAXVIEW_CACHE": str(folder / "cache")}
+    done = subprocess.run(argv, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    return done.returncode, json.loads(done.stdout or "[]")
+
+
+def train(kinds: Sequence[str], numbers: Sequence[int], folder: Path) -> None:
+    """Print the answers of real searches. They share a repository and a store, and so the runs of the good end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "repository").exists():
+        make_repository(folder / "repository")
+    for number in numbers:
+        for kind in kinds:
+            random_ = random.Random(f"{SEED} {kind} {number}")
+            culprit, *touched = random_.sample(range(1, POINTS), 1 + TOUCHED)
+            branch = f"{kind}-{number}"
+            plant(folder / "repository", branch, kind, culprit, touched)
+            began = _Clock()
+            status, records = bisect(folder, settings=SETTINGS.get(kind, SMALL), bad=branch)
+            (record,) = records or ({},)
+            named = record.get("culprit")
+            right = named == culprit if kind != "nothing" else named is None
+            print(
+                f"{branch:>14}: planted {culprit}, named {named}: {'right' if right else 'WRONG'}; "
+                f"{record.get('runs')} runs of {record.get('trained')} commits, {began}, "
+                f"status {status}: {record.get('headline')}",
+                flush=True,
+            )
+
+
+def time_ledger() -> None:
+    """Print the seconds of the ledger of 32 commits, each with a source of its own, the first and the second time."""
+    with tempfile.TemporaryDirectory(prefix="maxview-bisect-") as name:
+        folder = Path(name)
+        make_repository(folder / "repository")
+        plant(folder / "repository", "touched", "nothing", 0, range(1, POINTS))
+        _git(folder / "repository", "tag", "last", "touched~1")
+        bisect(folder, "--free", good="last", bad="touched")  # the server is there, and two commits
+        for word in ("first", "second"):
+            began = _Clock()
+            bisect(folder, "--free", bad="touched")
+            print(f"ledger of {COMMITS} commits, {word} time: {began} with the command's own start", flush=True)
+
+
+class _Clock:
+    """Seconds, and processor seconds of child processes that have ended, since it was made."""
+
+    def __init__(self) -> None:
+        self._began, self._used = time.monotonic(), self._children()
+
+    def __str__(self) -> str:
+        return f"{time.monotonic() - self._began:.0f} s ({self._children() - self._used:.0f} s of processor)"
+
+    def _children(self) -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("simulate", "train", "ledger"))
     parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--kinds", nargs="+", choices=(*PLANTED, "nothing"), default=[*PLANTED, "nothing"])
+    parser.add_argument("--numbers", nargs="+", type=int, default=[0], help="searches of each kind")
+    parser.add_argument("--folder", type=Path, help="keeps repository and runs; omit for a temporary folder")
+    given = parser.parse_args()
     print(describe_machine())
-    simulate(parser.parse_args().trials)
+    if given.what == "simulate":
+        simulate(given.trials)
+    elif given.what == "ledger":
+        time_ledger()
+    elif given.folder:
+        train(given.kinds, given.numbers, given.folder)
+    else:
+        with tempfile.TemporaryDirectory(prefix="maxview-bisect-") as name:
+            train(given.kinds, given.numbers, Path(name))
 
 
 if __name__ == "__main__":
