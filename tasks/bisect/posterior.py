@@ -39,7 +39,7 @@ class Belief(Frozen, arbitrary_types_allowed=True):
 
 
 def find_belief(observations: Sequence[Observation], weights: Sequence[float], noise: Noise) -> Belief:
-    """Return the posterior over the points, of which the first is good and the last is bad.
+    """Return the posterior over the points. The first point is good, the last one is bad.
 
     weights: each point's prior weight of being the culprit; 0 rules it out. noise: of a pair of equal runs. The level
     changes at one point, or at two with prior probability TWICE. Levels are drawn around an unknown middle with the

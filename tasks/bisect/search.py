@@ -128,7 +128,7 @@ def believe(
 
 
 def _fewer(judge: Judge, before: int, after: int, rated: Rated) -> tuple[int, ...]:
-    """Return the points of a pair that need another run: the one that lacks a witness, else the one with fewer runs."""
+    """Return the points of a pair that need another run: the worse one up to WITNESSES, then those with fewest."""
     if rated.verdict in WORSE and judge.runs(after) < WITNESSES:
         return (after,)
     fewest = min(judge.runs(before), judge.runs(after))

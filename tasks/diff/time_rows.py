@@ -170,5 +170,5 @@ def _level_cell(arm: ArmRuns, levels: list[StepLevels], metric: Metric) -> Measu
     shown = [run.middle if metric.title == metric.middle else run.quick for run in levels]
     # the geometric mean over the runs, because effects are differences of logarithms
     level = float(np.exp(np.mean([log(run.seconds) for run in shown])))
-    # without its own error: the interval of the difference contains it, and is the one that a reader compares
+    # no error of this level: the interval of the difference includes it, and readers compare that one
     return Measured(value=level, text=f"{level:.{metric.decimals}f}", source=place_of(arm.reading.steps, 1))

@@ -21,7 +21,7 @@ FAR = 3  # thresholds: a difference of at least so many is very likely real, eve
 FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
 COMMANDS = {
     "compare": "trains both arms of this case",
-    "bisect": "tries the commits between the two, to find the one that changed this",
+    "bisect": "trains commits between the two, until it knows the first one that changed this",
     "explain": "finds out why the two differ",
     "preflight": "compiles both arms for a TPU slice, without one: would they differ there?",
     "less": "shows why the compiler failed",

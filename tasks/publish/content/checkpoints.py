@@ -61,7 +61,7 @@ class CheckpointLine(Frozen):
 
 
 def list_checkpoints(arm: ArmSummary, *, timeline: bool = False) -> list[CheckpointLine]:
-    """Return the restores of an arm, its checkpoints in the order of its log, and those that only the verifier saw.
+    """Return an arm's restores, then its checkpoints: in the order of its log, and last those that only the store has.
 
     `timeline`: the page also shows a timeline of the saves, so that the lines omit seconds.
     """

@@ -3,6 +3,8 @@
 import gzip
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,7 @@ from tasks.bisect.culprit_program import compare_culprit_program
 from tasks.bisect.ledger import FOLDER, ledger_key, tell_programs
 from tasks.records import BisectedPoint, Commit, LedgerEntry, RunPlan
 from tasks.records.compiled import LOWERED
+from tasks.records.observation import PROGRAM
 from tasks.store import Store, open_store
 
 X = jax.ShapeDtypeStruct((4, 8), jnp.float32)
@@ -61,6 +64,20 @@ def test_the_new_operation_is_told_with_its_line(store: Store, plan: RunPlan) ->
     line = scaled_step.__code__.co_firstlineno + 1
     assert "222222222 alone computes 1 × multiply f32[4,8] with 0.75" in found.sentence
     assert f"test_culprit_program.py:{line} scaled_step" in found.sentence
+
+
+def test_without_a_ledger_the_programs_that_runs_kept_are_compared(store: Store, plan: RunPlan) -> None:
+    points = [point.model_copy(update={"ledger": LedgerEntry()}) for point in make_points("a", "b")]
+    runs: dict[int, Any] = {}
+    for number, function in enumerate((step, scaled_step)):
+        log = store.run(f"run-{number}").path / "log.txt"
+        log.parent.mkdir(parents=True)
+        text = jax.jit(function).lower(X).as_text(debug_info=True)
+        (log.parent / PROGRAM).write_bytes(gzip.compress(text.encode()))
+        runs[number] = [SimpleNamespace(log=str(log))]
+    found = compare_culprit_program(points, 1, plan, runs, store)
+    assert found is not None
+    assert "111111111 alone computes 1 × multiply f32[4,8] with 0.75" in found.sentence
 
 
 def test_programs_that_are_equal_or_were_not_kept_are_not_told(store: Store, plan: RunPlan) -> None:
