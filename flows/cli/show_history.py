@@ -15,11 +15,11 @@ from tasks.history.describe_series import draw_trend, exit_status, show_event, s
 from tasks.history.history_table import compact_history, load_history, rebuild_history
 from tasks.history.judge_series import Judged, judge
 from tasks.history.series import find_series
-from tasks.publish.content.next_command import DEFAULT_OUT
 from tasks.publish.site.history_page import write_history_page
 from tasks.publish.site.index_page import rebuild_index
 from tasks.records.counted import counted
 from tasks.store import Store, open_store
+from tasks.store.mirror import out_option
 
 
 def show_history(
@@ -57,7 +57,7 @@ def show_history(
         print_history(judged, Console())
         for line in _places(page, store):
             print(line)
-        print(f"next: {suggest_next(judged)}{_where(out)}")
+        print(f"next: {suggest_next(judged)} {shlex.join(out_option(store.address))}".rstrip())
     return exit_status(judged)
 
 
@@ -69,10 +69,6 @@ def _places(page: Path | None, store: Store) -> Iterator[str]:
     yield f"page: {store.address_of(page) if shared else page}"
     if shared:
         yield f"link: {store.link_to(page)}"
-
-
-def _where(out: str) -> str:
-    return "" if Path(out).absolute() == Path(DEFAULT_OUT).absolute() else f" --out {shlex.quote(out)}"
 
 
 def _explain_nothing(

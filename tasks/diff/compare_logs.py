@@ -20,27 +20,21 @@ from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.plans import find_unfit
 from tasks.scrape import copy_log
 from tasks.store import Store, check_name, safe_name
+from tasks.store.mirror import out_option
 
 INGEST = "ingest"  # the name of every comparison of logs
 AGAIN = "linen-vs-nnx"  # trains a case on this machine, without a checkout
+IMPLEMENTATIONS = {"linen", "nnx"}  # its arms
 MORE_DEVICES = "cpu-8"  # the target for cases that one device cannot run
 UNTITLED = "logs"  # the case if it is unknown
 UNNAMED = "as logged"  # the target if it is unknown; no target's name contains a space
 
 
 class Given(Frozen):
-    """The log arguments of each side, as the user typed them, to build the command for more logs."""
+    """The log arguments of each side, as the user typed them, to build the next command."""
 
-    baseline: tuple[str, ...] = ("LOG",)
-    candidate: tuple[str, ...] = ("LOG",)
-
-    def words(self, more: Sequence[str] = ()) -> list[str]:
-        """Return the command's log arguments: these logs, and `more` for each side."""
-        if len(self.baseline) == len(self.candidate) == 1 and self.baseline != self.candidate and not more:
-            return [*self.baseline, *self.candidate]
-        if self.baseline == self.candidate and not more and self.baseline != ("LOG",):
-            return [*self.baseline]  # a page
-        return ["--baseline", *self.baseline, *more, "--candidate", *self.candidate, *more]
+    baseline: tuple[str, ...]
+    candidate: tuple[str, ...]
 
 
 def archive(arms: LoggedArms, store: Store) -> list[RunRecord]:
@@ -106,7 +100,6 @@ def compare_pair(
     baseline = [run for run in records if run.arm == records[0].arm]
     candidate = [run for run in records if run.arm != records[0].arm]
     given = given or Given(baseline=tuple(r.log for r in baseline), candidate=tuple(r.log for r in candidate))
-    place = options_of(case, target, tolerances, aa=aa)
     record = diff(
         baseline,
         candidate,
@@ -115,9 +108,13 @@ def compare_pair(
         target=target or UNNAMED,
         rules=ingest_rules(f"Do {baseline[0].label} and {candidate[0].label} differ?", target, tolerances),
         aa=aa,
-        given=circumstances_of(target, past or {}, shlex.join(["maxview", "ingest", *given.words(["LOG..."]), *place])),
+        given=circumstances_of(target, past or {}),
     )
-    return record.model_copy(update={"next_command": suggest_next(record)})
+    again = ["maxview", "ingest", "--baseline", *given.baseline, "--candidate", *given.candidate]
+    again += options_of(case, target, tolerances, aa=aa)
+    words = suggest_next(record, again)
+    words += out_option(records[0].log.rpartition("/runs/")[0]) if words else []
+    return record.model_copy(update={"next_command": shlex.join(words)})
 
 
 def ingest_rules(question: str, target: str | None, tolerances: str = "default") -> VerdictRules:
@@ -127,11 +124,11 @@ def ingest_rules(question: str, target: str | None, tolerances: str = "default")
     return make_rules(question, load_tolerances(tolerances), load_effects(), known, declared=declared)
 
 
-def circumstances_of(target: str | None, past: Mapping[str, Past], command: str) -> Circumstances:
-    """Return the circumstances for judging the noise of logs; `command`: compares them again with more logs."""
-    instead = f"give the logs of further runs: {command}"
+def circumstances_of(target: str | None, past: Mapping[str, Past]) -> Circumstances:
+    """Return the circumstances for judging the noise of logs."""
+    instead = "give maxview ingest the logs of further runs"
     if target is None:
-        instead += " (add --target NAME of the machine they ran on, to use its noise history too)"
+        instead += " (with --target NAME of the machine they ran on, its noise history counts too)"
     elif not past:
         instead += f" (or add {LEAST_PAIRS} pairs of equal runs to the history of {target}: --aa --target {target})"
     return Circumstances(past=past, instead=instead)
@@ -145,14 +142,18 @@ def options_of(case: str, target: str | None, tolerances: str = "default", *, aa
     return words + (["--aa"] if aa else [])
 
 
-def suggest_next(record: ComparisonRecord) -> str:
-    """Return the command that trains both arms of the logs' case on this machine; empty for an unknown case.
+def suggest_next(record: ComparisonRecord, again: list[str]) -> list[str]:
+    """Return the command that can settle the verdict; empty if it is *same* or *improved*.
 
-    Also empty if the verdict is *same* or *improved*. The rows' reasons ask for more logs where these can decide.
+    Linen and NNX of a known case are trained on this machine. For other arms it is `again`, which reads the same logs
+    and takes those of further runs.
     """
-    if record.verdict in ("same", "improved") or record.case not in list_names("cases"):
-        return ""
+    if record.verdict in ("same", "improved"):
+        return []
+    names = {arm.name.lower() for arm in (record.baseline, record.candidate)}
+    if names != IMPLEMENTATIONS or record.case not in list_names("cases"):
+        return again
     compare = ["maxview", "compare", AGAIN, "--case", record.case]
     if record.case in find_unfit([record.case], load_target(load_comparison(AGAIN).target)):
         compare += ["--target", MORE_DEVICES]
-    return shlex.join([*compare, *(["--until-decided"] if record.verdict == "unknown" and not record.has_died else [])])
+    return [*compare, *(["--until-decided"] if record.verdict == "unknown" and not record.has_died else [])]

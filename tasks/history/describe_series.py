@@ -4,8 +4,9 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from configs.comparison import list_names
 from configs.topologies import TOPOLOGIES
-from tasks.diff.compare_logs import INGEST, options_of
+from tasks.diff.compare_logs import INGEST
 from tasks.history.judge_series import LINES, Event, Judged, Line, LineTrend
 from tasks.history.series import Night, Series
 
@@ -72,12 +73,21 @@ def suggest_next(judged: Sequence[Judged]) -> str:
     worse = [(item, event) for item in judged for event in item.events if event.worse and event.cause != "shared"]
     if worse:
         item, event = max(worse, key=lambda pair: pair[1].after.time.timestamp() if pair[1].after.time else 0.0)
-        return _elsewhere(item.series) or _compare_commits(item.series, event)
-    if judged and any(item.line("ratio").trend.too_few for item in judged):
-        series = judged[0].series
-        words = ["maxview", "compare", series.comparison, "--case", series.case, "--target", series.target]
-        return _elsewhere(series) or shlex.join(words)
+        if _is_trained_here(item.series):
+            return _compare_commits(item.series, event)
+        series = item.series
+        words = ["history", series.case, "--metric", series.metric, "--target", series.target]
+        return shlex.join(["maxview", *words])
+    rare = next((item.series for item in judged if item.line("ratio").trend.too_few), None)
+    if rare is not None and _is_trained_here(rare):
+        return shlex.join(["maxview", "compare", rare.comparison, "--case", rare.case, "--target", rare.target])
     return "maxview history --json"
+
+
+def _is_trained_here(series: Series) -> bool:
+    """Return whether its runs can be repeated: those of logs and of compiles for a slice cannot."""
+    known = series.target in list_names("targets") and series.target not in TOPOLOGIES
+    return known and series.comparison != INGEST
 
 
 def _compare_commits(series: Series, event: Event) -> str:
@@ -88,18 +98,6 @@ def _compare_commits(series: Series, event: Event) -> str:
         words = ["maxview", "compare", "main-vs-branch", "--case", series.case, "--target", series.target]
         return shlex.join([*words, "--baseline", before[:12], "--branch", after[:12], "--repeats", "3"])
     return shlex.join(["maxview", "compare", series.comparison, "--case", series.case, "--repeats", "3", "--fresh"])
-
-
-def _elsewhere(series: Series) -> str:
-    """Return the command for a series of ingested logs, whose runs cannot be repeated here, or of compiles for a slice.
-
-    Empty for other series.
-    """
-    if series.comparison == INGEST:
-        return shlex.join(["maxview", "ingest", "LOG", "LOG", *options_of(series.case, series.target)])
-    if series.target in TOPOLOGIES:
-        return shlex.join(["maxview", "preflight", series.comparison, "--case", series.case])
-    return ""
 
 
 def to_json(judged: Judged) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from tasks.store.disk import explain_full
 from tasks.store.files import AlreadyThereError, Entry, Files
 from tasks.store.names import safe_name
 
+DEFAULT_OUT = "maxview-out"  # of the command line
 HANDLE = "handle.json"
 OURS = ".handle.json"  # in a working copy: the handle of the last job started here
 ORIGIN = ".store"  # in a working copy: the address of its bucket
@@ -170,6 +171,11 @@ def name_store(folder: Path) -> str:
     """Return the address of the store whose files or working copy are in `folder`."""
     origin = folder / ORIGIN
     return origin.read_text(encoding="utf-8").strip() if origin.is_file() else str(folder)
+
+
+def out_option(address: str) -> list[str]:
+    """Return the option by which a command uses the store at this address; empty for the default store."""
+    return [] if address == str(Path.cwd() / DEFAULT_OUT) else ["--out", address]
 
 
 def working_copy(url: str) -> Path:

@@ -10,9 +10,7 @@ from configs.load import COMMAND_LINE
 from tasks.diff.decide import LEAST_REPEATS, ONE_RUN
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.plans import find_unfit
-from tasks.store.mirror import name_store
-
-DEFAULT_OUT = "maxview-out"  # of the command line
+from tasks.store.mirror import name_store, out_option
 
 
 def add_next(record: ComparisonRecord, runs: Sequence[RunRecord], *, cases: int) -> ComparisonRecord:
@@ -71,7 +69,7 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
         if fit and target.trains_here and target.platform == "cpu":  # which poses as any number of devices
             return [*compare, *(word for case in fit for word in ("--case", case)), "--target", target.name, *same]
     trained_here = place.topology is None and not place.plays_logs
-    if trained_here and all(plan.trainer != "command" and not plan.aa for plan in plans):
+    if trained_here and all("libtpu" in plan.versions and not plan.aa for plan in plans):  # it compiles for TPUs
         return ["maxview", "preflight", record.comparison, "--case", record.case, *same]
     return []
 
@@ -119,5 +117,4 @@ def options_of_plan(plan: RunPlan) -> list[str]:
     for key, origin in plan.origins.items():
         if origin == COMMAND_LINE:
             words += ["--set", f"{key}={json.dumps(plan.config[key]).strip(chr(34))}"]
-    out = Path(plan.directory).parent.parent
-    return words + ([] if out == Path.cwd() / DEFAULT_OUT else ["--out", name_store(out)])
+    return words + out_option(name_store(Path(plan.directory).parent.parent))

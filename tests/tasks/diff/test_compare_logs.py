@@ -3,6 +3,7 @@
 import gzip
 import os
 import re
+import shlex
 from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
@@ -11,9 +12,9 @@ import pytest
 import zstandard
 
 from flows.cli.app import call
-from tasks.diff.compare_logs import Given, archive, compare_pair, read_pair, suggest_next
+from tasks.diff.compare_logs import archive, compare_pair, read_pair, suggest_next
 from tasks.ingest.given_logs import open_arms, sort_words
-from tasks.records import RunRecord
+from tasks.records import RunRecord, Verdict
 from tasks.scrape import LogFormatError
 from tasks.store import Store
 
@@ -328,21 +329,42 @@ def test_fifty_logs_of_each_arm(write: Callable[..., Path], tmp_path: Path) -> N
     assert len(compare_pair(records, case="logs", aa=False).baseline.runs) == 50
 
 
-def test_what_to_type_next_runs_as_it_stands(write: Callable[..., Path], tmp_path: Path) -> None:
-    """Which further logs there are only the reader knows: a command with a place for them would not run."""
-    paths = [write("a 1.log"), write("b 1.log", timed(5))]
+@pytest.mark.parametrize(
+    ("names", "case", "verdict", "trains"),
+    [
+        (("Linen", "NNX"), "03_dropout", "unknown", "--case 03_dropout --until-decided"),
+        (("nnx", "linen"), "03_dropout", "regressed", "--case 03_dropout"),
+        # one device cannot run it
+        (("linen", "nnx"), "12_pipeline", "unknown", "--case 12_pipeline --target cpu-8 --until-decided"),
+        (("main", "branch"), "03_dropout", "unknown", ""),
+        (("linen", "nnx"), "logs", "unknown", ""),  # none of our cases
+    ],
+)
+def test_linen_and_nnx_are_trained_here_and_other_logs_are_read_again(
+    names: tuple[str, str], case: str, verdict: Verdict, trains: str, write: Callable[..., Path], tmp_path: Path
+) -> None:
+    record = compare_pair(records_of([write("a 1.log"), write("b 1.log", timed(5))], tmp_path), case=case, aa=False)
+    sides = {
+        side: getattr(record, side).model_copy(update={"name": name})
+        for side, name in zip(("baseline", "candidate"), names, strict=True)
+    }
+    again = ["maxview", "ingest"]
+    words = suggest_next(record.model_copy(update={"verdict": verdict} | sides), again)
+    assert words == (["maxview", "compare", "linen-vs-nnx", *shlex.split(trains)] if trains else again)
+    assert suggest_next(record.model_copy(update={"verdict": "same"}), again) == []  # nothing is open
+
+
+def test_the_command_after_logs_runs_and_gives_the_same_verdict(
+    write: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [write("a 1.log"), write("b 1.log", log_text(losses=(9.0, 8.5, 7.0)))]
     record = compare_pair(records_of(paths, tmp_path / "out"), case="03_dropout", aa=False)
-    open_record = record.model_copy(update={"verdict": "unknown"})
-    command = "maxview compare linen-vs-nnx --case 03_dropout"
-    assert suggest_next(open_record) == f"{command} --until-decided"
-    assert suggest_next(record.model_copy(update={"verdict": "regressed"})) == command
-    assert suggest_next(record.model_copy(update={"verdict": "same"})) == ""  # nothing is open
-    assert suggest_next(open_record.model_copy(update={"case": "logs"})) == ""  # none of our cases
-    parallel = suggest_next(open_record.model_copy(update={"case": "12_pipeline"}))  # one device cannot run it
-    assert parallel == "maxview compare linen-vs-nnx --case 12_pipeline --target cpu-8 --until-decided"
-    page = Given(baseline=("page.txt",), candidate=("page.txt",))
-    assert page.words() == ["page.txt"]
-    assert page.words(["LOG2"]) == ["--baseline", "page.txt", "LOG2", "--candidate", "page.txt", "LOG2"]
+    program, *words = shlex.split(record.next_command)
+    assert (program, record.verdict) == ("maxview", "changed")
+    assert call(words) == 1
+    shown = capsys.readouterr().out
+    assert "≠ CHANGED  ingest · 03_dropout" in shown
+    assert (tmp_path / "out" / "index.html").is_file()
 
 
 def test_an_unknown_set_of_tolerances_is_refused(
@@ -417,7 +439,11 @@ def test_a_run_that_was_killed_has_its_cause(write: Callable[..., Path], tmp_pat
     assert cause.message == "ended by signal 9 (SIGKILL): kill -9, or out of memory"
     assert paths[1].read_text().splitlines()[cause.line - 1] == "EXIT_CODE=137"
     assert record.verdict == "regressed"
-    assert record.next_command == ""  # the logs' case is none of ours, and reading the dead log again tells nothing
+    # after a fix, the log of the repeated run stands in the place of this one
+    logs = (record.baseline.logs[0], record.candidate.logs[0])
+    assert record.next_command.startswith(
+        shlex.join(["maxview", "ingest", "--baseline", logs[0], "--candidate", logs[1]])
+    )
 
 
 def test_a_log_that_was_cut_is_not_a_death(write: Callable[..., Path], tmp_path: Path) -> None:

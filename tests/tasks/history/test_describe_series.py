@@ -1,6 +1,7 @@
 """The surfaces of the history: the command's table, JSON, exit status and page."""
 
 import json
+import shlex
 from collections.abc import Callable
 
 import pytest
@@ -17,20 +18,18 @@ type Night = Callable[..., ComparisonRecord]
 MOOD = (0.0, 0.004, -0.003, 0.002, -0.005, 0.003, -0.001, 0.005, -0.002, 0.001)  # of the machine, night by night
 
 
-def write_nights(store: Store, night: Night, *, slower: str) -> None:
+def write_nights(store: Store, night: Night, *, slower: str, target: str = "cpu") -> None:
     """Twenty nights, 20 % slower from the eleventh on: both arms, or one."""
     for day in range(1, 21):
         factor = 1.2 if day > 10 else 1.0
         noise, other = 1 + MOOD[day % 10], 1 + MOOD[(3 * day + 4) % 10] / 4
-        append_comparison(
-            night(
-                day,
-                seconds=0.1 * noise * (factor if slower in ("both", "linen") else 1.0),
-                candidate_s=0.1 * noise * other * (factor if slower in ("both", "nnx") else 1.0),
-                commit=f"{day:07x}",
-            ),
-            store,
+        record = night(
+            day,
+            seconds=0.1 * noise * (factor if slower in ("both", "linen") else 1.0),
+            candidate_s=0.1 * noise * other * (factor if slower in ("both", "nnx") else 1.0),
+            commit=f"{day:07x}",
         )
+        append_comparison(record.model_copy(update={"target": target}), store)
 
 
 def run(store: Store, *words: str) -> int:
@@ -53,6 +52,19 @@ def test_a_change_of_the_candidate_is_shown_with_its_commits(
         "next: maxview compare main-vs-branch --case 01_base --target cpu --baseline 000000a --branch 000000b" in shown
     )
     assert f"page: {store.path / 'history.html'}" in shown
+
+
+def test_after_runs_of_an_unknown_machine_comes_the_changed_series_alone(
+    store: Store, night: Night, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its runs cannot be repeated from here."""
+    write_nights(store, night, slower="nnx", target="as logged")
+    assert run(store) == 1
+    _, _, command = capsys.readouterr().out.rpartition("\nnext: ")
+    program, *words = shlex.split(command)
+    assert (program, words[:2]) == ("maxview", ["history", "01_base"])
+    assert call(words) == 1
+    assert "nnx moved against linen: the change is in nnx" in capsys.readouterr().out
 
 
 def test_a_change_of_the_machine_is_no_failure(store: Store, night: Night, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,10 +14,14 @@ from tasks.resolve.plans import Request, resolve
 from tasks.store import Store
 
 
-def next_after(record: ComparisonRecord, out: Path, *, repeats: int = 1, cases: int = 1, **changes: Any) -> str:
+def next_after(
+    record: ComparisonRecord, out: Path, *, repeats: int = 1, cases: int = 1, libtpu: bool = False, **changes: Any
+) -> str:
     record = record.model_copy(update={"comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"} | changes)
     baseline = record.baseline.model_copy(update={"logs": record.baseline.logs[:1] * repeats})
     plans = resolve(Request(comparison="linen-vs-nnx", target=record.target), out)[:2]
+    versions = {"libtpu": "0.0.50"} if libtpu else {}
+    plans = [plan.model_copy(update={"versions": versions}) for plan in plans]
     return shlex.join(suggest_next(record.model_copy(update={"baseline": baseline}), plans, cases=cases))
 
 
@@ -34,8 +38,10 @@ def test_after_every_case_of_a_target_come_those_that_need_more_devices(
     assert "--case all" in next_after(record_002, tmp_path, cases=there - 2, **calm)
     command = next_after(record_002, tmp_path, cases=there - 1, **calm)  # one device runs all but 12_pipeline
     assert command == f"maxview compare linen-vs-nnx --case 12_pipeline --target cpu-8 --out {tmp_path}"
-    command = next_after(record_002, tmp_path, cases=there, target="cpu-8", case="12_pipeline", **calm)
+    calm |= {"target": "cpu-8", "case": "12_pipeline"}
+    command = next_after(record_002, tmp_path, cases=there, libtpu=True, **calm)
     assert command == f"maxview preflight linen-vs-nnx --case 12_pipeline --out {tmp_path}"
+    assert next_after(record_002, tmp_path, cases=there, **calm) == ""  # nothing here compiles for TPUs
 
 
 def test_a_command_is_not_asked_for_cases_that_it_has_no_place_for(
