@@ -10,7 +10,7 @@ from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.publish.content.effects import EffectLine
+from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.verdict_words import short_reason, threshold_text, word_of
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
@@ -30,28 +30,27 @@ CURVES = {metric.name: metric.curve for metric in METRICS if metric.curve} | {FI
 
 
 class Answer(Frozen):
-    """What a reader sees first."""
+    """The first things that a reader sees."""
 
     title: str
     sentence: str
     sure: str  # how certain the verdict is; empty where an arm died
     row: MetricDiff | None  # null where an arm died
     curve: str  # the figure that is drawn first
-    cost: str  # of the next command; empty where it is not known
-    does: str  # what the next command does
+    does: str  # what the next command does, and how long it takes if that is known
 
 
-def answer_of(record: ComparisonRecord, effects: dict[str, EffectLine]) -> Answer:
-    """The answer of a comparison; `effects` are the rows whose interval can be drawn."""
-    row = None if record.has_died else find_deciding_row(record, effects)
+def answer_of(record: ComparisonRecord) -> Answer:
+    """Return the answer of a comparison."""
+    row = None if record.has_died else find_deciding_row(record, draw_effects(record.rows))
+    does, cost = describe_command(record, row), tell_cost(record, row)
     return Answer(
         title=shorten_title(visible(record.headline)),
         sentence=sum_up(record),
         sure=tell_certainty(record, row),
         row=row,
         curve=CURVES.get(row.metric, row.metric) if row else "",
-        cost=tell_cost(record, row),
-        does=describe_command(record, row),
+        does=f"{does} ({cost})" if does and cost else does,
     )
 
 
@@ -154,33 +153,31 @@ def tell_cost(record: ComparisonRecord, row: MetricDiff | None) -> str:
 def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
     """Return what the next command does and what that settles; empty for a command without a description."""
     command = record.next_command
+    effect = row.effect_text.partition(" (")[0] if row is not None else ""
+    question = f"does {effect} hold?" if effect and record.verdict != "unknown" else "is there a difference?"
+    if command.startswith("maxview ingest "):
+        return f"{_advise_to_repeat(record)}; this command reads them, to answer: {question}"
     if command.startswith("maxview compare ") and not command.startswith(f"maxview compare {record.comparison} "):
-        return _describe_training_here(record)
+        trains = "maxview's own trainer runs this case here, on a small model"
+        return f"{_advise_to_repeat(record)}; meanwhile {trains}: do Linen and NNX differ there too?"
     if record.has_died and command.startswith("maxview compare "):
         return "reuses the finished runs; the arm that died continues from its last checkpoint, or starts again"
     if "--case all" in command:
         return "trains both arms of every case: do they differ anywhere else?"
-    effect = row.effect_text.partition(" (")[0] if row is not None else ""
-    question = f"does {effect} hold?" if effect and record.verdict != "unknown" else "is there a difference?"
     if "--until-decided" in command:
         return f"repeats both, as often as it takes to answer: {question}"
     if "--repeats" in command:
         return f"repeats both, to answer: {question}"
-    if command.startswith("maxview ingest "):
-        repeat = "run both again and put their logs into these two folders (an example has them there already)"
-        return f"a repeat is judged by its log: {repeat}; then this command answers: {question}"
     return COMMANDS.get(command.removeprefix("maxview ").partition(" ")[0], "")
 
 
-def _describe_training_here(record: ComparisonRecord) -> str:
-    """Return what it settles to train the case of logs, whose own runs cannot be repeated from here."""
-    trains = "maxview's own trainer runs this case here, on a small model, in Linen and in NNX"
+def _advise_to_repeat(record: ComparisonRecord) -> str:
+    """Return what settles the verdict of logs, whose trainer cannot be started from here."""
     if record.has_died:
-        return f"mend the cause that the log names, and run that arm again; meanwhile {trains}: do both get through?"
+        return "mend the cause that the log names, run that arm again, and put its log in the place of the old one"
     if any(finding.effect == "blocks" for finding in record.findings):
-        repeat = "run both again so that nothing but the change differs, and read the new logs"
-        return f"{repeat}; meanwhile {trains}: do those two differ?"
-    return f"more runs of their own trainer settle it; meanwhile {trains}: does the difference show there too?"
+        return "run both again so that nothing but the change differs, and put their logs in the place of these"
+    return "run both again, and add the new logs to each side"
 
 
 def find_frame(lines: Sequence[str]) -> str:

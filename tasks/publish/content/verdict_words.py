@@ -8,11 +8,12 @@ from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.diff.metric_row import ABSENT, DIED
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
+from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff, Verdict
 from tasks.records.run_end import DeathKind
 from tasks.records.text import visible
 
 DIGITS = 6  # significant ones of a difference
+LONGEST_HEADING = 16  # characters of an arm's name in a narrow place
 SHORT = 64  # characters of a reason in a table, unless its first clause is longer
 SHOWN_ONLY = frozenset(
     metric.name for metric in METRICS if metric.word_of == STEP_TIME.name
@@ -93,8 +94,8 @@ def name_group(record: ComparisonRecord, group: Literal["maxview", "ours"]) -> s
 
 
 def name_row(record: ComparisonRecord, row: MetricDiff) -> str:
-    """What a row of a text is called. The sizes of a compiled step are of many units, which their titles lack."""
-    return visible(f"{row.title} ({row.unit})" if record.programs and row.unit else row.title)
+    """Return a row's name in a text, with its unit; the titles of MaxView's rows have their units already."""
+    return visible(f"{row.title} ({row.unit})" if row.unit and (record.programs or row.group == "ours") else row.title)
 
 
 def name_verdict(outcome: Outcome) -> str:
@@ -112,6 +113,31 @@ def name_side(record: ComparisonRecord, arm: str) -> Literal["baseline", "candid
     if arm == record.baseline.name:
         return "baseline"
     return "candidate" if arm == record.candidate.name else None
+
+
+def sides_of(record: ComparisonRecord) -> tuple[tuple[str, ArmSummary], tuple[str, ArmSummary]]:
+    """Return both arms, each with its side."""
+    return ("baseline", record.baseline), ("candidate", record.candidate)
+
+
+def name_heading(record: ComparisonRecord, arm: str) -> str:
+    """Return the arm's name for a narrow place, or its side if the name is long."""
+    return visible(arm) if len(arm) <= LONGEST_HEADING else (name_side(record, arm) or visible(arm))
+
+
+def list_findings(record: ComparisonRecord) -> list[tuple[Finding, str]]:
+    """Return the findings that weigh on a verdict, blocking ones first, with the values that their messages lack.
+
+    Empty after a death: there is no verdict.
+    """
+    order = list(EFFECTS)
+    findings = () if record.has_died else sorted(record.findings, key=lambda finding: order.index(finding.effect))
+    found = []
+    for finding in findings:
+        told = all(evidence.value in finding.message for evidence in finding.evidence)
+        values = [] if told else [f"{name_heading(record, e.arm)}: {visible(e.value)}" for e in finding.evidence]
+        found.append((finding, "; ".join(values)))
+    return found
 
 
 def cell_text(text: str, arm: ArmSummary) -> str:

@@ -4,9 +4,11 @@ import hashlib
 import re
 from collections.abc import Sequence
 
+from tasks.publish.content.answer import answer_of
 from tasks.publish.content.chart import draw_changes, draw_loss, draw_times, to_data_uri
 from tasks.publish.content.explanation_sections import TITLE, headline_of, list_sections
 from tasks.publish.content.verdict_words import (
+    AGAIN,
     EFFECT_WORDS,
     EFFECTS,
     GROUPS,
@@ -15,14 +17,16 @@ from tasks.publish.content.verdict_words import (
     cell_text,
     difference_text,
     facts_of,
+    list_findings,
     name_group,
     name_row,
     name_verdict,
     outcome_of,
+    sides_of,
     threshold_text,
     word_of,
 )
-from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff
+from tasks.records import ArmSummary, ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
 LONGEST_KEY = 100
@@ -54,20 +58,23 @@ def summary_description(record: ComparisonRecord) -> str:
 
 def summary_markdown(record: ComparisonRecord) -> str:
     """Return a comparison as Markdown for both Prefect UIs: verdict, findings, charts as images, tables."""
+    answer = answer_of(record)
     blocks = [
         f"# {name_verdict(outcome_of(record))}: {_md(record.case)}",
         f"**{_md(record.headline)}**",
+        *([f"**How sure is that?** {_md(answer.sure)}"] if answer.sure else []),
         *_explanation(record),
         *_arms(record),
         *_deaths(record),
-        *([] if record.has_died else _findings(record.findings)),
+        *_findings(record),
         *_charts(record),
         *_programs(record),
         *_tables(record),
         *_floors(record),
     ]
     if record.next_command:
-        blocks.append(f"Next: {_code(record.next_command)}")
+        does = f"{_md(answer.does)}:\n\n" if answer.does else ""
+        blocks.append(f"**What to do next**: {does}{_code(record.next_command)}")
     return "\n\n".join(blocks) + "\n"
 
 
@@ -108,24 +115,21 @@ def _code(text: str) -> str:
 
 def _deaths(record: ComparisonRecord) -> list[str]:
     blocks = []
-    for role, arm in _sides(record):
+    for role, arm in sides_of(record):
         if arm.has_died:
             error = arm.cause_of_death
             cause = f"{error.summary} (line {error.line} of its log)" if error else "no cause in its log"
             blocks.append(f"† {role} **{_md(arm.label)}** died: {_md(cause)}")
+            blocks += [f"**Will running it again help?** {AGAIN[error.kind]}"] if error else []
     return blocks
 
 
-def _findings(findings: tuple[Finding, ...]) -> list[str]:
-    if not findings:
-        return []
-    order = list(EFFECTS)
+def _findings(record: ComparisonRecord) -> list[str]:
     lines = []
-    for finding in sorted(findings, key=lambda f: order.index(f.effect)):
-        evidence = "; ".join(f"{e.arm}: {e.value}" for e in finding.evidence)
-        tail = f" ({_md(evidence)})" if evidence else ""
+    for finding, values in list_findings(record):
+        tail = f" ({_md(values)})" if values else ""
         lines.append(f"- {EFFECTS[finding.effect].sign} *{EFFECT_WORDS[finding.effect]}*: {_md(finding.message)}{tail}")
-    return ["## Are the two comparable?", "\n".join(lines)]
+    return ["## Are the two comparable?", "\n".join(lines)] if lines else []
 
 
 def _charts(record: ComparisonRecord) -> list[str]:
@@ -143,7 +147,9 @@ def _tables(record: ComparisonRecord) -> list[str]:
         rows = [row for row in record.rows if row.group == group]
         if not rows:
             continue
-        arms = " | ".join(_md(arm.label) if len(arm.label) <= LONGEST_HEADING else role for role, arm in _sides(record))
+        arms = " | ".join(
+            _md(arm.label) if len(arm.label) <= LONGEST_HEADING else role for role, arm in sides_of(record)
+        )
         lines = [f"| verdict | metric | {arms} | difference | threshold |", "|:--|:--|--:|--:|--:|--:|"]
         lines += ["| " + " | ".join(_cells(record, row)) + " |" for row in rows]
         reasons = [
@@ -201,8 +207,4 @@ def _arms(record: ComparisonRecord) -> list[str]:
         facts = ", ".join(f"{name} {value}" for name, value in facts_of(arm))
         return f"- {role}: **{_md(arm.label)}**{f' ({_md(facts)})' if facts else ''}"
 
-    return ["\n".join(line(role, arm) for role, arm in _sides(record))]
-
-
-def _sides(record: ComparisonRecord) -> tuple[tuple[str, ArmSummary], tuple[str, ArmSummary]]:
-    return ("baseline", record.baseline), ("candidate", record.candidate)
+    return ["\n".join(line(role, arm) for role, arm in sides_of(record))]

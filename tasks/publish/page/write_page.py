@@ -65,7 +65,7 @@ def write_page(
     figures = write_figures(record, known, logs, folder)
     marks = list_marks(record, known) if figures else []
     effects = draw_effects(record.rows)
-    answer = answer_of(record, effects)
+    answer = answer_of(record)
     drawn = [figure["id"] for figure in figures]
     first_curve = next((metric for metric in (answer.curve, "loss", *drawn) if metric in drawn), "")
     still = draw_curve(record, first_curve)

@@ -13,12 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from tasks.diff.metric_row import NOT_JUDGED
-from tasks.publish.content.answer import shorten_title
+from tasks.publish.content.answer import answer_of, shorten_title
 from tasks.publish.content.array_tables import describe_alone, describe_counts, describe_values, name_pair
 from tasks.publish.content.checkpoints import STATES, CheckpointLine, State, list_checkpoints
 from tasks.publish.content.explanation_sections import TITLE, headline_of, list_sections
 from tasks.publish.content.time_bars import describe_part, list_parts
 from tasks.publish.content.verdict_words import (
+    AGAIN,
     EFFECTS,
     GROUPS,
     OUTCOMES,
@@ -27,21 +28,22 @@ from tasks.publish.content.verdict_words import (
     describe_coverage,
     difference_text,
     facts_of,
+    list_findings,
     name_group,
+    name_heading,
     name_row,
-    name_side,
     name_verdict,
     outcome_of,
+    sides_of,
     unbroken,
     word_of,
 )
 from tasks.publish.content.verdict_words import threshold_text as words_of_threshold
-from tasks.records import ArmSummary, CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
+from tasks.records import CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
 from tasks.records.text import visible
 
 MOST_DIFFERENCES = 6  # between programs, in a terminal
 MOST_CAUSES = 4  # of each part of an explanation
-LONGEST_HEADING = 16  # a longer arm name heads its column as "baseline" or "candidate"
 SOUND: frozenset[State] = frozenset({"proved", "retired", "overwritten"})  # need no further words
 MOST_ARRAYS = 5  # that differ; the page has all
 GLUE = "\ue000"  # a blank that no line breaks at: rich breaks at every kind that Unicode has
@@ -57,10 +59,13 @@ def print_comparison(
     `page` is the page's path or address; `link` opens it in a browser, if that needs another address.
     """
     console.print(render_terminal(record), crop=False)  # a path is never cut
-    for name, text in {"page": page, "link": link, "next": record.next_command}.items():
+    for name, text in {"page": page, "link": link}.items():
         if text:
-            line = Text(f"{name}: {visible(os.fspath(text))}", style="bold" if name == "next" else "")
-            console.print(line, soft_wrap=True)
+            console.print(Text(f"{name}: {visible(os.fspath(text))}"), soft_wrap=True)
+    if record.next_command:
+        if does := answer_of(record).does:
+            console.print(Text(f"to do: {does}"))
+        console.print(Text(f"next: {visible(record.next_command)}", style="bold"), soft_wrap=True)
 
 
 def render_terminal(record: ComparisonRecord) -> RenderableType:
@@ -99,13 +104,15 @@ def _headline(record: ComparisonRecord) -> Iterator[RenderableType]:
     title.append(f"  {visible(record.comparison)} · {visible(record.case)} · {visible(record.target)}")
     yield title
     yield _plain(record.headline)
+    if sure := answer_of(record).sure:
+        yield Text.assemble(("How sure is that? ", "bold"), sure, overflow="fold")
 
 
 def _arms(record: ComparisonRecord) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    sides = _sides(record)
+    sides = sides_of(record)
     facts = [dict(facts_of(arm)) for _, arm in sides]
     shared = {name: value for name, value in facts[0].items() if facts[1].get(name) == value}
     for (role, arm), known in zip(sides, facts, strict=True):
@@ -128,7 +135,7 @@ def _facts(known: Mapping[str, str]) -> Text:
 
 
 def _deaths(record: ComparisonRecord) -> Iterator[RenderableType]:
-    for role, arm in _sides(record):
+    for role, arm in sides_of(record):
         if not arm.has_died:
             continue
         code = "" if arm.exit_code is None else f" with exit code {arm.exit_code}"
@@ -140,28 +147,24 @@ def _deaths(record: ComparisonRecord) -> Iterator[RenderableType]:
         else:
             line.append(visible(error.summary), style="default")
         yield line
-        if error is not None:  # a line of its own that is never broken: its path is copied
-            yield Text(f"  line {error.line} of {_log_of(arm)}", style="dim", no_wrap=True, overflow="ignore")
-
-
-def _log_of(arm: ArmSummary) -> str:
-    return visible(arm.logs[0]) if arm.logs else "its log"
+        if error is not None:
+            log = visible(arm.logs[0]) if arm.logs else "its log"
+            # a line of its own that is never broken: its path is copied
+            yield Text(f"  line {error.line} of {log}", style="dim", no_wrap=True, overflow="ignore")
+            yield Text.assemble(("  Will running it again help? ", "bold"), AGAIN[error.kind])
 
 
 def _findings(record: ComparisonRecord) -> Iterator[RenderableType]:
-    if record.has_died or not record.findings:  # after a death there is no verdict that they could weigh on
+    findings = list_findings(record)
+    if not findings:
         return
     yield _section("Are the two comparable?")
-    order = list(EFFECTS)
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(width=11)
-    table.add_column(overflow="fold")
-    for finding in sorted(record.findings, key=lambda f: order.index(f.effect)):
+    table = _grid(11)
+    for finding, values in findings:
         word = EFFECTS[finding.effect]
         table.add_row(Text(f"{word.sign} {finding.effect}", style=word.style), _plain(finding.message))
-        evidence = "; ".join(f"{_heading(record, e.arm)}: {visible(e.value)}" for e in finding.evidence)
-        if evidence:
-            table.add_row("", Text(evidence, style="dim", overflow="fold"))
+        if values:
+            table.add_row("", Text(values, style="dim", overflow="fold"))
     yield table
 
 
@@ -172,16 +175,16 @@ class _Metrics:
         self.record = record
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        sides = [_heading(self.record, arm.name) for _, arm in _sides(self.record)]
+        sides = [name_heading(self.record, arm.name) for _, arm in sides_of(self.record)]
         heads = ["Metric", *sides, "Difference", "Verdict"]
         cells = [_cells(self.record, row) for row in self.record.rows]
         columns = [*zip(heads, *cells, strict=True)]
         widths = share_width(columns, options.max_width - GAP * (len(heads) - 1))
+        first = True
         for group in GROUPS:
             of_group = [pair for pair in zip(self.record.rows, cells, strict=True) if pair[0].group == group]
             if not of_group:
                 continue
-            first = of_group[0][0] is self.record.rows[0]
             if group != "maxview":  # whose rows need no heading; a heading inside of the table would be folded
                 yield Text(f"{'' if first else chr(10)}{name_group(self.record, group)}", style="dim")
             table = Table(
@@ -194,6 +197,7 @@ class _Metrics:
                 told = Text(verdict, style=OUTCOMES[word_of(self.record, row)].style)
                 table.add_row(*(Text(text, overflow="fold") for text in texts), told)
             yield table
+            first = False
 
 
 def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
@@ -231,9 +235,9 @@ def _least_width(text: str) -> int:
 
 
 def _reasons(record: ComparisonRecord) -> Iterator[RenderableType]:
-    """Why, for every row that is not simply the same; the page has the reasons of all."""
+    """Yield the reason of every row that is not the same; the page has the reasons of all."""
     rows = [row for row in record.rows if word_of(record, row) not in ("same", NOT_JUDGED)]
-    if not rows:
+    if not rows or record.has_died:
         return
     yield _section("Why")
     table = Table.grid(padding=(0, 1, 0, 0))
@@ -252,7 +256,7 @@ def _group_by_reason(rows: list[MetricDiff]) -> dict[str, list[MetricDiff]]:
     groups: dict[str, list[MetricDiff]] = {}
     for row in rows:
         threshold = words_of_threshold(row)
-        reason = visible(row.reason) + (f" [threshold {threshold}]" if threshold else "")
+        reason = visible(row.reason) + (f" [threshold {threshold}]" if threshold not in ("", "exact") else "")
         groups.setdefault(reason, []).append(row)
     return groups
 
@@ -269,9 +273,7 @@ def _explanation(explanation: Explanation | None) -> Iterator[RenderableType]:
     yield _section(TITLE)
     if headline := headline_of(explanation):
         yield _plain(headline)
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    table = _grid()
     for section in list_sections(explanation):
         table.add_row(Text(section.title, style="bold"), _plain(section.sentence))
         for line in section.lines[:MOST_CAUSES]:
@@ -311,13 +313,11 @@ def _divergence(record: ComparisonRecord) -> Iterator[RenderableType]:
 
 
 def _times(record: ComparisonRecord) -> Iterator[RenderableType]:
-    sides = [(role, list_parts(record, arm.name)) for role, arm in _sides(record)]
+    sides = [(role, list_parts(record, arm.name)) for role, arm in sides_of(record)]
     if not any(parts for _, parts in sides):
         return
     yield _section("Where the time of a run went")
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    table = _grid()
     for role, parts in sides:
         told = ", ".join(describe_part(part).replace(" ", GLUE) for part in parts)
         table.add_row(role, Text(told or "not known", overflow="fold"))
@@ -328,9 +328,7 @@ def _floors(record: ComparisonRecord) -> Iterator[RenderableType]:
     if not record.floors:
         return
     yield _section("Are they the same by construction?")
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    table = _grid()
     for floor in record.floors:
         sign, style = {True: ("✓", "bold green"), False: ("✗", "bold red"), None: ("?", "bold yellow")}[floor.holds]
         table.add_row(Text(f"{sign} {floor.name}", style=style), _plain(floor.evidence))
@@ -340,7 +338,7 @@ def _floors(record: ComparisonRecord) -> Iterator[RenderableType]:
 def _checkpoints(record: ComparisonRecord) -> Iterator[RenderableType]:
     sound: dict[tuple[str, str], list[CheckpointLine]] = {}
     others: list[tuple[str, CheckpointLine]] = []
-    for role, arm in _sides(record):
+    for role, arm in sides_of(record):
         for line in list_checkpoints(arm):
             if line.state in SOUND:
                 sound.setdefault((role, line.word), []).append(line)
@@ -349,9 +347,7 @@ def _checkpoints(record: ComparisonRecord) -> Iterator[RenderableType]:
     if not sound and not others:
         return
     yield _section("Checkpoints")
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    table = _grid()
     for (role, _), lines in sound.items():  # the page lists the checks of each
         table.add_row(_state(lines[0]), _plain(f"{role} {', '.join(line.step for line in lines)}"))
     for role, line in others:
@@ -391,19 +387,17 @@ def _last_line(record: ComparisonRecord) -> Text:
     return last.append(f"  {shorten_title(visible(record.headline))}", style="default not bold")
 
 
-def _sides(record: ComparisonRecord) -> tuple[tuple[str, ArmSummary], tuple[str, ArmSummary]]:
-    return ("baseline", record.baseline), ("candidate", record.candidate)
-
-
-def _heading(record: ComparisonRecord, arm: str) -> str:
-    """Return the arm's name, or its side if that is shorter: the name is in the lines above."""
-    name = visible(arm)
-    return name if len(name) <= LONGEST_HEADING else (name_side(record, arm) or name)
-
-
 def _plain(text: str) -> Text:
     """Return outside text as rich Text: a plain `str` in a table would be parsed as markup."""
     return Text(visible(text), overflow="fold")
+
+
+def _grid(width: int | None = None) -> Table:
+    """Return a table of two columns without lines, the first of which is never broken."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, width=width)
+    table.add_column(overflow="fold")
+    return table
 
 
 def _section(title: str) -> RenderableType:

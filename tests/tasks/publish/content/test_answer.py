@@ -43,7 +43,7 @@ def test_a_row_whose_interval_can_be_drawn_goes_before_others(record_002: Compar
 
 
 def test_of_a_death_no_row_decides_and_nothing_agrees(record_000: ComparisonRecord) -> None:
-    answer = answer_of(record_000, {})
+    answer = answer_of(record_000)
     assert answer.row is None
     assert answer.sentence == f"Nothing was compared; the table has what {record_000.baseline.label} measured."
 
@@ -52,7 +52,7 @@ def test_a_row_that_is_shown_only_does_not_agree(record_002: ComparisonRecord, m
     """A throughput is the step time once more: the table shows it without a word, and the sentence leaves it out."""
     titles = {metric.name: metric.title for metric in METRICS}
     rows = [make_row(name, titles[name], ("1", "1", "0"), "same", "") for name in ("step_time_s", "tflops_per_device")]
-    answer = answer_of(record_002.model_copy(update={"rows": tuple(rows)}), {})
+    answer = answer_of(record_002.model_copy(update={"rows": tuple(rows)}))
     assert answer.sentence == "Step time steady agrees."
 
 
@@ -132,12 +132,21 @@ def test_a_command_says_what_it_settles(record_002: ComparisonRecord) -> None:
     assert describe_command(record_002.model_copy(update=update), row) == "repeats both, to answer: does +24.6 % hold?"
 
 
+@pytest.mark.parametrize(
+    ("command", "end"),
+    [
+        ("maxview ingest --baseline a.log --candidate b.log", "; this command reads them, to answer: is there a"),
+        ("maxview compare linen-vs-nnx --case 03_dropout", "; meanwhile maxview's own trainer runs this case here"),
+    ],
+)
 def test_logs_that_cannot_be_repeated_from_here_get_the_advice_first(
-    record_000: ComparisonRecord, record_002: ComparisonRecord
+    record_000: ComparisonRecord, record_002: ComparisonRecord, command: str, end: str
 ) -> None:
-    """The command trains another trainer: what settles the question stands before it."""
-    command = {"comparison": "ingest", "next_command": "maxview compare linen-vs-nnx --case 03_dropout"}
-    died, blocked = (describe_command(one.model_copy(update=command), None) for one in (record_000, record_002))
-    assert died.startswith("mend the cause that the log names, and run that arm again; meanwhile maxview's own trainer")
+    """The advice settles the question, and the command follows it."""
+    given = {"comparison": "ingest", "next_command": command}
+    died, blocked = (describe_command(one.model_copy(update=given), None) for one in (record_000, record_002))
+    mend = "mend the cause that the log names, run that arm again, and put its log in the place of the old one"
+    assert died.startswith(mend + end)
     assert any(finding.effect == "blocks" for finding in record_002.findings)
-    assert blocked.startswith("run both again so that nothing but the change differs, and read the new logs; meanwhile")
+    again = "run both again so that nothing but the change differs, and put their logs in the place of these"
+    assert blocked.startswith(again + end)

@@ -64,7 +64,8 @@ def test_the_summary_holds_every_row_right_aligned(record_002: ComparisonRecord)
     assert markdown.startswith("# ? unknown: 03\\_dropout\n")
     table = [cells(line) for line in markdown.splitlines() if line.startswith("| ")]
     for row in record_002.rows:
-        line = next(line for line in table if line[1] == row.title)
+        title = f"{row.title} ({row.unit})" if row.unit and row.group == "ours" else row.title
+        line = next(line for line in table if line[1] == title)
         assert line[2:5] == [row.baseline_text, row.candidate_text, difference_text(row)]
         assert ("not judged" if row.metric in SINGLE_STEPS else row.verdict) in line[0]
     assert "|:--|:--|--:|--:|--:|--:|" in markdown

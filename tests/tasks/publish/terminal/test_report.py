@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from tasks.publish.content.answer import answer_of
 from tasks.publish.content.verdict_words import difference_text
 from tasks.publish.terminal.report import print_comparison
 from tasks.records import ComparisonRecord, MetricDiff
@@ -52,15 +53,27 @@ def test_the_verdict_comes_first_and_the_next_command_last(record_002: Compariso
     lines = report(record_002).strip().splitlines()
     assert lines[0].startswith("? UNKNOWN")
     assert flat("\n".join(lines[1:3])).startswith(record_002.headline)
-    assert lines[-2] == "page: out/index.html"
+    assert "page: out/index.html" in lines
     assert lines[-1] == f"next: {record_002.next_command}"
+    assert flat("\n".join(lines[-5:-1])).endswith(f"to do: {answer_of(record_002).does}")
+
+
+def test_it_says_how_sure_the_verdict_is(record_000: ComparisonRecord, record_002: ComparisonRecord) -> None:
+    blocked = "Certain that the two cannot be compared; whether the change itself makes a difference is unknown."
+    assert f"How sure is that? {blocked}" in flat(report(record_002))
+    died = flat(report(record_000))
+    assert "How sure is that? Certain: the log itself names the error, and the exit code 1." in died
+    assert "Will running it again help? No, not before it is implemented." in died
 
 
 def test_a_path_and_a_command_to_copy_are_one_line_each(record_002: ComparisonRecord) -> None:
     """A line break inside a command would end it where it is pasted."""
     command = f"maxview compare linen-vs-nnx --out {'/a-long-folder' * 6} --until-decided"
     lines = report(record_002.model_copy(update={"next_command": command}), page="o/" * 60).strip().splitlines()
-    assert lines[-2:] == [f"page: {'o/' * 60}", f"next: {command}"]
+    assert [line for line in lines if line.startswith(("page: ", "next: "))] == [
+        f"page: {'o/' * 60}",
+        f"next: {command}",
+    ]
 
 
 SIGNS = {"same": "=", "improved": "✓", "regressed": "✗", "changed": "≠", "unknown": "?", "not judged": "·"}
@@ -71,9 +84,10 @@ def test_every_row_stands_in_the_table_as_the_record_words_it(record_002: Compar
     assert record_002.rows
     for row in record_002.rows:
         word = "not judged" if row.reason.startswith("see the steady steps") else row.verdict
-        line = table_line(text, row.title)
+        title = f"{row.title} ({row.unit})" if row.unit and row.group == "ours" else row.title
+        line = table_line(text, title)
         assert re.split(r"\s{2,}", line.strip()) == [
-            row.title,
+            title,
             row.baseline_text,
             row.candidate_text,
             difference_text(row),
@@ -145,7 +159,7 @@ def test_a_long_branch_name_is_folded_not_cut(record_002: ComparisonRecord) -> N
     branch = record_002.candidate.model_copy(update={"name": name, "label": name, "branch": name})
     text = report(record_002.model_copy(update={"candidate": branch}))
     assert name in re.sub(r"\s+", "", text)
-    assert max(map(len, text.splitlines())) <= 80
+    assert max(len(line) for line in text.splitlines() if not line.startswith("next: ")) <= 80
 
 
 def test_colours_only_repeat_what_the_words_say(record_002: ComparisonRecord) -> None:
