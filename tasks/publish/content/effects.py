@@ -11,11 +11,12 @@ LEAST, MOST = 3.0, 12.0  # thresholds up to the edges: the band is always seen, 
 
 
 class EffectLine(Frozen):
-    """The places of an effect and its interval, in px from the left, worse to the right. Null: unknown."""
+    """The places of an effect and its interval, in px from the left, worse to the right; null if unknown."""
 
     low: float | None
     high: float | None
     point: float
+    ends: tuple[str, str]  # the axis, at its left and its right
     words: str
     band: tuple[float, float]
     width: float = WIDTH
@@ -51,10 +52,12 @@ def _draw(row: MetricDiff, reach: float) -> EffectLine:
 
     effect, *interval = _ends(row)
     ends = sorted(map(place, interval)) if len(interval) == 2 else (None, None)
+    furthest = 100 * sign * threshold * reach  # at the right, in percent
     return EffectLine(
         low=ends[0],
         high=ends[1],
         point=place(effect),
+        ends=(f"{-furthest:+.3g} %", f"{furthest:+.3g} % worse →"),
         words=f"the threshold, in grey, is ±{100 * threshold:.2g} %; worse is right",
         band=(min(place(-threshold), place(threshold)), max(place(-threshold), place(threshold))),
     )

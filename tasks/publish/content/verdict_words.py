@@ -15,6 +15,7 @@ from tasks.records.text import visible
 DIGITS = 6  # significant ones of a difference
 LONGEST_HEADING = 16  # characters of an arm's name in a narrow place
 SHORT = 64  # characters of a reason in a table, unless its first clause is longer
+LEAST_SAID, LONGEST_CLAUSE = 24, 100  # characters
 SHOWN_ONLY = frozenset(
     metric.name for metric in METRICS if metric.word_of == STEP_TIME.name
 )  # it decides in their place
@@ -187,18 +188,23 @@ def threshold_text(row: MetricDiff) -> str:
 
 
 def short_reason(row: MetricDiff) -> str:
-    """Return the first whole clauses of a reason: as many as fit into SHORT characters, and at least one.
+    """Return the first whole clauses of a reason."""
+    return first_clauses(visible(row.reason))
 
-    Leaves out what stands in brackets, which explains the words before them. A first clause that is too long ends at a
-    comma, if it has one.
+
+def first_clauses(text: str) -> str:
+    """Return as many whole clauses as fit into SHORT characters, and at least one, without text in brackets.
+
+    A comma ends a clause that is longer than LONGEST_CLAUSE, and one behind a semicolon and less than LEAST_SAID.
     """
-    text = visible(row.reason)
     while (bare := re.sub(r" ?\([^()]*\)", "", text)) != text:
         text = bare
     ends = [end.start() for end in re.finditer(r"[;:] |$", text)]
-    commas = [end.start() for end in re.finditer(", ", text[: ends[0]])]
-    fitting = [end for end in ends if end <= SHORT] or [end for end in commas if end <= SHORT]
-    return text[: max(fitting, default=ends[0])]
+    commas = [end.start() for end in re.finditer(", ", text) if end.start() <= SHORT]
+    best = max((end for end in ends if end <= SHORT), default=ends[0])
+    if best > LONGEST_CLAUSE or (best < LEAST_SAID and text[best:].startswith(";")):
+        best = max((end for end in commas if end > LEAST_SAID), default=best)
+    return text[:best]
 
 
 def unbroken(text: str, blank: str = "\u00a0") -> str:

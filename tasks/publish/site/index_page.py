@@ -3,7 +3,6 @@
 import json
 import logging
 import random
-import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,7 @@ from configs.schema import Frozen
 from tasks.diff.metric_row import NOT_JUDGED
 from tasks.publish.content import verdict_words
 from tasks.publish.content.templating import load_assets, make_environment
-from tasks.publish.content.verdict_words import WORST_FIRST, Outcome
+from tasks.publish.content.verdict_words import WORST_FIRST, Outcome, first_clauses
 from tasks.publish.site.index import (
     DATA,
     FIELDS,
@@ -49,7 +48,6 @@ BROKEN = ("died", "failed", "regressed", "changed")  # the worst first
 SHOWN_NIGHTS = 40  # of a case, on its pages
 LISTED = 40  # comparisons that need no script to be seen
 TREND_NIGHTS = 14
-LONGEST_WHY = 60  # characters of a reason in the matrix
 LEAST_REACH = 0.05  # of a trend, relative: less would draw noise as mountains
 LOCK = ".index.lock"
 ATTEMPTS = 20
@@ -248,9 +246,9 @@ def tell_trend(ratios: list[float | None]) -> str:
 
 
 def _why(item: IndexedComparison) -> str:
-    """Of a headline what the matrix has room for: of a death its cause."""
+    """Return the first whole clauses of a headline, of a death the cause."""
     told = item.headline.partition(": ")[2] if item.died else item.headline.removeprefix("not comparable: ")
-    return textwrap.shorten(told or item.headline, LONGEST_WHY, placeholder=" …")
+    return first_clauses(told or item.headline)
 
 
 def _other_changes(night: IndexedNight) -> list[str]:

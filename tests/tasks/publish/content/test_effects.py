@@ -48,3 +48,10 @@ def test_what_has_no_threshold_is_not_drawn(make_row: MakeRow) -> None:
     row = noisy(make_row, "x", 0.01)
     assert draw_effects([row.model_copy(update={"threshold": None})]) == {}
     assert draw_effects([row.model_copy(update={"better": "equal"})]) == {}
+
+
+def test_the_axis_says_in_percent_where_it_ends_and_which_side_is_worse(make_row: MakeRow) -> None:
+    """A threshold of 2 %, and an axis of at least three thresholds; fewer tokens are worse."""
+    drawn = draw_effects([noisy(make_row, "slower", 0.0), noisy(make_row, "fewer", 0.0, better="higher")])
+    assert drawn["slower"].ends == ("-6 %", "+6 % worse →")
+    assert drawn["fewer"].ends == ("+6 %", "-6 % worse →")
