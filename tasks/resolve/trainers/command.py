@@ -8,6 +8,8 @@ from pathlib import Path
 from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError
 from configs.schema import Frozen, TrainConfig
+from tasks.records import RunFiles
+from tasks.resolve.trainers.invocation import Invocation
 from tasks.resolve.trainers.maxtext import show_value
 
 IN_POD = {"checkout": ".", "python": "python"}  # an image starts its command in its program's folder
@@ -21,11 +23,13 @@ class CustomCommand(Frozen):
     folder: str
     python: str
 
-    def fill(self, config: TrainConfig, directory: Path, *, in_pod: bool = False) -> CommandTemplate:
+    def fill(self, config: TrainConfig, directory: Path, *, in_pod: bool) -> Invocation:
         """Return the template filled for a run in `directory`, whose last part is the run's name."""
         values = {key: show_value(value) for key, value in config.model_dump().items()}
         values |= {"run_name": directory.name, "out": str(directory), "checkout": self.folder, "python": self.python}
-        return self.template.fill(values | (IN_POD if in_pod else {}))
+        filled = self.template.fill(values | (IN_POD if in_pod else {}))
+        files = RunFiles(checkpoints=filled.checkpoints, metrics=filled.metrics, resume=filled.resume)
+        return Invocation(argv=filled.argv, environment=filled.environment, files=files)
 
 
 def find_folder(name: str, template: CommandTemplate, checkout: Path | None) -> Path:
