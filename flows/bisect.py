@@ -32,13 +32,14 @@ from tasks.bisect.terms import Finish, Limits, Line, Train
 from tasks.diff.case import CaseRuns
 from tasks.diff.noise import Past
 from tasks.history.prior import read_past
+from tasks.launch.owners import forget
 from tasks.metrics.result_metrics import CHECKPOINTS
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.preflight.compile_lanes import count_lanes
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import BisectedPoint, Bisection, Corner, LedgerEntry, RunPlan, RunRecord
 from tasks.resolve.options import BisectOptions
-from tasks.services.cleanup import on_cancellation, on_crashed
+from tasks.services.cleanup import end_jobs
 from tasks.services.endings import REGRESSED, log_result
 from tasks.services.events import EVENTS, Bisected, Extended, Planned
 from tasks.services.lanes import in_lanes
@@ -51,7 +52,6 @@ from tasks.steps import (
     compare_checkpoints_step,
     compare_culprit_step,
     find_span_step,
-    forget_step,
     probe_step,
     publish_bisection_step,
 )
@@ -72,8 +72,8 @@ def name_run() -> str:
     name="bisect",
     flow_run_name=name_run,
     description="Find the commit, or the version of a package, between good and bad that changed a metric.",
-    on_cancellation=[on_cancellation],
-    on_crashed=[on_crashed],
+    on_cancellation=[end_jobs],
+    on_crashed=[end_jobs],
 )
 @with_parameters_of(BisectOptions)
 def bisect(options: BisectOptions) -> State[Any]:
@@ -95,7 +95,7 @@ def bisect_cases(request: BisectOptions, store: Store, jobs: Jobs) -> State[Any]
             found.append((record, page))
     except Stopped as stopped:
         return Cancelled(message=str(stopped))
-    forget_step(flow_run.id, store)
+    forget([flow_run.id], store)
     log_result((record.headline, page.shown) for record, page in found)
     message = " · ".join(record.headline for record, _ in found)[:1000]
     if any(record.outcome == "found" for record, _ in found):

@@ -40,7 +40,6 @@ from tasks.launch import cross_maxtext, job
 from tasks.launch.cross_restore import find_partner
 from tasks.launch.job import LaunchedRun
 from tasks.launch.logs import read_exit_code
-from tasks.launch.owners import forget
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import JobEvent, LogLine, watch
 from tasks.preflight.compiled_case import compare_case_compiled
@@ -180,8 +179,8 @@ def prove_step(wanted: Wanted, deep: bool, again_after_h: float) -> CheckpointPr
 @task(name="publish proofs", **IO)
 def publish_proofs_step(proofs: Sequence[CheckpointProof]) -> None:
     """Publish a summary and a table of every checkpoint, problems first."""
-    text, rows = proofs_markdown(proofs), proof_rows(proofs)
-    outlast(lambda: create_markdown_artifact(key="verify", markdown=text, description=proofs_headline(proofs)))
+    rows = proof_rows(proofs)
+    _show(["verify"], proofs_markdown(proofs), proofs_headline(proofs))
     outlast(lambda: create_table_artifact(key="verify-rows", table=rows, description="Every checkpoint"))
 
 
@@ -302,11 +301,20 @@ def publish_step(comparison: ComparisonRecord, store: Store, runs: Sequence[RunR
     address = flow_run.ui_url if os.environ.get("PREFECT_API_URL") else None
     page = find_page(publish_comparison(comparison, store, runs, flow_run=address or ""), store)
     name = (comparison.comparison, comparison.case, *(["preflight"] if comparison.programs else []))
-    summary, description = summary_markdown(comparison), summary_description(comparison)
-    outlast(lambda: create_markdown_artifact(key=artifact_key(*name), markdown=summary, description=description))
-    key, text, place = artifact_key(*name, "page"), f"{' '.join(name)}: the page", escape_markdown(page.address)
-    outlast(lambda: create_link_artifact(key=key, link=page.link, link_text=text, description=place))
+    _show(name, summary_markdown(comparison), summary_description(comparison))
+    _link(name, page, f"{' '.join(name)}: the page")
     return page
+
+
+def _show(name: Sequence[str], text: str, description: str) -> None:
+    """Publish a Markdown artifact under this name."""
+    outlast(lambda: create_markdown_artifact(key=artifact_key(*name), markdown=text, description=description))
+
+
+def _link(name: Sequence[str], page: PublishedPage, text: str) -> None:
+    """Publish a link to a page under this name."""
+    key, place = artifact_key(*name, "page"), escape_markdown(page.address)
+    outlast(lambda: create_link_artifact(key=key, link=page.link, link_text=text, description=place))
 
 
 @task(name="summarise", task_run_name="table of every case of {name}", **IO)
@@ -314,12 +322,6 @@ def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
     """Publish one table of every case of the comparison, problems first."""
     key, rows = artifact_key(name, "rows"), table_rows(comparisons)
     outlast(lambda: create_table_artifact(key=key, table=rows, description="Every metric of every case"))
-
-
-def forget_step(flow_run: str | None, store: Store) -> None:
-    """Drop the ownership notes of a cleanly ended flow run. Not a Prefect task: it has nothing to show."""
-    if flow_run:
-        forget([flow_run], store)
 
 
 @task(name="plan the night", task_run_name="plan the night", **IO)
@@ -341,8 +343,7 @@ def publish_night_step(record: NightRecord, store: Store) -> None:
     """Publish the night's summary: an artifact, a comment's text in the store, and the store's index."""
     store.files.write(f"nightly/{record.plan.id}/comment.md", comment_markdown(record).encode())
     publish_night(store, record)
-    key, summary, headline = artifact_key("nightly"), night_markdown(record), night_headline(record)
-    outlast(lambda: create_markdown_artifact(key=key, markdown=summary, description=headline))
+    _show(["nightly"], night_markdown(record), night_headline(record))
 
 
 @task(name="comment", task_run_name="comment on {place}", **IO)
@@ -405,11 +406,9 @@ def choose_step(line: Line, judge: Judge, limits: Limits, spent_s: float) -> Tra
 def publish_bisection_step(record: Bisection, store: Store) -> PublishedPage:
     """Publish a bisection's page and artifacts; return the page."""
     page = find_page(publish_bisection(record, store), store)
-    key = ("bisect", record.comparison, record.case)
-    text, description = bisection_markdown(record), escape_markdown(record.headline)
-    outlast(lambda: create_markdown_artifact(key=artifact_key(*key), markdown=text, description=description))
-    name, place = artifact_key(*key, "page"), escape_markdown(page.address)
-    outlast(lambda: create_link_artifact(key=name, link=page.link, link_text="the page", description=place))
+    name = ("bisect", record.comparison, record.case)
+    _show(name, bisection_markdown(record), escape_markdown(record.headline))
+    _link(name, page, "the page")
     return page
 
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -107,9 +106,7 @@ class LiveView:
         self._waiting = self._progress.add_task("starting Prefect", total=None, note="")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for row in (self._waiting, *self._rows.values()):
             if row is not None:
                 self._progress.stop_task(row)

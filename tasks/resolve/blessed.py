@@ -1,24 +1,13 @@
 """Turns a finished comparison into a baseline file, and a baseline file into the runs of a comparison's first arm."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from configs.errors import ConfigError
 from tasks.records import Baseline, Blessing, ComparisonRecord, RunPlan, RunRecord
 from tasks.store import Store
 from tasks.store.baselines import find_baseline, read_baseline, write_baseline
-
-# Fields that describe the machine of a run: they do not belong into a repository.
-UNPLACED: Mapping[str, Any] = {
-    "argv": (),
-    "origins": {},
-    "directory": "",
-    "checkout": None,
-    "passed_on": (),
-    "launch": None,
-}
 
 
 def bless(record: ComparisonRecord, store: Store, reason: str, place: str) -> tuple[Path, Blessing]:
@@ -58,7 +47,16 @@ def bless(record: ComparisonRecord, store: Store, reason: str, place: str) -> tu
 
 
 def _unplaced(run: RunRecord) -> RunRecord:
-    plan = run.plan and run.plan.model_copy(update=dict(UNPLACED))
+    """Return the record without the description of its machine, which does not belong into a repository."""
+    unplaced: dict[str, object] = {
+        "argv": (),
+        "origins": {},
+        "directory": "",
+        "checkout": None,
+        "passed_on": (),
+        "launch": None,
+    }
+    plan = run.plan and run.plan.model_copy(update=unplaced)
     return run.model_copy(update={"plan": plan, "log": ""})
 
 

@@ -101,7 +101,7 @@ def plan_night(request: NightOptions, store: Store, *, day: date, root: Path = C
     Raises ConfigError with every problem, StoreError.
     """
     wanted = hash_identity(request.model_dump(exclude={"fresh", "out"}))
-    known = {plan.id: plan for plan in read_plans(store)}
+    known = {plan.id: plan for plan in _read(store, "plan.json", NightPlan)}
     done = {record.plan.id: record for record in read_records(store)}
     if not request.fresh:
         for plan in known.values():
@@ -299,14 +299,9 @@ def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Ite
             yield f"{cell.comparison} {cell.case}{owner}: {result.word}, {came}: {result.headline}"
 
 
-def read_plans(store: Store) -> Iterator[NightPlan]:
-    """Yield the plan of every night in the store."""
-    yield from _read(store, "plan.json", NightPlan)
-
-
 def read_records(store: Store) -> Iterator[NightRecord]:
     """Yield the record of every finished night in the store."""
-    yield from _read(store, "record.json", NightRecord)
+    return _read(store, "record.json", NightRecord)
 
 
 def _read[T: (NightPlan, NightRecord)](store: Store, file: str, kind: type[T]) -> Iterator[T]:

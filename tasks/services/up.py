@@ -19,7 +19,7 @@ from configs.schema import Frozen
 from tasks.launch import processes
 from tasks.launch.processes import Kept
 from tasks.services import prefect_settings as environment
-from tasks.services.server import ServerError
+from tasks.services.server import ServerError, answers
 from tasks.store import write_atomically
 
 ROOT = CONFIG_ROOT.parent
@@ -151,16 +151,8 @@ def _check_port(place: Place) -> None:
 
 def wait_for_server(place: Place, server: Kept) -> None:
     """Wait until the server's API answers. Raises ServerError if it ends or stays silent."""
-    import httpx
-
     deadline = time.monotonic() + STARTUP_S
-    while True:
-        try:
-            httpx.get(f"{place.url}/api/health", timeout=5).raise_for_status()
-            if listens(server, place.port):
-                return
-        except httpx.HTTPError:
-            pass
+    while not (answers(f"{place.url}/api") and listens(server, place.port)):
         if not processes.is_running(server):
             raise ServerError(f"Prefect's server ended while starting: {last_lines(Path(server.log))}")
         if time.monotonic() > deadline:

@@ -1,12 +1,12 @@
 """Turns a custom program, in a folder or a clean checkout, into the command of a run."""
 
-import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError
+from configs.installed import digest_files
 from configs.schema import Frozen, TrainConfig
 from tasks.records import RunFiles
 from tasks.resolve.trainers.invocation import Invocation
@@ -42,12 +42,8 @@ def find_folder(name: str, template: CommandTemplate, checkout: Path | None) -> 
 
 def digest_program(folder: Path, template: CommandTemplate) -> str:
     """Return a hash over every Python file of a folder, and over the folder's files that the command names."""
-    digest = hashlib.sha256()
     named = {folder / word for word in template.argv if (folder / word).is_file()}
-    for path in sorted(named.union(_python_files(folder))):
-        digest.update(f"{os.path.relpath(path, folder)}\0{path.stat().st_size}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
+    return digest_files(folder, named.union(_python_files(folder)))[:12]
 
 
 def _python_files(folder: Path) -> Iterator[Path]:

@@ -4,12 +4,12 @@ Our keys are MaxText's, so most of them pass through unchanged. Renamed, additio
 are found from its `base.yml` and its decoder files, never from its version number: a git checkout has no reliable one.
 """
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from configs.errors import ConfigError, Problems, suggest
+from configs.installed import digest_files
 from configs.read import read_yaml
 from configs.schema import OWN_KEYS, Frozen, TrainConfig
 from tasks.resolve.ask_python import ask_python
@@ -82,7 +82,8 @@ def find_maxtext(python: Path, checkout: Path | None = None) -> MaxText:
                 return MaxText(
                     python=str(python),
                     package=str(folder),
-                    digest=_digest(folder),
+                    # an editable install can change within a version
+                    digest=digest_files(folder, [*folder.rglob("*.py"), *folder.rglob("*.yml")])[:12],
                     module=module,
                     versions={k: v for k, v in found.versions.items() if source is None or k != "maxtext"},
                     keys=frozenset(map(str, read_yaml(base))),
@@ -193,12 +194,3 @@ def show_value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return repr(value) if isinstance(value, float) else str(value)
-
-
-def _digest(package: Path) -> str:
-    """Return a hash over a package's code and configs, which can change in an editable install."""
-    digest = hashlib.sha256()
-    for path in sorted([*package.rglob("*.py"), *package.rglob("*.yml")]):
-        digest.update(f"{path.relative_to(package)}\0{path.stat().st_size}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from configs.comparison import Arm
@@ -17,6 +17,20 @@ from tasks.resolve.trainers.trainer_source import SOURCE, TrainerSource, version
 PYTHON_VARIABLE = "MAXVIEW_MAXTEXT_PYTHON"
 
 
+def choose_python(arm: Arm, build: Callable[[], str]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the interpreter that an arm chooses, if any, and its declared differences from the other arm.
+
+    build: returns the interpreter of an environment with the arm's packages.
+    """
+    python, software = None, arm.packages
+    if arm.packages:
+        python = build()
+    elif arm.python:
+        # A virtual environment's interpreter is a symbolic link: resolving it would leave the environment.
+        python, software = str(Path(arm.python).expanduser().absolute()), (f"python {arm.python}",)
+    return python, (f"image {arm.image}",) if arm.image else software
+
+
 def resolve_maxtext(
     arm: Arm, cache: Path, checkout: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> TrainerSource:
@@ -26,17 +40,8 @@ def resolve_maxtext(
     $MAXVIEW_MAXTEXT_PYTHON. checkout: the clean checkout of the arm's ref; its source then runs in that environment.
     Raises ConfigError and SoftwareError, with the options to set.
     """
-    software: tuple[str, ...] = ()
-    if arm.packages:
-        python, software = make_maxtext_environment(arm.packages, cache), arm.packages
-    elif arm.python:
-        python, software = arm.python, (f"python {arm.python}",)
-    else:
-        python = _python_of(arm, environ)
-    # A virtual environment's interpreter is a symbolic link: resolving it would leave the environment.
-    maxtext = find_maxtext(Path(python).expanduser().absolute(), checkout)
-    if arm.image:
-        software = (f"image {arm.image}",)
+    python, software = choose_python(arm, lambda: make_maxtext_environment(arm.packages, cache))
+    maxtext = find_maxtext(Path(python or _python_of(arm, environ)).expanduser().absolute(), checkout)
     return TrainerSource(
         commit=None,
         dirty=False,
@@ -56,15 +61,8 @@ def resolve_custom_command(
     checkout: the clean checkout of its ref. Raises ConfigError and SoftwareError, with the options to set.
     """
     folder = find_folder(arm.name, template, checkout)
-    python = sys.executable
-    software: tuple[str, ...] = ()
-    if arm.packages:
-        python, software = make_environment(arm.packages, folder, cache), arm.packages
-    elif arm.python:
-        python = str(Path(arm.python).expanduser().absolute())  # not resolved: it may be a venv's symbolic link
-        software = (f"python {arm.python}",)
-    if arm.image:
-        software = (f"image {arm.image}",)
+    python, software = choose_python(arm, lambda: make_environment(arm.packages, folder, cache))
+    python = python or sys.executable
     if arm.command is not None:  # the arm's own command is a declared difference
         software = (*software, f"command {' '.join(template.argv)}")
     # Without `{python}` the command finds its own interpreter, which is unknown here.
