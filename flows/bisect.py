@@ -141,16 +141,14 @@ class Search:
             finish = finish.model_copy(update={"outcome": "no difference", "culprit": None, "why": why})
             record = self._record(finish, draw_line(points, asked), points, asked)
             return record.model_copy(update={"outcome": "ledger"})
-        finish, points, line = self._search(points)
+        finish, line = self._search(points)
         assert self.question is not None  # a search that ends early sets a placeholder
         record = self._record(finish, line, points, self.question, corners)
         if finish.culprit is not None and self.span.merge_at(finish.culprit):
             return self._inside(record, finish.culprit)
         return record
 
-    def _search(
-        self, points: tuple[BisectedPoint, ...]
-    ) -> tuple[Finish, tuple[BisectedPoint, ...], tuple[Line, dict[int, str]]]:
+    def _search(self, points: tuple[BisectedPoint, ...]) -> tuple[Finish, tuple[Line, dict[int, str]]]:
         """Run points until the culprit is found or a limit is reached."""
         limits = Limits(
             ends=load_comparison(self.request.comparison).repeats, budget_s=self.request.read_budget(),
@@ -163,13 +161,13 @@ class Search:
             asked = self._ask_ends(last, limits)
             if isinstance(asked, Finish):
                 self.question = TIME
-                return asked, points, draw_line(points, self.question)
+                return asked, draw_line(points, self.question)
             self.question = asked
             EVENTS.put(Extended((), f"{self.case}: {asked.title} of bad differs from good's"))
         known = search_ledger(points, self.question)
         drawn = draw_line(points, self.question)
         if known is not None:
-            return known, points, drawn
+            return known, drawn
         if self.question != DIED:
             self.failures |= {
                 number: f"does not compile: {point.ledger.error}"
@@ -187,7 +185,7 @@ class Search:
                 progress.show(float(belief.culprits[best]), told)
             if isinstance(action, Finish):
                 progress.show(1.0, action.why or "found")
-                return action, points, drawn
+                return action, drawn
             names = ", ".join(name_point(points[point]) for point in action.points)
             EVENTS.put(Extended((), f"{action.why}: {names}"))
             for point in action.points:
@@ -245,16 +243,13 @@ class Search:
         self.runs.setdefault(point, []).append(finished)
 
     def _judge(self, question: Question) -> RunJudge:
-        case = self._case()
+        case = CaseRuns(
+            comparison=self.request.comparison, case=self.case, target=self.like.target, runs=(), rules=self.like.rules
+        )
         compare = self._compare_checkpoints if question.metric == CHECKPOINTS.name else None
         if self.past is None:
             self.past = read_past(case, self.store)
         return RunJudge(question, case, self.runs, failures=self.failures, past=self.past, compare_checkpoints=compare)
-
-    def _case(self) -> CaseRuns:
-        return CaseRuns(
-            comparison=self.request.comparison, case=self.case, target=self.like.target, runs=(), rules=self.like.rules
-        )
 
     def _compare_checkpoints(self, runs: CaseRuns) -> Any:
         return compare_checkpoints_step(runs, self.store) if have_common_step(runs.runs) else None

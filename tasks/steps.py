@@ -25,7 +25,7 @@ from prefect.runtime import flow_run
 from configs.comparison import Target
 from tasks.bisect.culprit_program import compare_culprit_program
 from tasks.bisect.ledger import make_entry
-from tasks.bisect.points import Span, find_span, span_of_packages
+from tasks.bisect.points import Span, choose_span
 from tasks.bisect.search import next_action
 from tasks.bisect.terms import Finish, Judge, Limits, Line, Train
 from tasks.causes.kept_programs import compare_kept_programs
@@ -382,8 +382,7 @@ def notify_night_step(record: NightRecord, store: Store) -> None:
 @task(name="find the line", task_run_name="find the line {request.good} … {request.bad}", cache_policy=NO_CACHE)
 def find_span_step(request: BisectOptions) -> Span:
     """Return the commits between good and bad, or the versions of a package."""
-    alone = request.more.packages and request.good == request.bad
-    return span_of_packages(request) if alone else find_span(request)
+    return choose_span(request)
 
 
 @task(name="compile", task_run_name="compile {plan.ref} for the ledger", cache_policy=NO_CACHE)

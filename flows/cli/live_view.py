@@ -215,8 +215,6 @@ class LiveView:
                 self._say(f"{plan.run_name}: attempt {what.attempt}: {what.cause.type}: {what.cause.message}")
             case RunEnded():
                 self._ended(plan, what)
-            case _:
-                pass
 
     def _ended(self, plan: RunPlan, end: RunEnded) -> None:
         if end.error is not None:

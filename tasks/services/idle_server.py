@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
-from tasks.launch.processes import Kept, end_kept, is_running
+from tasks.launch.processes import Kept, end_kept, read_kept
 
 IDLE_S = 600.0  # from its last command to its end
 STOP_S = 10.0
@@ -42,11 +42,7 @@ class Place:
 
     def find(self) -> Server | None:
         """Return the server, or None if none runs and listens."""
-        try:
-            server = Server.model_validate_json(self.address.read_text())
-        except (OSError, ValueError):
-            return None
-        return server if is_running(server) else None
+        return read_kept(self.key, self.folder, Server)
 
     def use(self) -> IO[str]:
         """Return a lock that keeps the server running until it is closed or this process ends."""

@@ -21,7 +21,7 @@ from tasks.launch.xpk.kube import choose_context, connect
 from tasks.launch.xpk.poll_job import attempts_of, look, patiently, wait_until_gone
 from tasks.launch.xpk.settings import Xpk
 from tasks.launch.xpk.workload import attempt_of, create_argv, family_of, name_attempt, shell_line
-from tasks.records import JobCause, RunPlan
+from tasks.records import RunPlan
 from tasks.store import RunDirectory
 
 TAKEN = TAKEN_AWAY | {"PodGone"}  # causes that lead to a restart
@@ -118,7 +118,8 @@ class OnCluster:
         settings = _settings(plan)
         while True:
             cause = yield from Attempt(plan, settings, directory, handle).follow(poll_s)
-            if cause is None or not _is_taken(cause) or handle.tries >= settings.attempts:
+            taken = cause is not None and (cause.type in TAKEN or cause.type.startswith("Evicted ("))
+            if cause is None or not taken or handle.tries >= settings.attempts:
                 return
             directory.check_claim()  # a job of another machine would have the same name
             self.stop(handle)
@@ -136,7 +137,3 @@ def _settings(plan: RunPlan) -> Xpk:
     if not isinstance(plan.launch, Xpk):
         raise LaunchError(f"{plan.run_name}: its plan names no cluster")
     return plan.launch
-
-
-def _is_taken(cause: JobCause) -> bool:
-    return cause.type in TAKEN or cause.type.startswith("Evicted (")
