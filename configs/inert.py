@@ -32,11 +32,11 @@ class Inert(Frozen):
     inert: tuple[Group, ...]
 
     def is_own(self, name: str) -> bool:
-        """Whether the value is a run's name, folder, port or host."""
+        """Return whether the value is a run's name, folder, port or host."""
         return any(_matches(name, group.names) for group in self.own)
 
     def is_input(self, name: str) -> bool:
-        """Whether the value names an input of the run."""
+        """Return whether the value names an input of the run."""
         return _matches(name, self.inputs)
 
     def why(self, name: str, *sides: Mapping[str, str]) -> str | None:

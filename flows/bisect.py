@@ -116,7 +116,7 @@ class Search:
     question: Question | None = None
     runs: dict[int, list[RunRecord]] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
-    like: RunPlan = field(default=None)  # type: ignore[assignment]  # of the good end; made where it is not given
+    like: RunPlan = field(default=None)  # type: ignore[assignment]  # of the good end; made if it is not given
     past: dict[str, Past] | None = None
 
     def __post_init__(self) -> None:

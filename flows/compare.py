@@ -129,7 +129,8 @@ def compare_cases(
                 continue
             records = list(run(list(group)))
             if request.blessed:
-                records = [*find_blessed(records[0], request, store), *records]
+                assert records[0].plan is not None  # it was launched
+                records = [*blessed_step(records[0].plan, store, request.blessed), *records]
             runs = CaseRuns(
                 comparison=request.comparison,
                 case=case,
@@ -164,14 +165,6 @@ def compare_cases(
     forget([flow_run.id], store)
     log_result((f"{result.case}: {result.headline}", page.shown) for result, page in comparisons)
     return final_state(results, problem)
-
-
-def find_blessed(candidate: RunRecord, request: Request, store: Store) -> list[RunRecord]:
-    """Return the blessed runs of the candidate's case as runs of the comparison's first arm."""
-    assert candidate.plan is not None  # it was launched
-    arm = load_comparison(request.comparison).arms[0].name
-    found: list[RunRecord] = blessed_step(candidate.plan, arm, store, request.blessed)
-    return found
 
 
 def find_refused(request: Request, target: str, store: Store, jobs: Jobs) -> dict[str, ComparisonRecord]:

@@ -185,9 +185,9 @@ def publish_proofs_step(proofs: Sequence[CheckpointProof]) -> None:
 
 
 @task(name="blessed runs", task_run_name="blessed runs of {plan.case}", cache_policy=NO_CACHE)
-def blessed_step(plan: RunPlan, arm: str, store: Store, place: str) -> list[RunRecord]:
+def blessed_step(plan: RunPlan, store: Store, place: str) -> list[RunRecord]:
     """Return the runs of a baseline file as records of the arm that is not trained."""
-    return blessed_runs(plan, arm, store, place)
+    return blessed_runs(plan, store, place)
 
 
 @task(name="compare checkpoints", task_run_name="compare checkpoints {runs.case}", **IO)

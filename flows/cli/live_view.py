@@ -53,12 +53,12 @@ from tasks.services.events import (
 )
 
 MIB = 2**20
-LONGEST_STAGE = 60  # characters of what a compile tells
+LONGEST_STAGE = 60  # characters of a compile's printed stage
 
 
 @contextmanager
 def byte_progress(console: Console) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for work that reads bytes: call it with what is done, bytes done and bytes in all, from any thread."""
+    """Yield a function that shows progress, from any thread: a description, bytes that were read, bytes in all."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
@@ -71,17 +71,17 @@ def byte_progress(console: Console) -> Iterator[Callable[[str, int, int], None]]
 
 
 class NoteColumn(ProgressColumn):
-    """The note of a row, which gives way to the counts beside it where the terminal is narrow."""
+    """The note of a row; a narrow terminal cuts it before the counts beside it."""
 
     def render(self, task: Task) -> Text:
-        """Return the note on one line, cut where there is no room."""
+        """Return the note on one line."""
         note = Text.from_markup(task.fields["note"], overflow="ellipsis")
         note.no_wrap = True
         return note
 
 
 class LiveView:
-    """A live view; where there is no terminal, a line when something starts, ends or dies."""
+    """A live view; without a terminal, a line when something starts, ends or dies."""
 
     def __init__(self, console: Console):
         self.console = console

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from tasks.records import Baseline, Blessing, ComparisonRecord, RunPlan, RunRecord
 from tasks.store import Store
@@ -77,8 +78,8 @@ def check_baselines(plans: Sequence[RunPlan], place: str) -> None:
         )
 
 
-def blessed_runs(plan: RunPlan, arm: str, store: Store, place: str) -> list[RunRecord]:
-    """Return the blessed runs for the plan of a candidate, as records of the arm `arm` in the store.
+def blessed_runs(plan: RunPlan, store: Store, place: str) -> list[RunRecord]:
+    """Return the blessed runs for the plan of a candidate, as records of the comparison's first arm in the store.
 
     Blessed runs of the candidate's own clean commit make the comparison a control.
     """
@@ -86,6 +87,7 @@ def blessed_runs(plan: RunPlan, arm: str, store: Store, place: str) -> list[RunR
     baseline = read_baseline(path)
     if baseline is None:
         raise ConfigError([f"{path}: no such baseline file"])
+    arm = load_comparison(plan.comparison).arms[0].name
     return [_record(run, baseline, plan, arm, store, str(path)) for run in baseline.runs]
 
 

@@ -175,15 +175,21 @@ def make_plan(
         rules[name] = read
         if arms.branch:
             commits[name] = arms.branch.rpartition(":")[2]
-        repeats = request.repeats or item.repeats
         # a command template has placeholders for the keys of its own cases only
         wanted_cases = spec.cases if every_case and spec.has_command else cases
-        cells += [
-            _cell(nightly, name, case, day).model_copy(
-                update={"arms": arms, "repeats": repeats, "blessed": item.baseline == BLESSED}
+        for case in wanted_cases:
+            broken = nightly.quarantined(name, case, day)
+            cells.append(
+                NightCell(
+                    comparison=name,
+                    case=case,
+                    owner=nightly.owner(case),
+                    quarantine=f"{broken.why} (until {broken.until.isoformat()})" if broken else "",
+                    repeats=request.repeats or item.repeats,
+                    arms=arms,
+                    blessed=item.baseline == BLESSED,
+                )
             )
-            for case in wanted_cases
-        ]
     problems.raise_any()
     return NightPlan(
         id=day.isoformat(),
@@ -228,12 +234,6 @@ def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None
 def _look_up(spec: Comparison, item: NightlyComparison, arm: Arm, name: str) -> ResolvedRef:
     where = item.repository or arm.repository or spec.repository or str(HERE)
     return resolve_ref(check_repository(where), name)
-
-
-def _cell(nightly: Nightly, comparison: str, case: str, day: date) -> NightCell:
-    broken = nightly.quarantined(comparison, case, day)
-    why = f"{broken.why} (until {broken.until.isoformat()})" if broken else ""
-    return NightCell(comparison=comparison, case=case, owner=nightly.owner(case), quarantine=why)
 
 
 def finish_night(
