@@ -164,16 +164,12 @@ def _make_trainer(
         return made.model_copy(update={"ref": ref.name, "commit": ref.sha, "repository": repository} if ref else {})
     if ref is None:
         return _with_software(arm, HERE, cache, None)
-    made = _with_software(arm, _checkout(repository or str(HERE), ref, cache), cache, ref)
-    return made.model_copy(update={"repository": repository})
-
-
-def _checkout(repository: str, ref: ResolvedRef, cache: Path) -> Path:
-    folder = make_checkout(repository, ref.sha, cache)
+    where = repository or str(HERE)
+    folder = make_checkout(where, ref.sha, cache)
     missing = [names[0] for names in TRAINER if not any((folder / name).is_file() for name in names)]
     if missing:
-        raise CheckoutError(f"{repository}: '{ref.name}' ({ref.sha}) holds no trainer: {', '.join(missing)} missing")
-    return folder
+        raise CheckoutError(f"{where}: '{ref.name}' ({ref.sha}) holds no trainer: {', '.join(missing)} missing")
+    return _with_software(arm, folder, cache, ref).model_copy(update={"repository": repository})
 
 
 def _with_software(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | None) -> TrainerSource:

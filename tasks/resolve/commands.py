@@ -51,10 +51,9 @@ def make_command(
     case: str,
     arm: str,
     repeat: int,
-    environ: Mapping[str, str] = os.environ,
 ) -> Command:
     """Return the command of a run. Raises ConfigError, also for values that the arm's MaxText does not support."""
-    settings = target.launch_settings(environ)
+    settings = target.launch_settings(os.environ)
     image = next((word.removeprefix(IMAGE) for word in checkout.software if word.startswith(IMAGE)), None)
     if isinstance(settings, LogSettings):
         log = find_log(settings, case=case, arm=arm, repeat=repeat, where=f"configs/targets/{target.name}.yml")

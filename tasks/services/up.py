@@ -154,17 +154,13 @@ def wait_for_server(place: Place, server: Kept) -> None:
     deadline = time.monotonic() + STARTUP_S
     while not (answers(f"{place.url}/api") and listens(server, place.port)):
         if not processes.is_running(server):
-            raise ServerError(f"Prefect's server ended while starting: {last_lines(Path(server.log))}")
+            said = "\n".join(Path(server.log).read_text(errors="replace").splitlines()[-5:])
+            raise ServerError(f"Prefect's server ended while starting: {said}")
         if time.monotonic() > deadline:
             raise ServerError(
                 f"Prefect's server at {place.url} does not answer: see {server.log}, or maxview down first"
             )
         time.sleep(0.2)
-
-
-def last_lines(log: Path, count: int = 5) -> str:
-    """Return the last lines of a log, for a message."""
-    return "\n".join(log.read_text(errors="replace").splitlines()[-count:])
 
 
 def deploy(settings: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from configs.backend_settings import LogSettings
 from configs.errors import ConfigError
 from configs.schema import Frozen
-from tasks.records import CheckpointCommitted, CheckpointStarted, RunFiles, RunReading
+from tasks.records import CheckpointCommitted, CheckpointStarted, RunFiles
 from tasks.resolve.replay import play
 from tasks.resolve.trainers.invocation import Invocation
 from tasks.scrape import LogFollower, LogFormatError, scrape
@@ -24,7 +24,7 @@ class StoredLog(Frozen):
     path: str
     begin: int
     end: int
-    exit_code: int
+    exit_code: int  # in the log; without one, 1 if an exception ended the run, else 0
     checkpoints: tuple[tuple[int, int | None, int | None], ...]  # step, offset of the save's start, of its commit
     source: str | None  # the stored run's folder, if its checkpoints still exist
     home: str | None  # the run's folder as the log prints it
@@ -79,19 +79,12 @@ def read_log(path: str, arm: str, _changed: int) -> StoredLog:
         path=path,
         begin=begin,
         end=end,
-        exit_code=exit_code(run),
+        exit_code=run.exit_code if run.exit_code is not None else int(run.error is not None),
         checkpoints=saves,
         source=str(folder) if (folder / "checkpoints").is_dir() else None,
         home=home,
         digest=digest,
     )
-
-
-def exit_code(run: RunReading) -> int:
-    """Return the exit code in the log; without one, 1 if an exception ended the run, else 0."""
-    if run.exit_code is not None:
-        return run.exit_code
-    return 0 if run.error is None else 1
 
 
 type Saves = tuple[tuple[int, int | None, int | None], ...]

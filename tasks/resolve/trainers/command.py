@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from configs.custom_trainer import CommandTemplate
-from configs.errors import ConfigError
 from configs.installed import digest_files
 from configs.schema import Frozen, TrainConfig
 from tasks.records import RunFiles
@@ -30,14 +29,6 @@ class CustomCommand(Frozen):
         filled = self.template.fill(values | (IN_POD if in_pod else {}))
         files = RunFiles(checkpoints=filled.checkpoints, metrics=filled.metrics, resume=filled.resume)
         return Invocation(argv=filled.argv, environment=filled.environment, files=files)
-
-
-def find_folder(name: str, template: CommandTemplate, checkout: Path | None) -> Path:
-    """Return the program's folder for the arm `name`: its checkout, or `command.folder`. Raises ConfigError."""
-    folder = checkout or Path(template.folder or "").expanduser().absolute()
-    if not folder.is_dir():
-        raise ConfigError([f"{name}: command.folder: {folder} is no folder"])
-    return folder
 
 
 def digest_program(folder: Path, template: CommandTemplate) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from configs.comparison import Arm
@@ -10,7 +10,7 @@ from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError
 from configs.installed import trainer_commit
 from tasks.resolve.python_environments import make_environment, make_maxtext_environment
-from tasks.resolve.trainers.command import CustomCommand, digest_program, find_folder
+from tasks.resolve.trainers.command import CustomCommand, digest_program
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.trainer_source import SOURCE, TrainerSource, versions_of
 
@@ -31,9 +31,7 @@ def choose_python(arm: Arm, build: Callable[[], str]) -> tuple[str | None, tuple
     return python, (f"image {arm.image}",) if arm.image else software
 
 
-def resolve_maxtext(
-    arm: Arm, cache: Path, checkout: Path | None = None, environ: Mapping[str, str] = os.environ
-) -> TrainerSource:
+def resolve_maxtext(arm: Arm, cache: Path, checkout: Path | None = None) -> TrainerSource:
     """Return the MaxText of an arm.
 
     Its environment is built in the folder `cache` from the arm's `packages`, or is that of the arm's `python`, else of
@@ -41,7 +39,16 @@ def resolve_maxtext(
     Raises ConfigError and SoftwareError, with the options to set.
     """
     python, software = choose_python(arm, lambda: make_maxtext_environment(arm.packages, cache))
-    maxtext = find_maxtext(Path(python or _python_of(arm, environ)).expanduser().absolute(), checkout)
+    named = python or os.environ.get(PYTHON_VARIABLE)
+    if not named:
+        raise ConfigError(
+            [
+                f"{arm.name}: no MaxText is given. Install it with `--with {arm.name}:maxtext==0.2.5`, or name an "
+                f"environment with `--with {arm.name}:/path/to/python` or `export {PYTHON_VARIABLE}=/path/to/python`; "
+                "for nightly runs, set `packages` or `python` of the arm in the comparison's file"
+            ]
+        )
+    maxtext = find_maxtext(Path(named).expanduser().absolute(), checkout)
     return TrainerSource(
         commit=None,
         dirty=False,
@@ -60,7 +67,9 @@ def resolve_custom_command(
 
     checkout: the clean checkout of its ref. Raises ConfigError and SoftwareError, with the options to set.
     """
-    folder = find_folder(arm.name, template, checkout)
+    folder = checkout or Path(template.folder or "").expanduser().absolute()
+    if not folder.is_dir():
+        raise ConfigError([f"{arm.name}: command.folder: {folder} is no folder"])
     python, software = choose_python(arm, lambda: make_environment(arm.packages, folder, cache))
     python = python or sys.executable
     if arm.command is not None:  # the arm's own command is a declared difference
@@ -78,16 +87,3 @@ def resolve_custom_command(
         software=software,
         command=CustomCommand(template=template, folder=str(folder), python=python),
     )
-
-
-def _python_of(arm: Arm, environ: Mapping[str, str]) -> str:
-    named = environ.get(PYTHON_VARIABLE)
-    if not named:
-        raise ConfigError(
-            [
-                f"{arm.name}: no MaxText is given. Install it with `--with {arm.name}:maxtext==0.2.5`, or name an "
-                f"environment with `--with {arm.name}:/path/to/python` or `export {PYTHON_VARIABLE}=/path/to/python`; "
-                "for nightly runs, set `packages` or `python` of the arm in the comparison's file"
-            ]
-        )
-    return named
