@@ -12,7 +12,7 @@ from configs.backend_settings import LogSettings, Settings
 from configs.custom_trainer import CommandTemplate
 from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
-from configs.findings import Effects, FindingKind, Rule, load_rules, read_rules
+from configs.findings import KINDS, Effects, FindingKind, Rule, read_rules
 from configs.launch import BACKENDS, BackendName, fill_in, settings_model, take_section
 from configs.load import Value, explain, layer_from_map, read_entries
 from configs.read import CONFIG_ROOT, display_path, origin_of, plain, read_yaml
@@ -358,15 +358,8 @@ def load_target(name: str, *, root: Path = CONFIG_ROOT) -> Target:
 def load_tolerances(name: str, *, root: Path = CONFIG_ROOT) -> dict[str, Tolerance]:
     """Return the tolerance of every judged metric."""
     path = find("tolerances", name, root=root)
-    data = read_yaml(path)
-    metrics = tolerance_names()
-    tolerances, problems = read_entries(data, path, Tolerance, metrics, "metric")
-    problems += [
-        f"{display_path(path)}: {metric} is missing" for metric in metrics if metric not in {*data, *BY_DEVICE}
-    ]
-    if problems:
-        raise ConfigError(problems)
-    return tolerances
+    required = [*read_yaml(find("tolerances", "default"))]
+    return read_entries(read_yaml(path), path, Tolerance, tolerance_names(), "metric", required=required)
 
 
 def _own_rules(data: CommentedMap, path: Path) -> dict[FindingKind, Rule]:
@@ -375,7 +368,8 @@ def _own_rules(data: CommentedMap, path: Path) -> dict[FindingKind, Rule]:
 
 def load_effects(name: str = "default", comparison: str | None = None, *, root: Path = CONFIG_ROOT) -> Effects:
     """Return the effect of each finding, from the set `name` and the comparison's `findings:`. Raises ConfigError."""
-    rules = load_rules(find("comparability", name, root=root))
+    path = find("comparability", name, root=root)
+    rules = read_rules(read_yaml(path), path, required=KINDS)
     if comparison is not None:
         path = find("comparisons", comparison, root=root)
         rules |= _own_rules(read_yaml(path), path)

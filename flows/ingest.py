@@ -29,15 +29,14 @@ def name_run() -> str:
 @with_parameters_of(IngestOptions)
 def ingest(options: IngestOptions) -> State[Any]:
     """Read the logs, archive them, and publish what differs."""
-    target, tolerances, aa = options.target, options.tolerances, options.aa
-    check_words(target, tolerances)
+    check_words(options.target, options.tolerances)
     sides = sort_words(options.logs, options.baseline, options.candidate)
     given = Given(baseline=tuple(sides[0]), candidate=tuple(sides[1]))
     store = open_store(options.out)
-    named, records = scrape_logs_step(given, aa, store)
+    named, records = scrape_logs_step(given, options.aa, store)
     case = options.case or named or UNTITLED
-    tag_run("ingest", [case], target)
-    comparison = diff_logs_step(records, case, aa, target, tolerances, given, store)
+    tag_run("ingest", [case], options.target)
+    comparison = diff_logs_step(records, case, options, given, store)
     _, page = publish_case(comparison, store, records)
     summarise_step([comparison], "ingest")
     log_result([(f"{comparison.case}: {comparison.headline}", page.shown)])

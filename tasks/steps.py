@@ -25,7 +25,7 @@ from prefect.runtime import flow_run
 from configs.comparison import Target
 from tasks.bisect.culprit_program import compare_culprit_program
 from tasks.bisect.ledger import make_entry
-from tasks.bisect.points import Span, choose_span
+from tasks.bisect.points import choose_span
 from tasks.bisect.search import next_action
 from tasks.bisect.terms import Finish, Judge, Limits, Line, Train
 from tasks.causes.kept_programs import compare_kept_programs
@@ -71,8 +71,8 @@ from tasks.records import (
     StepCompleted,
 )
 from tasks.resolve.blessed import blessed_runs
-from tasks.resolve.options import BisectOptions, NightOptions
-from tasks.resolve.plan_night import CellResult, NightPlan, NightRecord, finish_night, plan_night
+from tasks.resolve.options import IngestOptions, NightOptions
+from tasks.resolve.plan_night import NightPlan, NightRecord, finish_night, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.services.events import EVENTS, Comparing
@@ -184,10 +184,9 @@ def publish_proofs_step(proofs: Sequence[CheckpointProof]) -> None:
     outlast(lambda: create_table_artifact(key="verify-rows", table=rows, description="Every checkpoint"))
 
 
-@task(name="blessed runs", task_run_name="blessed runs of {plan.case}", cache_policy=NO_CACHE)
-def blessed_step(plan: RunPlan, store: Store, place: str) -> list[RunRecord]:
-    """Return the runs of a baseline file as records of the arm that is not trained."""
-    return blessed_runs(plan, store, place)
+blessed_step = task(name="blessed runs", task_run_name="blessed runs of {plan.case}", cache_policy=NO_CACHE)(
+    blessed_runs
+)
 
 
 @task(name="compare checkpoints", task_run_name="compare checkpoints {runs.case}", **IO)
@@ -234,11 +233,12 @@ def scrape_logs_step(given: Given, aa: bool, store: Store) -> tuple[str | None, 
 
 @task(name="diff", task_run_name="diff {case}", cache_policy=NO_CACHE)
 def diff_logs_step(
-    records: Sequence[RunRecord], case: str, aa: bool, target: str | None, tolerances: str, given: Given, store: Store
+    records: Sequence[RunRecord], case: str, options: IngestOptions, given: Given, store: Store
 ) -> ComparisonRecord:
     """Compare ingested runs, with the noise from the history of their target."""
+    target, tolerances = options.target, options.tolerances
     past = read_past(case_runs(records, case=case, target=target), store) if target else {}
-    return compare_pair(records, case=case, aa=aa, target=target, past=past, tolerances=tolerances, given=given)
+    return compare_pair(records, case=case, aa=options.aa, target=target, past=past, tolerances=tolerances, given=given)
 
 
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)
@@ -330,12 +330,7 @@ def plan_night_step(request: NightOptions, store: Store, scheduled: datetime | N
     return plan_night(request, store, day=(scheduled or datetime.now(UTC)).astimezone(UTC).date())
 
 
-@task(name="finish the night", task_run_name="finish the night {plan.id}", **IO)
-def finish_night_step(
-    plan: NightPlan, results: Sequence[CellResult], store: Store, found: Sequence[str] = ()
-) -> NightRecord:
-    """Write the night's record to the store and return it."""
-    return finish_night(plan, results, store, found)
+finish_night_step = task(name="finish the night", task_run_name="finish the night {plan.id}", **IO)(finish_night)
 
 
 @task(name="publish the night", task_run_name="publish the night {record.plan.id}", **IO)
@@ -379,10 +374,9 @@ def notify_night_step(record: NightRecord, store: Store) -> None:
         emit_event(CHANGED_EVENT, resource=resource, payload={"text": text})
 
 
-@task(name="find the line", task_run_name="find the line {request.good} … {request.bad}", cache_policy=NO_CACHE)
-def find_span_step(request: BisectOptions) -> Span:
-    """Return the commits between good and bad, or the versions of a package."""
-    return choose_span(request)
+find_span_step = task(
+    name="find the line", task_run_name="find the line {request.good} … {request.bad}", cache_policy=NO_CACHE
+)(choose_span)
 
 
 @task(name="compile", task_run_name="compile {plan.ref} for the ledger", cache_policy=NO_CACHE)

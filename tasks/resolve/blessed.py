@@ -88,17 +88,15 @@ def blessed_runs(plan: RunPlan, store: Store, place: str) -> list[RunRecord]:
     if baseline is None:
         raise ConfigError([f"{path}: no such baseline file"])
     arm = load_comparison(plan.comparison).arms[0].name
-    return [_record(run, baseline, plan, arm, store, str(path)) for run in baseline.runs]
-
-
-def _record(run: RunRecord, baseline: Baseline, plan: RunPlan, arm: str, store: Store, path: str) -> RunRecord:
-    assert run.plan is not None  # bless writes runs that were launched
-    directory = store.run(f"blessed-{run.plan.run_name}").create()
-    control = run.commit is not None and run.commit == plan.commit and not plan.dirty and not plan.software
-    kept = run.plan.model_copy(
-        update={"arm": arm, "directory": str(directory.path), "blessed": path, "aa": plan.aa or control, "ref": None}
-    )
-    label = " · ".join(filter(None, (f"blessed {baseline.blessings[-1].day}", run.commit and run.commit[:9])))
-    record = run.model_copy(update={"plan": kept, "arm": arm, "label": label, "log": directory.log_address})
-    directory.write_record(record)
-    return record
+    records = []
+    for run in baseline.runs:
+        assert run.plan is not None  # bless writes runs that were launched
+        directory = store.run(f"blessed-{run.plan.run_name}").create()
+        control = run.commit is not None and run.commit == plan.commit and not plan.dirty and not plan.software
+        moved = {"directory": str(directory.path), "blessed": str(path), "ref": None}
+        kept = run.plan.model_copy(update={**moved, "arm": arm, "aa": plan.aa or control})
+        label = " · ".join(filter(None, (f"blessed {baseline.blessings[-1].day}", run.commit and run.commit[:9])))
+        record = run.model_copy(update={"plan": kept, "arm": arm, "label": label, "log": directory.log_address})
+        directory.write_record(record)
+        records.append(record)
+    return records
