@@ -249,19 +249,17 @@ def plan_run(
     place = {"run_name": run_name, "base_output_directory": str(directory.parent)}
     origins = {key: value.origin for key, value in resolved.values.items()}
     invocation = command.invoke(directory)
+    same = ("trainer", "commit", "dirty", "versions", "ref", "repository", "commits", "code", "software")
     return RunPlan(
+        **{name: getattr(checkout, name) for name in same},
         comparison=request.comparison,
         case=case,
         arm=arm,
         repeat=repeat,
-        trainer=checkout.trainer,
         target=target.name,
         backend=target.backend,
         config=config | place,
         origins=origins | dict.fromkeys(place, "the run's identity"),
-        commit=checkout.commit,
-        dirty=checkout.dirty,
-        versions=checkout.versions,
         environment=invocation.environment | target.environment,
         passed_on=target.passed_on,
         argv=(*target.wrap, *invocation.argv),
@@ -270,12 +268,7 @@ def plan_run(
         run_name=run_name,
         directory=str(directory),
         identity=identity,
-        ref=checkout.ref,
-        repository=checkout.repository,
-        commits=checkout.commits,
         checkout=checkout.folder,
-        code=checkout.code,
-        software=checkout.software,
         aa=request.arms.aa,
         rules=rules,
         launch=command.settings,

@@ -115,11 +115,8 @@ def server_key() -> str:
         Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")
     }  # they change with every installation
     files = [Path("prefect.toml"), Path(".env"), find_home() / "profiles.toml"]
-    if "[tool.prefect" in _read(Path("pyproject.toml")):
-        files.append(Path("pyproject.toml"))
+    project = Path("pyproject.toml")
+    if project.is_file() and "[tool.prefect" in project.read_text(errors="replace"):
+        files.append(project)
     changed = [(str(path.absolute()), path.stat().st_mtime_ns) for path in [*files, *packages] if path.exists()]
     return sha256(repr((sys.executable, sys.version, settings, sorted(changed))).encode()).hexdigest()[:12]
-
-
-def _read(path: Path) -> str:
-    return path.read_text(errors="replace") if path.is_file() else ""

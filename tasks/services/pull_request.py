@@ -69,8 +69,9 @@ def put_comment(place: PullRequest, body: str, *, token: str, api: str = API) ->
                 continue
             if comment["body"].replace("\r\n", "\n") == text:
                 return str(comment["html_url"])
-            return str(_ask(client, "PATCH", f"{folder}/comments/{int(comment['id'])}", text)["html_url"])
-        return str(_ask(client, "POST", f"{folder}/{place.number}/comments", text)["html_url"])
+            answer = client.patch(f"{folder}/comments/{int(comment['id'])}", json={"body": text})
+            return str(_read(answer)["html_url"])
+        return str(_read(client.post(f"{folder}/{place.number}/comments", json={"body": text}))["html_url"])
 
 
 def _first_line(comment: dict[str, Any]) -> str:
@@ -86,10 +87,6 @@ def _list(client: httpx.Client, path: str) -> Iterator[dict[str, Any]]:
         url = answer.links.get("next", {}).get("url")
         if url and httpx.URL(url).host != client.base_url.host:
             raise CommentError(f"GitHub's next page is at {httpx.URL(url).host}, not at {client.base_url.host}")
-
-
-def _ask(client: httpx.Client, method: str, path: str, text: str) -> Any:
-    return _read(client.request(method, path, json={"body": text}))
 
 
 def _read(answer: httpx.Response) -> Any:
