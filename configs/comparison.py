@@ -1,7 +1,7 @@
 """Reads comparisons, cases, targets and tolerances by name."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -12,7 +12,7 @@ from configs.backend_settings import LogSettings, Settings
 from configs.custom_trainer import CommandTemplate
 from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
-from configs.findings import Effects, FindingKind, Rule, load_rules, read_rules
+from configs.findings import KINDS, Effects, FindingKind, Rule, read_rules
 from configs.launch import BACKENDS, BackendName, fill_in, settings_model, take_section
 from configs.load import Value, explain, layer_from_map, read_entries
 from configs.read import CONFIG_ROOT, display_path, origin_of, plain, read_yaml
@@ -21,6 +21,7 @@ from configs.schema import Frozen
 from configs.topologies import GIB, Topology, find_topology
 
 type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances", "comparability"]
+type Named = tuple[Kind, str, tuple[str | int, ...]]  # a name in a file of configs, and its place there
 Trainer = Literal["maxview", "maxtext", "command"]
 Start = Literal["own", "shared"]
 BY_DEVICE = ("step_time_s", "step_cpu_time_s")  # if a set lacks them, configs/noise.yml applies
@@ -318,6 +319,15 @@ def _load[T: BaseModel](path: Path, data: CommentedMap, model: type[T], **given:
     return record
 
 
+def find_missing(named: Sequence[Named], data: CommentedMap, path: Path, root: Path) -> Iterator[str]:
+    """Yield a problem, with its line in the file `path`, for every named file that does not exist."""
+    for kind, name, keys in named:
+        try:
+            find(kind, name, root=root)
+        except ConfigError as error:
+            yield from (f"{origin_of(data, path, keys)}: {line}" for line in error.problems)
+
+
 def load_comparison(name: str, *, root: Path = CONFIG_ROOT) -> Comparison:
     """Return a comparison by name, after checking that everything it names exists."""
     path = find("comparisons", name, root=root)
@@ -328,16 +338,12 @@ def load_comparison(name: str, *, root: Path = CONFIG_ROOT) -> Comparison:
         problems.lines.append(f"{display_path(path)}:1: begin with a comment that says what is compared")
     spec = problems.attempt(lambda: _load(path, data, Comparison, name=name, question=question))
     problems.attempt(lambda: _own_rules(data, path))
-    named: list[tuple[Kind, str, tuple[str | int, ...]]] = []
+    named: list[Named] = []
     if spec is not None:
         named += [("targets", spec.target, ("target",)), ("tolerances", spec.tolerances, ("tolerances",))]
         named += [("comparability", spec.comparability, ("comparability",))]
         named += [("cases", case, ("cases", index)) for index, case in enumerate(spec.cases)]
-    for kind, word, keys in named:
-        try:
-            find(kind, word, root=root)
-        except ConfigError as error:
-            problems.lines += [f"{origin_of(data, path, keys)}: {line}" for line in error.problems]
+    problems.lines += find_missing(named, data, path, root)
     problems.raise_any()
     assert spec is not None  # else there was a problem
     return spec
@@ -352,15 +358,8 @@ def load_target(name: str, *, root: Path = CONFIG_ROOT) -> Target:
 def load_tolerances(name: str, *, root: Path = CONFIG_ROOT) -> dict[str, Tolerance]:
     """Return the tolerance of every judged metric."""
     path = find("tolerances", name, root=root)
-    data = read_yaml(path)
-    metrics = tolerance_names()
-    tolerances, problems = read_entries(data, path, Tolerance, metrics, "metric")
-    problems += [
-        f"{display_path(path)}: {metric} is missing" for metric in metrics if metric not in {*data, *BY_DEVICE}
-    ]
-    if problems:
-        raise ConfigError(problems)
-    return tolerances
+    required = [*read_yaml(find("tolerances", "default"))]
+    return read_entries(read_yaml(path), path, Tolerance, tolerance_names(), "metric", required=required)
 
 
 def _own_rules(data: CommentedMap, path: Path) -> dict[FindingKind, Rule]:
@@ -369,7 +368,8 @@ def _own_rules(data: CommentedMap, path: Path) -> dict[FindingKind, Rule]:
 
 def load_effects(name: str = "default", comparison: str | None = None, *, root: Path = CONFIG_ROOT) -> Effects:
     """Return the effect of each finding, from the set `name` and the comparison's `findings:`. Raises ConfigError."""
-    rules = load_rules(find("comparability", name, root=root))
+    path = find("comparability", name, root=root)
+    rules = read_rules(read_yaml(path), path, required=KINDS)
     if comparison is not None:
         path = find("comparisons", comparison, root=root)
         rules |= _own_rules(read_yaml(path), path)

@@ -136,7 +136,7 @@ def _of_tokenizer(path: str, vocab_size: int) -> Iterator[str]:
 
 
 def is_text(begin: bytes, *, whole: bool) -> bool:
-    """Whether the beginning of a file is UTF-8 without zero bytes; unless `whole`, its last character may be cut."""
+    """Return whether a file begins with UTF-8 without zero bytes; unless `whole`, its last character may be cut."""
     try:
         begin.decode()
     except UnicodeDecodeError as error:

@@ -4,7 +4,7 @@ import re
 
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 MOST_REPEATS = 100  # of one arm
-ENOUGH_REPEATS = 30  # of one arm, where neither a budget nor a number is given
+ENOUGH_REPEATS = 30  # of one arm, if neither a budget nor a number is given
 
 
 def read_duration(text: str) -> float:

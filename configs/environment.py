@@ -16,7 +16,7 @@ OWN = ("MAXVIEW_*", "PREFECT_*", "GITHUB_*", "GH_TOKEN", "GH_ENTERPRISE_TOKEN", 
 
 
 def is_own(name: str) -> bool:
-    """Whether a variable is never passed on."""
+    """Return whether a variable is never passed on."""
     return any(fnmatchcase(name, pattern) for pattern in OWN)
 
 

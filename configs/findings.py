@@ -1,6 +1,6 @@
 """Reads the effect of each kind of finding on the verdict, and the reason."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -9,7 +9,7 @@ from ruamel.yaml.comments import CommentedMap
 
 from configs.errors import ConfigError
 from configs.load import read_entries
-from configs.read import display_path, plain, read_yaml
+from configs.read import display_path, plain
 from configs.schema import Frozen
 
 Effect = Literal["blocks", "qualifies", "note", "ignore"]
@@ -40,23 +40,10 @@ class Rule(Frozen):
     why: Annotated[str, Field(min_length=1)]
 
 
-def read_rules(data: Any, path: Path) -> dict[FindingKind, Rule]:
+def read_rules(data: Any, path: Path, required: Sequence[FindingKind] = ()) -> dict[FindingKind, Rule]:
     """Return the rules in a YAML mapping of the file `path`. Raises ConfigError, with suggestions for unknown kinds."""
     if not isinstance(data, CommentedMap):
         raise ConfigError(
             [f"{display_path(path)}: expected `kind: {{effect: …, why: …}}` lines, got {plain(data)!r:.60}"]
         )
-    rules, problems = read_entries(data, path, Rule, KINDS, "finding")
-    if problems:
-        raise ConfigError(problems)
-    known: dict[str, FindingKind] = {kind: kind for kind in KINDS}
-    return {known[name]: rule for name, rule in rules.items()}
-
-
-def load_rules(path: Path) -> dict[FindingKind, Rule]:
-    """Return the rules of a complete set, one per kind. Raises ConfigError."""
-    rules = read_rules(read_yaml(path), path)
-    missing = [f"{display_path(path)}: {kind} is missing" for kind in KINDS if kind not in rules]
-    if missing:
-        raise ConfigError(missing)
-    return rules
+    return read_entries(data, path, Rule, KINDS, "finding", required=required)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, ValidationError
@@ -32,11 +31,11 @@ class Inert(Frozen):
     inert: tuple[Group, ...]
 
     def is_own(self, name: str) -> bool:
-        """Whether the value is a run's name, folder, port or host."""
+        """Return whether the value is a run's name, folder, port or host."""
         return any(_matches(name, group.names) for group in self.own)
 
     def is_input(self, name: str) -> bool:
-        """Whether the value names an input of the run."""
+        """Return whether the value names an input of the run."""
         return _matches(name, self.inputs)
 
     def why(self, name: str, *sides: Mapping[str, str]) -> str | None:
@@ -58,8 +57,9 @@ def _holds(when: Mapping[str, str], sides: tuple[Mapping[str, str], ...]) -> boo
 
 
 @cache
-def load_inert(path: Path = CONFIG_ROOT / "inert.yml") -> Inert:
-    """Return the contents of the file. Raises ConfigError."""
+def load_inert() -> Inert:
+    """Return the contents of `configs/inert.yml`. Raises ConfigError."""
+    path = CONFIG_ROOT / "inert.yml"
     data = read_yaml(path)
     try:
         return Inert.model_validate(plain(data))

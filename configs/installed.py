@@ -11,7 +11,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +48,14 @@ def trainer_commit(root: Path, source: Sequence[str] = ("model", "configs")) -> 
 
 def source_digest(root: Path) -> str:
     """Return a hash over the trainer's source, which identifies it between commits too."""
+    return digest_files(root, [*(root / "model").rglob("*.py"), *(root / "configs").glob("*.py")])
+
+
+def digest_files(root: Path, paths: Iterable[Path]) -> str:
+    """Return a hash over the content of files and their places relative to `root`."""
     digest = hashlib.sha256()
-    for path in sorted([*(root / "model").rglob("*.py"), *(root / "configs").glob("*.py")]):
-        digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
+    for path in sorted(paths):
+        digest.update(f"{os.path.relpath(path, root)}\0{path.stat().st_size}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

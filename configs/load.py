@@ -13,7 +13,7 @@ from ruamel.yaml.error import YAMLError
 from configs.errors import ConfigError as ConfigError
 from configs.errors import Problems, suggest
 from configs.read import CONFIG_ROOT as CONFIG_ROOT
-from configs.read import MOST_VALUES, count_values, load_yaml, origin_of, plain, read_yaml
+from configs.read import MOST_VALUES, count_values, display_path, load_yaml, origin_of, plain, read_yaml
 from configs.schema import Frozen, TrainConfig
 
 COMMAND_LINE = "command line"
@@ -124,14 +124,14 @@ def validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> TrainConf
         raise ConfigError(explain(error, lambda keys: origins.get(str(keys[0]), ""), KEYS)) from error
 
 
-def read_entries[M: BaseModel](
-    data: CommentedMap, path: Path, model: type[M], known: Sequence[str], what: str
-) -> tuple[dict[str, M], list[str]]:
-    """Return the entries of a file with one `model` per name, and the problems of its unknown or wrong entries.
+def read_entries[K: str, M: BaseModel](
+    data: CommentedMap, path: Path, model: type[M], known: Sequence[K], what: str, *, required: Sequence[str] = ()
+) -> dict[K, M]:
+    """Return the entries of a file with one `model` per name. Raises ConfigError with every problem.
 
-    `what`: the word for an entry in messages.
+    `what`: the word for an entry in messages; `required`: names that must not be missing.
     """
-    found: dict[str, M] = {}
+    found: dict[K, M] = {}
     problems: list[str] = []
     for name, value in data.items():
         where = origin_of(data, path, (name,))
@@ -142,7 +142,10 @@ def read_entries[M: BaseModel](
             found[name] = model.model_validate(plain(value))
         except ValidationError as error:
             problems += [f"{where}: {name}: {line}" for line in explain(error, lambda _: "", tuple(model.model_fields))]
-    return found, problems
+    problems += [f"{display_path(path)}: {name} is missing" for name in required if name not in data]
+    if problems:
+        raise ConfigError(problems)
+    return found
 
 
 def explain(error: ValidationError, locate: Callable[[Location], str], known: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from configs.comparison import Count, Kind, Name, find, load_comparison
+from configs.comparison import Count, Name, Named, find_missing, load_comparison
 from configs.durations import read_duration
 from configs.errors import ConfigError, Problems, suggest
 from configs.load import explain
@@ -96,15 +96,11 @@ def load_nightly(path: Path | None = None, *, root: Path = CONFIG_ROOT) -> Night
         known = [*Nightly.model_fields, *NightlyComparison.model_fields, *Quarantine.model_fields]
         raise ConfigError(explain(error, lambda keys: origin_of(data, path, keys), known)) from error
     problems = Problems()
-    named: list[tuple[Kind, str, tuple[str | int, ...]]] = [("targets", nightly.target, ("target",))]
+    named: list[Named] = [("targets", nightly.target, ("target",))]
     named += [("targets", target, ("slices", target)) for target in nightly.slices]
     named += [("cases", case, ("owners", case)) for case in nightly.owners if case != DEFAULT]
     named += [("cases", item.case, ("quarantine", number)) for number, item in enumerate(nightly.quarantine)]
-    for kind, name, keys in named:
-        try:
-            find(kind, name, root=root)
-        except ConfigError as error:
-            problems.lines += [f"{origin_of(data, path, keys)}: {line}" for line in error.problems]
+    problems.lines += find_missing(named, data, path, root)
     for number, item in enumerate(nightly.comparisons):
         where = origin_of(data, path, ("comparisons", number))
         spec = problems.attempt(lambda item=item: load_comparison(item.name, root=root))  # type: ignore[misc]

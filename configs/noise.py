@@ -5,7 +5,6 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from configs.errors import ConfigError
 from configs.load import read_entries
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import Frozen
@@ -29,13 +28,8 @@ class DeviceNoise(Frozen):
 def load_noises(*, root: Path = CONFIG_ROOT) -> dict[DeviceKind, DeviceNoise]:
     """Return the noise of every kind of device. Raises ConfigError."""
     path = root / "noise.yml"
-    data = read_yaml(path)
     kinds: tuple[DeviceKind, ...] = get_args(DeviceKind)
-    noises, problems = read_entries(data, path, DeviceNoise, kinds, "kind of device")
-    problems += [f"{path.name}: {kind} is missing" for kind in kinds if kind not in data]
-    if problems:
-        raise ConfigError(problems)
-    return {kind: noises[kind] for kind in kinds}
+    return read_entries(read_yaml(path), path, DeviceNoise, kinds, "kind of device", required=kinds)
 
 
 def device_kind_of(name: str | None, backend: str | None) -> DeviceKind:

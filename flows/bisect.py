@@ -32,13 +32,14 @@ from tasks.bisect.terms import Finish, Limits, Line, Train
 from tasks.diff.case import CaseRuns
 from tasks.diff.noise import Past
 from tasks.history.prior import read_past
+from tasks.launch.owners import forget
 from tasks.metrics.result_metrics import CHECKPOINTS
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.preflight.compile_lanes import count_lanes
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import BisectedPoint, Bisection, Corner, LedgerEntry, RunPlan, RunRecord
 from tasks.resolve.options import BisectOptions
-from tasks.services.cleanup import on_cancellation, on_crashed
+from tasks.services.cleanup import end_jobs
 from tasks.services.endings import REGRESSED, log_result
 from tasks.services.events import EVENTS, Bisected, Extended, Planned
 from tasks.services.lanes import in_lanes
@@ -51,7 +52,6 @@ from tasks.steps import (
     compare_checkpoints_step,
     compare_culprit_step,
     find_span_step,
-    forget_step,
     probe_step,
     publish_bisection_step,
 )
@@ -72,8 +72,8 @@ def name_run() -> str:
     name="bisect",
     flow_run_name=name_run,
     description="Find the commit, or the version of a package, between good and bad that changed a metric.",
-    on_cancellation=[on_cancellation],
-    on_crashed=[on_crashed],
+    on_cancellation=[end_jobs],
+    on_crashed=[end_jobs],
 )
 @with_parameters_of(BisectOptions)
 def bisect(options: BisectOptions) -> State[Any]:
@@ -95,7 +95,7 @@ def bisect_cases(request: BisectOptions, store: Store, jobs: Jobs) -> State[Any]
             found.append((record, page))
     except Stopped as stopped:
         return Cancelled(message=str(stopped))
-    forget_step(flow_run.id, store)
+    forget([flow_run.id], store)
     log_result((record.headline, page.shown) for record, page in found)
     message = " · ".join(record.headline for record, _ in found)[:1000]
     if any(record.outcome == "found" for record, _ in found):
@@ -116,7 +116,7 @@ class Search:
     question: Question | None = None
     runs: dict[int, list[RunRecord]] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
-    like: RunPlan = field(default=None)  # type: ignore[assignment]  # of the good end; made where it is not given
+    like: RunPlan = field(default=None)  # type: ignore[assignment]  # of the good end; made if it is not given
     past: dict[str, Past] | None = None
 
     def __post_init__(self) -> None:
@@ -141,16 +141,14 @@ class Search:
             finish = finish.model_copy(update={"outcome": "no difference", "culprit": None, "why": why})
             record = self._record(finish, draw_line(points, asked), points, asked)
             return record.model_copy(update={"outcome": "ledger"})
-        finish, points, line = self._search(points)
+        finish, line = self._search(points)
         assert self.question is not None  # a search that ends early sets a placeholder
         record = self._record(finish, line, points, self.question, corners)
         if finish.culprit is not None and self.span.merge_at(finish.culprit):
             return self._inside(record, finish.culprit)
         return record
 
-    def _search(
-        self, points: tuple[BisectedPoint, ...]
-    ) -> tuple[Finish, tuple[BisectedPoint, ...], tuple[Line, dict[int, str]]]:
+    def _search(self, points: tuple[BisectedPoint, ...]) -> tuple[Finish, tuple[Line, dict[int, str]]]:
         """Run points until the culprit is found or a limit is reached."""
         limits = Limits(
             ends=load_comparison(self.request.comparison).repeats, budget_s=self.request.read_budget(),
@@ -163,13 +161,13 @@ class Search:
             asked = self._ask_ends(last, limits)
             if isinstance(asked, Finish):
                 self.question = TIME
-                return asked, points, draw_line(points, self.question)
+                return asked, draw_line(points, self.question)
             self.question = asked
             EVENTS.put(Extended((), f"{self.case}: {asked.title} of bad differs from good's"))
         known = search_ledger(points, self.question)
         drawn = draw_line(points, self.question)
         if known is not None:
-            return known, points, drawn
+            return known, drawn
         if self.question != DIED:
             self.failures |= {
                 number: f"does not compile: {point.ledger.error}"
@@ -187,7 +185,7 @@ class Search:
                 progress.show(float(belief.culprits[best]), told)
             if isinstance(action, Finish):
                 progress.show(1.0, action.why or "found")
-                return action, points, drawn
+                return action, drawn
             names = ", ".join(name_point(points[point]) for point in action.points)
             EVENTS.put(Extended((), f"{action.why}: {names}"))
             for point in action.points:
@@ -245,16 +243,13 @@ class Search:
         self.runs.setdefault(point, []).append(finished)
 
     def _judge(self, question: Question) -> RunJudge:
-        case = self._case()
+        case = CaseRuns(
+            comparison=self.request.comparison, case=self.case, target=self.like.target, runs=(), rules=self.like.rules
+        )
         compare = self._compare_checkpoints if question.metric == CHECKPOINTS.name else None
         if self.past is None:
             self.past = read_past(case, self.store)
         return RunJudge(question, case, self.runs, failures=self.failures, past=self.past, compare_checkpoints=compare)
-
-    def _case(self) -> CaseRuns:
-        return CaseRuns(
-            comparison=self.request.comparison, case=self.case, target=self.like.target, runs=(), rules=self.like.rules
-        )
 
     def _compare_checkpoints(self, runs: CaseRuns) -> Any:
         return compare_checkpoints_step(runs, self.store) if have_common_step(runs.runs) else None

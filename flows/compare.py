@@ -22,6 +22,7 @@ from tasks.diff.case import CaseRuns
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.launch.job import find_checkpoint
 from tasks.launch.one_flow_per_run import find_finished
+from tasks.launch.owners import forget
 from tasks.preflight.compile_lanes import count_lanes, order_compiles
 from tasks.preflight.read_compiles import find_missing_compilers
 from tasks.publish.content.page_address import PublishedPage
@@ -30,7 +31,7 @@ from tasks.records import CheckpointCommitted, CheckpointProof, ComparisonRecord
 from tasks.resolve.make_request import request_comparison
 from tasks.resolve.options import CompareOptions
 from tasks.resolve.plans import Request
-from tasks.services.cleanup import on_cancellation, on_crashed
+from tasks.services.cleanup import end_jobs
 from tasks.services.endings import final_state, log_result
 from tasks.services.events import EVENTS, Compared, Explaining, Extended, Logged, Planned, Reused, Troubled, Verified
 from tasks.services.held_runs import held_job, held_run
@@ -48,7 +49,6 @@ from tasks.steps import (
     diff_compiles_step,
     diff_step,
     explain_step,
-    forget_step,
     launch_step,
     publish_step,
     repeat_step,
@@ -75,8 +75,8 @@ def name_run() -> str:
     name="compare",
     flow_run_name=name_run,
     description="Train both arms of a comparison and say what differs.",
-    on_cancellation=[on_cancellation],
-    on_crashed=[on_crashed],
+    on_cancellation=[end_jobs],
+    on_crashed=[end_jobs],
 )
 @with_parameters_of(CompareOptions)
 def compare(options: CompareOptions) -> State[Any]:
@@ -129,7 +129,8 @@ def compare_cases(
                 continue
             records = list(run(list(group)))
             if request.blessed:
-                records = [*find_blessed(records[0], request, store), *records]
+                assert records[0].plan is not None  # it was launched
+                records = [*blessed_step(records[0].plan, store, request.blessed), *records]
             runs = CaseRuns(
                 comparison=request.comparison,
                 case=case,
@@ -161,17 +162,9 @@ def compare_cases(
     problem = write_comment(comparisons, request.comparison, place) if place else ""
     if problem:
         EVENTS.put(Troubled(problem))
-    forget_step(flow_run.id, store)
+    forget([flow_run.id], store)
     log_result((f"{result.case}: {result.headline}", page.shown) for result, page in comparisons)
     return final_state(results, problem)
-
-
-def find_blessed(candidate: RunRecord, request: Request, store: Store) -> list[RunRecord]:
-    """Return the blessed runs of the candidate's case as runs of the comparison's first arm."""
-    assert candidate.plan is not None  # it was launched
-    arm = load_comparison(request.comparison).arms[0].name
-    found: list[RunRecord] = blessed_step(candidate.plan, arm, store, request.blessed)
-    return found
 
 
 def find_refused(request: Request, target: str, store: Store, jobs: Jobs) -> dict[str, ComparisonRecord]:

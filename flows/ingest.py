@@ -7,13 +7,13 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
+from flows.compare import publish_case
 from tasks.diff.compare_logs import UNTITLED, Given, check_words
 from tasks.ingest.given_logs import sort_words
 from tasks.resolve.options import IngestOptions
 from tasks.services.endings import final_state, log_result
-from tasks.services.events import EVENTS, Compared
 from tasks.services.run_form import show_name, tag_run, unless_named, with_parameters_of
-from tasks.steps import diff_logs_step, publish_step, scrape_logs_step, summarise_step
+from tasks.steps import diff_logs_step, scrape_logs_step, summarise_step
 from tasks.store import open_store
 
 
@@ -29,17 +29,15 @@ def name_run() -> str:
 @with_parameters_of(IngestOptions)
 def ingest(options: IngestOptions) -> State[Any]:
     """Read the logs, archive them, and publish what differs."""
-    target, tolerances, aa = options.target, options.tolerances, options.aa
-    check_words(target, tolerances)
+    check_words(options.target, options.tolerances)
     sides = sort_words(options.logs, options.baseline, options.candidate)
     given = Given(baseline=tuple(sides[0]), candidate=tuple(sides[1]))
     store = open_store(options.out)
-    named, records = scrape_logs_step(given, aa, store)
+    named, records = scrape_logs_step(given, options.aa, store)
     case = options.case or named or UNTITLED
-    tag_run("ingest", [case], target)
-    comparison = diff_logs_step(records, case, aa, target, tolerances, given, store)
-    page = publish_step(comparison, store, records)
-    EVENTS.put(Compared(comparison, page, str(flow_run.id)))
+    tag_run("ingest", [case], options.target)
+    comparison = diff_logs_step(records, case, options, given, store)
+    _, page = publish_case(comparison, store, records)
     summarise_step([comparison], "ingest")
     log_result([(f"{comparison.case}: {comparison.headline}", page.shown)])
     return final_state([comparison])

@@ -13,13 +13,14 @@ from prefect.states import Completed, Failed
 from configs.nightly import BLESSED
 from flows.bisect import bisect
 from flows.compare import compare_cases
+from tasks.launch.owners import forget
 from tasks.publish.content.page_address import find_page
 from tasks.publish.markdown.night import comment_markdown, night_headline
 from tasks.publish.site.index import PAGE
 from tasks.resolve.options import BisectMore, BisectOptions, NightOptions
 from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord, find_new, tell_culprit
 from tasks.resolve.plans import Request
-from tasks.services.cleanup import on_cancellation, on_crashed
+from tasks.services.cleanup import end_jobs
 from tasks.services.endings import FOUND, log_result
 from tasks.services.events import EVENTS, Bisected, Compared, Event
 from tasks.services.lanes import in_lanes
@@ -29,7 +30,6 @@ from tasks.services.running_jobs import Jobs
 from tasks.steps import (
     comment_step,
     finish_night_step,
-    forget_step,
     notify_night_step,
     plan_night_step,
     publish_night_step,
@@ -47,8 +47,8 @@ def name_run() -> str:
     name="nightly",
     flow_run_name=name_run,
     description="Every case of every comparison in configs/nightly.yml.",
-    on_cancellation=[on_cancellation],
-    on_crashed=[on_crashed],
+    on_cancellation=[end_jobs],
+    on_crashed=[end_jobs],
 )
 @with_parameters_of(NightOptions)
 def nightly(options: NightOptions) -> State[Any]:
@@ -58,7 +58,7 @@ def nightly(options: NightOptions) -> State[Any]:
     results = list(run_cells(plan, store))
     found = list(find_culprits(plan, results, store)) if plan.bisect_budget_s else []
     record = finish_night_step(plan, results, store, found)
-    forget_step(flow_run.id, store)
+    forget([flow_run.id], store)
     problems = publish(record, store)
     log_result([(night_headline(record), find_page(store.path / PAGE, store).shown)])
     return final_state(record, problems)
@@ -109,8 +109,8 @@ def name_cell() -> str:
     name="compare",
     flow_run_name=name_cell,
     description="A cell of a night: the comparison of one case.",
-    on_cancellation=[on_cancellation],
-    on_crashed=[on_crashed],
+    on_cancellation=[end_jobs],
+    on_crashed=[end_jobs],
     validate_parameters=False,  # passed by the nightly flow, never typed
 )
 def compare_cell(request: Request, out: str, jobs: Jobs, beside: int) -> State[Any]:

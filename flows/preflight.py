@@ -8,16 +8,17 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
 from configs.errors import ConfigError
-from flows.compare import compile_cases
+from flows.compare import compile_cases, publish_case
+from tasks.launch.owners import forget
 from tasks.preflight.read_compiles import find_missing_compilers
 from tasks.resolve.make_request import request_compiles
 from tasks.resolve.options import PreflightOptions
-from tasks.services.cleanup import on_cancellation, on_crashed
+from tasks.services.cleanup import end_jobs
 from tasks.services.endings import final_state, log_result
-from tasks.services.events import EVENTS, Compared, Planned
+from tasks.services.events import EVENTS, Planned
 from tasks.services.run_form import show_name, tag_run, unless_named, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped
-from tasks.steps import forget_step, publish_step, resolve_step, summarise_step
+from tasks.steps import resolve_step, summarise_step
 from tasks.store import open_store
 
 
@@ -33,8 +34,8 @@ def name_run() -> str:
     name="preflight",
     flow_run_name=name_run,
     description="Compile both arms of a comparison for a TPU slice, without one, and say what differs.",
-    on_cancellation=[on_cancellation],
-    on_crashed=[on_crashed],
+    on_cancellation=[end_jobs],
+    on_crashed=[end_jobs],
 )
 @with_parameters_of(PreflightOptions)
 def preflight(options: PreflightOptions) -> State[Any]:
@@ -50,12 +51,10 @@ def preflight(options: PreflightOptions) -> State[Any]:
     results = []
     try:
         for record in compile_cases(plans, store, jobs):
-            page = publish_step(record, store)
-            EVENTS.put(Compared(record, page, str(flow_run.id)))
-            results.append((record, page))
+            results.append(publish_case(record, store))
     except Stopped as stopped:
         return Cancelled(message=str(stopped))
     summarise_step([record for record, _ in results], f"{options.comparison} preflight")
-    forget_step(flow_run.id, store)
+    forget([flow_run.id], store)
     log_result((f"{record.case}: {record.headline}", page.shown) for record, page in results)
     return final_state([record for record, _ in results])

@@ -25,7 +25,7 @@ from prefect.runtime import flow_run
 from configs.comparison import Target
 from tasks.bisect.culprit_program import compare_culprit_program
 from tasks.bisect.ledger import make_entry
-from tasks.bisect.points import Span, find_span, span_of_packages
+from tasks.bisect.points import choose_span
 from tasks.bisect.search import next_action
 from tasks.bisect.terms import Finish, Judge, Limits, Line, Train
 from tasks.causes.kept_programs import compare_kept_programs
@@ -40,7 +40,6 @@ from tasks.launch import cross_maxtext, job
 from tasks.launch.cross_restore import find_partner
 from tasks.launch.job import LaunchedRun
 from tasks.launch.logs import read_exit_code
-from tasks.launch.owners import forget
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import JobEvent, LogLine, watch
 from tasks.preflight.compiled_case import compare_case_compiled
@@ -72,8 +71,8 @@ from tasks.records import (
     StepCompleted,
 )
 from tasks.resolve.blessed import blessed_runs
-from tasks.resolve.options import BisectOptions, NightOptions
-from tasks.resolve.plan_night import CellResult, NightPlan, NightRecord, finish_night, plan_night
+from tasks.resolve.options import IngestOptions, NightOptions
+from tasks.resolve.plan_night import NightPlan, NightRecord, finish_night, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.services.events import EVENTS, Comparing
@@ -180,15 +179,14 @@ def prove_step(wanted: Wanted, deep: bool, again_after_h: float) -> CheckpointPr
 @task(name="publish proofs", **IO)
 def publish_proofs_step(proofs: Sequence[CheckpointProof]) -> None:
     """Publish a summary and a table of every checkpoint, problems first."""
-    text, rows = proofs_markdown(proofs), proof_rows(proofs)
-    outlast(lambda: create_markdown_artifact(key="verify", markdown=text, description=proofs_headline(proofs)))
+    rows = proof_rows(proofs)
+    _show(["verify"], proofs_markdown(proofs), proofs_headline(proofs))
     outlast(lambda: create_table_artifact(key="verify-rows", table=rows, description="Every checkpoint"))
 
 
-@task(name="blessed runs", task_run_name="blessed runs of {plan.case}", cache_policy=NO_CACHE)
-def blessed_step(plan: RunPlan, arm: str, store: Store, place: str) -> list[RunRecord]:
-    """Return the runs of a baseline file as records of the arm that is not trained."""
-    return blessed_runs(plan, arm, store, place)
+blessed_step = task(name="blessed runs", task_run_name="blessed runs of {plan.case}", cache_policy=NO_CACHE)(
+    blessed_runs
+)
 
 
 @task(name="compare checkpoints", task_run_name="compare checkpoints {runs.case}", **IO)
@@ -235,11 +233,12 @@ def scrape_logs_step(given: Given, aa: bool, store: Store) -> tuple[str | None, 
 
 @task(name="diff", task_run_name="diff {case}", cache_policy=NO_CACHE)
 def diff_logs_step(
-    records: Sequence[RunRecord], case: str, aa: bool, target: str | None, tolerances: str, given: Given, store: Store
+    records: Sequence[RunRecord], case: str, options: IngestOptions, given: Given, store: Store
 ) -> ComparisonRecord:
     """Compare ingested runs, with the noise from the history of their target."""
+    target, tolerances = options.target, options.tolerances
     past = read_past(case_runs(records, case=case, target=target), store) if target else {}
-    return compare_pair(records, case=case, aa=aa, target=target, past=past, tolerances=tolerances, given=given)
+    return compare_pair(records, case=case, aa=options.aa, target=target, past=past, tolerances=tolerances, given=given)
 
 
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)
@@ -302,11 +301,20 @@ def publish_step(comparison: ComparisonRecord, store: Store, runs: Sequence[RunR
     address = flow_run.ui_url if os.environ.get("PREFECT_API_URL") else None
     page = find_page(publish_comparison(comparison, store, runs, flow_run=address or ""), store)
     name = (comparison.comparison, comparison.case, *(["preflight"] if comparison.programs else []))
-    summary, description = summary_markdown(comparison), summary_description(comparison)
-    outlast(lambda: create_markdown_artifact(key=artifact_key(*name), markdown=summary, description=description))
-    key, text, place = artifact_key(*name, "page"), f"{' '.join(name)}: the page", escape_markdown(page.address)
-    outlast(lambda: create_link_artifact(key=key, link=page.link, link_text=text, description=place))
+    _show(name, summary_markdown(comparison), summary_description(comparison))
+    _link(name, page, f"{' '.join(name)}: the page")
     return page
+
+
+def _show(name: Sequence[str], text: str, description: str) -> None:
+    """Publish a Markdown artifact under this name."""
+    outlast(lambda: create_markdown_artifact(key=artifact_key(*name), markdown=text, description=description))
+
+
+def _link(name: Sequence[str], page: PublishedPage, text: str) -> None:
+    """Publish a link to a page under this name."""
+    key, place = artifact_key(*name, "page"), escape_markdown(page.address)
+    outlast(lambda: create_link_artifact(key=key, link=page.link, link_text=text, description=place))
 
 
 @task(name="summarise", task_run_name="table of every case of {name}", **IO)
@@ -316,24 +324,13 @@ def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
     outlast(lambda: create_table_artifact(key=key, table=rows, description="Every metric of every case"))
 
 
-def forget_step(flow_run: str | None, store: Store) -> None:
-    """Drop the ownership notes of a cleanly ended flow run. Not a Prefect task: it has nothing to show."""
-    if flow_run:
-        forget([flow_run], store)
-
-
 @task(name="plan the night", task_run_name="plan the night", **IO)
 def plan_night_step(request: NightOptions, store: Store, scheduled: datetime | None) -> NightPlan:
     """Return a new night for the scheduled day, or the day's unfinished one."""
     return plan_night(request, store, day=(scheduled or datetime.now(UTC)).astimezone(UTC).date())
 
 
-@task(name="finish the night", task_run_name="finish the night {plan.id}", **IO)
-def finish_night_step(
-    plan: NightPlan, results: Sequence[CellResult], store: Store, found: Sequence[str] = ()
-) -> NightRecord:
-    """Write the night's record to the store and return it."""
-    return finish_night(plan, results, store, found)
+finish_night_step = task(name="finish the night", task_run_name="finish the night {plan.id}", **IO)(finish_night)
 
 
 @task(name="publish the night", task_run_name="publish the night {record.plan.id}", **IO)
@@ -341,8 +338,7 @@ def publish_night_step(record: NightRecord, store: Store) -> None:
     """Publish the night's summary: an artifact, a comment's text in the store, and the store's index."""
     store.files.write(f"nightly/{record.plan.id}/comment.md", comment_markdown(record).encode())
     publish_night(store, record)
-    key, summary, headline = artifact_key("nightly"), night_markdown(record), night_headline(record)
-    outlast(lambda: create_markdown_artifact(key=key, markdown=summary, description=headline))
+    _show(["nightly"], night_markdown(record), night_headline(record))
 
 
 @task(name="comment", task_run_name="comment on {place}", **IO)
@@ -378,11 +374,9 @@ def notify_night_step(record: NightRecord, store: Store) -> None:
         emit_event(CHANGED_EVENT, resource=resource, payload={"text": text})
 
 
-@task(name="find the line", task_run_name="find the line {request.good} … {request.bad}", cache_policy=NO_CACHE)
-def find_span_step(request: BisectOptions) -> Span:
-    """Return the commits between good and bad, or the versions of a package."""
-    alone = request.more.packages and request.good == request.bad
-    return span_of_packages(request) if alone else find_span(request)
+find_span_step = task(
+    name="find the line", task_run_name="find the line {request.good} … {request.bad}", cache_policy=NO_CACHE
+)(choose_span)
 
 
 @task(name="compile", task_run_name="compile {plan.ref} for the ledger", cache_policy=NO_CACHE)
@@ -405,11 +399,9 @@ def choose_step(line: Line, judge: Judge, limits: Limits, spent_s: float) -> Tra
 def publish_bisection_step(record: Bisection, store: Store) -> PublishedPage:
     """Publish a bisection's page and artifacts; return the page."""
     page = find_page(publish_bisection(record, store), store)
-    key = ("bisect", record.comparison, record.case)
-    text, description = bisection_markdown(record), escape_markdown(record.headline)
-    outlast(lambda: create_markdown_artifact(key=artifact_key(*key), markdown=text, description=description))
-    name, place = artifact_key(*key, "page"), escape_markdown(page.address)
-    outlast(lambda: create_link_artifact(key=name, link=page.link, link_text="the page", description=place))
+    name = ("bisect", record.comparison, record.case)
+    _show(name, bisection_markdown(record), escape_markdown(record.headline))
+    _link(name, page, "the page")
     return page
 
 

@@ -121,6 +121,6 @@ def call(argv: Sequence[str] | None = None) -> int:
 
 
 def check_home() -> None:
-    """Raises ValueError if the user has no home folder: Prefect, uv and our own cache need one."""
+    """Raise ValueError if the user has no home folder: Prefect, uv and our own cache need one."""
     if os.path.expanduser("~") == "~":  # unchanged without HOME, if the system does not know the user
         raise ValueError("HOME is not set, and this user has no home folder: set HOME to a folder that can be written")

@@ -22,7 +22,7 @@ from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, finish_ni
 from tasks.scrape import LogFormatError
 from tasks.store import Store, open_store, safe_name
 
-TARGET = "example"  # where nothing ever ran
+TARGET = "example"  # a target on which nothing ever ran
 QUESTION = "An example: these logs are made up, and those of repeats exist already."
 OWNER = "the attention team"  # of the branch's cases
 KNOWN = {"04_int8": "slower for three nights; its owners look into it"}  # quarantined in the last night
@@ -54,7 +54,7 @@ def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -
 
 
 def _read_document(document: Path) -> tuple[LoggedArms, bool]:
-    """The two runs of a document; or the one that it holds, on both sides, and that it is alone. Raises ValueError."""
+    """Return a document's two runs, or its only run on both sides, and whether it is alone. Raises ValueError."""
     try:
         return read_pair([document]), False
     except LogFormatError as error:
@@ -88,7 +88,7 @@ def _compare(pair: ExamplePair, folder: Path, store: Store) -> ComparisonRecord:
 
 
 def _read_further(pair: ExamplePair, store: Store) -> str:
-    """Write the logs of all runs of both arms, those of the further ones too; return the command that reads them."""
+    """Write the logs of all runs of both arms, also of the further ones; return the command that reads them."""
     folders = [f"logs/{pair.comparison}-{pair.case}-{pair.night}/{side}" for side in ("baseline", "candidate")]
     for folder, texts, more in zip(folders, pair.logs, pair.further, strict=True):
         for number, text in enumerate((*texts, *more), 1):

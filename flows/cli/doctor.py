@@ -18,7 +18,7 @@ from rich.markup import escape
 from configs.comparison import list_names, load_comparison, load_target
 from configs.load import ConfigError
 from tasks.launch.backend import WITHOUT
-from tasks.launch.check import find_obstacles
+from tasks.launch.job import find_obstacles
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.place_trainer import PYTHON_VARIABLE
 from tasks.services.idle_server import IDLE_S, find_idle

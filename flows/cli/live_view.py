@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -54,12 +53,12 @@ from tasks.services.events import (
 )
 
 MIB = 2**20
-LONGEST_STAGE = 60  # characters of what a compile tells
+LONGEST_STAGE = 60  # characters of a compile's printed stage
 
 
 @contextmanager
 def byte_progress(console: Console) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for work that reads bytes: call it with what is done, bytes done and bytes in all, from any thread."""
+    """Yield a function that shows progress, from any thread: a description, bytes that were read, bytes in all."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
@@ -72,17 +71,17 @@ def byte_progress(console: Console) -> Iterator[Callable[[str, int, int], None]]
 
 
 class NoteColumn(ProgressColumn):
-    """The note of a row, which gives way to the counts beside it where the terminal is narrow."""
+    """The note of a row; a narrow terminal cuts it before the counts beside it."""
 
     def render(self, task: Task) -> Text:
-        """Return the note on one line, cut where there is no room."""
+        """Return the note on one line."""
         note = Text.from_markup(task.fields["note"], overflow="ellipsis")
         note.no_wrap = True
         return note
 
 
 class LiveView:
-    """A live view; where there is no terminal, a line when something starts, ends or dies."""
+    """A live view; without a terminal, a line when something starts, ends or dies."""
 
     def __init__(self, console: Console):
         self.console = console
@@ -107,9 +106,7 @@ class LiveView:
         self._waiting = self._progress.add_task("starting Prefect", total=None, note="")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for row in (self._waiting, *self._rows.values()):
             if row is not None:
                 self._progress.stop_task(row)
@@ -218,8 +215,6 @@ class LiveView:
                 self._say(f"{plan.run_name}: attempt {what.attempt}: {what.cause.type}: {what.cause.message}")
             case RunEnded():
                 self._ended(plan, what)
-            case _:
-                pass
 
     def _ended(self, plan: RunPlan, end: RunEnded) -> None:
         if end.error is not None:

@@ -41,6 +41,12 @@ class Span(Frozen):
         return LineCommit(commit=commit, parents=parents) if len(parents) > 1 else None
 
 
+def choose_span(request: BisectOptions) -> Span:
+    """Return the commits of a request, or the versions of its package if good and bad are one commit."""
+    alone = request.more.packages and request.good == request.bad
+    return span_of_packages(request) if alone else find_span(request)
+
+
 def find_span(request: BisectOptions) -> Span:
     """Return the commits of a request. Raises ConfigError with the command to type."""
     spec = _check(request)

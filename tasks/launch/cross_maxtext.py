@@ -1,7 +1,6 @@
 """Lets one arm's MaxText restore the other arm's checkpoint, train on, and compares the losses."""
 
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from tasks.launch.errors import LaunchError
 from tasks.launch.logs import read_exit_code
 from tasks.launch.rerun import move_plan, run_to_end
 from tasks.records import CrossRestore, RunPlan
+from tasks.resolve.replay.play import link
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics
 
 FILE, FOLDER, LOG = "cross_restore.json", "cross_restore", "cross_restore.log"  # in the run's folder
@@ -77,17 +77,10 @@ def map_to_linen(items: Path, copy: Path) -> Path:
     kept = {key: value for key, value in arrays.items() if value["key_metadata"][0]["key"] != _AUX}
     if len(kept) == len(arrays):
         return items
-    shutil.copytree(items, copy, copy_function=_link)
+    shutil.copytree(items, copy, copy_function=link)
     (copy / _METADATA).unlink()
     (copy / _METADATA).write_text(json.dumps(tree | {"tree_metadata": kept}), encoding="utf-8")
     return copy
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
 
 
 def compare_losses(plan: RunPlan, before: RunPlan, first: int, folder: Path, code: int | None) -> CrossRestore:

@@ -1,8 +1,7 @@
 """Finds the run whose checkpoint another run restores, which proves that both arms save the same state."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tasks.launch.job import proves_by_restoring
 from tasks.records import RunPlan
@@ -28,10 +27,6 @@ def find_partner(plan: RunPlan, plans: Sequence[RunPlan], store: Store) -> Path 
         return None
     # A killed flow leaves no record: use the trainer's own file.
     program = record.program if record is not None else directory.read_program()
-    return directory.path if program is not None and lacks_proof(program) else None
-
-
-def lacks_proof(program: Mapping[str, Any]) -> bool:
-    """Return whether a finished run was meant to restore another run's checkpoint and could not try."""
-    crossing = program.get("cross_restore")
-    return isinstance(crossing, dict) and crossing.get("holds") is None
+    crossing = (program or {}).get("cross_restore")
+    could_not_try = isinstance(crossing, dict) and crossing.get("holds") is None
+    return directory.path if could_not_try else None

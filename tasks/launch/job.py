@@ -1,13 +1,15 @@
 """Starts a plan's job, or attaches to the job that an earlier flow has left."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from etils import epath
 
+from configs.comparison import Target
+from configs.errors import ConfigError
 from configs.launch import find_part
 from tasks.launch.backend import Backend, Launcher, Restarted
 from tasks.launch.config import config_text
@@ -47,6 +49,16 @@ def launcher_of(backend: str) -> Launcher:
 def backend_of(name: str) -> Backend[Any]:
     """Return the backend of this name. Raises LaunchError if its libraries are not installed."""
     return launcher_of(name).load()
+
+
+def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the obstacles to a run on the target, each with its remedy; connects to the target's cluster."""
+    try:
+        settings = target.launch_settings(environ)
+    except ConfigError as error:
+        yield from error.problems
+        return
+    yield from launcher_of(target.backend).find_obstacles(settings)
 
 
 def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: Path | None = None) -> LaunchedRun:

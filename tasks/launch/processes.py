@@ -1,6 +1,5 @@
 """Starts processes that outlive their starter, tells them from later ones of the same pid, and ends their sessions."""
 
-import json
 import os
 import signal
 import subprocess
@@ -43,11 +42,11 @@ def start_kept(name: str, argv: Sequence[str], *, state: Path, folder: Path, env
     return kept
 
 
-def read_kept(name: str, state: Path) -> Kept | None:
-    """Return the program that `start_kept` started under this name, or None if it does not run."""
+def read_kept[K: Kept](name: str, state: Path, kind: type[K]) -> K | None:
+    """Return the program that was started under this name, or None if it does not run."""
     try:
-        kept = Kept.model_validate(json.loads((state / f"{name}.json").read_text()))
-    except (FileNotFoundError, ValueError):
+        kept = kind.model_validate_json((state / f"{name}.json").read_text())
+    except (OSError, ValueError):
         return None
     return kept if is_running(kept) else None
 

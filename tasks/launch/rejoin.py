@@ -1,13 +1,13 @@
 """Joins the logs of an interrupted and resumed run into one log, from the run's first step to its end."""
 
-import os
-import shutil
-import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 from tasks.launch.logs import list_earlier_logs, read_exit_code
 from tasks.scrape import LogFormatError, scrape_run
+from tasks.store.atomic import write_bytes_atomically
+
+CHUNK = 1 << 20
 
 
 def rejoin_attempts(log: Path) -> None:
@@ -27,7 +27,7 @@ def rejoin_attempts(log: Path) -> None:
             parts.insert(0, attempt)
             begin = first
     if len(parts) > 1:
-        _join(parts, log)
+        write_bytes_atomically(log, _read_all(parts))
 
 
 def find_first_step(log: Path) -> int | None:
@@ -39,26 +39,13 @@ def find_first_step(log: Path) -> int | None:
     return None if steps.is_empty() else int(steps["step"][0])
 
 
-def _join(parts: list[Path], log: Path) -> None:
-    descriptor, joined = tempfile.mkstemp(dir=log.parent, prefix=f".{log.name}.", suffix=".tmp")
-    try:
-        with open(descriptor, "wb") as whole:
-            os.fchmod(whole.fileno(), log.stat().st_mode & 0o777)
-            for part in parts:
-                with part.open("rb") as text:
-                    shutil.copyfileobj(text, whole)
-                if part is not log and not _ends_a_line(part):
-                    whole.write(b"\n")
-            whole.flush()
-            os.fsync(whole.fileno())
-        os.replace(joined, log)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(joined)
-        raise
-
-
-def _ends_a_line(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)  # the file contains a step, so it is not empty
-        return file.read() == b"\n"
+def _read_all(parts: list[Path]) -> Iterator[bytes]:
+    """Yield the bytes of all files, with a line break after a last line that lacks it, except in the last file."""
+    for part in parts:
+        end = b"\n"
+        with part.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                yield chunk
+                end = chunk[-1:]
+        if part is not parts[-1] and end != b"\n":
+            yield b"\n"

@@ -1,5 +1,6 @@
 """Turns the arms of a comparison into trainers: refs into checkouts, packages into environments, one per arm."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from tasks.resolve.python_environments import (
     unmet_requirements,
 )
 from tasks.resolve.refs import ResolvedRef, check_repository, resolve_ref
-from tasks.resolve.trainers.place_trainer import resolve_custom_command, resolve_maxtext
+from tasks.resolve.trainers.place_trainer import choose_python, resolve_custom_command, resolve_maxtext
 from tasks.resolve.trainers.trainer_source import TrainerSource, read_trainer_source
 
 HERE = CONFIG_ROOT.parent  # the folder of the trainer that comes with this program
@@ -163,37 +164,23 @@ def _make_trainer(
         return made.model_copy(update={"ref": ref.name, "commit": ref.sha, "repository": repository} if ref else {})
     if ref is None:
         return _with_software(arm, HERE, cache, None)
-    made = _with_software(arm, _checkout(repository or str(HERE), ref, cache), cache, ref)
-    return made.model_copy(update={"repository": repository})
-
-
-def _checkout(repository: str, ref: ResolvedRef, cache: Path) -> Path:
-    folder = make_checkout(repository, ref.sha, cache)
+    where = repository or str(HERE)
+    folder = make_checkout(where, ref.sha, cache)
     missing = [names[0] for names in TRAINER if not any((folder / name).is_file() for name in names)]
     if missing:
-        raise CheckoutError(f"{repository}: '{ref.name}' ({ref.sha}) holds no trainer: {', '.join(missing)} missing")
-    return folder
+        raise CheckoutError(f"{where}: '{ref.name}' ({ref.sha}) holds no trainer: {', '.join(missing)} missing")
+    return _with_software(arm, folder, cache, ref).model_copy(update={"repository": repository})
 
 
 def _with_software(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | None) -> TrainerSource:
-    python: Mapping[str, str] = {}
-    software: tuple[str, ...] = ()
-    if arm.packages:
-        python = {"python": make_environment(arm.packages, folder, cache)}
-        software = arm.packages
-    elif arm.python:
-        # A virtual environment's interpreter is a symbolic link: resolving it would leave the environment.
-        python = {"python": str(Path(arm.python).expanduser().absolute())}
-        software = (f"python {arm.python}",)
-    elif arm.image:
-        software = (f"image {arm.image}",)
-    found = read_trainer_source(folder, **python, sha=ref.sha if ref is not None else None)
-    unmet = unmet_requirements(folder, found.versions) if ref is not None and not software else []
-    if unmet:
-        name = ref.name if ref is not None else arm.name
+    python, software = choose_python(arm, lambda: make_environment(arm.packages, folder, cache))
+    found = read_trainer_source(folder, python or sys.executable, sha=ref.sha if ref is not None else None)
+    if ref is None:
+        return found.model_copy(update={"software": software})
+    if not software and (unmet := unmet_requirements(folder, found.versions)):
         raise SoftwareError(
-            f"'{name}' requires {', '.join(unmet)}: give the arm its own packages "
+            f"'{ref.name}' requires {', '.join(unmet)}: give the arm its own packages "
             f"(compare --with {arm.name}:{PROJECT}, or packages: ['{PROJECT}'] in the comparison's file)"
         )
-    placed = {"ref": ref.name, "folder": str(folder), "code": digest_trainer(folder)} if ref is not None else {}
+    placed = {"ref": ref.name, "folder": str(folder), "code": digest_trainer(folder)}
     return found.model_copy(update={"software": software} | placed)

@@ -1,24 +1,14 @@
 """Turns a finished comparison into a baseline file, and a baseline file into the runs of a comparison's first arm."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
+from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from tasks.records import Baseline, Blessing, ComparisonRecord, RunPlan, RunRecord
 from tasks.store import Store
 from tasks.store.baselines import find_baseline, read_baseline, write_baseline
-
-# Fields that describe the machine of a run: they do not belong into a repository.
-UNPLACED: Mapping[str, Any] = {
-    "argv": (),
-    "origins": {},
-    "directory": "",
-    "checkout": None,
-    "passed_on": (),
-    "launch": None,
-}
 
 
 def bless(record: ComparisonRecord, store: Store, reason: str, place: str) -> tuple[Path, Blessing]:
@@ -58,7 +48,16 @@ def bless(record: ComparisonRecord, store: Store, reason: str, place: str) -> tu
 
 
 def _unplaced(run: RunRecord) -> RunRecord:
-    plan = run.plan and run.plan.model_copy(update=dict(UNPLACED))
+    """Return the record without the description of its machine, which does not belong into a repository."""
+    unplaced: dict[str, object] = {
+        "argv": (),
+        "origins": {},
+        "directory": "",
+        "checkout": None,
+        "passed_on": (),
+        "launch": None,
+    }
+    plan = run.plan and run.plan.model_copy(update=unplaced)
     return run.model_copy(update={"plan": plan, "log": ""})
 
 
@@ -79,8 +78,8 @@ def check_baselines(plans: Sequence[RunPlan], place: str) -> None:
         )
 
 
-def blessed_runs(plan: RunPlan, arm: str, store: Store, place: str) -> list[RunRecord]:
-    """Return the blessed runs for the plan of a candidate, as records of the arm `arm` in the store.
+def blessed_runs(plan: RunPlan, store: Store, place: str) -> list[RunRecord]:
+    """Return the blessed runs for the plan of a candidate, as records of the comparison's first arm in the store.
 
     Blessed runs of the candidate's own clean commit make the comparison a control.
     """
@@ -88,17 +87,16 @@ def blessed_runs(plan: RunPlan, arm: str, store: Store, place: str) -> list[RunR
     baseline = read_baseline(path)
     if baseline is None:
         raise ConfigError([f"{path}: no such baseline file"])
-    return [_record(run, baseline, plan, arm, store, str(path)) for run in baseline.runs]
-
-
-def _record(run: RunRecord, baseline: Baseline, plan: RunPlan, arm: str, store: Store, path: str) -> RunRecord:
-    assert run.plan is not None  # bless writes runs that were launched
-    directory = store.run(f"blessed-{run.plan.run_name}").create()
-    control = run.commit is not None and run.commit == plan.commit and not plan.dirty and not plan.software
-    kept = run.plan.model_copy(
-        update={"arm": arm, "directory": str(directory.path), "blessed": path, "aa": plan.aa or control, "ref": None}
-    )
-    label = " · ".join(filter(None, (f"blessed {baseline.blessings[-1].day}", run.commit and run.commit[:9])))
-    record = run.model_copy(update={"plan": kept, "arm": arm, "label": label, "log": directory.log_address})
-    directory.write_record(record)
-    return record
+    arm = load_comparison(plan.comparison).arms[0].name
+    records = []
+    for run in baseline.runs:
+        assert run.plan is not None  # bless writes runs that were launched
+        directory = store.run(f"blessed-{run.plan.run_name}").create()
+        control = run.commit is not None and run.commit == plan.commit and not plan.dirty and not plan.software
+        moved = {"directory": str(directory.path), "blessed": str(path), "ref": None}
+        kept = run.plan.model_copy(update={**moved, "arm": arm, "aa": plan.aa or control})
+        label = " · ".join(filter(None, (f"blessed {baseline.blessings[-1].day}", run.commit and run.commit[:9])))
+        record = run.model_copy(update={"plan": kept, "arm": arm, "label": label, "log": directory.log_address})
+        directory.write_record(record)
+        records.append(record)
+    return records

@@ -18,9 +18,7 @@ class MissingGitError(GitError):
     """There is no git on the path."""
 
 
-def run_git(
-    words: Sequence[str], *, folder: Path | None = None, timeout_s: float = TIMEOUT_S, whole: bool = False
-) -> str:
+def run_git(words: Sequence[str], *, folder: Path | None = None, whole: bool = False) -> str:
     """Return the output of `git WORDS…`, run in `folder`; strips the last line break unless `whole`.
 
     Raises GitError.
@@ -29,12 +27,12 @@ def run_git(
     argv = ["git", *where, "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", *words]
     try:
         done = subprocess.run(
-            argv, capture_output=True, check=False, env=git_environment(), stdin=subprocess.DEVNULL, timeout=timeout_s
+            argv, capture_output=True, check=False, env=git_environment(), stdin=subprocess.DEVNULL, timeout=TIMEOUT_S
         )
     except FileNotFoundError as error:
         raise MissingGitError("git is not installed") from error
     except subprocess.TimeoutExpired as error:
-        raise GitError(f"git {words[0]} took longer than {timeout_s:g} s") from error
+        raise GitError(f"git {words[0]} took longer than {TIMEOUT_S:g} s") from error
     except ValueError as error:  # a NUL byte
         raise GitError(f"git {words[0]}: {error}") from error
     if done.returncode:

@@ -101,7 +101,7 @@ def plan_night(request: NightOptions, store: Store, *, day: date, root: Path = C
     Raises ConfigError with every problem, StoreError.
     """
     wanted = hash_identity(request.model_dump(exclude={"fresh", "out"}))
-    known = {plan.id: plan for plan in read_plans(store)}
+    known = {plan.id: plan for plan in _read(store, "plan.json", NightPlan)}
     done = {record.plan.id: record for record in read_records(store)}
     if not request.fresh:
         for plan in known.values():
@@ -175,15 +175,21 @@ def make_plan(
         rules[name] = read
         if arms.branch:
             commits[name] = arms.branch.rpartition(":")[2]
-        repeats = request.repeats or item.repeats
         # a command template has placeholders for the keys of its own cases only
         wanted_cases = spec.cases if every_case and spec.has_command else cases
-        cells += [
-            _cell(nightly, name, case, day).model_copy(
-                update={"arms": arms, "repeats": repeats, "blessed": item.baseline == BLESSED}
+        for case in wanted_cases:
+            broken = nightly.quarantined(name, case, day)
+            cells.append(
+                NightCell(
+                    comparison=name,
+                    case=case,
+                    owner=nightly.owner(case),
+                    quarantine=f"{broken.why} (until {broken.until.isoformat()})" if broken else "",
+                    repeats=request.repeats or item.repeats,
+                    arms=arms,
+                    blessed=item.baseline == BLESSED,
+                )
             )
-            for case in wanted_cases
-        ]
     problems.raise_any()
     return NightPlan(
         id=day.isoformat(),
@@ -228,12 +234,6 @@ def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None
 def _look_up(spec: Comparison, item: NightlyComparison, arm: Arm, name: str) -> ResolvedRef:
     where = item.repository or arm.repository or spec.repository or str(HERE)
     return resolve_ref(check_repository(where), name)
-
-
-def _cell(nightly: Nightly, comparison: str, case: str, day: date) -> NightCell:
-    broken = nightly.quarantined(comparison, case, day)
-    why = f"{broken.why} (until {broken.until.isoformat()})" if broken else ""
-    return NightCell(comparison=comparison, case=case, owner=nightly.owner(case), quarantine=why)
 
 
 def finish_night(
@@ -299,14 +299,9 @@ def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Ite
             yield f"{cell.comparison} {cell.case}{owner}: {result.word}, {came}: {result.headline}"
 
 
-def read_plans(store: Store) -> Iterator[NightPlan]:
-    """Yield the plan of every night in the store."""
-    yield from _read(store, "plan.json", NightPlan)
-
-
 def read_records(store: Store) -> Iterator[NightRecord]:
     """Yield the record of every finished night in the store."""
-    yield from _read(store, "record.json", NightRecord)
+    return _read(store, "record.json", NightRecord)
 
 
 def _read[T: (NightPlan, NightRecord)](store: Store, file: str, kind: type[T]) -> Iterator[T]:

@@ -25,7 +25,7 @@ from configs.comparison import (
 from configs.custom_trainer import CommandTemplate
 from configs.data_checks import find_data_problems
 from configs.durations import MOST_REPEATS
-from configs.errors import ConfigError, Problems, suggest
+from configs.errors import ConfigError, Problems
 from configs.installed import machine_memory_gib
 from configs.load import COMMAND_LINE, Value, explain, layer_from_map, layer_from_overrides, merge_layers, unknown_keys
 from configs.model_checks import MESH_KEYS
@@ -35,7 +35,7 @@ from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.records import RunPlan, SharedStart
 from tasks.resolve.arm_trainers import ArmOptions, place_arms
 from tasks.resolve.blessed import check_baselines
-from tasks.resolve.commands import Command, CompileHere, make_command, make_compile
+from tasks.resolve.commands import Command, make_command, make_compile
 from tasks.resolve.identify import hash_identity, name_run
 from tasks.resolve.trainers.trainer_source import TrainerSource
 
@@ -81,19 +81,15 @@ def resolve_config(
 
     Raises ConfigError with every problem of every layer.
     """
-    base = root / "base.yml"
     problems = Problems()
-    layers = [
-        problems.attempt(lambda: layer_from_map(read_yaml(base), base, "base")),
-        problems.attempt(lambda: set_layer("targets", target.name, "target", root=root)),
-        problems.attempt(lambda: load_layer("models", model or target.model, "model", root=root)),
-        problems.attempt(lambda: load_case(case, model or target.model, root)),
-        problems.attempt(lambda: arm_layer(comparison.name, arm, root=root)),
-        problems.attempt(lambda: set_layer("comparisons", comparison.name, "comparison", root=root)),
-        problems.attempt(lambda: layer_from_overrides(overrides)),
+    readers = layers_of_case(target, case, model, root)
+    readers += [
+        partial(arm_layer, comparison.name, arm, root=root),
+        partial(set_layer, "comparisons", comparison.name, "comparison", root=root),
+        partial(layer_from_overrides, overrides),
     ]
+    read = [layer for reader in readers if (layer := problems.attempt(reader)) is not None]
     problems.raise_any()
-    read = [layer for layer in layers if layer is not None]
     meant = {key for side in comparison.arms for key in side.set}
     for layer in read[-2:]:  # the comparison and the command line win over the arms
         problems.lines += [
@@ -123,6 +119,17 @@ def resolve_config(
     return ResolvedConfig(config=config, values=values)
 
 
+def layers_of_case(target: Target, case: str, model: str | None, root: Path) -> list[Callable[[], dict[str, Value]]]:
+    """Return functions that read the layers below an arm's; each raises ConfigError."""
+    base, model = root / "base.yml", model or target.model
+    return [
+        lambda: layer_from_map(read_yaml(base), base, "base"),
+        partial(set_layer, "targets", target.name, "target", root=root),
+        partial(load_layer, "models", model, "model", root=root),
+        partial(load_case, case, model, root),
+    ]
+
+
 def load_case(case: str, model: str, root: Path) -> dict[str, Value]:
     """Return the values that a case sets. Leaves out its expert counts if the model has experts of its own."""
     values = load_layer("cases", case, "case", root=root)
@@ -144,16 +151,6 @@ def _with_origin(line: str, values: Mapping[str, Value]) -> str:
     origins = [values[key] for key in keys if values[key].layer != "base"] or [values[key] for key in keys]
     last = max(origins, key=lambda value: LAYERS.index(value.layer))
     return f"{last.origin}: {line}"
-
-
-def find_arm(comparison: Comparison, name: str) -> str:
-    """Return the arm's name. Raises ConfigError with a suggestion if the comparison has no such arm."""
-    names = [arm.name for arm in comparison.arms]
-    if name in names:
-        return name
-    raise ConfigError(
-        [f"unknown arm '{name}' of {comparison.name}{suggest(name, names)}; there are: {', '.join(names)}"]
-    )
 
 
 def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Path | None = None) -> list[RunPlan]:
@@ -181,14 +178,15 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     repeats = comparison.repeats if request.repeats is None else request.repeats
     arms = comparison.arms[1:] if request.blessed else comparison.arms
     runs = [(case, arm.name, repeat) for case in cases for repeat in range(repeats) for arm in arms]
-    make: Callable[..., Command] = partial(make_command, target)
-    if request.compile_only:
-        runs = [run for run in runs if run[-1] == 0]
-        make = partial(plan_compiling, target, anew=bool(request.fresh))
-    commands = [
-        problems.attempt(partial(make, checkouts[arm], configs[case, arm].config, case=case, arm=arm, repeat=repeat))
-        for case, arm, repeat in runs
-    ]
+    runs = [run for run in runs if run[-1] == 0 or not request.compile_only]
+
+    def command_of(case: str, arm: str, repeat: int) -> Command:
+        checkout, config = checkouts[arm], configs[case, arm].config
+        if request.compile_only:
+            return make_compile(target, checkout, config, arm=arm, anew=bool(request.fresh))
+        return make_command(target, checkout, config, case=case, arm=arm, repeat=repeat)
+
+    commands = [problems.attempt(partial(command_of, *run)) for run in runs]
     read_rules = partial(load_verdict_rules, comparison.name, target.name, root=root)
     rules = request.rules or problems.attempt(read_rules)
     problems.lines = list(dict.fromkeys(problems.lines))
@@ -201,19 +199,10 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     for (case, side, repeat), command in zip(runs, commands, strict=True):
         assert command is not None  # else there was a problem
         first = side == comparison.arms[0].name  # the second arm's plan follows the first arm's directly
+        start = SharedStart(taken_from=None if first else plans[-1].run_name) if shared else None
+        resolved = configs[case, side]
         plan = plan_run(
-            comparison,
-            on_this_machine(target) if request.compile_only else target,
-            configs[case, side],
-            command,
-            case=case,
-            arm=side,
-            repeat=repeat,
-            fresh=request.fresh,
-            out=out,
-            aa=request.arms.aa,
-            rules=rules,
-            start=SharedStart(taken_from=None if first else plans[-1].run_name) if shared else None,
+            request, target, resolved, command, case=case, arm=side, repeat=repeat, out=out, rules=rules, start=start
         )
         plans.append(plan)
     if request.blessed:
@@ -221,21 +210,8 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     return plans
 
 
-def plan_compiling(
-    target: Target, checkout: TrainerSource, config: TrainConfig, *, case: str, arm: str, repeat: int, anew: bool
-) -> Command:
-    """Return the command that compiles the step of a run of the target. Raises ConfigError."""
-    return make_compile(target, checkout, config, arm=arm, anew=anew)
-
-
-def on_this_machine(target: Target) -> Target:
-    """Return the target for launching a compile: on this machine, without the target's launch settings."""
-    here = {"backend": "local", "environment": {}, "pass_on": (), "wrap": (), "launch": {}}
-    return target.model_copy(update=here)
-
-
 def plan_run(
-    comparison: Comparison,
+    request: Request,
     target: Target,
     resolved: ResolvedConfig,
     command: Command,
@@ -243,23 +219,23 @@ def plan_run(
     case: str,
     arm: str,
     repeat: int,
-    fresh: str,
     out: Path,
-    aa: bool = False,
     rules: VerdictRules | None = None,
     start: SharedStart | None = None,
 ) -> RunPlan:
     """Return the plan of one run. Its identity depends on neither its folder nor its time limit."""
-    checkout = command.checkout
-    trainer = checkout.trainer
+    checkout, compiles_for = command.checkout, target.topology if request.compile_only else None
+    if compiles_for:  # on this machine, without the target's launch settings
+        here = {"backend": "local", "environment": {}, "pass_on": (), "wrap": (), "launch": {}}
+        target = target.model_copy(update=here)
     config = {key: value for key, value in resolved.config.model_dump().items() if key in resolved.values}
     facts: dict[str, Any] = {
         "config": {key: value for key, value in config.items() if key not in PLACE_KEYS},
-        "trainer": trainer,
+        "trainer": checkout.trainer,
         "target": target.model_dump(include={"name", "backend", "devices", "environment"}),
         "versions": checkout.versions,
         "repeat": repeat,
-        "fresh": fresh,
+        "fresh": request.fresh,
     }
     if checkout.folder is not None:  # keeps runs of two commits with equal source apart
         facts["commit"] = checkout.commit
@@ -268,42 +244,35 @@ def plan_run(
     if start is not None and target.trains_here:  # for other targets, only the reason is printed
         facts["start"] = start.taken_from or "kept"
     identity = hash_identity(facts | command.facts)
-    compiles_for = target.topology if isinstance(command, CompileHere) else None
     run_name = name_run(case, f"{arm}-compile" if compiles_for else arm, repeat, identity)
     directory = out.absolute() / "runs" / run_name  # the trainer runs in another folder
     place = {"run_name": run_name, "base_output_directory": str(directory.parent)}
     origins = {key: value.origin for key, value in resolved.values.items()}
+    invocation = command.invoke(directory)
+    same = ("trainer", "commit", "dirty", "versions", "ref", "repository", "commits", "code", "software")
     return RunPlan(
-        comparison=comparison.name,
+        **{name: getattr(checkout, name) for name in same},
+        comparison=request.comparison,
         case=case,
         arm=arm,
         repeat=repeat,
-        trainer=trainer,
         target=target.name,
         backend=target.backend,
         config=config | place,
         origins=origins | dict.fromkeys(place, "the run's identity"),
-        commit=checkout.commit,
-        dirty=checkout.dirty,
-        versions=checkout.versions,
-        environment=command.environment(directory) | target.environment,
+        environment=invocation.environment | target.environment,
         passed_on=target.passed_on,
-        argv=(*target.wrap, *command.argv(directory)),
+        argv=(*target.wrap, *invocation.argv),
         time_limit_s=target.time_limit_s,
         log_limit_mb=target.log_limit_mb,
         run_name=run_name,
         directory=str(directory),
         identity=identity,
-        ref=checkout.ref,
-        repository=checkout.repository,
-        commits=checkout.commits,
         checkout=checkout.folder,
-        code=checkout.code,
-        software=checkout.software,
-        aa=aa,
+        aa=request.arms.aa,
         rules=rules,
         launch=command.settings,
-        files=command.files(directory),
+        files=invocation.files,
         compiles_for=compiles_for,
         start=start,
         start_folder=checkout.command.folder if checkout.command else None,
@@ -361,16 +330,10 @@ def find_unfit(
     """Return the cases that do not fit the model (default: the target's) or its devices, with the reason of each."""
     if target.plays_logs:
         return {}
-    base = root / "base.yml"
     found: dict[str, str] = {}
     for case in names:
-        layers = (
-            layer_from_map(read_yaml(base), base, "base"),
-            set_layer("targets", target.name, "target", root=root),
-            load_layer("models", model or target.model, "model", root=root),
-            load_case(case, model or target.model, root),
-        )
-        values = {key: value.value for layer in layers for key, value in layer.items()}
+        layers = layers_of_case(target, case, model, root)
+        values = {key: value.value for read in layers for key, value in read().items()}
         try:
             TrainConfig.model_validate(values, strict=True)
         except ValidationError as error:

@@ -64,10 +64,7 @@ def make_environment(words: Sequence[str], checkout: Path, cache: Path) -> str:
     names = {canonicalize_name(Requirement(word).name) for word in asked}
     kept = [str(item) for item in read_dependencies(project) if canonicalize_name(item.name) not in names]
     facts = [platform.python_version(), *asked, *kept, project.read_text(encoding="utf-8")]
-    folder = cache / FOLDER / hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
-    if not folder.is_dir():
-        _build(folder, checkout, [*kept, *asked])
-    return str(folder / "bin" / "python")
+    return _build(cache, facts, checkout, [*kept, *asked])
 
 
 def make_maxtext_environment(words: Sequence[str], cache: Path) -> str:
@@ -86,16 +83,18 @@ def make_maxtext_environment(words: Sequence[str], cache: Path) -> str:
     for item in named:
         item.extras = item.extras or {"tpu"}  # without an extra its imports fail; this one runs on CPU too
     texts = sorted(map(str, wanted))
-    facts = [MAXTEXT, platform.python_version(), *texts]
+    return _build(cache, [MAXTEXT, platform.python_version(), *texts], cache, texts, "--resolution=lowest")
+
+
+def _build(cache: Path, facts: Sequence[str], place: Path, wanted: Sequence[str], *options: str) -> str:
+    """Return the interpreter of the environment with these facts, built if it is missing.
+
+    uv runs in `place` to read its settings, such as `exclude-newer`.
+    """
     folder = cache / FOLDER / hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
-    if not folder.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
-        _build(folder, cache, texts, "--resolution=lowest")
-    return str(folder / "bin" / "python")
-
-
-def _build(folder: Path, place: Path, wanted: Sequence[str], *options: str) -> None:
-    """Build the environment `folder`; uv runs in `place` to read its settings, such as `exclude-newer`."""
+    python = str(folder / "bin" / "python")
+    if folder.is_dir():
+        return python
     uv = shutil.which("uv")
     if uv is None:
         raise SoftwareError("uv is not installed: an arm's own packages need it (pip install uv)")
@@ -116,6 +115,7 @@ def _build(folder: Path, place: Path, wanted: Sequence[str], *options: str) -> N
                 raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+    return python
 
 
 def _run(argv: Sequence[str], folder: Path) -> None:

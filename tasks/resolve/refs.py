@@ -103,9 +103,9 @@ def check_ref_name(name: str) -> str:
 def _git_allows(name: str) -> bool:
     try:
         run_git(["check-ref-format", "--allow-onelevel", name])
-    except GitError as error:
-        if "not installed" in str(error):
-            raise ConfigError(["git is not installed: branches cannot be compared without it"]) from error
+    except MissingGitError as error:
+        raise ConfigError(["git is not installed: branches cannot be compared without it"]) from error
+    except GitError:
         return False
     return True
 
@@ -147,9 +147,7 @@ def _resolve_remote(repository: str, name: str) -> str:
     refs: dict[str, str] = {}
     for line in run_git(["ls-remote", "--", repository]).splitlines():
         sha, _, ref = line.partition("\t")
-        if ref.endswith("^{}"):  # a peeled annotated tag; listed after the tag itself
-            ref = ref.removesuffix("^{}")
-        refs[ref] = sha
+        refs[ref.removesuffix("^{}")] = sha  # ^{}: a peeled annotated tag, listed after the tag itself
     found = refs.get("HEAD") if name == "HEAD" else _pick(refs, name)
     if found is None and SHA.fullmatch(name):
         return name  # the fetch fails if it does not exist

@@ -14,18 +14,11 @@ from tasks.store import Store, open_store
 logger = logging.getLogger("prefect.flow_runs.maxview")
 
 
-def on_cancellation(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """End the jobs of a cancelled flow run. The worker calls this if the flow's own process could not."""
-    end_jobs(flow_run)
+def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """End every running job of a flow run that was cancelled or killed, or whose worker lost its process.
 
-
-def on_crashed(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """End the jobs of a flow run that was killed, or whose worker lost its process."""
-    end_jobs(flow_run)
-
-
-def end_jobs(flow_run: FlowRun) -> None:
-    """End every running job of a flow run."""
+    A hook of the flows: the worker calls it if the flow's own process cannot.
+    """
     for name in stop_jobs(str(flow_run.id), open_store(flow_run.parameters["out"])):
         logger.warning("%s: ended, with the flow run that started it", name)
 

@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
-from tasks.launch.processes import Kept, end_kept, is_running
+from tasks.launch.processes import Kept, end_kept, read_kept
 
 IDLE_S = 600.0  # from its last command to its end
 STOP_S = 10.0
@@ -42,11 +42,7 @@ class Place:
 
     def find(self) -> Server | None:
         """Return the server, or None if none runs and listens."""
-        try:
-            server = Server.model_validate_json(self.address.read_text())
-        except (OSError, ValueError):
-            return None
-        return server if is_running(server) else None
+        return read_kept(self.key, self.folder, Server)
 
     def use(self) -> IO[str]:
         """Return a lock that keeps the server running until it is closed or this process ends."""
@@ -119,11 +115,8 @@ def server_key() -> str:
         Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")
     }  # they change with every installation
     files = [Path("prefect.toml"), Path(".env"), find_home() / "profiles.toml"]
-    if "[tool.prefect" in _read(Path("pyproject.toml")):
-        files.append(Path("pyproject.toml"))
+    project = Path("pyproject.toml")
+    if project.is_file() and "[tool.prefect" in project.read_text(errors="replace"):
+        files.append(project)
     changed = [(str(path.absolute()), path.stat().st_mtime_ns) for path in [*files, *packages] if path.exists()]
     return sha256(repr((sys.executable, sys.version, settings, sorted(changed))).encode()).hexdigest()[:12]
-
-
-def _read(path: Path) -> str:
-    return path.read_text(errors="replace") if path.is_file() else ""

@@ -1,6 +1,6 @@
-"""Puts a Markdown text into the one comment of a pull request that carries its mark: made once, then kept up to date.
+"""Writes a Markdown text into one comment of a pull request, and updates that comment later: a mark identifies it.
 
-GitHub's REST API, where the comments of a pull request are those of its issue:
+In GitHub's REST API, a pull request's comments belong to the issue of the same number:
 https://docs.github.com/en/rest/issues/comments
 """
 
@@ -39,7 +39,7 @@ class PullRequest(Frozen):
 
 
 def parse_pull_request(text: str) -> PullRequest:
-    """The pull request that `owner/name#12`, or its address, means. Raises CommentError."""
+    """Return the pull request of `owner/name#12`, or of an address. Raises CommentError."""
     match = _PLACE.fullmatch(text)
     if match is None:
         raise CommentError(f"{text!r} is no pull request: give owner/name#12, or its address (https://…/pull/12)")
@@ -49,8 +49,8 @@ def parse_pull_request(text: str) -> PullRequest:
 def put_comment(place: PullRequest, body: str, *, token: str, api: str = API) -> str:
     """Write `body`, whose first line is its mark, into the comment that begins with that mark, or into a new one.
 
-    A comment that is so already is left alone. Returns the comment's address. Raises CommentError, and
-    httpx.TransportError where GitHub is not reached, which may be tried again.
+    Leaves an equal comment alone. Returns the comment's address. Raises CommentError, and httpx.TransportError if
+    GitHub cannot be reached, which may be retried.
     """
     marker = body.partition("\n")[0]
     if not re.fullmatch(r"<!-- .+ -->", marker):
@@ -69,8 +69,9 @@ def put_comment(place: PullRequest, body: str, *, token: str, api: str = API) ->
                 continue
             if comment["body"].replace("\r\n", "\n") == text:
                 return str(comment["html_url"])
-            return str(_ask(client, "PATCH", f"{folder}/comments/{int(comment['id'])}", text)["html_url"])
-        return str(_ask(client, "POST", f"{folder}/{place.number}/comments", text)["html_url"])
+            answer = client.patch(f"{folder}/comments/{int(comment['id'])}", json={"body": text})
+            return str(_read(answer)["html_url"])
+        return str(_read(client.post(f"{folder}/{place.number}/comments", json={"body": text}))["html_url"])
 
 
 def _first_line(comment: dict[str, Any]) -> str:
@@ -78,7 +79,7 @@ def _first_line(comment: dict[str, Any]) -> str:
 
 
 def _list(client: httpx.Client, path: str) -> Iterator[dict[str, Any]]:
-    """Every comment, oldest first, a page at a time."""
+    """Yield every comment, oldest first; requests one page at a time."""
     url: str | None = f"{path}?per_page={PER_PAGE}"
     while url:
         answer = client.get(url)
@@ -86,10 +87,6 @@ def _list(client: httpx.Client, path: str) -> Iterator[dict[str, Any]]:
         url = answer.links.get("next", {}).get("url")
         if url and httpx.URL(url).host != client.base_url.host:
             raise CommentError(f"GitHub's next page is at {httpx.URL(url).host}, not at {client.base_url.host}")
-
-
-def _ask(client: httpx.Client, method: str, path: str, text: str) -> Any:
-    return _read(client.request(method, path, json={"body": text}))
 
 
 def _read(answer: httpx.Response) -> Any:

@@ -57,7 +57,7 @@ class Jobs:
         return tuple(dict.fromkeys(id for id in (flow_run, self._night) if id))
 
     def check(self) -> None:
-        """Raises Stopped once `stop_all` was called."""
+        """Raise Stopped once `stop_all` was called."""
         if self._stopping:
             raise Stopped("the flow was ended, and its jobs with it")
 

@@ -1,7 +1,6 @@
 """Serves the pages of a folder over HTTP, with gzip and ranges."""
 
 import re
-import socket
 from os import PathLike, stat_result
 from pathlib import Path
 
@@ -31,11 +30,6 @@ def make_server(folder: Path, *, front: str = "", not_found: str = "") -> uvicor
     return uvicorn.Server(
         uvicorn.Config(pages, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=STOP_S)
     )
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at an address; port 0: any free one. Raises OSError."""
-    return socket.create_server((host, port))
 
 
 class _Pages(StaticFiles):

@@ -28,16 +28,14 @@ def slice_of(target: str) -> Iterator[None]:
     if is_embedded(get_current_settings().api.url):
         yield
         return
-    strict = deployment.id is not None
+    strict, held = deployment.id is not None, ExitStack()
 
-    def take() -> ExitStack:
-        stack = ExitStack()
-        stack.enter_context(
+    def take() -> None:
+        held.enter_context(
             concurrency(limit_name(target), strict=strict, lease_duration=LEASE_S, raise_on_lease_renewal_failure=False)
         )
-        return stack
 
-    held = outlast(take)
+    outlast(take)
     try:
         yield
     finally:

@@ -19,7 +19,7 @@ from configs.schema import Frozen
 from tasks.launch import processes
 from tasks.launch.processes import Kept
 from tasks.services import prefect_settings as environment
-from tasks.services.server import ServerError
+from tasks.services.server import ServerError, answers
 from tasks.store import write_atomically
 
 ROOT = CONFIG_ROOT.parent
@@ -62,7 +62,7 @@ def start(place: Place, say: Callable[[str], None]) -> None:
     place = place.model_copy(update=owner_of(settings))
     place.state.mkdir(parents=True, exist_ok=True)
     write_atomically(place.state / PLACE_FILE, place.model_dump_json(indent=1) + "\n")
-    server = processes.read_kept(SERVER, place.state)
+    server = processes.read_kept(SERVER, place.state, Kept)
     if server is None:
         _check_port(place)
         argv = [sys.executable, "-m", "prefect", "server", "start", "--host", place.host, "--port", str(place.port)]
@@ -78,7 +78,7 @@ def start(place: Place, say: Callable[[str], None]) -> None:
     deploy(settings)
     say(f"deployments: as in {PREFECT_FILE}")
     set_up_automations(say, webhook=os.environ.get("MAXVIEW_WEBHOOK_URL"))
-    if processes.read_kept(WORKER, place.state) is None:
+    if processes.read_kept(WORKER, place.state, Kept) is None:
         argv = [sys.executable, "-m", "prefect", "worker", "start", "--pool", place.pool, "--name", "maxview"]
         worker = processes.start_kept(WORKER, argv, state=place.state, folder=ROOT, environment=settings)
         say(f"worker: started, log {worker.log}")
@@ -151,28 +151,16 @@ def _check_port(place: Place) -> None:
 
 def wait_for_server(place: Place, server: Kept) -> None:
     """Wait until the server's API answers. Raises ServerError if it ends or stays silent."""
-    import httpx
-
     deadline = time.monotonic() + STARTUP_S
-    while True:
-        try:
-            httpx.get(f"{place.url}/api/health", timeout=5).raise_for_status()
-            if listens(server, place.port):
-                return
-        except httpx.HTTPError:
-            pass
+    while not (answers(f"{place.url}/api") and listens(server, place.port)):
         if not processes.is_running(server):
-            raise ServerError(f"Prefect's server ended while starting: {last_lines(Path(server.log))}")
+            said = "\n".join(Path(server.log).read_text(errors="replace").splitlines()[-5:])
+            raise ServerError(f"Prefect's server ended while starting: {said}")
         if time.monotonic() > deadline:
             raise ServerError(
                 f"Prefect's server at {place.url} does not answer: see {server.log}, or maxview down first"
             )
         time.sleep(0.2)
-
-
-def last_lines(log: Path, count: int = 5) -> str:
-    """Return the last lines of a log, for a message."""
-    return "\n".join(log.read_text(errors="replace").splitlines()[-count:])
 
 
 def deploy(settings: Mapping[str, str]) -> None:
@@ -192,7 +180,7 @@ def stop(state: Path, say: Callable[[str], None]) -> bool:
     Raises ConfigError if the server uses another home or database than this command.
     """
     known = state / PLACE_FILE
-    server = processes.read_kept(SERVER, state)
+    server = processes.read_kept(SERVER, state, Kept)
     place = Place.model_validate_json(known.read_text()) if known.is_file() else None
     if server is not None and place is not None and place.home is not None:
         mine = owner_of(settings_of(place, os.environ))
@@ -217,7 +205,7 @@ def stop(state: Path, say: Callable[[str], None]) -> bool:
 
 
 def _end(name: str, state: Path, patience_s: float, say: Callable[[str], None]) -> bool:
-    kept = processes.read_kept(name, state)
+    kept = processes.read_kept(name, state, Kept)
     if kept is None:
         return False
     by_itself = processes.end_kept(kept, state=state, patience_s=patience_s)

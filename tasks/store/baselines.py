@@ -47,7 +47,6 @@ def find_baseline(place: str, comparison: str, target: str, case: str) -> Path:
 
 def write_baseline(path: Path, baseline: Baseline) -> Path:
     """Write a baseline file atomically. Raises StoreError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     facts = baseline.model_dump(exclude={"runs"}) | {"version": VERSION}
     runs = [json.loads(run_record_to_json(run)) for run in baseline.runs]
     return write_atomically(path, dump_json(facts | {"runs": runs}))

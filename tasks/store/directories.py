@@ -27,12 +27,32 @@ MOST_BYTES = 1_000_000_000  # of a run's metrics; a step needs 300
 _HANDLE: TypeAdapter[RunHandle] = TypeAdapter(StoredHandle)
 
 
+class _Inside:
+    """The path of a file or folder of this name in the folder of the object that has it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, directory: "RunDirectory | ComparisonDirectory", _: type) -> Path:
+        return directory.path / self._name
+
+
 @dataclass(frozen=True)
 class RunDirectory:
     """One run's folder, `<out>/runs/<run_name>`. Creating the object touches no file; every write is atomic."""
 
     path: Path
     mirror: Mirror | None = None  # for a store in a bucket
+
+    plan = _Inside("plan.json")
+    config = _Inside("config.yml")
+    handle = _Inside("handle.json")
+    log = _Inside("log.txt")
+    metrics = _Inside("metrics.jsonl")
+    program = _Inside("program.json")
+    checkpoints = _Inside("checkpoints")
+    manifests = _Inside("manifests")
+    record = _Inside("record.json")
 
     @property
     def _name(self) -> str:
@@ -42,45 +62,9 @@ class RunDirectory:
     def run_name(self) -> str:
         return self.path.name
 
-    @property
-    def plan(self) -> Path:
-        return self.path / "plan.json"
-
-    @property
-    def config(self) -> Path:
-        return self.path / "config.yml"
-
-    @property
-    def handle(self) -> Path:
-        return self.path / "handle.json"
-
-    @property
-    def log(self) -> Path:
-        return self.path / "log.txt"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def program(self) -> Path:
-        return self.path / "program.json"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
     def checkpoints_of(self, plan: RunPlan) -> Path | None:
         """Return the folder of the plan's checkpoints; None if it saves none that can be verified."""
         return None if plan.files.checkpoints is None else self.path / plan.files.checkpoints
-
-    @property
-    def manifests(self) -> Path:
-        return self.path / "manifests"
-
-    @property
-    def record(self) -> Path:
-        return self.path / "record.json"
 
     def create(self) -> "RunDirectory":
         """Create the folder. Raises StoreError if that fails, or a link would redirect writes."""
@@ -213,12 +197,11 @@ class RunDirectory:
         """The log's path, or its address in the bucket, for messages and records."""
         return self.mirror.files.url(f"{self._name}/{self.log.name}") if self.mirror else str(self.log)
 
-    def bring_log(self) -> Path:
-        """Return the local path of the log, fetched from the bucket if needed; the file may be missing."""
-        return self.bring(self.log.name)
-
     def bring(self, name: str) -> Path:
-        """Return the local path of a file in the same way. Raises StoreError if `name` is not a plain file name."""
+        """Return the local path of a file, fetched from the bucket if needed; the file may be missing.
+
+        Raises StoreError if `name` is not a plain file name.
+        """
         if self.mirror is not None:
             self.mirror.refresh(f"{self._name}/{check_name(name, 'file')}")
         return self.path / check_name(name, "file")
@@ -236,13 +219,8 @@ class ComparisonDirectory:
     path: Path
     mirror: Mirror | None = None
 
-    @property
-    def comparison(self) -> Path:
-        return self.path / "comparison.json"
-
-    @property
-    def page(self) -> Path:
-        return self.path / "index.html"
+    comparison = _Inside("comparison.json")
+    page = _Inside("index.html")
 
     def file(self, name: str) -> Path:
         """Return the path of another file of the page. Raises StoreError if `name` is not a plain file name."""

@@ -76,16 +76,10 @@ class Store:
 
     def runs(self) -> Iterator[RunDirectory]:
         """Yield every run folder with a plan or record, by name, from one listing."""
-        if self.mirror is None:
-            for path in sorted((self.path / "runs").glob("*")):
-                directory = RunDirectory(path)
-                if directory.plan.is_file() or directory.record.is_file():
-                    yield directory
-            return
         kinds = ("runs/*/plan.json", "runs/*/record.json")
-        found = {entry.name.split("/")[1] for kind in kinds for entry in self.mirror.files.entries("runs", kind)}
+        found = {entry.name.split("/")[1] for kind in kinds for entry in self.files.entries("runs", kind)}
         for name in sorted(found):
-            yield self.run(name)
+            yield RunDirectory(self.path / "runs" / name, self.mirror)
 
     def comparisons(self) -> Iterator[ComparisonDirectory]:
         """Yield every folder of a finished comparison, by comparison, case and id."""

@@ -77,9 +77,8 @@ def _map_floats(values: list[Any] | None, dtype: Any, change: Any) -> Any:
     if isinstance(dtype, pl.List):
         return [_map_floats(value, dtype.inner, change) for value in values]
     if isinstance(dtype, pl.Struct):
-        return [None if v is None else _map_struct(v, dtype, change) for v in values]
+        return [
+            v and {field.name: _map_floats([v[field.name]], field.dtype, change)[0] for field in dtype.fields}
+            for v in values
+        ]
     return values
-
-
-def _map_struct(value: dict[str, Any], dtype: pl.Struct, change: Any) -> dict[str, Any]:
-    return {field.name: _map_floats([value[field.name]], field.dtype, change)[0] for field in dtype.fields}

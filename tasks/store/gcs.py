@@ -1,7 +1,6 @@
 """Reads and writes the store's files in a bucket: objects below gs://bucket/prefix, versioned by generation."""
 
 import base64
-import binascii
 import io
 import re
 from collections.abc import Callable, Iterator
@@ -120,16 +119,11 @@ class GcsFiles:
                 return b""
 
     def write(self, name: str, data: bytes, *, create: bool = False, version: str | None = None) -> str:
-        def send(blob: Any, **conditions: Any) -> None:
-            blob.upload_from_string(data, content_type=content_type(name), timeout=TIMEOUT_S, **conditions)
-
-        return self._send(name, send, crc32c=google_crc32c.value(data), create=create, version=version)
+        match = 0 if create else int(version) if version is not None else None
+        return self._send(name, "upload_from_string", data, crc32c=google_crc32c.value(data), match=match)
 
     def upload(self, name: str, path: Path) -> str:
-        def send(blob: Any, **conditions: Any) -> None:
-            blob.upload_from_filename(str(path), content_type=content_type(name), timeout=TIMEOUT_S, **conditions)
-
-        return self._send(name, send, crc32c=None, create=False, version=None)
+        return self._send(name, "upload_from_filename", str(path))
 
     def stat(self, name: str) -> Entry | None:
         with self._errors(name):
@@ -171,15 +165,14 @@ class GcsFiles:
         return self._bucket.blob(self._prefix + name)
 
     def _send(
-        self, name: str, send: Callable[..., None], *, crc32c: int | None, create: bool, version: str | None
+        self, name: str, method: str, content: Any, *, crc32c: int | None = None, match: int | None = None
     ) -> str:
+        """Upload with a method of the client; `match`: only over this generation. Repeating an upload is harmless."""
         blob = self._blob(name)
-        conditions: dict[str, Any] = {"checksum": "crc32c", "retry": DEFAULT_RETRY}  # repeating an upload is harmless
-        if create or version is not None:
-            conditions["if_generation_match"] = 0 if create else int(version or 0)
+        options = {"content_type": content_type(name), "checksum": "crc32c", "retry": DEFAULT_RETRY}
         try:
             with self._errors(name):
-                send(blob, **conditions)
+                getattr(blob, method)(content, timeout=TIMEOUT_S, if_generation_match=match, **options)
         except AlreadyThereError:
             # the response to our own write may have been lost and the write retried
             there = self.stat(name)
@@ -193,7 +186,7 @@ class GcsFiles:
             name=blob.name.removeprefix(self._prefix),
             size=int(blob.size),
             version=str(blob.generation),
-            crc32c=binascii.hexlify(base64.b64decode(blob.crc32c)).decode() if blob.crc32c else None,
+            crc32c=base64.b64decode(blob.crc32c).hex() if blob.crc32c else None,
         )
 
     @contextmanager

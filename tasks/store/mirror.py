@@ -206,7 +206,7 @@ def _version(entry: Entry | None) -> str | None:
 
 
 def differs(path: Path, entry: Entry) -> bool:
-    """Whether a local file differs from the bucket's listing entry."""
+    """Return whether a local file differs from the bucket's listing entry."""
     if not path.is_file() or path.stat().st_size != entry.size:
         return True
     crc = 0

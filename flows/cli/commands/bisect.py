@@ -21,7 +21,7 @@ def bisect(name: str, /, *, options: Annotated[BisectOptions, Parameter(name="*"
     name
         A comparison of two refs: a file in configs/comparisons, for example main-vs-branch.
     """
-    from tasks.bisect.points import find_span, list_cases, read_versions, span_of_packages
+    from tasks.bisect.points import choose_span, list_cases, read_versions
     from tasks.bisect.questions import read_question
 
     # the input is checked here too: a mistake should not cost the start of a server
@@ -34,10 +34,7 @@ def bisect(name: str, /, *, options: Annotated[BisectOptions, Parameter(name="*"
         read_question(options.metric)
     if more.packages:
         read_versions(more.packages)
-    if more.packages and options.good == options.bad:
-        span_of_packages(options)
-    else:
-        find_span(options)
+    choose_span(options)
     check_out(options.out)
 
     from tasks.services.events import EVENTS, Bisected, Event

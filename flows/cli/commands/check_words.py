@@ -1,4 +1,4 @@
-"""The words of a command line, checked for what no name, path or value can be."""
+"""Checks the words of a command line for lengths and characters that no name, path or value has."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u
 
 
 def check_words(words: Sequence[str]) -> None:
-    """Raises ValueError for a word that no name, path or value can be, and that a terminal would act on."""
+    """Raise ValueError for a word that is too long, or has a character that a terminal would act on."""
     for number, word in enumerate(words, start=1):
         if len(word) > LONGEST_WORD:
             raise ValueError(

@@ -19,14 +19,14 @@ Json = Annotated[bool, Parameter(name="--json", help="Print the records as JSON 
 
 
 def check_out(out: str) -> None:
-    """Raise StoreError with what to type if `out` can be no output folder: before something slow is begun."""
+    """Raise StoreError with the remedy if `out` cannot be an output folder, before slow work begins."""
     from tasks.store import open_store
 
     open_store(out)
 
 
 def absolute_place(out: str) -> str:
-    """A path or address that means the same in another working directory."""
+    """Return a path or address that means the same in another working directory."""
     if "://" in out:
         return out
     place = Path(out).absolute()

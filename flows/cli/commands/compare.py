@@ -45,7 +45,7 @@ def compare(
 
 
 def check_name(name: str) -> None:
-    """Raise ValueError that lists the comparisons where none is named, and where a case is named in its place."""
+    """Raise ValueError if no comparison is named, or a case in its place."""
     from configs.comparison import list_names
 
     if not name:

@@ -25,12 +25,11 @@ def resolve_command(
     """
     from configs.comparison import load_comparison, load_target
     from tasks.publish.terminal.configs import show_config
-    from tasks.resolve.plans import find_arm, resolve_config
+    from tasks.resolve.plans import resolve_config
 
     spec = load_comparison(comparison)
-    name = find_arm(spec, arm) if arm else spec.arms[0].name
     place = load_target(target or spec.target)
-    resolved = resolve_config(spec, place, case=case, arm=name, overrides=set_ or (), model=model)
+    resolved = resolve_config(spec, place, case=case, arm=arm or spec.arms[0].name, overrides=set_ or (), model=model)
     show_config(resolved, place, as_json=json_)
     return 0
 

@@ -1,4 +1,4 @@
-"""`maxview history`: what a store has seen to trends."""
+"""`maxview history`: the trends of all comparisons in a store."""
 
 from typing import Annotated
 

@@ -25,7 +25,7 @@ def ingest(
 
     check_words(options.target, options.tolerances)
     with open_arms(sort_words(logs or (), options.baseline, options.candidate), aa=options.aa):
-        pass  # what is no comparison is refused before a flow run is begun
+        pass  # refuses logs that cannot be compared before a flow run begins
     check_out(options.out)
 
     sides = {"logs": logs or (), "baseline": options.baseline, "candidate": options.candidate}

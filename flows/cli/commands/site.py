@@ -1,6 +1,7 @@
 """`maxview site`: the pages of a store, built, served, or as an example."""
 
 import os
+import socket
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import Annotated
@@ -47,13 +48,13 @@ def serve(
     """Serve the pages, and no other files, over HTTP until Ctrl-C; with gzip and ranges."""
     from tasks.publish.site.index import PAGE, gather_index
     from tasks.publish.site.index_page import render_index, render_not_found
-    from tasks.services.site_server import listen, make_server
+    from tasks.services.site_server import make_server
     from tasks.store import open_store
 
     store = open_store(out, reading=True)
     front = "" if (store.path / PAGE).is_file() else render_index(gather_index(store), store)
     try:
-        listener = listen(host, port)
+        listener = socket.create_server((host, port))
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise ValueError(f"{host}:{port} cannot be opened ({reason}); try --port 0") from error

@@ -45,7 +45,7 @@ def verify(
         for path in checkpoints:
             try:
                 for proof in verify_checkpoints(path, mode=mode, deep=deep, on_progress=progress):
-                    proofs.append(proof)  # what was proved before a bucket goes away is shown
+                    proofs.append(proof)  # shown even if the bucket goes away later
             except ValueError as error:  # the others are checked all the same
                 wrong.append(str(error))
     if proofs or not wrong:

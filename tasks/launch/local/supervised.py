@@ -23,7 +23,6 @@ class Supervised:
     here = True
 
     def find_checkpoint(self, plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
-        """See Backend."""
         return epath.Path(directory.path / str(plan.files.checkpoints) / str(step))
 
     def launch(
@@ -34,13 +33,12 @@ class Supervised:
         extra_argv: tuple[str, ...] = (),
         keep: Callable[[LocalHandle], Any] = lambda _: None,
     ) -> LocalHandle:
-        """See Backend. Also raises LaunchError if another process writes the log."""
+        """Also raises LaunchError if another process writes the log."""
         os.close(open_locked(directory.log))
         rename_earlier_log(directory.log)
         return process_group.launch(plan, directory.log, extra_argv=extra_argv, keep=keep)
 
     def attach(self, plan: RunPlan, directory: RunDirectory, handle: LocalHandle | None) -> LocalHandle | None:
-        """See Backend."""
         if handle is None:
             return None
         writes_here = Path(handle.log) == directory.log  # rather than into another working copy of the same bucket
@@ -50,16 +48,13 @@ class Supervised:
         return None
 
     def has_ended(self, handle: LocalHandle) -> bool:
-        """See Backend."""
         return not process_group.is_alive(handle)
 
     def follow(self, plan: RunPlan, directory: RunDirectory, handle: LocalHandle, *, poll_s: float) -> Iterator[bytes]:
-        """See Backend."""
         # Not the handle's path: another machine's run may have been downloaded here.
         return read_growing(directory.log, lambda: process_group.is_alive(handle), poll_s=poll_s)
 
     def stop(self, handle: LocalHandle) -> None:
-        """See Backend."""
         process_group.stop(handle)
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from copy import copy
 from datetime import datetime
 from functools import partial
@@ -60,7 +61,7 @@ class Attempt:
             return None
         self._before = before = self._log_path.read_bytes() if self._log_path.exists() else b""
         try:
-            with GatheredLog(self._log_path) as log:
+            with closing(GatheredLog(self._log_path)) as log:
                 cause, exit_code = yield from self._until_end(log, poll_s)
                 others = self._lines_of_another()
                 if self._view.exists and self._view.terminal is None:

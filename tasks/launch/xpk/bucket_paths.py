@@ -2,14 +2,11 @@
 
 import re
 
-from etils import epath
-
 from tasks.records import RunPlan
 from tasks.resolve.trainers.maxtext_events import FOLDER as TENSORBOARD
 from tasks.store import RunDirectory
 
 OWN_FILES = ("metrics.jsonl", "program.json")  # files that a trainer writes beside its checkpoints
-OWN_FOLDERS = (TENSORBOARD,)
 _NAME = re.compile(r"-{0,2}[A-Za-z_][\w.-]*")
 
 
@@ -39,12 +36,4 @@ def fetch_own_files(plan: RunPlan, directory: RunDirectory) -> None:
     if directory.mirror is not None:
         for name in {*OWN_FILES, plan.files.metrics}:
             directory.mirror.fetch(f"runs/{directory.run_name}/{name}")
-        for name in OWN_FOLDERS:
-            directory.mirror.fetch_folder(f"runs/{directory.run_name}/{name}")
-
-
-def find_uploaded(plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
-    """Return the path of a pod's checkpoint: in the bucket, or in the folder that pods share with this machine."""
-    if directory.mirror is not None:
-        return epath.Path(directory.mirror.files.url(f"runs/{directory.run_name}/{plan.files.checkpoints}/{step}"))
-    return epath.Path(directory.path / str(plan.files.checkpoints) / str(step))
+        directory.mirror.fetch_folder(f"runs/{directory.run_name}/{TENSORBOARD}")

@@ -13,7 +13,7 @@ from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError
 from tasks.launch.logs import open_locked, read_exit_code, rename_earlier_log
 from tasks.launch.xpk.attempt import Attempt
-from tasks.launch.xpk.bucket_paths import as_pods_see, find_uploaded
+from tasks.launch.xpk.bucket_paths import as_pods_see
 from tasks.launch.xpk.create import create_workload
 from tasks.launch.xpk.handle import XpkHandle
 from tasks.launch.xpk.jobset import TAKEN_AWAY, is_there
@@ -21,10 +21,10 @@ from tasks.launch.xpk.kube import choose_context, connect
 from tasks.launch.xpk.poll_job import attempts_of, look, patiently, wait_until_gone
 from tasks.launch.xpk.settings import Xpk
 from tasks.launch.xpk.workload import attempt_of, create_argv, family_of, name_attempt, shell_line
-from tasks.records import JobCause, RunPlan
+from tasks.records import RunPlan
 from tasks.store import RunDirectory
 
-TAKEN = TAKEN_AWAY | {"NodeGone", "PodGone"}  # causes that lead to a restart
+TAKEN = TAKEN_AWAY | {"PodGone"}  # causes that lead to a restart
 
 
 class OnCluster:
@@ -33,8 +33,9 @@ class OnCluster:
     here = False
 
     def find_checkpoint(self, plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
-        """See Backend."""
-        return find_uploaded(plan, directory, step)
+        if directory.mirror is None:  # pods share the folder with this machine
+            return epath.Path(directory.path / str(plan.files.checkpoints) / str(step))
+        return epath.Path(directory.mirror.files.url(f"runs/{directory.run_name}/{plan.files.checkpoints}/{step}"))
 
     def launch(
         self,
@@ -45,7 +46,7 @@ class OnCluster:
         keep: Callable[[XpkHandle], Any] = lambda _: None,
         tries: int = 1,
     ) -> XpkHandle:
-        """See Backend. Waits until the workload exists, not until it runs."""
+        """Waits until the workload exists, not until it runs."""
         settings = _settings(plan)
         if not settings.shared_out and directory.mirror is None:
             raise LaunchError(
@@ -85,7 +86,6 @@ class OnCluster:
         return handle
 
     def attach(self, plan: RunPlan, directory: RunDirectory, handle: XpkHandle | None) -> XpkHandle | None:
-        """See Backend."""
         if handle is None:
             return None
         api = connect(handle.context, handle.namespace)
@@ -98,11 +98,10 @@ class OnCluster:
         return None
 
     def has_ended(self, handle: XpkHandle) -> bool:
-        """See Backend."""
         return look(connect(handle.context, handle.namespace), handle.job_name).over
 
     def stop(self, handle: XpkHandle) -> None:
-        """See Backend. Ends every attempt of the run; raises LaunchError if the cluster cannot be reached."""
+        """Ends every attempt of the run; raises LaunchError if the cluster cannot be reached."""
         api = connect(handle.context, handle.namespace)
         try:
             names = [name for _, name in patiently(lambda: attempts_of(api, handle.family))]
@@ -116,11 +115,11 @@ class OnCluster:
     def follow(
         self, plan: RunPlan, directory: RunDirectory, handle: XpkHandle, *, poll_s: float
     ) -> Iterator[bytes | Restarted]:
-        """See Backend."""
         settings = _settings(plan)
         while True:
             cause = yield from Attempt(plan, settings, directory, handle).follow(poll_s)
-            if cause is None or not _is_taken(cause) or handle.tries >= settings.attempts:
+            taken = cause is not None and (cause.type in TAKEN or cause.type.startswith("Evicted ("))
+            if cause is None or not taken or handle.tries >= settings.attempts:
                 return
             directory.check_claim()  # a job of another machine would have the same name
             self.stop(handle)
@@ -138,7 +137,3 @@ def _settings(plan: RunPlan) -> Xpk:
     if not isinstance(plan.launch, Xpk):
         raise LaunchError(f"{plan.run_name}: its plan names no cluster")
     return plan.launch
-
-
-def _is_taken(cause: JobCause) -> bool:
-    return cause.type in TAKEN or cause.type.startswith("Evicted (")

@@ -3,8 +3,6 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tasks.launch.backend import CAUSE_LINE
 from tasks.launch.logs import open_locked
@@ -40,12 +38,8 @@ class GatheredLog:
         """Append to the earlier flow's text."""
         self.empty = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Release the lock."""
         os.close(self._descriptor)
 
     def add(self, line: bytes) -> Iterator[bytes]:

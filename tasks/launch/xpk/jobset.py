@@ -20,14 +20,13 @@ CANNOT_START = {
     "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
     "CreateContainerError", "RunContainerError", "CreateContainer", "StartError", "ContainerCannotRun",
 }  # fmt: skip
-# Cause -> kind of death. The last five causes are found by our launcher, the others by Kubernetes.
+# Cause -> kind of death. Our launcher finds the last four causes and NodeGone, Kubernetes the others.
 CAUSE_KINDS: dict[str, DeathKind] = {
     **dict.fromkeys(TAKEN_AWAY, "preempted"),
     **dict.fromkeys(CANNOT_START, "configuration"),
     "OOMKilled": "host_oom",
     "StartLimit": "timeout",
     "TimeLimit": "timeout",
-    "NodeGone": "preempted",
     "PodGone": "preempted",
     "Deleted": "killed",
 }

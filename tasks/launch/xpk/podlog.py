@@ -28,13 +28,7 @@ class LogCursor:
     def __init__(self) -> None:
         self._seen: list[datetime] = []  # the times of the lines of the last second
         self._met = 0  # the number of them that were repeated
-        self._last: str | None = None  # as the kubelet writes it
-        self._is_empty = True
-
-    @property
-    def last(self) -> str | None:
-        """The time of the last line, RFC 3339."""
-        return self._last
+        self.last: str | None = None  # the time of the last line, RFC 3339, as the kubelet writes it
 
     @property
     def since(self) -> str | None:
@@ -49,7 +43,7 @@ class LogCursor:
         """Return the gap before the next timestamped line, or None. Raises ValueError as `take` does."""
         moment, text = _split(line)
         unmet = self._seen[self._met :]
-        if self._is_empty and not text.startswith(FRAME_START):
+        if self.last is None and not text.startswith(FRAME_START):
             return Gap(copy(self), _word(line))
         if unmet and moment not in unmet and moment >= self._seen[0].replace(microsecond=0):
             return Gap(copy(self), _word(line))
@@ -67,7 +61,7 @@ class LogCursor:
             return None if unmet else text
         same = last == moment.replace(microsecond=0)
         self._seen = [*self._seen, moment] if same else [moment]
-        self._met, self._is_empty, self._last = len(self._seen), False, _word(line)
+        self._met, self.last = len(self._seen), _word(line)
         return text
 
 

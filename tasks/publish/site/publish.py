@@ -42,7 +42,7 @@ def write_comparison_page(record: ComparisonRecord, store: Store, known: Sequenc
     runs = read_runs(record, store, known)
     for arm in (record.baseline, record.candidate):
         for run, log, span in zip(arm.runs, arm.logs, arm.spans, strict=True):
-            lines[f"{arm.name}/{run}"] = read_lines(store.run_of_log(log).bring_log(), span)
+            lines[f"{arm.name}/{run}"] = read_lines(store.run_of_log(log).bring("log.txt"), span)
         for text in arm.programs:
             lines[f"{arm.name}/{text}"] = read_packed_lines(store.run_of_log(arm.logs[0]).bring(text))
     page = write_page(

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from functools import lru_cache
 from glob import glob
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 from configs.backend_settings import LogSettings
 from configs.errors import ConfigError
 from configs.schema import Frozen
-from tasks.records import CheckpointCommitted, CheckpointStarted, RunReading
+from tasks.records import CheckpointCommitted, CheckpointStarted, RunFiles
 from tasks.resolve.replay import play
+from tasks.resolve.trainers.invocation import Invocation
 from tasks.scrape import LogFollower, LogFormatError, scrape
 
 CHUNK = 1 << 22
@@ -22,17 +24,18 @@ class StoredLog(Frozen):
     path: str
     begin: int
     end: int
-    exit_code: int
+    exit_code: int  # in the log; without one, 1 if an exception ended the run, else 0
     checkpoints: tuple[tuple[int, int | None, int | None], ...]  # step, offset of the save's start, of its commit
     source: str | None  # the stored run's folder, if its checkpoints still exist
     home: str | None  # the run's folder as the log prints it
     digest: str
 
-    def argv(self, python: str, directory: Path, speed: float) -> tuple[str, ...]:
-        """Return the command that plays the log into a run's folder."""
+    def play(self, directory: Path, *, speed: float) -> Invocation:
+        """Return the command that plays the log into a run's folder, with the checkpoints if they still exist."""
         job = self.model_dump(include={"begin", "end", "exit_code", "checkpoints", "source", "home"})
         job |= {"log": self.path, "speed": speed, "directory": str(directory)}
-        return (python, "-I", "-S", play.__file__, json.dumps(job))
+        argv = (sys.executable, "-I", "-S", play.__file__, json.dumps(job))
+        return Invocation(argv=argv, files=RunFiles() if self.source else RunFiles(checkpoints=None))
 
 
 def find_log(settings: LogSettings, *, case: str, arm: str, repeat: int, where: str) -> StoredLog:
@@ -71,49 +74,37 @@ def read_log(path: str, arm: str, _changed: int) -> StoredLog:
     size = Path(path).stat().st_size
     begin, end = run.span if run.span[1] else (0, size)
     folder = Path(path).parent
-    saves, home = find_saves(Path(path), begin, end)
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        file.seek(begin)
-        left = end - begin
-        while left > 0 and (chunk := file.read(min(CHUNK, left))):
-            digest.update(chunk)
-            left -= len(chunk)
+    saves, home, digest = find_saves(Path(path), begin, end)
     return StoredLog(
         path=path,
         begin=begin,
         end=end,
-        exit_code=exit_code(run),
+        exit_code=run.exit_code if run.exit_code is not None else int(run.error is not None),
         checkpoints=saves,
         source=str(folder) if (folder / "checkpoints").is_dir() else None,
         home=home,
-        digest=digest.hexdigest()[:16],
+        digest=digest,
     )
-
-
-def exit_code(run: RunReading) -> int:
-    """Return the exit code in the log; without one, 1 if an exception ended the run, else 0."""
-    if run.exit_code is not None:
-        return run.exit_code
-    return 0 if run.error is None else 1
 
 
 type Saves = tuple[tuple[int, int | None, int | None], ...]
 
 
-def find_saves(path: Path, begin: int, end: int) -> tuple[Saves, str | None]:
-    """Return every checkpoint's step, offset of its save and offset of its commit; and the run's folder in the log."""
+def find_saves(path: Path, begin: int, end: int) -> tuple[Saves, str | None, str]:
+    """Return every checkpoint's step, offset of its save and offset of its commit; the run's folder; a digest."""
     home = None
-    follower = LogFollower()
+    follower, digest = LogFollower(), hashlib.sha256()
     saves: dict[int, list[int | None]] = {}
     with path.open("rb") as file:
         file.seek(begin)
         left = end - begin
         while left > 0 and (chunk := file.read(min(CHUNK, left))):
             left -= len(chunk)
+            digest.update(chunk)
             for event in follower.feed(chunk):
                 if isinstance(event, CheckpointStarted | CheckpointCommitted):
                     places = saves.setdefault(event.step, [None, None])
                     places[isinstance(event, CheckpointCommitted)] = begin + event.offset
                     home = home or (str(Path(event.path).parent.parent) if event.path else None)
-    return tuple((step, places[0], places[1]) for step, places in sorted(saves.items())), home
+    found = tuple((step, places[0], places[1]) for step, places in sorted(saves.items()))
+    return found, home, digest.hexdigest()[:16]

@@ -1,13 +1,14 @@
 """Turns a custom program, in a folder or a clean checkout, into the command of a run."""
 
-import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from configs.custom_trainer import CommandTemplate
-from configs.errors import ConfigError
+from configs.installed import digest_files
 from configs.schema import Frozen, TrainConfig
+from tasks.records import RunFiles
+from tasks.resolve.trainers.invocation import Invocation
 from tasks.resolve.trainers.maxtext import show_value
 
 IN_POD = {"checkout": ".", "python": "python"}  # an image starts its command in its program's folder
@@ -21,29 +22,19 @@ class CustomCommand(Frozen):
     folder: str
     python: str
 
-    def fill(self, config: TrainConfig, directory: Path, *, in_pod: bool = False) -> CommandTemplate:
+    def fill(self, config: TrainConfig, directory: Path, *, in_pod: bool) -> Invocation:
         """Return the template filled for a run in `directory`, whose last part is the run's name."""
         values = {key: show_value(value) for key, value in config.model_dump().items()}
         values |= {"run_name": directory.name, "out": str(directory), "checkout": self.folder, "python": self.python}
-        return self.template.fill(values | (IN_POD if in_pod else {}))
-
-
-def find_folder(name: str, template: CommandTemplate, checkout: Path | None) -> Path:
-    """Return the program's folder for the arm `name`: its checkout, or `command.folder`. Raises ConfigError."""
-    folder = checkout or Path(template.folder or "").expanduser().absolute()
-    if not folder.is_dir():
-        raise ConfigError([f"{name}: command.folder: {folder} is no folder"])
-    return folder
+        filled = self.template.fill(values | (IN_POD if in_pod else {}))
+        files = RunFiles(checkpoints=filled.checkpoints, metrics=filled.metrics, resume=filled.resume)
+        return Invocation(argv=filled.argv, environment=filled.environment, files=files)
 
 
 def digest_program(folder: Path, template: CommandTemplate) -> str:
     """Return a hash over every Python file of a folder, and over the folder's files that the command names."""
-    digest = hashlib.sha256()
     named = {folder / word for word in template.argv if (folder / word).is_file()}
-    for path in sorted(named.union(_python_files(folder))):
-        digest.update(f"{os.path.relpath(path, folder)}\0{path.stat().st_size}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
+    return digest_files(folder, named.union(_python_files(folder)))[:12]
 
 
 def _python_files(folder: Path) -> Iterator[Path]:

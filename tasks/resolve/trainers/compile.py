@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from configs.errors import ConfigError
-from configs.schema import Frozen, TrainConfig
+from configs.schema import TrainConfig
 from configs.topologies import Topology
+from tasks.records import RunFiles
+from tasks.resolve.trainers.invocation import Invocation
 from tasks.resolve.trainers.maxtext import MaxText, translate, write_words
 from tasks.resolve.trainers.trainer_source import TrainerSource
 
@@ -15,17 +17,9 @@ CONFIG = "config.yml"
 ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 
 
-class CompileCommand(Frozen):
-    """A compile: its command, variables and working folder."""
-
-    argv: tuple[str, ...]
-    environment: dict[str, str] = ENVIRONMENT
-    folder: str | None = None  # None: the trainer that is installed here
-
-
 def plan_compile(
     config: TrainConfig, checkout: TrainerSource, topology: Topology, directory: Path, programs: Path | None = None
-) -> CompileCommand:
+) -> Invocation:
     """Return the command that writes `compile.json` and both program texts into `directory`.
 
     Our own trainer reads `config.yml` there, and caches compiled programs in the folder `programs`. Raises ConfigError
@@ -35,13 +29,13 @@ def plan_compile(
         raise ConfigError(["a custom command cannot be compiled ahead of time: only maxview's and MaxText's can"])
     if checkout.maxtext is not None:
         argv = _argv_of_maxtext(config, checkout.maxtext, topology, directory)
-        environment = ENVIRONMENT | {"DECOUPLE_GCLOUD": "TRUE"}  # else it retries Google Cloud's metadata for minutes
-        return CompileCommand(argv=argv, environment=environment, folder=checkout.maxtext.source)
-    argv = (checkout.python, "-m", "model.compile", str(directory / CONFIG))
-    argv += ("--out", str(directory), "--topology", topology.name)
-    # A variable, because the trainer of an older commit would reject an unknown option.
-    environment = ENVIRONMENT | ({"MAXVIEW_PROGRAMS": str(programs)} if programs else {})
-    return CompileCommand(argv=argv, environment=environment, folder=checkout.folder)
+        own = {"DECOUPLE_GCLOUD": "TRUE"}  # else it retries Google Cloud's metadata for minutes
+    else:
+        argv = (checkout.python, "-m", "model.compile", str(directory / CONFIG))
+        argv += ("--out", str(directory), "--topology", topology.name)
+        # A variable, because the trainer of an older commit would reject an unknown option.
+        own = {"MAXVIEW_PROGRAMS": str(programs)} if programs else {}
+    return Invocation(argv=argv, environment=ENVIRONMENT | own, files=RunFiles(checkpoints=None))
 
 
 def _argv_of_maxtext(config: TrainConfig, maxtext: MaxText, topology: Topology, directory: Path) -> tuple[str, ...]:

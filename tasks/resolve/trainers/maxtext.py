@@ -4,15 +4,16 @@ Our keys are MaxText's, so most of them pass through unchanged. Renamed, additio
 are found from its `base.yml` and its decoder files, never from its version number: a git checkout has no reliable one.
 """
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from configs.errors import ConfigError, Problems, suggest
+from configs.installed import digest_files
 from configs.read import read_yaml
 from configs.schema import OWN_KEYS, Frozen, TrainConfig
 from tasks.resolve.ask_python import ask_python
+from tasks.resolve.trainers.invocation import Invocation
 
 # Layouts of the versions: package folder, module to run, the trainer's file.
 _LAYOUTS = (
@@ -61,15 +62,6 @@ class MaxText(Frozen):
         return f"MaxText {version}" if version and self.source is None else f"MaxText at {self.source or self.package}"
 
 
-class MaxTextRun(Frozen):
-    """One training by MaxText: its command, variables and output files."""
-
-    argv: tuple[str, ...]
-    environment: dict[str, str]
-    metrics_file: str
-    checkpoints: str
-
-
 def find_maxtext(python: Path, checkout: Path | None = None) -> MaxText:
     """Return the MaxText in an environment, or in a git checkout that the environment's Python runs.
 
@@ -90,7 +82,8 @@ def find_maxtext(python: Path, checkout: Path | None = None) -> MaxText:
                 return MaxText(
                     python=str(python),
                     package=str(folder),
-                    digest=_digest(folder),
+                    # an editable install can change within a version
+                    digest=digest_files(folder, [*folder.rglob("*.py"), *folder.rglob("*.yml")])[:12],
                     module=module,
                     versions={k: v for k, v in found.versions.items() if source is None or k != "maxtext"},
                     keys=frozenset(map(str, read_yaml(base))),
@@ -101,19 +94,11 @@ def find_maxtext(python: Path, checkout: Path | None = None) -> MaxText:
     raise ConfigError([missing])
 
 
-def plan_maxtext(
-    config: TrainConfig,
-    maxtext: MaxText,
-    directory: Path,
-    environment: Mapping[str, str] | None = None,
-    *,
-    in_pod: bool = False,
-) -> MaxTextRun:
+def plan_maxtext(config: TrainConfig, maxtext: MaxText, directory: Path, *, in_pod: bool = False) -> Invocation:
     """Return the command that trains `config` and writes into `directory`, whose last part is the run's name.
 
-    environment: the target's variables. in_pod: the command runs in an image, as one of several processes; `maxtext`
-    is this machine's copy of the image's version. Raises ConfigError with every value that this MaxText does not
-    support.
+    in_pod: the command runs in an image, as one of several processes; `maxtext` is this machine's copy of the image's
+    version. Raises ConfigError with every value that this MaxText does not support.
     """
     # In a pod every process would append to the file. TensorBoard's files hold the same, from process 0 only.
     metrics = "" if in_pod else str(directory / METRICS)
@@ -125,13 +110,8 @@ def plan_maxtext(
         base, python = _BASE_IN_POD[Path(maxtext.package).name], PYTHON_IN_POD
     argv = (python, "-m", maxtext.module, base, *write_words(words))
     # Without DECOUPLE_GCLOUD it retries Google Cloud's metadata server for minutes.
-    own = {"JAX_PLATFORMS": "cpu", "DECOUPLE_GCLOUD": "TRUE"} if config.hardware == "cpu" else {}
-    return MaxTextRun(
-        argv=argv,
-        environment={**own, **(environment or {})},
-        metrics_file=words["metrics_file"],
-        checkpoints=str(directory / "checkpoints"),
-    )
+    on_cpu = config.hardware == "cpu" and not in_pod
+    return Invocation(argv=argv, environment={"JAX_PLATFORMS": "cpu", "DECOUPLE_GCLOUD": "TRUE"} if on_cpu else {})
 
 
 def translate(
@@ -214,12 +194,3 @@ def show_value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return repr(value) if isinstance(value, float) else str(value)
-
-
-def _digest(package: Path) -> str:
-    """Return a hash over a package's code and configs, which can change in an editable install."""
-    digest = hashlib.sha256()
-    for path in sorted([*package.rglob("*.py"), *package.rglob("*.yml")]):
-        digest.update(f"{path.relative_to(package)}\0{path.stat().st_size}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from configs.comparison import Arm
@@ -10,33 +10,45 @@ from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError
 from configs.installed import trainer_commit
 from tasks.resolve.python_environments import make_environment, make_maxtext_environment
-from tasks.resolve.trainers.command import CustomCommand, digest_program, find_folder
+from tasks.resolve.trainers.command import CustomCommand, digest_program
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.trainer_source import SOURCE, TrainerSource, versions_of
 
 PYTHON_VARIABLE = "MAXVIEW_MAXTEXT_PYTHON"
 
 
-def resolve_maxtext(
-    arm: Arm, cache: Path, checkout: Path | None = None, environ: Mapping[str, str] = os.environ
-) -> TrainerSource:
+def choose_python(arm: Arm, build: Callable[[], str]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the interpreter that an arm chooses, if any, and its declared differences from the other arm.
+
+    build: returns the interpreter of an environment with the arm's packages.
+    """
+    python, software = None, arm.packages
+    if arm.packages:
+        python = build()
+    elif arm.python:
+        # A virtual environment's interpreter is a symbolic link: resolving it would leave the environment.
+        python, software = str(Path(arm.python).expanduser().absolute()), (f"python {arm.python}",)
+    return python, (f"image {arm.image}",) if arm.image else software
+
+
+def resolve_maxtext(arm: Arm, cache: Path, checkout: Path | None = None) -> TrainerSource:
     """Return the MaxText of an arm.
 
     Its environment is built in the folder `cache` from the arm's `packages`, or is that of the arm's `python`, else of
     $MAXVIEW_MAXTEXT_PYTHON. checkout: the clean checkout of the arm's ref; its source then runs in that environment.
     Raises ConfigError and SoftwareError, with the options to set.
     """
-    software: tuple[str, ...] = ()
-    if arm.packages:
-        python, software = make_maxtext_environment(arm.packages, cache), arm.packages
-    elif arm.python:
-        python, software = arm.python, (f"python {arm.python}",)
-    else:
-        python = _python_of(arm, environ)
-    # A virtual environment's interpreter is a symbolic link: resolving it would leave the environment.
-    maxtext = find_maxtext(Path(python).expanduser().absolute(), checkout)
-    if arm.image:
-        software = (f"image {arm.image}",)
+    python, software = choose_python(arm, lambda: make_maxtext_environment(arm.packages, cache))
+    named = python or os.environ.get(PYTHON_VARIABLE)
+    if not named:
+        raise ConfigError(
+            [
+                f"{arm.name}: no MaxText is given. Install it with `--with {arm.name}:maxtext==0.2.5`, or name an "
+                f"environment with `--with {arm.name}:/path/to/python` or `export {PYTHON_VARIABLE}=/path/to/python`; "
+                "for nightly runs, set `packages` or `python` of the arm in the comparison's file"
+            ]
+        )
+    maxtext = find_maxtext(Path(named).expanduser().absolute(), checkout)
     return TrainerSource(
         commit=None,
         dirty=False,
@@ -55,16 +67,11 @@ def resolve_custom_command(
 
     checkout: the clean checkout of its ref. Raises ConfigError and SoftwareError, with the options to set.
     """
-    folder = find_folder(arm.name, template, checkout)
-    python = sys.executable
-    software: tuple[str, ...] = ()
-    if arm.packages:
-        python, software = make_environment(arm.packages, folder, cache), arm.packages
-    elif arm.python:
-        python = str(Path(arm.python).expanduser().absolute())  # not resolved: it may be a venv's symbolic link
-        software = (f"python {arm.python}",)
-    if arm.image:
-        software = (f"image {arm.image}",)
+    folder = checkout or Path(template.folder or "").expanduser().absolute()
+    if not folder.is_dir():
+        raise ConfigError([f"{arm.name}: command.folder: {folder} is no folder"])
+    python, software = choose_python(arm, lambda: make_environment(arm.packages, folder, cache))
+    python = python or sys.executable
     if arm.command is not None:  # the arm's own command is a declared difference
         software = (*software, f"command {' '.join(template.argv)}")
     # Without `{python}` the command finds its own interpreter, which is unknown here.
@@ -80,16 +87,3 @@ def resolve_custom_command(
         software=software,
         command=CustomCommand(template=template, folder=str(folder), python=python),
     )
-
-
-def _python_of(arm: Arm, environ: Mapping[str, str]) -> str:
-    named = environ.get(PYTHON_VARIABLE)
-    if not named:
-        raise ConfigError(
-            [
-                f"{arm.name}: no MaxText is given. Install it with `--with {arm.name}:maxtext==0.2.5`, or name an "
-                f"environment with `--with {arm.name}:/path/to/python` or `export {PYTHON_VARIABLE}=/path/to/python`; "
-                "for nightly runs, set `packages` or `python` of the arm in the comparison's file"
-            ]
-        )
-    return named

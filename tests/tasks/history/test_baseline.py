@@ -32,7 +32,7 @@ def candidate_of(record: ComparisonRecord, store: Store) -> RunRecord:
 def judge(run: RunRecord, store: Store, folder: str) -> ComparisonRecord:
     """The comparison of a run with the blessed runs of its case."""
     assert run.plan is not None
-    blessed = blessed_runs(run.plan, "linen", store, folder)
+    blessed = blessed_runs(run.plan, store, folder)
     return compare_case(CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=(*blessed, run)))
 
 

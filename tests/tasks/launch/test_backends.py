@@ -16,7 +16,7 @@ from configs.read import CONFIG_ROOT
 from tasks.ingest.last_words import find_platform_cause
 from tasks.launch import job
 from tasks.launch.backend import CAUSE_LINE
-from tasks.launch.check import find_obstacles
+from tasks.launch.job import find_obstacles
 from tasks.launch.watch import LogLine, watch
 from tasks.records import RunEnded, RunPlan
 from tasks.store import RunDirectory, StoreError

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from configs.comparison import load_target
-from tasks.launch.check import find_obstacles
+from tasks.launch.job import find_obstacles
 
 PLACE = {
     "MAXVIEW_CLUSTER": "c", "MAXVIEW_PROJECT": "p", "MAXVIEW_ZONE": "us-east5-b", "MAXVIEW_IMAGE": "gcr.io/p/i:1",

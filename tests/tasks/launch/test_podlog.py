@@ -1,7 +1,7 @@
 """Broken and reopened log streams give each line once, in order, without losses."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -106,7 +106,7 @@ def test_an_error_message_of_the_kubelet_is_no_line() -> None:
 
 def gather(path: Path, lines: list[bytes], cause: JobCause | None, code: int | None) -> list[bytes]:
     def pieces() -> Iterator[bytes]:
-        with GatheredLog(path) as log:
+        with closing(GatheredLog(path)) as log:
             for line in lines:
                 yield from log.add(line)
             yield from log.close_frame(cause, code)

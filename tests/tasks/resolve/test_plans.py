@@ -17,9 +17,10 @@ from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from configs.schema import PLACE_KEYS, TrainConfig
 from tasks.records import RunPlan
-from tasks.resolve.commands import TrainHere
+from tasks.resolve.commands import Command
 from tasks.resolve.identify import NAME_LENGTH, name_run
-from tasks.resolve.plans import Request, find_arm, find_unfit, plan_run, resolve, resolve_config
+from tasks.resolve.plans import Request, find_unfit, plan_run, resolve, resolve_config
+from tasks.resolve.trainers.invocation import Invocation
 from tasks.resolve.trainers.trainer_source import TrainerSource, read_trainer_source, source_digest, trainer_commit
 
 OUT = Path("/somewhere/out")
@@ -187,10 +188,10 @@ def identity_of(config: TrainConfig | None = None, **changes: Any) -> str:
     resolved = resolve_config(spec, target, case="01_base", arm="linen")
     if config is not None:
         resolved = resolved.model_copy(update={"config": config})
-    given: dict[str, Any] = {"case": "01_base", "arm": "linen", "repeat": 0, "fresh": "", "out": OUT}
-    checkout = changes.pop("checkout", CHECKOUT)
-    target = changes.pop("target", target)
-    return plan_run(spec, target, resolved, TrainHere(checkout=checkout), **(given | changes)).identity
+    given: dict[str, Any] = {"case": "01_base", "arm": "linen", "repeat": 0, "out": OUT}
+    command = Command(changes.pop("checkout", CHECKOUT), lambda _: Invocation(argv=("train",)))
+    request = Request(comparison="linen-vs-nnx", fresh=changes.pop("fresh", ""))
+    return plan_run(request, changes.pop("target", target), resolved, command, **(given | changes)).identity
 
 
 def test_the_table_of_changes_covers_every_key() -> None:
@@ -319,9 +320,9 @@ def test_mistakes_in_several_files_are_reported_at_once(tree: Path) -> None:
 
 def test_an_arm_is_found_or_suggested() -> None:
     spec = load_comparison("linen-vs-nnx")
-    assert find_arm(spec, "nnx") == "nnx"
+    assert resolve_config(spec, load_target("cpu"), case="01_base", arm="nnx").config.pure_nnx
     with pytest.raises(ConfigError, match=r"unknown arm 'linnen' of linen-vs-nnx \(did you mean 'linen'\?\)"):
-        find_arm(spec, "linnen")
+        resolve_config(spec, load_target("cpu"), case="01_base", arm="linnen")
 
 
 # ---------------------------------------------------------------- the checkout

@@ -2,13 +2,14 @@
 
 import gzip
 import http.client
+import socket
 import threading
 from collections.abc import Iterator
 from email.message import Message
 
 import pytest
 
-from tasks.services.site_server import listen, make_server
+from tasks.services.site_server import make_server
 
 PAGE = "comparisons/linen-vs-nnx/01_base/abc"
 BISECTION = "bisections/main-vs-branch/01_base/abc"
@@ -29,7 +30,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     (folder / "runs/a/plan.json").write_text("{}")
     (folder / PAGE / "secret.txt").symlink_to("/etc/hostname")
     server = make_server(folder, front="of an empty folder", not_found="<h1>no page</h1>")
-    listener = listen("127.0.0.1", 0)
+    listener = socket.create_server(("127.0.0.1", 0))
     port = int(listener.getsockname()[1])
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()

@@ -158,7 +158,7 @@ def test_a_record_is_written_over_the_one_that_was_known_only(machine, record_of
     assert [e.name for e in first.mirror.files.entries("runs")] == ["runs/run-1/log.txt", "runs/run-1/record.json"]
     other = second.run("run-1").create()
     assert other.read_record().label == "died"
-    assert other.bring_log().read_text() == "a log\n"
+    assert other.bring("log.txt").read_text() == "a log\n"
     assert other.log_address == other.read_record().log == f"{second.address}/runs/run-1/log.txt"
     second.mirror.claim("runs/run-1")  # it is run again there
     other.log.write_text("a longer log\n")

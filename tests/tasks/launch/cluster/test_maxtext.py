@@ -18,13 +18,11 @@ from tasks.launch import job
 from tasks.launch.config import config_text
 from tasks.launch.watch import watch
 from tasks.launch.xpk.bucket_paths import as_pods_see
-from tasks.launch.xpk.settings import Xpk
 from tasks.launch.xpk.workload import shell_line
 from tasks.records import RunPlan
-from tasks.resolve.commands import CONFIG_IN_POD, UNKNOWN, TrainMaxTextInPod
+from tasks.resolve.commands import CONFIG_IN_POD
 from tasks.resolve.plans import resolve_config
-from tasks.resolve.trainers.maxtext import find_maxtext
-from tasks.resolve.trainers.trainer_source import TrainerSource
+from tasks.resolve.trainers.maxtext import find_maxtext, plan_maxtext
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory, open_store
 from tasks.store.files import LocalFiles
@@ -61,14 +59,8 @@ def make_maxtext_plan(make_plan: Callable[..., RunPlan], source: Path) -> Callab
         resolved = resolve_config(
             load_comparison("maxtext-releases"), load_target("cpu"), case="01_base", arm="newer", overrides=["steps=3"]
         )
-        assert isinstance(plan.launch, Xpk)
-        command = TrainMaxTextInPod(
-            checkout=TrainerSource.model_validate({"python": sys.executable, **UNKNOWN}),
-            settings=plan.launch,
-            maxtext=find_maxtext(Path(sys.executable), source),
-            config=resolved.config,
-        )
-        changes = {"trainer": "maxtext", "argv": command.argv(folder), "environment": {"PYTHONPATH": str(source)}}
+        argv = plan_maxtext(resolved.config, find_maxtext(Path(sys.executable), source), folder, in_pod=True).argv
+        changes = {"trainer": "maxtext", "argv": argv, "environment": {"PYTHONPATH": str(source)}}
         return plan.model_copy(update=changes)
 
     return make

@@ -5,7 +5,7 @@ from typing import Any
 from access import RUNNER, documented_objects  # of the stand-in
 
 from configs.comparison import load_target
-from tasks.launch.check import find_obstacles
+from tasks.launch.job import find_obstacles
 from tasks.launch.xpk.rights import NEEDED
 
 

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -71,7 +70,7 @@ def plan_for(
     make_plan: Callable[..., RunPlan], log: Path, directory: RunDirectory, speed: float = float("inf")
 ) -> RunPlan:
     found = find_log(settings(log), case="c", arm="a", repeat=0, where="t.yml")
-    return make_plan("", backend="replay", argv=found.argv(sys.executable, directory.path, speed))
+    return make_plan("", backend="replay", argv=found.play(directory.path, speed=speed).argv)
 
 
 def test_a_log_is_played_to_its_end_with_its_checkpoint(
@@ -149,7 +148,7 @@ def test_dates_and_durations_that_set_the_pace(text: str, expected: list[float])
 def test_the_pace_is_the_logs_times_a_factor(stored: Path, directory: RunDirectory) -> None:
     found = read_log(str(stored / "log.txt"), "a", 0)
     started = time.monotonic()
-    argv = found.argv(sys.executable, directory.path, 30.0)  # 60 s of log
+    argv = found.play(directory.path, speed=30.0).argv  # 60 s of log
     played = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
     assert time.monotonic() - started >= 2.0
     assert STEP.format(1, 1) in played.stdout

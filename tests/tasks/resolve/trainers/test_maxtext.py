@@ -12,6 +12,7 @@ import pytest
 from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
 from configs.schema import OWN_KEYS, TrainConfig
+from tasks.records import RunFiles
 from tasks.resolve.plans import resolve_config
 from tasks.resolve.trainers.maxtext import MaxText, find_maxtext, plan_maxtext, show_value
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics
@@ -67,8 +68,8 @@ def test_both_apis_of_the_release_that_has_both(config: Callable[..., TrainConfi
     assert {key: words[key] for key in BOTH} == dict.fromkeys(BOTH, chosen)
     # MaxText puts its run into base_output_directory/run_name
     assert (words["run_name"], words["base_output_directory"]) == ("01_base-r0", "/out/runs")
-    assert run.checkpoints == "/out/runs/01_base-r0/checkpoints"
-    assert words["metrics_file"] == run.metrics_file
+    assert run.files == RunFiles()
+    assert words["metrics_file"] == "/out/runs/01_base-r0/metrics.jsonl"
     assert set(words) == OURS | BOTH | {"skip_jax_distributed_system"}
 
 
@@ -174,9 +175,8 @@ def test_values_that_omegaconf_would_misread_are_refused(config: Callable[..., T
 
 
 def test_the_environment(config: Callable[..., TrainConfig]) -> None:
-    target = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    run = plan_maxtext(config("nnx"), RELEASES["0.2.4"], Path("/out/r"), target)
-    assert run.environment == {"JAX_PLATFORMS": "cpu", "DECOUPLE_GCLOUD": "TRUE", **target}
+    run = plan_maxtext(config("nnx"), RELEASES["0.2.4"], Path("/out/r"))
+    assert run.environment == {"JAX_PLATFORMS": "cpu", "DECOUPLE_GCLOUD": "TRUE"}
 
 
 @pytest.mark.parametrize(
@@ -251,10 +251,10 @@ def test_a_real_training(arm: str, config: Callable[..., TrainConfig], real_pyth
     log = tmp_path / "log.txt"
     with log.open("w") as file:
         subprocess.run(run.argv, env={**os.environ, **run.environment}, stdout=file, stderr=file, check=True)
-    reading, metrics = scrape_run(log), read_maxtext_metrics(Path(run.metrics_file))
+    reading, metrics = scrape_run(log), read_maxtext_metrics(tmp_path / "run" / run.files.metrics)
     assert metrics is not None
     assert reading.fate == "finished"
     assert metrics["step"].to_list() == reading.steps["step"].to_list() == [0, 1, 2]
     assert [f"{loss:.3f}" for loss in metrics["loss"]] == [f"{loss:.3f}" for loss in reading.steps["loss"]]
     assert [(event.step, event.committed) for event in reading.checkpoints] == [(0, True), (2, True)]
-    assert sorted(path.name for path in Path(run.checkpoints).iterdir()) == ["0", "2"]
+    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["0", "2"]

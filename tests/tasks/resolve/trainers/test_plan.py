@@ -332,8 +332,10 @@ def test_where_metrics_agree_the_bits_are_still_not_proved(
     assert bits.evidence.startswith("loss, grad_norm, param_norm of every step are equal bit for bit; but ")
 
 
-def test_a_maxtext_that_is_not_there(tmp_path: Path) -> None:
+def test_a_maxtext_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MAXVIEW_MAXTEXT_PYTHON", raising=False)
     with pytest.raises(ConfigError, match="a: no MaxText is given"):
-        resolve_maxtext(Arm(name="a"), tmp_path, environ={})
+        resolve_maxtext(Arm(name="a"), tmp_path)
+    monkeypatch.setenv("MAXVIEW_MAXTEXT_PYTHON", os.devnull)
     with pytest.raises(ConfigError, match="cannot be run"):
-        resolve_maxtext(Arm(name="a"), tmp_path, environ={"MAXVIEW_MAXTEXT_PYTHON": os.devnull})
+        resolve_maxtext(Arm(name="a"), tmp_path)
