@@ -1,27 +1,25 @@
 """Shows a running comparison on a terminal: one line per run with its steps, loss, rate and checkpoints."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
-    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
     Task,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Column
 from rich.text import Text
 
+from flows.cli.byte_progress import ReadLines
 from tasks.launch.backend import Restarted
 from tasks.launch.job import LaunchedRun
 from tasks.launch.watch import LogLine
@@ -56,20 +54,6 @@ MIB = 2**20
 LONGEST_STAGE = 60  # characters of a compile's printed stage
 
 
-@contextmanager
-def byte_progress(console: Console) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that shows progress, from any thread: a description, bytes that were read, bytes in all."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=30),
-        DownloadColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        row = progress.add_task("verifying", total=None)
-        yield lambda what, done, total: progress.update(row, description=visible(what), completed=done, total=total)
-
-
 class NoteColumn(ProgressColumn):
     """The note of a row; a narrow terminal cuts it before the counts beside it."""
 
@@ -100,6 +84,7 @@ class LiveView:
             disable=not console.is_terminal,
         )
         self._waiting: TaskID | None = None
+        self._print_read = ReadLines(console)
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -134,7 +119,7 @@ class LiveView:
             case Verified(run, proofs):
                 self._verified(run.plan, proofs)
             case Comparing(case, done, total):
-                self._comparing(case, done, total)
+                self._show_bytes(f"{case} checkpoints", "MiB of their values compared", done, total)
             case Extended(plans, why):
                 self._add_rows(plans, several=True)
                 if why:
@@ -146,10 +131,21 @@ class LiveView:
             case Compared(record, page, _):
                 self.comparisons.append((record, page))
 
-    def _planned(self, plans: Sequence[RunPlan]) -> None:
+    def show_read(self, name: str, done: int, size: int) -> None:
+        """Draw how far a long file has been read."""
+        self._end_waiting()
+        if self.console.is_terminal:
+            self._show_bytes(f"reading {visible(name)}", "MiB", done, size)
+        else:
+            self._print_read(f"reading {name}", done, size)
+
+    def _end_waiting(self) -> None:
         if self._waiting is not None:
             self._progress.remove_task(self._waiting)
             self._waiting = None
+
+    def _planned(self, plans: Sequence[RunPlan]) -> None:
+        self._end_waiting()
         self.plans += plans
         self._add_rows(plans, several=len({plan.repeat for plan in plans}) > 1)
 
@@ -227,10 +223,9 @@ class LiveView:
             self._note(plan, "gone: its processes were killed")
             self._say(f"{plan.run_name}: its processes were killed")
 
-    def _comparing(self, case: str, done: int, total: int) -> None:
-        name = f"{case} checkpoints"
+    def _show_bytes(self, name: str, note: str, done: int, total: int) -> None:
         if name not in self._rows:
-            self._rows[name] = self._progress.add_task(escape(name), note="MiB of their values compared")
+            self._rows[name] = self._progress.add_task(escape(name), note=note)
         self._progress.update(self._rows[name], completed=done // MIB, total=total // MIB)
         if done >= total:
             self._progress.stop_task(self._rows[name])

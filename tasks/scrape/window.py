@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.records import Source, UnreadLine
+from tasks.scrape.read_progress import report_read
 
 CHUNK = 4 << 20  # bytes read at a time
 FIRST = 1 << 20  # bytes of the first chunk, by which a text is recognised
@@ -114,16 +115,18 @@ def read_file(path: Path) -> Iterator[bytes]:
     A hole becomes one zero byte: a log that is truncated while it is written continues after gigabytes of holes.
     """
     with path.open("rb", buffering=0) as file:
-        size, begin = FIRST, 0
+        size, begin, whole = FIRST, 0, os.fstat(file.fileno()).st_size
         for first, end in _written(file.fileno()):
             if first > begin:
                 yield b"\0"
             file.seek(first)
             while first < end and (chunk := file.read(min(size, end - first))):
+                report_read(path, first, whole)
                 yield chunk
                 first += len(chunk)
                 size = CHUNK
             begin = end
+        report_read(path, begin, whole)
 
 
 def _written(descriptor: int) -> Iterator[tuple[int, int]]:

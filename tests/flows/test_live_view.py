@@ -42,3 +42,14 @@ def test_what_runs_is_in_sight_however_many_cases_have_finished(tmp_path: Path) 
         assert "09_scan_layers_false nnx" in shown  # is over, and there is room for it
     last = console.file.getvalue().rpartition("01_base linen")  # type: ignore[attr-defined]
     assert "13_eval nnx" in last[2]  # what stays on the screen has every run
+
+
+def test_a_long_log_that_is_read_replaces_the_wait_for_the_server() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, height=HEIGHT, width=100)
+    with LiveView(console) as view:
+        assert "starting Prefect" in "\n".join(see(view))
+        view.show_read("long.log", 1 << 30, 4 << 30)
+        shown = "\n".join(see(view))
+    assert "reading long.log" in shown
+    assert "1024/4096 MiB" in shown
+    assert "starting Prefect" not in shown

@@ -1,5 +1,6 @@
 """Where `scrape` writes: every place that cannot be written is named with a remedy, and nothing else is replaced."""
 
+import io
 import os
 import stat
 import subprocess
@@ -10,8 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from flows.cli.app import call
+from flows.cli.byte_progress import show_reads
+from tasks.scrape.read_progress import report_read
 
 LOG = Path(__file__).parent.parent / "samples" / "maxview" / "13_eval-nnx.txt"
 FORMATS = ("table", "json", "parquet")
@@ -79,3 +83,26 @@ def test_a_closed_stream_is_no_traceback(stream: int) -> None:
     done = subprocess.run(["sh", "-c", command, sys.executable, str(LOG)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert ("step" in done.stdout) is (stream == 2)
+
+
+@pytest.mark.parametrize("words", [["scrape", "LOG", "--format", "json"], ["ingest", "LOG", "LOG"]])
+def test_the_progress_of_a_long_log_is_shown(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "long.log"
+    log.write_bytes(LOG.read_bytes())
+    os.truncate(log, 20_000_000)  # a hole, which takes no time
+    call([word.replace("LOG", str(log)) for word in words])
+    assert capsys.readouterr().err.startswith("reading long.log: 0 of 20 MB\n")
+    call(["scrape", str(LOG), "--format", "json"])
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_shows_a_bar_while_a_long_log_is_read() -> None:
+    console = Console(file=(shown := io.StringIO()), force_terminal=True, width=80)
+    with show_reads(console):
+        report_read(Path("short.log"), 1_000_000, 2_000_000)
+        assert shown.getvalue() == ""
+        report_read(Path("long.log"), 1_000_000_000, 4_000_000_000)
+    assert "reading long.log" in shown.getvalue()
+    assert "1.0/4.0 GB" in shown.getvalue()

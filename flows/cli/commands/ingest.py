@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from cyclopts import Parameter
+from rich.console import Console
 
 from flows.cli.commands.common_options import Json, absolute_place, check_out
 from flows.cli.commands.run_flow import run_flow
@@ -20,14 +21,16 @@ def ingest(
     json_: Json = False,
 ) -> int:
     """Compare runs from the logs that they left."""
+    from flows.cli.byte_progress import show_reads
     from tasks.diff.compare_logs import check_words
     from tasks.ingest.given_logs import open_arms, sort_words
 
     check_words(options.target, options.tolerances)
-    with open_arms(sort_words(logs or (), options.baseline, options.candidate), aa=options.aa):
+    sides = sort_words(logs or (), options.baseline, options.candidate)
+    with show_reads(Console(stderr=True)), open_arms(sides, aa=options.aa):
         pass  # refuses logs that cannot be compared before a flow run begins
     check_out(options.out)
 
-    sides = {"logs": logs or (), "baseline": options.baseline, "candidate": options.candidate}
-    places = {side: tuple(map(absolute_place, words)) for side, words in sides.items()}
+    given = {"logs": logs or (), "baseline": options.baseline, "candidate": options.candidate}
+    places = {side: tuple(map(absolute_place, words)) for side, words in given.items()}
     return run_flow("ingest", dict(options) | places, as_json=json_)

@@ -29,12 +29,14 @@ def scrape(
     A stream may still go on (kubectl logs -f POD | maxview scrape -); Ctrl-C ends it and gives what came so far.
     Step lines that were seen and could not be read are reported on standard error; the exit status stays 0.
     """
+    from flows.cli.byte_progress import show_reads
     from tasks.ingest.log_sources import read_sources
     from tasks.publish.terminal.reading import show_reading, write_schedule
     from tasks.publish.terminal.reading_notes import show_progress, warn_of_unread
 
-    show = partial(show_progress, Console(stderr=True))
-    reading = read_sources(logs, stream=sys.stdin.buffer, on_progress=show)
+    errors = Console(stderr=True)
+    with show_reads(errors):
+        reading = read_sources(logs, stream=sys.stdin.buffer, on_progress=partial(show_progress, errors))
     if schedule is not None:
         write_schedule(reading, schedule)
     show_reading(reading, format_, output)

@@ -32,7 +32,7 @@ def verify(
         if len(checkpoints) != 1 or record or check or deep:
             raise ValueError("--against takes one checkpoint or run, and neither --record, --check nor --deep")
         return _compare(checkpoints[0], against, as_json=json_)
-    from flows.cli.live_view import byte_progress
+    from flows.cli.byte_progress import byte_progress
     from tasks.publish.terminal.proofs import show_proofs
     from tasks.verify.checkpoint import verify_checkpoints
 
@@ -56,7 +56,7 @@ def verify(
 
 
 def _compare(checkpoint: str, other: str, *, as_json: bool) -> int:
-    from flows.cli.live_view import byte_progress
+    from flows.cli.byte_progress import byte_progress
     from tasks.publish.terminal.difference import show_difference
     from tasks.verify.against import compare_checkpoints
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tasks.scrape.death.exceptions import read_exception
 from tasks.scrape.prefixes import ABSL, PREFIX
+from tasks.scrape.read_progress import report_read
 from tasks.scrape.window import CHUNK
 from tasks.scrape.wrappings.lines import whole_lines
 
@@ -36,6 +37,7 @@ def stream_lines(path: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]
         for lines in whole_lines(chunks):
             yield from lines_of(lines, begin)
             begin += len(lines)
+            report_read(path, begin, end)
 
 
 def lines_of(data: bytes, base: int) -> Iterator[tuple[int, str]]:
