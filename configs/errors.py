@@ -7,7 +7,7 @@ LEAST_PART = 3  # letters that must agree before a part of a name counts as a hi
 
 
 class ConfigError(ValueError):
-    """All problems of one input, each once, as `file:line: what is wrong (what to do)`."""
+    """All problems of one input, each once, as `file:line: problem (remedy)`."""
 
     def __init__(self, problems: Sequence[str]):
         self.problems = list(dict.fromkeys(problems))

@@ -1,4 +1,4 @@
-"""Reads the config keys, variables and compiler flags that do not change what a run trains, and why."""
+"""Reads the config keys, variables and compiler flags without an effect on training, and why."""
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -24,7 +24,7 @@ class Group(Frozen):
 
 
 class Inert(Frozen):
-    """Names of values that are specific to a run, that name its inputs, or that do not change what it trains."""
+    """Names of values that are specific to a run, that name its inputs, or that have no effect on training."""
 
     own: tuple[Group, ...]
     inputs: Names

@@ -129,7 +129,7 @@ def read_entries[K: str, M: BaseModel](
 ) -> dict[K, M]:
     """Return the entries of a file with one `model` per name. Raises ConfigError with every problem.
 
-    `what`: the word for an entry in messages; `required`: names that must not be missing.
+    `what`: an entry's name in messages; `required`: names that must not be missing.
     """
     found: dict[K, M] = {}
     problems: list[str] = []
@@ -149,7 +149,7 @@ def read_entries[K: str, M: BaseModel](
 
 
 def explain(error: ValidationError, locate: Callable[[Location], str], known: Sequence[str]) -> list[str]:
-    """Return pydantic's errors as lines `file:line: key: what is expected, got x`.
+    """Return pydantic's errors as lines `file:line: key: expected value, got x`.
 
     `locate` returns the origin of the value at a path of keys; `known`: keys to suggest for unknown ones.
     """

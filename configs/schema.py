@@ -47,7 +47,7 @@ class Frozen(BaseModel):
 class TrainConfig(Frozen):
     """All settings of a training run; `python -m model.train` needs nothing else."""
 
-    model_config = ConfigDict(allow_inf_nan=False)  # added to what Frozen sets
+    model_config = ConfigDict(allow_inf_nan=False)  # added to Frozen's settings
 
     # the run
     run_name: FileName

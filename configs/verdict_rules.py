@@ -26,7 +26,7 @@ class VerdictRules(Frozen):
     tolerances: Mapping[str, Tolerance]  # for missing metrics, the device's noise applies
     effects: Mapping[FindingKind, Effect]
     noises: Mapping[DeviceKind, DeviceNoise]
-    inert: Inert  # settings that do not change what a run trains
+    inert: Inert  # settings without an effect on training
     arms: tuple[str, ...] = ()  # the baseline's name and the candidate's
     declared: tuple[str, ...] = ()  # declared differences: config keys
     alike: bool = False  # a control: no difference is declared

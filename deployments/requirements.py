@@ -1,8 +1,8 @@
-"""Prints what an image installs, out of pyproject.toml, so that no version is written down twice.
+"""Prints the requirements of an image from pyproject.toml, so that every version is written once.
 
     python deployments/requirements.py trainer [EXTRA]…
 
-The trainer's image needs what `model` and `configs` import and nothing of the workflow: a fifth of the packages.
+The trainer's image needs the imports of `model` and `configs` and nothing of the workflow: a fifth of the packages.
 """
 
 import re
@@ -10,7 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-# the direct dependencies of `model` and `configs`, and what reads and writes gs:// for them
+# the direct dependencies of `model` and `configs`, and the clients of gs:// for them
 TRAINER = {
     "jax", "flax", "optax", "orbax-checkpoint", "tensorstore", "numpy", "pydantic", "ruamel.yaml", "etils", "gcsfs",
     "google-cloud-storage", "qwix", "grain", "sentencepiece", "pyarrow", "tensorboardx",
@@ -27,7 +27,7 @@ def requirements(pyproject: Path, extras: list[str]) -> list[str]:
 
 
 def main(argv: list[str]) -> int:
-    """The command line; exit status 2 for words that it does not know."""
+    """The command line; exit status 2 for unknown words."""
     if argv[:1] != ["trainer"]:
         sys.stderr.write("usage: requirements.py trainer [EXTRA]…\n")
         return 2

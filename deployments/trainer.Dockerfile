@@ -1,4 +1,4 @@
-# The trainer in TPU pods: `python -m model.train`, JAX for TPU, bash and coreutils, nothing of the workflow.
+# The trainer in TPU pods: `python -m model.train`, JAX for TPU, bash and coreutils, without the workflow.
 #   docker build -f deployments/trainer.Dockerfile --build-arg COMMIT="$(git rev-parse HEAD)" -t IMAGE .
 ARG PYTHON=3.12
 
@@ -17,7 +17,7 @@ COPY --from=build /opt/venv /opt/venv
 WORKDIR /opt/maxview
 COPY configs configs
 COPY model model
-# a run says itself which commit it was; the image has no git to ask
+# the commit for program.json, because the image has no git
 ARG COMMIT=""
 ENV PATH=/opt/venv/bin:${PATH} PYTHONPATH=/opt/maxview PYTHONUNBUFFERED=1 MAXVIEW_COMMIT=${COMMIT}
 CMD ["python", "-m", "model.train", "--help"]

@@ -1,5 +1,5 @@
-# Flows in a Kubernetes pool: this repository at /opt/maxview, git for main-vs-branch, and, in the stage `xpk`, what
-# launches runs on a cluster.
+# Flows in a Kubernetes pool: this repository at /opt/maxview, git for main-vs-branch, and, in the stage `xpk`, the
+# tools that launch runs on a cluster.
 #   docker build -f deployments/worker.Dockerfile --build-arg COMMIT="$(git rev-parse HEAD)" [--target flows] -t IMAGE .
 ARG PYTHON=3.12
 
@@ -15,7 +15,7 @@ ARG PYTHON
 RUN uv python install ${PYTHON}
 COPY . .
 RUN uv sync --no-cache --python ${PYTHON} --extra k8s
-# apart from ours: xpk pins older versions of a dozen of our packages
+# a separate environment: xpk pins older versions of a dozen of our packages
 RUN uv venv --python ${PYTHON} /opt/xpk \
     && uv pip install --no-cache --python /opt/xpk/bin/python xpk==1.16.0
 

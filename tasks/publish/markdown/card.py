@@ -10,8 +10,8 @@ from tasks.records.text import visible
 def card_markdown(card: Card, changed: Changed) -> str:
     """Return the card as Markdown, for a file or a pull request."""
     legend = LEGEND.replace("– not verified", "– **not verified**")
-    lines = ["# What was verified", "", legend, "", *(f"- {_cell(line)}" for line in summarise(card).split("\n")), ""]
-    lines += ["| column | ✓ says |", "|---|---|", *(f"| {item} | {text} |" for item, text in MEANINGS.items()), ""]
+    lines = ["# Verification card", "", legend, "", *(f"- {_cell(line)}" for line in summarise(card).split("\n")), ""]
+    lines += ["| column | ✓ means |", "|---|---|", *(f"| {item} | {text} |" for item, text in MEANINGS.items()), ""]
     for name in names_of(card):
         rows = [row for row in card.rows if row.comparison == name]
         heads = [item.name for item in rows[0].items]
