@@ -7,12 +7,12 @@
 `simulate` draws step times with the documented noise of a TPU (Student's t), with and without outliers (3 % of the
 runs, up to 5 % slower), over a line of 32 commits: once with every commit as a possible culprit, once with a ledger
 that shows a different program at 8 of them. The peer is git bisect by medians of r runs of both ends and every
-midpoint; r is the smallest number with at most our rate of wrong answers: once for each noise, and once for both
-noises together, because a user does not know beforehand which one their machine has. git bisect does not look at the
-compiled programs, and it names a commit even if there is no culprit. `clocks`: a machine with two clock states (40 %
-of the runs are 3 % slower) and the stated noise of a TPU; `gpu clocks`: 6 % slower, and a GPU's noise. `train` creates
-a repository of the tiny trainer with 32 commits (four of them change its source, one is the culprit), and runs the
-flow's own search with real trainings. `ledger` times the compile ledger of 32 commits with different sources, twice.
+midpoint; r is the smallest number with at most our rate of wrong answers: once for each noise, and once for both noises
+together, because a user does not know the machine's noise beforehand. git bisect ignores the compiled programs, and
+names a commit even if there is no culprit. `clocks`: a machine with two clock states (40 % of the runs are 3 % slower)
+and the stated noise of a TPU; `gpu clocks`: 6 % slower, and a GPU's noise. `train` creates a repository of the tiny
+trainer with 32 commits (four of them change its source, one is the culprit), and runs the flow's own search with real
+trainings. `ledger` times the compile ledger of 32 commits with different sources, twice.
 """
 
 import argparse
@@ -45,7 +45,7 @@ MOST_REPEATS = 9
 SLOWED, SLOWEST = 0.03, 0.05
 SLOW_CLOCK = 0.4  # share of runs in the slower of two clock states
 CLOCKS = {"clocks": 0.03, "gpu clocks": 0.06}  # distance of the states
-STATED = {"gpu clocks": GPU}  # what the verdict rule knows of the noise; TPU for the others
+STATED = {"gpu clocks": GPU}  # the noise stated in the verdict rule; TPU for the others
 SEED = 20261123
 INPUT = '    with clock.part("input_s"):'
 SORT = "    loss = loss + 0.0 * jnp.sum(jnp.sort(jnp.tile(logits_BLV, (4, 1, 1)), axis=-1))\n"
@@ -67,9 +67,9 @@ PLANTED = {
     "time": ("model/train/loop.py", STILL, SPIN),
 }
 SMALL = ("--set", "steps=4", "--set", "max_target_length=32")
-SETTINGS = {"time": ("--set", "steps=30")}  # of a kind that needs others: a step of 60 ms of processor time
-TOUCHED = 3  # commits that change the source and nothing else
-DATE = "2026-01-01T00:00:00+00:00"  # of every commit, so that searches share the commit that is good
+SETTINGS = {"time": ("--set", "steps=30")}  # a kind that needs more keys: a step of 60 ms of processor time
+TOUCHED = 3  # commits that change the source without an effect
+DATE = "2026-01-01T00:00:00+00:00"  # of every commit, so that searches share the good commit's runs
 
 type Draw = Callable[[], float]
 
@@ -106,7 +106,7 @@ def search(truth: Sequence[float], draw: Draw, line: Line, noise: str, *, ends: 
 
 
 def git_bisect(truth: Sequence[float], draw: Draw, repeats: int) -> tuple[int, int]:
-    """Return git bisect's answer with so many runs of each commit, and its total number of runs."""
+    """Return git bisect's answer with r runs of each commit, and its total number of runs."""
 
     def level(point: int) -> float:
         return truth[point] + float(np.median([draw() for _ in range(repeats)]))
@@ -121,7 +121,7 @@ def git_bisect(truth: Sequence[float], draw: Draw, repeats: int) -> tuple[int, i
 
 
 def draw_line(random_: np.random.Generator, culprit: int, programs: int) -> Line:
-    """Return a line with so many commits that change the program, including the culprit; 0: all are suspects."""
+    """Return a line with this number of commits that change the program, including the culprit; 0: all are suspects."""
     if not programs:
         return Line(weights=(0.0, *[1.0] * COMMITS), alike=tuple(range(POINTS)))
     others = [point for point in range(1, POINTS) if point != culprit]
@@ -287,13 +287,13 @@ def train(kinds: Sequence[str], numbers: Sequence[int], folder: Path) -> None:
 
 
 def time_ledger() -> None:
-    """Print the seconds of the ledger of 32 commits, each with a source of its own, the first and the second time."""
+    """Print the seconds of the ledger of 32 commits with different sources, the first and the second time."""
     with tempfile.TemporaryDirectory(prefix="maxview-bisect-") as name:
         folder = Path(name)
         make_repository(folder / "repository")
         plant(folder / "repository", "touched", "nothing", 0, range(1, POINTS))
         _git(folder / "repository", "tag", "last", "touched~1")
-        bisect(folder, "--free", good="last", bad="touched")  # the server is there, and two commits
+        bisect(folder, "--free", good="last", bad="touched")  # the server exists, and two commits
         for word in ("first", "second"):
             began = _Clock()
             bisect(folder, "--free", bad="touched")
@@ -301,7 +301,7 @@ def time_ledger() -> None:
 
 
 class _Clock:
-    """Seconds, and processor seconds of child processes that have ended, since it was made."""
+    """Wall seconds, and processor seconds of ended child processes, since its creation."""
 
     def __init__(self) -> None:
         self._began, self._used = time.monotonic(), self._children()

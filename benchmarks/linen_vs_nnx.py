@@ -20,14 +20,14 @@ from benchmarks.pairs import find_ratio
 from benchmarks.trainer_vs_maxtext import ENVIRONMENT, NUMBERS, SHARED
 
 TARGET = 1.02
-WARM = 3  # calls of each before any counts: caches and allocators
+WARM = 3  # calls of each before the measurement: caches and allocators
 
 
 class Arm:
     """One API's compiled step with its state."""
 
     def __init__(self, numbers: str, *, nnx: bool) -> None:
-        # the backend is chosen as JAX is loaded
+        # the backend is chosen at the import of JAX
         from configs.load import CONFIG_ROOT, load_train_config
         from model.decoder.sharding import make_mesh
         from model.train.api import make_api
@@ -45,7 +45,7 @@ class Arm:
         self.batch = make_source(config, mesh).next()
 
     def step(self) -> tuple[float, float]:
-        """Seconds of one step, and of processor time."""
+        """Wall seconds and processor seconds of one step."""
         import jax
 
         wall, cpu = time.perf_counter(), time.process_time()
@@ -82,7 +82,7 @@ def main() -> int:
     arguments = parser.parse_args()
     os.environ |= ENVIRONMENT
     print(describe_machine(), f"{arguments.pairs} pairs", sep="\n")
-    met = [measure(numbers, arguments.pairs) for numbers in arguments.numbers]  # all are shown
+    met = [measure(numbers, arguments.pairs) for numbers in arguments.numbers]  # show all
     return 0 if all(met) else 1
 
 

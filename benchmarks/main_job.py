@@ -2,9 +2,9 @@
 
     uv run python -m benchmarks.main_job [--page SAVED_PAGE] [--rounds 3] [--only ingest]
 
-Beside them the peer: a bare Prefect flow of one task, with the server that Prefect starts for it. Each round runs
-the bare flow, the command for the first time (nothing rests), and the command again. For each it prints wall seconds,
-what of them was the trainers' own time, the rest, and the rest as a share of the bare flow's time.
+The peer is a bare Prefect flow of one task, with Prefect's own temporary server. Each round runs the bare flow, the
+command for the first time (without an idle server), and the command again. It prints wall seconds, the trainers' share
+of them, the rest, and the rest relative to the bare flow's time.
 """
 
 import argparse
@@ -107,7 +107,7 @@ def main() -> None:
         if options.only not in (None, name):
             continue
         with tempfile.TemporaryDirectory() as folder:
-            measure(words, Path(folder), clean)  # makes both databases
+            measure(words, Path(folder), clean)  # creates both databases
             rounds = [measure(words, Path(folder), clean) for _ in range(options.rounds)]
         bare, first, second = (list(timings) for timings in zip(*rounds, strict=True))
         show("a bare flow of one task", bare, bare)

@@ -2,8 +2,8 @@
 
     python -m benchmarks.maxtext_first_steps [CASE]… [--python PYTHON]
 
-PYTHON (else $MAXVIEW_MAXTEXT_PYTHON) is that of an environment with MaxText 0.2.4. Exit status: 0 if each case has
-equal losses or a named root, 1 if not.
+PYTHON (else $MAXVIEW_MAXTEXT_PYTHON) belongs to an environment with MaxText 0.2.4. Exit status: 0 if each case has
+equal losses or a named first difference, 1 if not.
 """
 
 import argparse
@@ -26,7 +26,7 @@ MANY_DEVICES = "cpu-8"
 
 
 def resolve_maxtext(cases: Sequence[str], python: str, out: Path, target: str | None = None) -> list[RunPlan]:
-    """The plans of MaxText's Linen and NNX. Raises ValueError if it refuses a case."""
+    """The plans of MaxText's Linen and NNX. Raises ValueError for a case that MaxText refuses."""
     options = ArmOptions(software=tuple(f"{arm}:{python}" for arm in ("linen", "nnx")))
     comparison = "maxtext-linen-vs-nnx"
     request = Request(comparison=comparison, cases=tuple(cases), repeats=1, arms=options, target=target)
@@ -34,7 +34,7 @@ def resolve_maxtext(cases: Sequence[str], python: str, out: Path, target: str | 
 
 
 def run_cases(python: str, names: Sequence[str], scratch: Path) -> int:
-    """The table of MaxText's cases: whether Linen and NNX have one first loss, or else the first root."""
+    """The table of MaxText's cases: whether Linen and NNX have one first loss, or else the first differing tensor."""
     print("| case | first loss | |\n|---|---|---|")
     missed = 0
     for case in sorted(path.stem for path in (ROOT / "configs" / "cases").glob("*.yml")):
@@ -47,7 +47,7 @@ def run_cases(python: str, names: Sequence[str], scratch: Path) -> int:
 
 
 def compare_case(case: str, python: str, scratch: Path) -> tuple[str, str, bool]:
-    """One row: the first losses, the results that differ or the first root, and whether there is an answer."""
+    """One row: the first losses, the differing results or first differing tensor, and whether there is an answer."""
     resolved = partial(resolve_maxtext, [case], python, scratch / "out")
     try:
         try:
@@ -58,7 +58,7 @@ def compare_case(case: str, python: str, scratch: Path) -> tuple[str, str, bool]
         return "–", f"refused: {str(error).splitlines()[0]}", True
     plans = sorted(plans, key=lambda plan: plan.arm)
     arms = [plan.arm for plan in plans]
-    for tensors in (False, True):  # an evaluation takes longer than the rest of an observation
+    for tensors in (False, True):  # an evaluation takes most of the time of an observation
         folders = [scratch / arm for arm in arms]
         first = observe_arm(plans[0], folders[0], tensors=tensors)
         if not first.step:

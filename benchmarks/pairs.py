@@ -1,4 +1,4 @@
-"""Estimates the ratio of two times that were taken in turn, and compares it with a target."""
+"""Estimates the ratio of two alternately measured times, and compares it with a target."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from scipy import stats  # type: ignore[import-untyped]  # its stubs are a packa
 
 
 class Ratio(NamedTuple):
-    """The median of the pairs' ratios, with the interval that holds it in 95 of 100 such measurements."""
+    """The median of the pairs' ratios, with its 95 % interval."""
 
     median: float
     least: float

@@ -2,7 +2,7 @@
 
     python -m benchmarks.preflight --maxtext-python PYTHON [--case CASE]…
 
-PYTHON is that of an environment with MaxText 0.2.4 (`uv pip install --resolution=lowest 'maxtext[tpu]==0.2.4'`). Each
+PYTHON belongs to an environment with MaxText 0.2.4 (`uv pip install --resolution=lowest 'maxtext[tpu]==0.2.4'`). Each
 step takes minutes. Exit status: 0 all targets met; 1 not all.
 """
 
@@ -67,7 +67,7 @@ def show_figures(cases: list[str], maxtext_python: Path, folder: Path) -> bool:
     theirs = TrainerSource(commit=None, dirty=False, versions=maxtext.versions, python=maxtext.python, maxtext=maxtext)
     target, met = load_target("v6e-32"), True
     topology = target.topology
-    assert topology is not None  # it is named in the file
+    assert topology is not None  # the file contains the name
     for case in cases:
         found: dict[str, Compiled] = {}
         for name, checkout in (("ours", OURS), (maxtext.title, theirs)):
@@ -109,7 +109,7 @@ def show(found: Compiled) -> str:
 
 
 def total_gib(found: Compiled) -> float:
-    """Memory of one device while the step runs."""
+    """Memory of one device during the step."""
     return found.program.memory.total / GIB if found.program.memory else float("inf")
 
 

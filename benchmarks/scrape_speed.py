@@ -2,13 +2,12 @@
 
     python benchmarks/scrape_speed.py [--steps 1000000] [--repeats 3]
 
-Every way runs in a process of its own, so that the peak memory is its own. The strict line loop takes every field as a
-number, from lines that are MaxText's from end to end; the other rivals take six fields and keep them as text; ours
-takes every field as numbers, with time, line and offset, checks each line against the grammar, and accounts for what it
-did not read; `table` and `JSON` are ours with what `maxview scrape` then writes, to a file. The forms of the same log:
-with its line breaks; without any; with steps whose times, and with them the widths of the columns, jump about; as Cloud
-Logging's JSON lines, as a sink to a bucket writes them. MB/s are those of the file that is read; the line loops always
-read the log with its line breaks.
+Each reader runs in a separate process with its own peak memory. The strict line loop reads every field as a number,
+from lines that match MaxText's format completely; the other peers read six fields as text. Ours reads every field as a
+number, with time, line and offset, checks each line against the grammar, and counts unread lines; `table` and `JSON`
+include the output of `maxview scrape` to a file. The log has four forms: with its line breaks; without any; with
+varying step times, and so varying column widths; as Cloud Logging's JSON lines from a bucket sink. MB/s refer to the
+file that is read; the line loops always read the log with its line breaks.
 """
 
 import argparse
@@ -34,7 +33,7 @@ from typing import Literal
 SIX = rb"completed step: (\d+), seconds: (\S+), TFLOP/s/device: (\S+), Tokens/s/device: (\S+), total_weights: (\d+), loss: (\S+)"  # noqa: E501
 
 
-# every field, with the decimals that MaxText prints, from the begin of a line to its end
+# every field, with MaxText's decimals, from the start of a line to its end
 STRICT = (
     rb"I\d{4} (\d\d:\d\d:\d\d\.\d{6}) +\d+ [\w.]+:\d+\] completed step: (\d+), seconds: (\d+\.\d{3}), "
     rb"TFLOP/s/device: (\d+\.\d{3}), Tokens/s/device: (\d+\.\d{3}), total_weights: (\d+), loss: (\d+\.\d{3}), "
@@ -43,7 +42,7 @@ STRICT = (
 
 
 def write_log(path: Path, steps: int, *, ending: str = "\n", jumps: bool = False, as_json: bool = False) -> None:
-    """A MaxText log of so many steps, as MaxText 0.2.4 prints them in an XPK pod."""
+    """A MaxText log with this number of steps, as MaxText 0.2.4 prints them in an XPK pod."""
     draw = random.Random(1)
     with path.open("w", encoding="ascii") as file:
 
@@ -66,7 +65,7 @@ def write_log(path: Path, steps: int, *, ending: str = "\n", jumps: bool = False
 
 
 def json_line(draw: random.Random, line: str) -> str:
-    """An entry of Cloud Logging (LogEntry in its REST reference) as GKE fills it, on a line of its own."""
+    """An entry of Cloud Logging (LogEntry in its REST reference) as GKE writes it, on a separate line."""
     day, clock = (f"{line[3:5]}", line[6:21]) if line.startswith("I0") else ("18", "00:00:00")
     stamp = f"2026-04-{day}T{clock}Z" if not line.startswith(("XPK End", "EXIT")) else "2026-04-30T00:00:00Z"
     entry = {
@@ -96,7 +95,7 @@ def read_ours(path: Path) -> int:
 
 
 def show_ours(path: Path, *, format_: Literal["table", "json"]) -> int:
-    """The same, and written as `maxview scrape --format … -o FILE` writes it."""
+    """The same, written to a file like `maxview scrape --format … -o FILE`."""
     from tasks.publish.terminal.reading import show_reading
     from tasks.scrape import scrape
 
@@ -174,7 +173,7 @@ def run_one(way: str, path: Path) -> None:
 
 
 def measure(way: str, path: Path) -> dict[str, float]:
-    """One run in a process of its own."""
+    """One run in a separate process."""
     command = [sys.executable, __file__, "--one", way, str(path)]
     result: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
     return result
@@ -209,7 +208,7 @@ def main() -> None:
             ("ours, Cloud Logging JSON", "ours", exported), ("findall, six fields", "findall", broken),
             ("polars, six fields", "polars", broken), ("grep -c", "grep -c", broken),
         ]  # fmt: skip
-        for number in range(arguments.repeats):  # in turns, so that other load affects all alike
+        for number in range(arguments.repeats):  # alternately, so that other load affects all alike
             for name, way, path in ways:
                 results.setdefault(name, []).append(measure(way, path))
             print(f"round {number + 1} of {arguments.repeats}", file=sys.stderr)

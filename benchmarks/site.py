@@ -1,7 +1,7 @@
 """Times building, opening and searching a site in headless Chromium (which must be on PATH).
 
-What a reader waits for is measured in the page, up to the frame that shows it: what drives the browser has turns of its
-own. A page of one word is opened beside ours: what it takes is the browser's and the machine's.
+Times are measured inside the page, up to the frame that shows the result: the automation has delays of its own. A page
+of one word is opened for comparison: its time is the browser's and the machine's.
 
 python -m benchmarks.site [--comparisons 2000] [--megabytes 100] [--only build|open|search]
 """
@@ -37,9 +37,9 @@ NOISE = "I0418 18:10:00.{:06d} 135278194456384 checkpointing.py:{}] waiting for 
 NEEDLE = "Needle in the haystack"
 VISITS = 5
 WORD = "<!doctype html><html data-ready=yes><title>word</title>word"
-# the moment of the frame after everything was parsed and run, in ms since the page was asked for
+# the time of the first frame after parsing and all scripts, in ms since the request
 WATCH = "addEventListener('DOMContentLoaded', () => requestAnimationFrame(() => setTimeout(() => { window.shown = performance.now(); })))"  # noqa: E501
-# types a word, and tells the ms up to the frame that shows the first line that has it
+# types a word, and returns the ms up to the frame that shows its first line
 TYPE = """(word) => new Promise((done) => {
     const find = document.getElementById("find"), began = performance.now();
     const shown = () => requestAnimationFrame(() => setTimeout(() => done(performance.now() - began)));
@@ -51,7 +51,7 @@ TYPE = """(word) => new Promise((done) => {
 
 
 def made_up_log(path: Path, steps: int, size: int, seed: int) -> None:
-    """A log of so many steps and about so many bytes, with NEEDLE in its last lines."""
+    """A log with this number of steps and about this many bytes, with NEEDLE in its last lines."""
     draw = random.Random(seed)
     fill = max(0, size // steps - 200) // len(NOISE)
     with path.open("w") as file:
@@ -86,7 +86,7 @@ def compare_example(pair: ExamplePair, folder: Path, store: Store) -> Comparison
 
 
 def build(folder: Path, count: int) -> None:
-    """Build a site of many comparisons, then one more, and open its front."""
+    """Build a site of many comparisons, then one more, and open its index."""
     store = open_store(folder / "out")
     known = [(pair, compare_example(pair, folder, store)) for pair in example_pairs()]
 
@@ -180,7 +180,7 @@ def search(folder: Path, megabytes: int) -> None:
 
 @contextmanager
 def browse() -> Iterator[Page]:
-    """A page of a browser that has just been started."""
+    """A page in a new browser."""
     path = next(found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name)))
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"], timeout=180_000)
@@ -191,7 +191,7 @@ def browse() -> Iterator[Page]:
 
 
 def until_ready(page: Page, path: Path) -> float:
-    """Seconds from asking for a page until it can be read and used."""
+    """Seconds from the request of a page until it is readable and usable."""
     page.add_init_script(WATCH)
     page.goto(path.as_uri(), wait_until="commit")
     page.wait_for_selector("html[data-ready=yes]", state="attached")

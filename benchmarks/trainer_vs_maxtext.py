@@ -1,9 +1,9 @@
-"""Trains one small model with this trainer and with MaxText, in turn, and prints both figures and their ratio.
+"""Trains one small model with this trainer and with MaxText, alternately, and prints both figures and their ratio.
 
     python benchmarks/trainer_vs_maxtext.py --peer-python /path/to/venv/bin/python
 
-The peer is an environment of its own with MaxText 0.2.4, the last release that has both Linen and NNX
-(`uv pip install --resolution=lowest 'maxtext[tpu]==0.2.4'`, Python 3.12). Exit status: 0 all targets met, 1 not all.
+The peer is a separate environment with MaxText 0.2.4, the last release with both Linen and NNX (`uv pip install
+--resolution=lowest 'maxtext[tpu]==0.2.4'`, Python 3.12). Exit status: 0 all targets met, 1 not all.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# One model, one batch, one optimizer, in both programs' words (they share them).
+# One model, one batch, one optimizer, in the keys that both programs share.
 SHARED = {
     "base_emb_dim": 256,
     "base_num_decoder_layers": 4,
@@ -44,7 +44,7 @@ SHARED = {
     "learning_rate": 3.0e-4,
 }
 NUMBERS = {"f32": {"dtype": "float32", "matmul_precision": "highest"}, "bf16": {"dtype": "bfloat16"}}
-# MaxText otherwise takes its programs from ~/jax_cache, where an earlier run has left them: both compile what they run
+# otherwise MaxText reuses compiled programs from ~/jax_cache: here both compile their own
 PEER_ONLY = {"skip_jax_distributed_system": "true", "enable_tensorboard": "false", "jax_cache_dir": ""}
 ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
@@ -52,7 +52,7 @@ ENVIRONMENT = {
     "DECOUPLE_GCLOUD": "TRUE",
 }
 STEP_LINE = re.compile(r"completed step: (\d+),")
-# the first steps still warm caches and allocators
+# caches and allocators are still warming up in the first steps
 STEADY_FROM = 3
 
 FACTS = """
@@ -68,7 +68,7 @@ print(json.dumps({"versions": versions, "maxtext": spec and list(spec.submodule_
 
 @dataclass(frozen=True)
 class Measured:
-    """The figures of one run. Times are taken by the log's reader, in the same way for both trainers."""
+    """The figures of one run. The log's reader takes the times, in the same way for both trainers."""
 
     first_step_s: float
     first_step_cpu_s: float
@@ -80,7 +80,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Target:
-    """The largest ratio of our figure to the peer's, or for the loss the largest difference; None: only shown."""
+    """The largest ratio of our figure to the peer's, or the largest difference of the losses; None: only shown."""
 
     title: str
     unit: str
@@ -99,14 +99,14 @@ TARGETS = {
 
 
 def read_facts(python: str) -> dict[str, object]:
-    """Versions in an environment, and where its MaxText lies."""
+    """Versions in an environment, and the folder of its MaxText."""
     found = subprocess.run([python, "-c", FACTS], capture_output=True, text=True, check=True)
     facts: dict[str, object] = json.loads(found.stdout)
     return facts
 
 
 def our_argv(dialect: str, numbers: str, steps: int, folder: Path) -> tuple[list[str], Path]:
-    """The command of our trainer, and the file where it writes its metrics."""
+    """The command of our trainer, and the path of its metrics."""
     config = folder / "config.yml"
     keys = SHARED | NUMBERS[numbers] | {"steps": steps, "pure_nnx": str(dialect == "nnx").lower()}
     config.write_text("".join(f"{key}: {value}\n" for key, value in keys.items()), encoding="utf-8")
@@ -128,9 +128,9 @@ def peer_argv(
 
 
 def measure(argv: list[str], metrics: Path, loss_key: str, steps: int, log: Path) -> Measured:
-    """Run one trainer to its end and clock its step lines as they come."""
+    """Run one trainer to its end and time its step lines as they arrive."""
     arrivals: dict[int, float] = {}
-    spent: dict[int, float] = {}  # CPU time hardly depends on other load
+    spent: dict[int, float] = {}  # CPU time is nearly independent of other load
     started = time.monotonic()
     with log.open("w", encoding="utf-8") as copy:
         process = subprocess.Popen(
@@ -165,7 +165,7 @@ def measure(argv: list[str], metrics: Path, loss_key: str, steps: int, log: Path
 
 
 def describe_machine() -> str:
-    """The processor, its cores, the memory and the load of the moment."""
+    """The processor, its cores, the memory and the present load."""
     cpu = next(
         (
             line.split(":", 1)[1].strip()
@@ -222,7 +222,7 @@ def main() -> int:
             folder.mkdir(parents=True, exist_ok=True)
             dialect, numbers = variant.split("-")
             argv, metrics = our_argv(dialect, numbers, arguments.steps, folder)
-            metrics.unlink(missing_ok=True)  # our trainer appends, as a resumed run must
+            metrics.unlink(missing_ok=True)  # our trainer appends, because it may resume a run
             ours = measure(argv, metrics, "loss", arguments.steps, folder / "ours.log")
             argv, metrics = peer_argv(
                 arguments.peer_python, str(peer_facts["maxtext"]), dialect, numbers, arguments.steps, folder

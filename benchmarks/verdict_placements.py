@@ -4,7 +4,7 @@
 
 Every trial writes logs of MaxText as text, with the date of each line, and reads them with the project's reader. The
 candidate's mean step is `--by` times as long: by stalls, a slow loader, gaps between the printed seconds, slow first
-steps. The usual step is the same. The last line is the price: arms that are equal.
+steps. The usual step is the same. The last line is the price: equal arms that are not called the same.
 """
 
 import argparse
@@ -118,7 +118,7 @@ def judge_trials(name: str, runs: int, trials: int, by: float) -> Iterator[str]:
 
 
 def write_log(seconds: Values, gaps: Values, start: datetime) -> str:
-    """A log as MaxText prints it, its first step waiting for the compiler."""
+    """A log as MaxText prints it; its first step waits for the compiler."""
     lines = [f"XPK Start: {start:%a %b %d %H:%M:%S} UTC 2026"]
     now = start + timedelta(seconds=10)
     lines.append(f"I{now:%m%d %H:%M:%S.%f} 139 max_utils.py:10] System Information: Jax Version: 0.12.0")
@@ -134,7 +134,7 @@ def write_log(seconds: Values, gaps: Values, start: datetime) -> str:
 
 
 def read_log(path: Path, arm: str) -> RunRecord:
-    """The run of a log, placed as our own launcher would."""
+    """The run of a log, with the place that our own launcher would note."""
     reading = scrape_run(path)
     environment = reading.environment.model_copy(update={"device_kind": "TPU v6 lite"})
     reading = reading.model_copy(update={"environment": environment})

@@ -3,11 +3,11 @@
     nice python -m benchmarks.verdict_power [--trials 300] [--only seeds] [--real LOGS]
 
 Every regime draws a pool of runs as a log prints them (milliseconds, and Tokens/s to three decimals). Every trial
-chooses the runs of both arms from it, puts a change into the candidate, and asks `tasks.diff` for the word of the step
-time. `different` without a change is a false alarm. Changes have half as many trials. The peers see the
-same steps: Mann–Whitney at 1 % with our least effect, asv's rule (a factor of 1.1 and p < 0.002), the threshold of
-rustc-perf (the fence of what the history's pairs differed by), and Welch's t at 1 %.
-`--real`: a folder of logs of MaxText in the order of their names, drawn again in blocks of their own steps.
+chooses the runs of both arms from it, puts a change into the candidate, and takes `tasks.diff`'s verdict of the step
+time. `different` without a change is a false alarm. Changes have half as many trials. The peers see the same steps:
+Mann–Whitney at 1 % with our least effect, asv's rule (a factor of 1.1 and p < 0.002), rustc-perf's threshold (the fence
+of the differences in the history), and Welch's t at 1 %. `--real`: a folder of logs of MaxText in the order of their
+names, resampled in blocks of their own steps.
 """
 
 import argparse
@@ -50,8 +50,8 @@ MONDAY = datetime(2026, 11, 16, 8, tzinfo=UTC)
 BLOCK = 10
 PAIRS = (0, 8, 40)  # of the history
 HISTORIES = 60  # of a cell, shared by its trials
-POOL = 1500  # runs of a regime, which its trials choose from
-# the seeds' steps 1 to 9 over their steady step; 0: a steady one
+POOL = 1500  # runs of a regime's pool
+# the seeds' steps 1 to 9 relative to their steady step; 0: a steady one
 SEEDS = ((19.8, 0.49, 11.7, 0, 0, 2.02, 137, 0, 0), (41, 6.07, 0.116, 0, 0, 0, 133, 0.09, 0),
          (10.3, 2.79, 0.065, 0, 0, 158, 0.044, 0, 0), (5.07, 0.138, 1.8, 0, 0, 2.0, 120, 0, 0))  # fmt: skip
 
@@ -73,13 +73,13 @@ def draw_tpu(rng: Rng, runs: int, steps: int) -> Values:
 
 
 def draw_gpu(rng: Rng, runs: int, steps: int) -> Values:
-    """Runs scatter by 1 %, and grow up to 2 % slower as the device warms up."""
+    """Runs scatter by 1 %, and become up to 2 % slower as the device warms up."""
     warm = rng.uniform(0, 0.02, (runs, 1)) * (1 - np.exp(-np.arange(steps) / 30))
     return 0.4 * np.exp(rng.normal(0, 0.01, (runs, 1)) + warm + rng.normal(0, 0.005, (runs, steps)))
 
 
 def draw_laptop(rng: Rng, runs: int, steps: int) -> Values:
-    """Runs scatter by 5 %, steps by more, and bursts of other work make stretches of steps half as long again."""
+    """Runs scatter by 5 %, steps by more, and bursts of other load make stretches of steps half as long again."""
     busy, slow = rng.random(runs) < 0.2, np.empty((runs, steps), dtype=bool)
     for step in range(steps):
         busy = np.where(busy, rng.random(runs) > 0.15, rng.random(runs) < 0.04)
@@ -89,7 +89,7 @@ def draw_laptop(rng: Rng, runs: int, steps: int) -> Values:
 
 
 def draw_calm(rng: Rng, runs: int, steps: int) -> Values:
-    """A machine that does nothing else: runs scatter by 0.5 %, steps by 1 %."""
+    """A machine without other load: runs scatter by 0.5 %, steps by 1 %."""
     return 0.1 * np.exp(rng.normal(0, 0.005, (runs, 1)) + rng.normal(0, 0.01, (runs, steps)))
 
 
@@ -108,7 +108,7 @@ def draw_seeds(rng: Rng, runs: int, steps: int) -> Values:
 
 
 def draw_again(path: Path) -> Draw:
-    """Real runs as they followed one another, over and over, each with blocks of its own steps drawn again."""
+    """Real runs in their order, repeated, each with blocks of its own steps resampled."""
     clock = np.stack(list(read_logs(path)))
 
     def draw(rng: Rng, runs: int, steps: int) -> Values:
@@ -120,7 +120,7 @@ def draw_again(path: Path) -> Draw:
 
 
 def read_logs(folder: Path) -> Iterator[Values]:
-    """The seconds of each log's steps but the first, in all the digits that it prints; all logs have one length."""
+    """The seconds of each log's steps except the first, with all printed digits; all logs have one length."""
     for path in sorted(folder.glob("*.log")):
         steps = scrape_run(path).steps
         rate = steps["tokens_per_s_per_device"].to_numpy()
@@ -177,7 +177,7 @@ def main() -> None:
 
 
 def judge_cell(cell: Cell, *, apart: bool, trials: int) -> Iterator[str]:
-    """One line per change (none first) and length of history, all of the same runs."""
+    """One line per change (none first) and length of history, all from the same runs."""
     rng = np.random.default_rng([cell.runs, cell.steps, apart])
     pasts = {pairs: draw_pasts(cell.regime, cell.steps, pairs) for pairs in PAIRS}
     pool, levels = draw_pool(cell.regime, cell.steps)
@@ -207,7 +207,7 @@ def judge_cell(cell: Cell, *, apart: bool, trials: int) -> Iterator[str]:
 
 @cache
 def draw_pool(regime: str, steps: int) -> tuple[Values, list[StepLevels]]:
-    """The runs that trials choose from: their seconds, and their levels as logs print them; those that have any."""
+    """The pool of runs with levels: their seconds, and their levels as logs print them."""
     seconds = REGIMES[regime](np.random.default_rng(steps), POOL, steps)
     printed = (refine_seconds(np.round(run, 3), np.round(TOKENS / run, 3)) for run in seconds)
     found = [find_levels(fine, unit=unit) for fine, unit in printed]
@@ -215,7 +215,7 @@ def draw_pool(regime: str, steps: int) -> tuple[Values, list[StepLevels]]:
 
 
 def choose_runs(regime: str, steps: int, count: int, rng: Rng) -> NDArray[np.int64]:
-    """So many runs of the pool; real ones as they followed one another."""
+    """A number of runs from the pool; real ones in their order."""
     size = len(draw_pool(regime, steps)[1])
     if regime == "real":
         return rng.integers(0, size - count + 1) + np.arange(count)
@@ -223,7 +223,7 @@ def choose_runs(regime: str, steps: int, count: int, rng: Rng) -> NDArray[np.int
 
 
 def slow_down(levels: StepLevels, factor: float) -> StepLevels:
-    """The levels of a run all of whose steps take so much longer."""
+    """The levels of a run if all of its steps take this much longer."""
     quick, middle = (
         level.model_copy(update={"seconds": factor * level.seconds}) for level in (levels.quick, levels.middle)
     )
@@ -232,7 +232,7 @@ def slow_down(levels: StepLevels, factor: float) -> StepLevels:
 
 @cache
 def draw_pasts(regime: str, steps: int, pairs: int) -> list[dict[str, Past]]:
-    """Several histories of so many pairs, as the store would keep them."""
+    """Several histories of this number of pairs, as the store would keep them."""
     rng, levels = np.random.default_rng([steps, pairs]), draw_pool(regime, steps)[1]
     chosen = [choose_runs(regime, steps, 2 * pairs, rng) for _ in range(HISTORIES)]
     return [draw_past([levels[run] for run in runs]) for runs in chosen] if pairs else [{}]
@@ -250,7 +250,7 @@ def draw_past(found: list[StepLevels]) -> dict[str, Past]:
 
 
 def make_arms(cell: Cell, *, apart: bool) -> Arms:
-    """The runs of both arms, made in turns or on two days; which seconds they took is drawn again and again."""
+    """The runs of both arms, made in turns or on two days; their seconds are resampled."""
     arms = []
     for index, name in enumerate(("a", "b")):
         start = MONDAY + timedelta(minutes=5 * index, days=index if apart else 0)
@@ -265,7 +265,7 @@ def judge(arms: Arms, levels: tuple[list[StepLevels], list[StepLevels]], past: d
 
 
 def make_run(arm: str, device: DeviceKind, seconds: Values, start: datetime) -> RunRecord:
-    """A run as its log prints it, its first step waiting for the compiler."""
+    """A run as its log prints it; its first step waits for the compiler."""
     every = np.concatenate([[20.0], seconds])
     count = len(every)
     steps = pl.DataFrame(

@@ -2,11 +2,11 @@
 
     nice python -m benchmarks.verdict_regimes [--trials 300] [--only clocks]
 
-The regimes are those that the rule was not made for: a GPU in one of two clock states, a GPU that throttles from a
-random step on, clocks that flip inside a run, arms on two TPU slices or two days, seconds without further digits,
-step times with log-normal noise. Every trial draws new runs of both arms, rounds them as a log prints them, and takes
-the word of `tasks.diff.time_rows`. Histories of 8 and 20 pairs are drawn from the same regime. A change is put into
-every step of the candidate.
+The rule was not tuned for these regimes: a GPU in one of two clock states, a GPU that throttles from a random step on,
+clocks that flip inside a run, arms on two TPU slices or two days, seconds without further digits, step times with
+log-normal noise. Every trial draws new runs of both arms, rounds them as a log prints them, and takes the verdict of
+`tasks.diff.time_rows`. Histories of 8 and 20 pairs are drawn from the same regime. A change is put into every step of
+the candidate.
 """
 
 import argparse
@@ -52,7 +52,7 @@ class Regime(Frozen):
     device: DeviceKind
     draw: Draw
     changes: tuple[float, ...]
-    arms_s: float = 0.0  # what the place or the day of an arm adds, as a share: a standard deviation
+    arms_s: float = 0.0  # the effect of the place or the day of an arm, as a share: a standard deviation
     days: bool = False  # the arms ran on two days
     placed: bool = False  # both arms are known to have run on one machine
     rate: bool = True  # the log has tokens per second
@@ -90,7 +90,7 @@ def draw_flips(rng: Rng, runs: int, steps: int, *, rate: float = 0.02) -> Values
 
 
 def draw_drift(rng: Rng, runs: int, steps: int) -> Values:
-    """Each run becomes slower or quicker as it goes on, by up to 8 %."""
+    """Each run becomes slower or quicker, by up to 8 %."""
     slope = rng.uniform(-0.08, 0.08, (runs, 1)) * np.arange(steps) / steps
     return 0.4 * np.exp(slope + rng.normal(0, 0.008, (runs, 1)) + rng.normal(0, 0.005, (runs, steps)))
 
@@ -164,7 +164,7 @@ def judge_regime(name: str, runs: int, trials: int) -> Iterator[str]:
 
 
 def place(arm: ArmRuns) -> ArmRuns:
-    """The arm as our own launcher ran it."""
+    """The arm as run by our own launcher."""
     runs = tuple(run.model_copy(update={"plan": PLAN}) for run in arm.runs)
     return arm.model_copy(update={"runs": runs})
 
@@ -177,7 +177,7 @@ def draw_arms(regime: Regime, rng: Rng, runs: int) -> Values:
 
 
 def draw_pasts(regime: Regime, pairs: int, rng: Rng) -> Iterator[dict[str, Past]]:
-    """Several histories of so many pairs, as the store would keep them."""
+    """Several histories of this number of pairs, as the store would keep them."""
     if not pairs:
         yield {}
         return
@@ -197,7 +197,7 @@ def read(regime: Regime, seconds: Values) -> list[StepLevels]:
 
 
 def judge(arms: Arms, levels: tuple[list[StepLevels], list[StepLevels]], past: dict[str, Past]) -> str:
-    """The word of the step time."""
+    """The verdict of the step time."""
     return decide_levels(levels, STEP_TIME, arms, RULES, Circumstances(past=past)).verdict
 
 

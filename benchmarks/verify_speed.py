@@ -3,8 +3,8 @@
     uv run python -m benchmarks.verify_speed [--megabytes 512] [--arrays 16] [--folder /tmp] [--repeats 3] [--cold]
 
 Every figure is the best of the repeats, all from one run; the pages of the files are in memory unless --cold is given,
-which asks the kernel to drop them before each measurement. The memory is that of a process that does nothing but
-record the content, and how much of it its imports had taken before.
+which drops the kernel's page cache before each measurement. The memory is that of a process that only records the
+content, and the part of it after its imports.
 """
 
 import argparse
@@ -43,7 +43,7 @@ type Shapes = dict[str, tuple[int, int]]
 
 
 def choose_shapes(megabytes: int, arrays: int) -> Shapes:
-    """Equal arrays of float32, so large together."""
+    """Equal arrays of float32 with this total size."""
     rows = max(1, megabytes * 2**20 // 4 // COLUMNS // arrays)
     return {f"layer_{number}": (rows, COLUMNS) for number in range(arrays)}
 
@@ -68,7 +68,7 @@ def save(folder: Path, shapes: Shapes) -> float:
 
 
 def restore(folder: Path, shapes: Shapes) -> None:
-    """What there is to compare with: Orbax reading every value."""
+    """The peer: Orbax reading every value."""
     import jax
     import orbax.checkpoint as ocp
 
@@ -84,7 +84,7 @@ def restore(folder: Path, shapes: Shapes) -> None:
 
 
 def crc32c_alone(step: Path) -> None:
-    """crc32c of the same files, one after the other, and nothing else."""
+    """Only the crc32c of the same files, one after the other."""
     for path in step.rglob("*"):
         if path.is_file():
             crc = 0
@@ -156,7 +156,7 @@ def main() -> None:
         print(f"{'peer: Orbax save, once':34}{save_s:10.3f}{size / 1e9 / save_s:9.2f}")
         for name, action in rows:
             seconds = best_of(given.repeats, action, lambda: drop_from_memory(step) if given.cold else None)
-            # the first level reads no payload, so bytes per second would say nothing
+            # the first level reads no payload, so bytes per second would be meaningless
             rate = "–" if action is check else f"{size / 1e9 / seconds:.2f}"
             print(f"{name:34}{seconds:10.3f}{rate:>9}", flush=True)
         argv = [sys.executable, "-c", RECORD, str(step), str(work / "again.json")]
