@@ -1,4 +1,4 @@
-"""What tests of several packages need: Prefect's server, a bucket that the real clients talk to, and a real browser."""
+"""Fixtures for several packages: Prefect's server, a bucket for the real clients, and a real browser."""
 
 import fcntl
 import os
@@ -35,30 +35,30 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-BUCKETS = ("bucket", "viewer:get,list", "blind:")  # where everything, only reading, and nothing may be done
+BUCKETS = ("bucket", "viewer:get,list", "blind:")  # permissions: all, read-only, none
 
-# an example that meets a pause of a busy machine is no mistake, and takes longer than the 0.2 s that it has by default
+# an example may pause on a busy machine: its default limit is 0.2 s
 settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
 COMPILED = "JAX_COMPILATION_CACHE_DIR"
 SHARED = "MAXVIEW_TESTS_SHARED"  # a folder of all processes of a test run
-ALIVE = "alive"  # a pipe in it, which only the process that was started has open for writing
+ALIVE = "alive"  # a pipe in it; only the main process has it open for writing
 
 USE_STACK = {f"tests/flows/test_{name}.py" for name in ("both_uis", "deployments", "kubernetes_pool", "up_and_down")}
 
 OURS = pytest.StashKey[tuple[Path, int]]()
-# a command, and what ends it and itself, its group, when the pipe is closed; neither is a child of whoever starts it
+# a command and its guard, which kills their group when the pipe is closed; neither is a child of the starting process
 GUARD = 'exec 3<&0; { { "$@"; kill -9 -$$; } & read _ <&3; kill -9 -$$; } & echo $! >"$0"'
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One folder where every trainer and every test process finds what another one has compiled, or started.
+    """A folder that all processes of a test run share: compiled programs, started servers, trained runs.
 
-    Most of a short training is compiling, and most trainings of the tests are of the same few programs.
+    Compiling takes most of a short training, and most trainings of the tests use the same few programs.
     """
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
-    if SHARED in os.environ:  # workers have that of the process that made the folder
+    if SHARED in os.environ:  # workers inherit the main process's folder
         return
     folder = Path(tempfile.mkdtemp(prefix="maxview-tests-"))
     os.mkfifo(folder / ALIVE)
@@ -68,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class ByServer(LoadFileScheduling):  # type: ignore[misc]
-    """A file's tests share its servers, so they stay together; so do those of all files that use one `maxview up`."""
+    """Keep the tests of a file together, because they share its servers; also all files that use one `maxview up`."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -77,12 +77,12 @@ class ByServer(LoadFileScheduling):  # type: ignore[misc]
 
 @pytest.hookimpl(optionalhook=True)  # a run without xdist has one process
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
-    """For `--dist loadfile`, which is the default here."""
+    """Used for `--dist loadfile`, the default here."""
     return ByServer(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """What was started for the whole run ends when nobody holds the pipe open any more, however that comes."""
+    """End the servers of the whole run: their guards see the pipe close when the last process ends, in any way."""
     if OURS in config.stash:
         folder, alive = config.stash[OURS]
         os.close(alive)
@@ -95,7 +95,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Seals of runs in temporary folders, whose paths come again, are not kept with the user's."""
+    """Keep seals of temporary runs out of the user's state folder: their paths are reused."""
     before = os.environ.get("MAXVIEW_STATE")
     os.environ["MAXVIEW_STATE"] = str(tmp_path_factory.mktemp("state"))
     yield
@@ -104,7 +104,7 @@ def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 @pytest.fixture(scope="session")
 def shared() -> Callable[[str, Callable[[], str]], str]:
-    """shared(name, make): what `make` returns, which one of all processes of the test run calls."""
+    """shared(name, make): the result of `make`, which one of all processes of the test run calls."""
 
     def find(name: str, make: Callable[[], str]) -> str:
         place = Path(os.environ[SHARED]) / name
@@ -119,9 +119,9 @@ def shared() -> Callable[[str, Callable[[], str]], str]:
 
 @pytest.fixture(scope="session")
 def start_for_all() -> Callable[..., int]:
-    """start_for_all(*argv, **options): start what ends with the whole test run, also if that is killed.
+    """start_for_all(*argv, **options): start a process that ends with the whole test run, also if the run is killed.
 
-    Returns the number of a process that is there as long as this is.
+    Returns the pid of a process with the same lifetime.
     """
 
     def start(*argv: str | Path, **options: Any) -> int:
@@ -143,7 +143,7 @@ def start_for_all() -> Callable[..., int]:
 def free_port() -> Callable[[], int]:
     """free_port(): a port for a server that starts some seconds later.
 
-    Of those that kernels do not deal out by themselves: meanwhile any client on this machine might be given another.
+    It lies outside of the range of ephemeral ports: otherwise any client on this machine might get it meanwhile.
     """
 
     def find() -> int:
@@ -161,7 +161,7 @@ def free_port() -> Callable[[], int]:
 
 @pytest.fixture(scope="session")
 def if_killed() -> Callable[..., AbstractContextManager[None]]:
-    """`with if_killed(*argv, **options)`: the command is run if this process is gone before the block is left."""
+    """`with if_killed(*argv, **options)`: the command runs if this process dies inside the block."""
 
     @contextmanager
     def watch(*argv: str | Path, **options: Any) -> Iterator[None]:
@@ -178,7 +178,7 @@ def if_killed() -> Callable[..., AbstractContextManager[None]]:
 
 @pytest.fixture(scope="session")
 def clean_environment() -> dict[str, str]:
-    """The environment of a new user: nothing of Prefect's or JAX's is set, but for what was compiled before."""
+    """The environment of a new user, without variables of Prefect or JAX, except for the compilation cache."""
     dropped, kept = ("PREFECT_", "JAX_", "XLA_"), ("JAX_COMPILATION_CACHE_", "JAX_PERSISTENT_CACHE_")
     return {key: value for key, value in os.environ.items() if not key.startswith(dropped) or key.startswith(kept)}
 
@@ -223,9 +223,9 @@ def prefect_server(
 
 @pytest.fixture(scope="session")
 def used_home(prefect_server: str) -> Callable[[Path], Path]:
-    """used_home(folder): made a PREFECT_HOME that a server was started with before.
+    """used_home(folder): create a PREFECT_HOME with a migrated database.
 
-    Half of what a server's first start costs is that it makes its database, in all of Prefect's migrations.
+    Prefect's migrations are half of the cost of a server's first start.
     """
 
     def make(folder: Path) -> Path:
@@ -237,7 +237,7 @@ def used_home(prefect_server: str) -> Callable[[Path], Path]:
 
 
 def empty_database() -> Path:
-    """That of the server of all tests, as it was before the first of them."""
+    """The empty database of the shared server, before the first test."""
     return Path(os.environ[SHARED]) / DATABASE
 
 
@@ -257,7 +257,7 @@ def gcs_server(if_killed: Callable[..., AbstractContextManager[None]]) -> Iterat
 
 @pytest.fixture(scope="session")
 def gcs_environment(gcs_server: str) -> dict[str, str]:
-    """What makes every client of Google's storage talk to the server on loopback, and to nobody else."""
+    """Redirect every client of Google's storage to the server on loopback."""
     return {
         "STORAGE_EMULATOR_HOST": gcs_server,
         "TENSORSTORE_GCS_HTTP_URL": gcs_server,

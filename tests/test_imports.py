@@ -1,4 +1,4 @@
-"""What import-linter (pyproject.toml) does not check: injected modules, lazy imports, docstrings of modules."""
+"""Checks beside import-linter's (pyproject.toml): injected modules, lazy imports, docstrings of modules."""
 
 import ast
 import subprocess
@@ -48,18 +48,18 @@ def test_imports_are_absolute_and_an_injected_module_needs_the_trainers_packages
         ),
     ],
 )
-def test_an_import_loads_only_what_it_needs(modules: str, absent: tuple[str, ...], tmp_path: Path) -> None:
+def test_an_import_loads_only_its_needs(modules: str, absent: tuple[str, ...], tmp_path: Path) -> None:
     code = f"import sys, {modules}; print([m for m in {absent!r} if m in sys.modules])"
     argv = [sys.executable, "-c", code]
     result = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
     assert result.stdout.strip() == "[]"
 
 
-def test_every_module_opens_with_a_sentence() -> None:
+def test_every_module_begins_with_a_sentence() -> None:
     for package in OURS:
         for path in sorted((ROOT / package).rglob("*.py")):
             assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
 
 
-def test_nothing_lies_loose() -> None:
+def test_tasks_has_no_loose_modules() -> None:
     assert {path.name for path in (ROOT / "tasks").glob("*.py")} == {"__init__.py", "steps.py"}

@@ -1,4 +1,4 @@
-"""The README's commands do what it shows."""
+"""The README's commands print the shown output."""
 
 import os
 import re
@@ -15,7 +15,7 @@ SEEDS = os.environ.get("MAXVIEW_SEEDS")
 
 
 def transcript(command: str) -> list[str]:
-    """The output that the README shows under a command; `…` stands for lines left out."""
+    """The output below a command in the README, without the `…` lines for omitted output."""
     for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
         first, *lines = block.splitlines()
         if command in first:
@@ -24,7 +24,7 @@ def transcript(command: str) -> list[str]:
 
 
 def shape(line: str) -> str:
-    """A line without what differs from run to run: numbers, hashes, and the spaces that depend on their widths."""
+    """A line without run-dependent parts: numbers, hashes, and the spaces that depend on their widths."""
     line = re.sub(r"\b(?=\w*\d)[0-9a-f]{7,}\b", "HASH", line)
     line = re.sub(r"[-+]?\d+(?:\.\d+)*", "N", line)
     line = re.sub(r"─+", "─", line)
@@ -36,7 +36,7 @@ type Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, used_home: Callable[[Path], Path]) -> Iterator[Run]:
-    """Run `maxview …` in a folder; what rests between two commands ends with the tests."""
+    """Run `maxview …` in a folder; idle processes end with the tests."""
     home = str(used_home(tmp_path_factory.mktemp("readme") / "home"))
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "JAX_", "XLA_"))}
     environment = clean | {"PREFECT_HOME": home, "PYTHONPATH": str(ROOT)}
@@ -58,8 +58,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, used_home: Callable[[Path], Pa
 
 
 def assert_shown(command: str, output: str) -> None:
-    """Every line of the README's transcript is one of the output, but for what differs from run to run."""
-    # a value may be wide enough to wrap its cell: compare words of the whole output where lines were folded
+    """Every line of the README's transcript is in the output, except for run-dependent parts."""
+    # a wide value may wrap its cell: folded lines are compared as words of the whole output
     there = [shape(line) for line in output.splitlines()]
     joined = " ".join(there)
     for line in transcript(command):
@@ -67,8 +67,8 @@ def assert_shown(command: str, output: str) -> None:
 
 
 @pytest.mark.long
-def test_the_main_command_prints_what_the_readme_shows(run: Run, tmp_path: Path) -> None:
-    result = run(["compare", "linen-vs-nnx"], tmp_path, columns=120)  # no figure is so wide that its row is folded
+def test_the_main_command_prints_the_readmes_output(run: Run, tmp_path: Path) -> None:
+    result = run(["compare", "linen-vs-nnx"], tmp_path, columns=120)  # wide enough that no row is folded
     assert result.returncode == 0, result.stderr
     assert_shown("maxview compare linen-vs-nnx", result.stdout)
     page = tmp_path / re.sub(r"^page: ", "", next(x for x in result.stdout.splitlines() if x.startswith("page: ")))
@@ -77,7 +77,7 @@ def test_the_main_command_prints_what_the_readme_shows(run: Run, tmp_path: Path)
 
 @pytest.mark.long
 @pytest.mark.skipif(SEEDS is None, reason="MAXVIEW_SEEDS is not set: the logs of real runs are not here")
-def test_ingest_prints_what_the_readme_shows(run: Run, tmp_path: Path) -> None:
+def test_ingest_prints_the_readmes_output(run: Run, tmp_path: Path) -> None:
     page = next(Path(str(SEEDS)).glob("002_*"))
     (tmp_path / "page.txt").write_bytes(page.read_bytes())
     result = run(["ingest", "page.txt"], tmp_path)
@@ -85,13 +85,13 @@ def test_ingest_prints_what_the_readme_shows(run: Run, tmp_path: Path) -> None:
     assert_shown("maxview ingest page.txt", result.stdout)
 
 
-def test_the_two_commands_are_there() -> None:
+def test_the_two_commands_are_in_the_readme() -> None:
     assert "pip install uv && uv run maxview compare linen-vs-nnx" in README
     assert "pip install uv && uv run --group dev pytest" in README
     assert "uv run --group dev pytest" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
-def test_real_output_stands_in_the_first_thirty_lines() -> None:
+def test_real_output_is_in_the_first_thirty_lines() -> None:
     first = "\n".join(README.splitlines()[:30])
     assert "Verdict" in first
     assert "= same" in first
@@ -104,7 +104,7 @@ def test_every_command_is_listed() -> None:
     assert names == set(re.findall(r"^\| `maxview (\w+)", README, re.MULTILINE))
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_have_targets() -> None:
     for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for link in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8")):
             assert (path.parent / link).exists(), f"{path}: {link}"

@@ -1,4 +1,4 @@
-"""What the tests start ends with them, also where they are killed."""
+"""Processes started by the tests end with them, also if the tests are killed."""
 
 import subprocess
 import sys
@@ -17,12 +17,12 @@ def test_killed(if_killed):
 """
 
 
-def test_a_server_ends_with_the_tests_that_are_killed(tmp_path: Path) -> None:
+def test_a_server_ends_with_killed_tests(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_bytes((ROOT / "tests" / "conftest.py").read_bytes())
     (tmp_path / "test_killed.py").write_text(KILLED)
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_killed.py"]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, check=False, timeout=300)
     assert done.returncode == -9, done.stdout
     server = int((tmp_path / "pid").read_text())
-    if psutil.pid_exists(server):  # for as long as the signal takes
+    if psutil.pid_exists(server):  # the signal's time to arrive
         psutil.Process(server).wait(60)

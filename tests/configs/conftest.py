@@ -1,4 +1,4 @@
-"""A copy of the configs that a test may spoil."""
+"""A copy of the configs that a test may change."""
 
 import shutil
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from configs.read import CONFIG_ROOT
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """All our YAML files in a folder of the test's own."""
+    """All our YAML files in a temporary folder."""
     return Path(
         shutil.copytree(CONFIG_ROOT, tmp_path / "configs", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     )

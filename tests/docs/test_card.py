@@ -24,7 +24,7 @@ def test_the_card_is_signed(card: Card) -> None:
     assert sign(card) == card.signature
 
 
-def test_the_page_is_the_card_for_the_sources_of_today(card: Card) -> None:
+def test_the_page_shows_the_card_for_the_present_sources(card: Card) -> None:
     whole = add_missing_cases(card)
     text = card_markdown(whole, find_changes(whole, ROOT))
     assert (DOCS / "card.md").read_text(encoding="utf-8") == text, f"docs/card.md is out of date; type: {REDRAW}"
@@ -43,7 +43,7 @@ def test_every_verified_item_has_the_digests_of_its_records(card: Card) -> None:
                 assert item.name == PREFLIGHT or kinds.count("runs") >= 2
 
 
-def test_the_sources_are_those_of_the_commits(card: Card) -> None:
+def test_the_digests_are_those_of_the_commits(card: Card) -> None:
     known = {sha: digests for sha in card.sources if (digests := read_sources(ROOT, sha))}
     if not known:
         pytest.skip("this checkout lacks the commits of the card")

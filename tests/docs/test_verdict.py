@@ -1,4 +1,4 @@
-"""docs/verdict.md says what the code does: its findings, its tolerances, and its examples worked out by hand."""
+"""docs/verdict.md agrees with the code: its findings, its tolerances, and its examples worked out by hand."""
 
 import ast
 import os
@@ -56,7 +56,7 @@ def strings_of(node: ast.AST) -> set[str]:
     return {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
 
 
-def test_the_findings_are_those_of_the_config() -> None:
+def test_the_findings_equal_the_config() -> None:
     told = {kind: effect for kinds, effect, _ in table_rows("finding") for kind in re.findall(r"`([a-z-]+)`", kinds)}
     assert told == load_effects()
 
@@ -68,7 +68,7 @@ def test_every_finding_is_made_somewhere() -> None:
     assert set(KINDS) <= made
 
 
-def test_the_tolerances_are_those_of_the_file() -> None:
+def test_the_tolerances_equal_the_file() -> None:
     shown = {}
     for metrics, amount in table_rows("tolerance of"):
         for metric in re.findall(r"`(\w+)`", metrics):
@@ -82,7 +82,7 @@ def test_the_tolerances_are_those_of_the_file() -> None:
             assert shown[metric].split(":")[0] == f"{tolerance.absolute:g}"
 
 
-def test_the_noise_of_devices_is_that_of_the_file() -> None:
+def test_the_noise_of_devices_equals_the_file() -> None:
     shown = {}
     for device, *cells in table_rows("device"):
         shown[re.findall(r"`(\w+)`", device)[0]] = cells
@@ -95,7 +95,7 @@ def test_the_noise_of_devices_is_that_of_the_file() -> None:
     assert not shown
 
 
-def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
+def test_the_numbers_of_the_rule_equal_the_code() -> None:
     for words in (
         f"the {100 * QUICK:.0f} % quantile",
         f"Steps below {TOO_QUICK:g} × the usual step",
@@ -126,7 +126,7 @@ def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
     assert chance_of(look=3) == pytest.approx(CHANCE / (3 * 4))  # 1 ÷ (n (n + 1))
 
 
-def test_the_third_example_is_what_the_rule_makes_of_its_table() -> None:
+def test_the_third_example_follows_from_its_table() -> None:
     section = " ".join(DOC[DOC.index("**A candidate that is 5 % slower on a GPU.**") :].split("\n\n")[-1].split())
     rows = [row[1:] for row in table_rows("steady steps, s")]
     sides = [tuple(float(text) for text in row) for row in rows[:2]]
@@ -151,7 +151,7 @@ def compare(tmp_path: Path) -> Callable[[str], ComparisonRecord]:
 
 
 @seeds
-def test_the_first_example_is_what_the_page_holds(compare: Callable[[str], ComparisonRecord]) -> None:
+def test_the_first_example_agrees_with_its_page(compare: Callable[[str], ComparisonRecord]) -> None:
     record = compare("002")
     section = " ".join(DOC[DOC.index("**`03_dropout`") : DOC.index("**`11_optimizer")].split())
     curves = {curve.arm: curve for curve in record.curves if curve.metric == "step_time_s"}
@@ -182,7 +182,7 @@ def test_the_first_example_is_what_the_page_holds(compare: Callable[[str], Compa
 
 
 @seeds
-def test_the_second_example_is_what_the_page_holds(compare: Callable[[str], ComparisonRecord]) -> None:
+def test_the_second_example_agrees_with_its_page(compare: Callable[[str], ComparisonRecord]) -> None:
     record = compare("000")
     section = DOC[DOC.index("**`11_optimizer") :].replace("\n", " ")
     cause = record.candidate.cause_of_death
@@ -203,7 +203,7 @@ def test_the_glossary_is_in_order_and_has_each_word_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["verdict.md", "glossary.md"])
-def test_what_the_documents_name_exists(name: str) -> None:
+def test_names_in_the_documents_exist(name: str) -> None:
     folder = ROOT / "docs"
     text = (folder / name).read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)#]+)\)", text):

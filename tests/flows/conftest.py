@@ -52,8 +52,8 @@ while [ $step -lt 36000 ]; do
     step=$((step + 1))
     sleep 0.1
 done
-"""  # what pods find as their Python: a trainer that only prints, for longer than any test
-SECRETS = {  # what the worker has, and no trainer may have
+"""  # the Python of pods: a trainer that only prints, for longer than any test
+SECRETS = {  # a variable of the worker that must not reach a trainer
     "GITHUB_TOKEN": "ghp_of-the-test",
     "MAXVIEW_GITHUB_TOKEN": "ghp_ours-of-the-test",
     "AWS_SECRET_ACCESS_KEY": "aws-of-the-test",
@@ -69,7 +69,7 @@ type Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port that is bound and does not listen: nothing answers there, and nobody else takes it."""
+    """A port that is bound and does not listen: no answer comes from it, and no other process gets it."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
@@ -125,7 +125,7 @@ class Holding:
 
 @pytest.fixture
 def holding(tmp_path: Path, user_environment: dict[str, str]) -> Holding:
-    """A Python whose trainers wait. No variable could reach them: launched runs have their own environment."""
+    """A Python whose trainers wait. Launched runs have their own environment, so a variable would not reach them."""
     place = tmp_path / "python"
     venv.create(place, with_pip=False, symlinks=True)
     (packages,) = place.glob("lib/python*/site-packages")
@@ -166,9 +166,9 @@ set: {}
 
 @pytest.fixture
 def custom_trainer(tmp_path: Path) -> Callable[..., Path]:
-    """custom_trainer(comparison, repeats=1): the empty folder of a trainer that the comparison `mine` names FOLDER.
+    """custom_trainer(comparison, repeats=1): the empty folder of a trainer; the comparison `mine` names it FOLDER.
 
-    maxview runs in `tmp_path`, and takes its configs and itself from the copies there.
+    maxview runs in `tmp_path`, on copies of its configs and packages there.
     """
 
     def make(comparison: str = TWO_REFS, *, repeats: int = 1) -> Path:
@@ -185,12 +185,12 @@ def custom_trainer(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def processes_of() -> Callable[[Path], list[psutil.Process]]:
-    """Every live process whose command line names something in a folder."""
+    """Return every live process whose command line contains a folder."""
     return find_processes
 
 
 def find_processes(folder: Path) -> list[psutil.Process]:
-    """Every live process whose command line names something in a folder."""
+    """Return every live process whose command line contains a folder."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -213,7 +213,7 @@ class Stack:
     secrets: dict[str, str] = field(default_factory=SECRETS.copy)
     messages: list[Any] = field(default_factory=list)
     seen: dict[str, str] = field(default_factory=dict)  # flow runs that several tests look at
-    changed: bool = False  # its deployments or limits: the next test brings it up to date
+    changed: bool = False  # its deployments or limits: the next test restores them
 
     @property
     def out(self) -> Path:
@@ -225,7 +225,7 @@ class Stack:
 
     @property
     def logs(self) -> Path:
-        """The logs that the target `replay` plays."""
+        """The logs for the target `replay`."""
         return self.folder / "logs"
 
     @property
@@ -246,7 +246,7 @@ class Stack:
         return done
 
     def bring_up(self) -> None:
-        """`maxview up`, unless it is up."""
+        """Run `maxview up` unless it is running."""
         if not (self.folder / "state" / "server.json").is_file():
             self.up()
 
@@ -257,7 +257,7 @@ class Stack:
         user, password = self.password.split(":")
         url = f"http://127.0.0.1:{self.port}/api{path}"
         answer = httpx.request(method, url, json=body, auth=(user, password), timeout=60)
-        while answer.status_code == 503:  # a busy SQLite; Prefect's own client tries again too
+        while answer.status_code == 503:  # a busy SQLite; Prefect's own client also retries
             time.sleep(1)
             answer = httpx.request(method, url, json=body, auth=(user, password), timeout=60)
         answer.raise_for_status()
@@ -292,7 +292,7 @@ class Stack:
         return dict(self.wait(look, seconds))
 
     def jobs(self) -> list[psutil.Process]:
-        """The supervisors of jobs that write into this stack's store."""
+        """Return the supervisors of jobs that write into this stack's store."""
         found = []
         for process in psutil.process_iter():
             try:
@@ -306,14 +306,14 @@ class Stack:
 
 @dataclass
 class Cluster:
-    """A stand-in for a cluster that runs."""
+    """A running stand-in for a cluster."""
 
     url: str
     folder: Path
-    python: Path  # what its JobSets' pods run
-    orders: str  # the address that takes faults
+    python: Path  # the command of its JobSets' pods
+    orders: str  # the address for setting faults
     verify: ssl.SSLContext | bool = True
-    server: Any = None  # a real one
+    server: Any = None  # a real API server
 
     def items(self, path: str) -> list[Any]:
         """Return the API server's list of a kind, for example of `api/v1` and `pods`."""
@@ -327,11 +327,11 @@ class Cluster:
         return self.server.requests() if self.server else (self.folder / "requests.txt").read_text().splitlines()
 
     def order(self, *faults: dict[str, Any]) -> None:
-        """Set the faults from now on."""
+        """Replace the faults."""
         httpx.post(f"{self.orders}/_faults", json=list(faults), timeout=60, verify=self.verify).raise_for_status()
 
     def look(self) -> Seen:
-        """Its JobSets, and the processes of their pods."""
+        """Return its JobSets and the processes of their pods."""
         found = self.items("apis/jobset.x-k8s.io/v1alpha2/jobsets")
         return [item["metadata"]["name"] for item in found], find_processes(self.python)
 
@@ -344,10 +344,10 @@ def one_stack(
     if_killed: Callable[..., AbstractContextManager[None]],
     used_home: Callable[[Path], Path],
 ) -> Iterator[Stack]:
-    """One for all tests: it takes half a minute to bring up."""
+    """One stack for all tests: starting it takes half a minute."""
     folder = tmp_path_factory.mktemp("stack")
     make_repository(folder / "repository")
-    kubectl = folder / "bin" / "kubectl"  # looked for before a workload is created, and called by the real xpk only
+    kubectl = folder / "bin" / "kubectl"  # must exist; only the real xpk calls it
     kubectl.parent.mkdir()
     kubectl.write_text("#!/bin/sh\n")
     kubectl.chmod(0o755)
@@ -360,7 +360,7 @@ def one_stack(
                 "PYTHONPATH": str(ROOT),
                 "PREFECT_HOME": str(used_home(folder / "home")),
                 "MAXVIEW_CACHE": str(folder / "cache"),
-                "PREFECT_WORKER_QUERY_SECONDS": "1",  # else a run waits up to ten for the worker to look
+                "PREFECT_WORKER_QUERY_SECONDS": "1",  # else a run waits up to ten seconds for the worker's poll
                 "MAXVIEW_WEBHOOK_URL": address,
                 "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
                 "PREFECT_API_AUTH_STRING": PASSWORD,
@@ -383,7 +383,7 @@ def one_stack(
                 yield running
         finally:
             ended = running.command("down", "--state", "state")
-            said = ended.stderr.splitlines()  # between the two: a run that the last test has killed
+            said = ended.stderr.splitlines()  # between two tests: a run that the last test killed
             assert said == ["nothing is up"] or (said[0], said[-1]) == ("worker: ended", "server: ended")
             assert not running.jobs()
 
@@ -399,7 +399,7 @@ def stack(one_stack: Stack) -> Stack:
 
 @pytest.fixture
 def pods(one_stack: Stack, tmp_path: Path) -> Iterator[Callable[[], Seen]]:
-    """A cluster on loopback, which the stack's flows find: its JobSets, and the processes of its pods."""
+    """A cluster on loopback for the stack's flows: its JobSets, and the processes of its pods."""
     with cluster_of(one_stack, tmp_path) as cluster:
         yield cluster.look
 
@@ -412,7 +412,7 @@ def cluster_of_stack() -> Callable[[Stack, Path], AbstractContextManager[Cluster
 
 @contextmanager
 def cluster_of(stack: Stack, home: Path) -> Iterator[Cluster]:
-    """The stand-in for a cluster, with the stack's kubeconfig leading to it."""
+    """The stand-in for a cluster, in the stack's kubeconfig."""
     pytest.importorskip("aiohttp", reason="the stand-in for a cluster needs aiohttp: uv sync --group dev")
     pytest.importorskip("kubernetes", reason="runs on clusters need kubernetes: uv sync --extra k8s")
     folder, port = home / "cluster", home / "port"
@@ -421,7 +421,7 @@ def cluster_of(stack: Stack, home: Path) -> Iterator[Cluster]:
     python.parent.mkdir()
     python.write_text(POD)
     python.chmod(0o755)
-    name = "gke_p_us-east5_loopback"  # as gcloud calls it
+    name = "gke_p_us-east5_loopback"  # called by gcloud's name
     path = {"PATH": f"{stack.environment['PATH']}:{Path(sys.executable).parent}"}  # the `prefect` of flows in pods
     environment = stack.environment | path
     real = make_real_server(folder) if all(REAL) else None
@@ -481,7 +481,7 @@ def make_repository(folder: Path) -> None:
 
 
 class Webhook:
-    """A place that messages are sent to."""
+    """A receiver of webhook messages."""
 
     def __enter__(self) -> tuple[str, list[Any]]:
         messages: list[Any] = []

@@ -1,4 +1,4 @@
-"""`maxview bisect` as its user meets it: a real server, real processes, real git; the trainer only prints."""
+"""`maxview bisect` as a user runs it: a real server, real processes, real git; the trainer only prints."""
 
 import json
 import os
@@ -28,7 +28,7 @@ type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def make_repository(folder: Path, commits: list[tuple[str, float, bool]]) -> None:
-    """A commit for each (subject, loss, whether it dies); equal trainers but for a note beside them."""
+    """Make a commit for each (subject, loss, dies); the trainers are equal except for a note beside them."""
     (folder / "model").mkdir(parents=True)
     (folder / "configs").mkdir()
     (folder / "configs" / "base.yml").write_bytes((ROOT / "configs" / "base.yml").read_bytes())
@@ -72,7 +72,7 @@ def test_the_commit_that_changed_the_loss_is_named_and_nothing_is_trained_twice(
     assert subjects[record["culprit"]] == "more loss"
     assert record["metric"] == "loss_per_step"
     assert "model/train.py" in record["diffstat"]
-    # commits whose source is that of the one before are never trained
+    # commits with the source of the previous commit are never trained
     docs = [point for point in record["points"] if "docs" in point["commit"]["subject"]]
     assert [point["ruled_out"] for point in docs] == ["no source of the trainer changed"] * 3
     page = next((tmp_path / "o" / "bisections").rglob("index.html")).read_text()
@@ -135,7 +135,7 @@ for step in range(int(sys.argv[1])):
 def test_a_slower_step_inside_a_merge_of_a_custom_trainer_is_named(
     maxview: Maxview, custom_trainer: Callable[..., Path]
 ) -> None:
-    """The first parents' line ends at the merge; the search goes on among its commits, with both ends' own runs."""
+    """The first parents' line ends at the merge; the search continues among its commits, with the runs of both ends."""
     folder = custom_trainer(repeats=3)
 
     def git(*words: str) -> None:

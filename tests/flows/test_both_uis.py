@@ -1,4 +1,5 @@
-"""A run in both of Prefect's UIs, in a real browser and with a password: its display, without executed scripts.
+"""A run in both of Prefect's UIs, in a real browser and with a password: the display is correct, and no script of a log
+runs.
 
 Needs the playwright package and a Chromium on the PATH (Debian: `apt-get install chromium`); skipped without.
 """
@@ -19,7 +20,7 @@ STEP = (
     "I0418 00:55:{0:02}.000000 1 metric_logger.py:196] completed step: {0}, seconds: 0.148, TFLOP/s/device: 91.824, "
     "Tokens/s/device: 13838.0, total_weights: 65536, loss: {1:.3f}"
 )
-# The new UI asks for the settings of its statistics before it knows that they are off. It sends none.
+# the new UI requests its settings for statistics before it reads that they are off; it sends none
 ASKED_BY_THE_NEW_UI = {"sr-client-cfg.amplitude.com"}
 # requests of Prefect's UIs to their own server that always fail
 MISSING_IMAGES = (
@@ -31,10 +32,10 @@ MISSING_IMAGES = (
     "/cancelled.svg",
     "/favicon.ico",
 )
-# tells of everything that sets the marker, on any page and at any time
+# reports every assignment to the marker, on any page and at any time
 TRAP = "Object.defineProperty(window, 'owned', {set(value) { window.acted(String(value)) }})"
 ACTIVE = "document.querySelectorAll('[href^=\"javascript:\" i], [onerror], [onload]').length"
-# at least two charts, all of them drawn
+# at least two charts, all drawn
 CHARTS = """() => {
     const charts = [...document.querySelectorAll("img[src^='data:image']")];
     return charts.length >= 2 && charts.every(chart => chart.naturalWidth > 0);
@@ -46,7 +47,7 @@ type Runs = dict[str, str]
 
 @dataclass
 class Visit:
-    """One browser window of one user who has typed the password."""
+    """One browser window of one user with a session."""
 
     ui: str
     page: Any
@@ -66,7 +67,7 @@ class Visit:
         self.page.get_by_text(text).first.wait_for(state="visible", timeout=WAIT_MS)
 
     def holds(self, condition: str) -> None:
-        """Wait until a condition in JavaScript holds: what these UIs draw comes later than their words."""
+        """Wait until a condition in JavaScript holds: these UIs draw graphics after their text."""
         self.page.wait_for_function(condition, timeout=WAIT_MS)
 
     def choose(self, tab: str) -> None:
@@ -89,7 +90,7 @@ def window(request: pytest.FixtureRequest, browser: Any, one_stack: Any) -> Iter
     def said(message: Any) -> None:
         where = message.location.get("url", "")
         ours = where.startswith(server) and not where.endswith(MISSING_IMAGES)
-        busy = "status of 503" in message.text  # of SQLite, which is no matter of what is shown
+        busy = "status of 503" in message.text  # errors of SQLite, which are irrelevant to the display
         if message.type == "error" and ours and not busy and "/assets/" not in where:
             visit.complaints.append(f"{where}: {message.text}")
 
@@ -104,7 +105,7 @@ def window(request: pytest.FixtureRequest, browser: Any, one_stack: Any) -> Iter
     visit.page.get_by_placeholder("admin:pass").fill(one_stack.password, timeout=WAIT_MS)
     visit.page.keyboard.press("Enter")
     visit.page.wait_for_url("**/dashboard**", timeout=WAIT_MS)
-    visit.page.on("console", said)  # before, the UIs ask for what they may not have yet
+    visit.page.on("console", said)  # an earlier visit would request runs that do not exist yet
     yield visit
     context.close()
 
@@ -137,7 +138,7 @@ def runs(stack: Any) -> Runs:
         assert stack.ended(stack.seen["died"])["name"] == "Regressed"
         assert stack.ended(stack.seen["refused"])["name"] == "Failed"
         wanted = {"flow_runs": {"id": {"any_": [stack.seen["died"]]}}}
-        stack.wait(lambda: stack.request("POST", "/task_runs/count", wanted) == 12)  # written down a little later
+        stack.wait(lambda: stack.request("POST", "/task_runs/count", wanted) == 12)  # recorded a little later
     return dict(stack.seen)
 
 
@@ -151,7 +152,7 @@ def artifact(stack: Any, runs: Runs) -> Callable[[str], str]:
 
 def test_a_run_its_tasks_logs_and_artifacts(visit: Visit, runs: Runs) -> None:
     visit.open(f"/runs/flow-run/{runs['died']}", "01_base: linen vs nnx on replay", "Regressed", "12 Task runs", ACTS)
-    visit.holds("document.querySelectorAll('canvas').length === 1")  # the graph: drawn, its words cannot be read here
+    visit.holds("document.querySelectorAll('canvas').length === 1")  # the graph is an image without text
     visit.choose("Task Runs")
     for task in (
         "resolve linen-vs-nnx",
@@ -167,9 +168,9 @@ def test_a_run_its_tasks_logs_and_artifacts(visit: Visit, runs: Runs) -> None:
     visit.sees('"01_base"')
 
 
-def test_the_verdict_and_the_way_to_the_page(visit: Visit, artifact: Callable[[str], str]) -> None:
+def test_the_verdict_with_a_link_to_the_page(visit: Visit, artifact: Callable[[str], str]) -> None:
     visit.open(f"/artifacts/artifact/{artifact('linen-vs-nnx-01-base')}", "† died: 01_base", "End of the run")
-    visit.sees(f"ValueError: {ACTS}")  # word for word
+    visit.sees(f"ValueError: {ACTS}")  # verbatim
     visit.holds("document.querySelectorAll('table').length >= 1")
     visit.holds(CHARTS)
     page = f"/artifacts/artifact/{artifact('linen-vs-nnx-01-base-page')}"
@@ -177,7 +178,7 @@ def test_the_verdict_and_the_way_to_the_page(visit: Visit, artifact: Callable[[s
     visit.open(f"/artifacts/artifact/{artifact('linen-vs-nnx-rows')}", "End of the run")
 
 
-def test_a_hostile_name_is_a_name(visit: Visit, runs: Runs) -> None:
+def test_a_hostile_name_is_shown_as_text(visit: Visit, runs: Runs) -> None:
     visit.open(f"/runs/flow-run/{runs['refused']}", f"01_base: main vs {HOSTILE_BRANCH} on cpu", "Failed")
     visit.choose("Parameters")
     visit.sees(HOSTILE_BRANCH)
@@ -194,7 +195,7 @@ def test_the_run_form_explains_its_parameters(visit: Visit, stack: Any) -> None:
         "Runs per arm, interleaved; as configured by default.",
     )
     visit.page.get_by_text("main-vs-branch", exact=True).last.click()  # the dropdown
-    visit.page.keyboard.press("ArrowDown")  # what a click opens, the classic one closes again
+    visit.page.keyboard.press("ArrowDown")  # the classic UI closes an open element at the next click
     visit.sees("maxtext-releases")
 
 
@@ -210,7 +211,7 @@ CANCELS = {
 
 
 def test_a_click_cancels_the_run_and_ends_its_job(visit: Visit, stack: Any) -> None:
-    steps = {"classic": "steps=23", "new": "steps=24"}[visit.ui]  # runs of their own
+    steps = {"classic": "steps=23", "new": "steps=24"}[visit.ui]  # its own runs
     run = stack.run(
         "compare/main-vs-branch", branch="slow", repository=str(stack.repository), more={"overrides": [steps]}
     )
@@ -219,5 +220,5 @@ def test_a_click_cancels_the_run_and_ends_its_job(visit: Visit, stack: Any) -> N
     for what in CANCELS[visit.ui]:
         visit.page.locator(what).last.click(timeout=WAIT_MS)
     assert stack.ended(run)["type"] == "CANCELLED"
-    assert not stack.jobs()  # they are ended before the run is
+    assert not stack.jobs()  # the jobs end before the flow run does
     visit.sees("Cancelled")

@@ -1,4 +1,4 @@
-"""Commands with a store in a bucket behave as with a folder, and every machine finds the results there."""
+"""Commands with a store in a bucket behave as with a folder, and every machine finds the results in the bucket."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from tasks.verify.checkpoint import verify_checkpoints
 pytestmark = [pytest.mark.long, pytest.mark.by_hand]
 
 
-def test_a_comparison_in_a_bucket_is_there_for_every_machine(
+def test_a_comparison_in_a_bucket_is_found_by_every_machine(
     maxview: Callable[..., subprocess.CompletedProcess[str]],
     user_environment: dict[str, str],
     gcs_environment: dict[str, str],
@@ -37,7 +37,7 @@ def test_a_comparison_in_a_bucket_is_there_for_every_machine(
     assert f"page:{gcs_url}/{page}link:https://storage.cloud.google.com/{gcs_url[5:]}/{page}" in told
     assert gcs_url in told.partition("next:")[2]
 
-    # every byte of the checkpoints is there, as it was when the run verified them
+    # every byte of the checkpoints is in the bucket, as verified by the run
     runs = {run.run_name: run.read_record() for run in store.runs()}
     assert len(runs) == 2
     for name, record in runs.items():
@@ -57,7 +57,7 @@ def test_a_comparison_in_a_bucket_is_there_for_every_machine(
     }
     assert now.keys() == entries.keys()
 
-    # if two machines need one run, the second is told of the first and starts nothing
+    # if two machines need one run, the second names the first and starts nothing
     run = store.run(next(iter(runs)))
     store.files.delete(f"runs/{run.run_name}/record.json")
     assert run.read_record() is None
@@ -71,6 +71,6 @@ def test_a_comparison_in_a_bucket_is_there_for_every_machine(
     assert "if that machine is gone: compare with --take-over" in told
     assert not (store.path / "runs" / run.run_name / "log.txt").exists()
     taken_over = maxview(*words, "--take-over", environment=there)
-    assert taken_over.returncode in (0, 3), taken_over.stderr  # of three steps, what they took may be undecided
-    assert taken_over.stderr.count("finished before") == 1  # the other
+    assert taken_over.returncode in (0, 3), taken_over.stderr  # three steps: the verdict on time may be unknown
+    assert taken_over.stderr.count("finished before") == 1  # the other machine
     assert run.read_record() is not None

@@ -74,11 +74,11 @@ def refused(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
         (["verify", "x", "--record", "--check"], "--record and --check exclude each other"),
     ],
 )
-def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+def test_invalid_words(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
     assert message in refused(capsys, words)
 
 
-def test_an_output_folder_that_cannot_be_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_output_folder_that_is_not_writable(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     message = refused(capsys, ["compare", "linen-vs-nnx", "--out", str(tmp_path / "file" / "out")])
     assert "cannot be written" in message
@@ -108,7 +108,7 @@ def test_logs_that_cannot_be_compared(
 
 
 @pytest.mark.parametrize("make", ["empty folder", "not a checkpoint"])
-def test_folders_that_are_no_checkpoints(capsys: pytest.CaptureFixture[str], tmp_path: Path, make: str) -> None:
+def test_folders_without_checkpoints(capsys: pytest.CaptureFixture[str], tmp_path: Path, make: str) -> None:
     folder = tmp_path / "checkpoints"
     folder.mkdir()
     if make == "not a checkpoint":
@@ -139,7 +139,7 @@ def test_resolve_shows_where_a_value_was_set(capsys: pytest.CaptureFixture[str])
     ("target", "told"),
     [("v6e-32", "flash (autoselected: on a TPU)"), ("cpu", "dot_product (autoselected: hardware is cpu)")],
 )
-def test_resolve_says_which_attention_was_selected_and_why(
+def test_resolve_shows_the_selected_attention_and_its_reason(
     target: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(["resolve", "01_base", "--target", target]) == 0
@@ -148,7 +148,7 @@ def test_resolve_says_which_attention_was_selected_and_why(
     assert json.loads(capsys.readouterr().out)["attention"]["chosen"] == told
 
 
-def test_cases_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cases_lists_all_cases_and_targets(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["cases"]) == 0
     shown = capsys.readouterr().out
     for path in (Path(__file__).parent.parent.parent / "configs" / "cases").glob("*.yml"):
@@ -156,7 +156,7 @@ def test_cases_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("words", [["doctor"], ["history"], ["cases"], ["resolve", "01_base"]])
-def test_what_only_looks_makes_no_output_folder(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+def test_read_only_commands_create_no_output_folder(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     call(words)
     shown = capsys.readouterr()
     assert "Traceback" not in shown.err

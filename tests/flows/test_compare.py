@@ -1,4 +1,4 @@
-"""`maxview compare` as its user meets it: real trainers, a real Prefect server, real checkpoints."""
+"""`maxview compare` as a user runs it: real trainers, a real Prefect server, real checkpoints."""
 
 import json
 import logging
@@ -39,7 +39,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 def ask(server: str, what: str, wanted: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the server's answer."""
     answer = httpx.post(f"{server}/{what}/filter", json=wanted, timeout=60)
-    while answer.status_code == 503:  # a busy SQLite; Prefect's own client tries again too
+    while answer.status_code == 503:  # a busy SQLite; Prefect's own client also retries
         time.sleep(1)
         answer = httpx.post(f"{server}/{what}/filter", json=wanted, timeout=60)
     return list(answer.raise_for_status().json())
@@ -74,11 +74,11 @@ def test_linen_and_nnx_are_the_same_and_a_rerun_trains_nothing(
         assert record.reading.coverage.complete
         assert record.reading.steps["step"].to_list() == [0, 1, 2, 3, 4, 5]
         assert record.metrics is not None
-        # the log prints three decimals of what the metrics file has in full
+        # the log prints three decimals of the value in the metrics file
         printed = record.reading.steps["loss"].to_list()
         assert [f"{loss:.3f}" for loss in record.metrics["loss"]] == [f"{loss:.3f}" for loss in printed]
         assert [(proof.step, proof.ok) for proof in record.proofs] == [(0, True), (5, True)]
-        # the manifests were recorded while training went on; nothing has changed since
+        # the manifests were recorded during training; nothing has changed since
         run = Path(record.log).parent
         assert all(proof.ok for proof in verify_checkpoints(run / "checkpoints", mode="check"))
     page = next((tmp_path / "o" / "comparisons").rglob("index.html"))
@@ -104,7 +104,7 @@ def test_linen_and_nnx_are_the_same_and_a_rerun_trains_nothing(
     def states() -> set[str]:
         return {task["state"]["type"] for task in ask(prefect_server, "task_runs", only_ours)}
 
-    wait_for(lambda: states() == {"COMPLETED"})  # the server writes them down a little later
+    wait_for(lambda: states() == {"COMPLETED"})  # the server stores them a little later
     artifacts = ask(prefect_server, "artifacts/latest", only_ours)
     # Prefect keeps a link artifact as Markdown
     assert {artifact["key"]: artifact["type"] for artifact in artifacts} == {
@@ -135,12 +135,12 @@ def test_killed_flows_and_trainers_resume(
     # a trainer that is killed with its flow resumes from its last checkpoint
     linen = kill_at("-linen-", 91)
     for process in processes_of(runs):
-        with suppress(psutil.NoSuchProcess):  # one ends with the other
+        with suppress(psutil.NoSuchProcess):  # one arm dies with its flow
             process.kill()
     wait_for(lambda: not processes_of(runs))
     assert not (linen / "record.json").exists()
 
-    # a flow that is killed alone: its job trains on
+    # the flow is killed alone: its job continues
     nnx = kill_at("-nnx-", 51)
     finished = {path: path.stat().st_mtime_ns for path in (linen / "log.txt", linen / "record.json")}
     assert not (nnx / "record.json").exists()
@@ -153,11 +153,11 @@ def test_killed_flows_and_trainers_resume(
     (comparison,) = json.loads(again.stdout)
     # the interrupted and the uninterrupted arm end with the same bits
     assert {floor["name"]: floor["holds"] for floor in comparison["floors"]}["same bits"] is True
-    # linen went on from a checkpoint, once, and its log is that of the whole run all the same
+    # linen continued from a checkpoint once, and its log is the log of the whole run
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
     assert (linen / "log.txt").read_text().count("XPK Start:") == 2
     assert (linen / "log.txt").read_text().count("completed step: 0,") == 1
-    # nnx was attached to, not started a second time
+    # the flow attached to nnx, without a second start
     assert json.loads((nnx / "handle.json").read_text())["pid"] == supervisor
     assert (nnx / "log.txt").read_text().count("XPK Start:") == 1
     records = read_records(tmp_path / "o")
@@ -171,7 +171,7 @@ def test_killed_flows_and_trainers_resume(
 
 @pytest.mark.long
 @pytest.mark.by_hand
-def test_control_c_leaves_nothing_running_and_the_same_command_goes_on(
+def test_control_c_leaves_nothing_running_and_the_same_command_continues(
     start: Start, tmp_path: Path, processes_of: ProcessesOf, holding: Any
 ) -> None:
     runs = tmp_path / "o" / "runs"
@@ -181,8 +181,8 @@ def test_control_c_leaves_nothing_running_and_the_same_command_goes_on(
         wait_for(condition)
         os.killpg(flow.pid, signal.SIGINT)
         _, errors = flow.communicate(timeout=300)
-        # a shell shows 130 either way: where the signal meets the exec() of a text, as importing dataclasses does,
-        # CPython ends itself by the same signal after the command has ended in order
+        # a shell shows 130 in both cases: if the signal arrives in the exec() of a text (the import of dataclasses),
+        # CPython ends itself by the same signal after the command has ended
         assert flow.returncode in (130, -signal.SIGINT), errors
         assert "interrupted" in errors
         assert "Traceback" not in errors
@@ -204,7 +204,7 @@ def test_control_c_leaves_nothing_running_and_the_same_command_goes_on(
 
 
 @pytest.mark.long
-def test_a_dying_arm_is_a_result_with_its_cause(maxview: Maxview, prefect_server: str) -> None:
+def test_a_dead_arm_is_a_result_with_its_cause(maxview: Maxview, prefect_server: str) -> None:
     """Runs on eight devices, which each arm's log confirms."""
     # an absurd learning rate makes the loss infinite or NaN, in both arms
     words = ("--set", "learning_rate=1e30", "--set", "warmup_steps_fraction=0.0")
@@ -248,7 +248,7 @@ def test_an_explanation_changes_no_verdict_no_time_and_no_loss(
     def compare(explain: str, out: str) -> dict[str, Any]:
         file.write_text(DIFFERENT.format(explain=explain))
         done = maxview("compare", "epsilon", "--out", out, "--json")
-        assert done.returncode in (1, 3), done.stderr  # times of so few steps may be undecided
+        assert done.returncode in (1, 3), done.stderr  # the time of so few steps may be unknown
         (record,) = json.loads(done.stdout)
         return dict(record)
 
@@ -263,7 +263,7 @@ def test_an_explanation_changes_no_verdict_no_time_and_no_loss(
     assert explained | {"created": ""} == plain | {"created": ""}  # values, reasons and verdicts of all rows, times too
     assert {log: Path(log).read_bytes() for log in logs} == logs
 
-    again = compare("auto", "p")  # trained anew, explained at once
+    again = compare("auto", "p")  # trained again, with an explanation at once
     assert again["explanation"]["headline"] == explanation["headline"]
     assert again["verdict"] == plain["verdict"]
     assert {row["metric"]: row["verdict"] for row in again["rows"]} == {

@@ -1,4 +1,4 @@
-"""The example site: what was planted is found, and everything is made by one command."""
+"""The example site: one command makes it, and it shows the planted changes."""
 
 import subprocess
 from collections.abc import Callable
@@ -15,7 +15,7 @@ type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.mark.long
 @pytest.mark.by_hand
-def test_what_was_planted_is_found(maxview: Maxview, tmp_path: Path) -> None:
+def test_planted_changes_are_found(maxview: Maxview, tmp_path: Path) -> None:
     made = maxview("site", "demo", "--out", "demo")
     assert made.returncode == 0, made.stderr
     assert f"page: {Path('demo') / PAGE}" in made.stdout
@@ -40,8 +40,8 @@ def test_what_was_planted_is_found(maxview: Maxview, tmp_path: Path) -> None:
     assert last["main-vs-branch", "10_shardy_true"].died
     assert len(index.nights) == 5
     history = (out / "history.html").read_text()
-    assert "3 changes of level</h1>" in history  # of all that moved in a case, one
-    assert SUBJECTS[-1] in history  # the commit that came between the two nights
+    assert "3 changes of level</h1>" in history  # all changes of a case are one entry
+    assert SUBJECTS[-1] in history  # the commit between the two nights
     assert SUBJECTS[0] not in history
     again = maxview("site", "demo", "--out", "demo")
     assert again.returncode == 2

@@ -1,4 +1,4 @@
-"""`maxview up` and its deployments, with a real server and worker: what is asked for runs, and nothing outlives it.
+"""`maxview up` and its deployments, with a real server and worker: requested flows run, and no process outlives them.
 
 One server and one worker for all of them, with basic authentication. The trainer only prints.
 """
@@ -26,7 +26,7 @@ def test_the_documented_command_works(stack: Any) -> None:
     # --watch prints the headline and the page's address; ignore the line breaks of a narrow terminal
     shown = "".join(done.stdout.split())
     assert re.search(r"regressed.*page:\S*/index\.html.*Flowrunfinishedinstate'Regressed'\.$", shown), done.stdout
-    messages = [log["message"] for log in stack.request("POST", "/logs/filter", {})]  # what was found, and where it is
+    messages = [log["message"] for log in stack.request("POST", "/logs/filter", {})]  # the finding and its location
     assert any(re.search(r"\bregressed\b", message, re.IGNORECASE) for message in messages)
     assert any(message.startswith("page: ") and message.endswith("/index.html") for message in messages)
     (record,) = (json.loads(path.read_text()) for path in stack.out.rglob("comparison.json"))
@@ -88,7 +88,7 @@ def test_a_killed_run_had_no_secret_of_its_worker_and_leaves_no_job(stack: Any) 
     assert hers.items() >= stack.secrets.items()
     for told in (str(process.environ()) for process in [*stack.jobs(), *trainers]):
         assert not [name for name, secret in stack.secrets.items() if name in told or secret in told]
-    # the process of a run before it may still be ending
+    # the process of an earlier run may still be ending
     (flow,) = (child for child in psutil.Process(stack.pid("worker")).children() if flow_run_of(child) == run)
     os.kill(flow.pid, signal.SIGKILL)
     assert stack.ended(run)["type"] == "CRASHED"

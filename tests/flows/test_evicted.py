@@ -33,7 +33,7 @@ STEPS = "".join(
         ("xpk", "cell", set(), False),
         ("xpk", "cell", {"night"}, True),
         ("xpk", "cell", {"cell"}, True),
-        ("local", "cell", {"cell"}, False),  # in the same pod: told to end, it saves
+        ("local", "cell", {"cell"}, False),  # in the same pod: it saves at SIGTERM
         ("local", "later", set(), True),
     ],
 )
@@ -51,7 +51,7 @@ def test_a_cell_ends_its_job_with_its_night_and_stops_following_it(
     monkeypatch: pytest.MonkeyPatch,
     processes_of: Callable[[Path], list[psutil.Process]],
 ) -> None:
-    """The signal reaches the night's own thread; a cell's learns of it at its job's next step."""
+    """The signal reaches the night's own thread; a cell's thread learns of it at its job's next step."""
     for arm in ("linen", "nnx"):
         (tmp_path / f"{arm}.txt").write_text("XPK Start: Sat Apr 18 00:54:24 UTC 2026\n" + STEPS)
     monkeypatch.setenv("MAXVIEW_REPLAY", str(tmp_path))
@@ -83,7 +83,7 @@ def test_a_cell_ends_its_job_with_its_night_and_stops_following_it(
     [
         ("reschedule", AwaitingRetry(), True),
         ("reschedule", Cancelling(), False),
-        ("reschedule", Running(), False),  # an error of ours, in a pod
+        ("reschedule", Running(), False),  # our own error, in a pod
         ("", AwaitingRetry(), False),  # a worker that starts processes
     ],
 )

@@ -1,4 +1,4 @@
-"""What a run form shows of a flow's parameters: the schema that `prefect deploy` hands to the server."""
+"""The run form of a flow: the schema that `prefect deploy` sends to the server."""
 
 from typing import Any
 
@@ -26,12 +26,12 @@ def test_limits_and_choices_stay() -> None:
     shown = parameter_schema(compare).properties
     assert "main-vs-branch" in shown["comparison"]["enum"]
     assert shown["comparison"]["default"] == "linen-vs-nnx"
-    assert next(iter(shown)) == "branch"  # what people come to the form to say
+    assert next(iter(shown)) == "branch"  # the essential fields
     assert [field["position"] for field in shown.values()] == list(range(len(shown)))
 
 
 def test_rare_options_are_a_group_in_order() -> None:
-    """The fields that people come to the form for are few; the others stand together, with limits and choices."""
+    """Essential fields come first; the others form a group, with limits and choices."""
     schema = parameter_schema(compare)
     assert list(schema.properties)[:5] == ["branch", "baseline", "repository", "cases", "target"]
     assert schema.properties["more"]["$ref"] == "#/definitions/CompareMore"
@@ -43,7 +43,7 @@ def test_rare_options_are_a_group_in_order() -> None:
 
 
 def test_names_are_dropdowns_that_refuse_typos() -> None:
-    """The server validates what a form sends against this schema before it makes a flow run."""
+    """The server validates a form's values against this schema before it creates a flow run."""
     for flow in (compare, preflight, nightly):
         schema = parameter_schema(flow).model_dump()
         untouched = {name: field["default"] for name, field in schema["properties"].items()}
@@ -57,7 +57,7 @@ def test_names_are_dropdowns_that_refuse_typos() -> None:
             validate(parameters, parameter_schema(compare).model_dump())
 
 
-def test_a_name_is_one_line_in_which_nothing_acts() -> None:
+def test_a_name_is_one_line_of_inert_text() -> None:
     assert show_name("01_base: main vs feat/x on cpu") == "01_base: main vs feat/x on cpu"
     assert show_name("a\n\x1b]0;title\x07\u202egpj.exe") == "a␊␛]0;title␇‹U+202E›gpj.exe"
     assert len(show_name("x" * 10_000)) < 500

@@ -44,7 +44,7 @@ def start(words: list[str], *, before: str = "print('up', flush=True)", cwd: Pat
     return process
 
 
-# a finder of modules that finds none: main() has begun to listen when it asks for the first of ours
+# an empty module finder: main() has installed its handlers by the time it imports the first of our modules
 ASKED = """
 class Asked:
     def find_spec(self, name, *_):
@@ -55,7 +55,7 @@ sys.meta_path.insert(0, Asked())
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.1, 0.3])
-def test_while_it_is_loaded(after_s: float, tmp_path: Path) -> None:
+def test_while_it_is_loading(after_s: float, tmp_path: Path) -> None:
     process = start(["compare", "linen-vs-nnx"], before=f"exec({ASKED!r})", cwd=tmp_path)
     time.sleep(after_s)
     process.send_signal(signal.SIGINT)
@@ -79,7 +79,7 @@ print('up', flush=True)
 
 
 @pytest.mark.parametrize("wait", ["time.sleep(300)", "import ctypes; [ctypes.CDLL(None).sleep(300) for _ in 'twice']"])
-def test_the_second_ends_all_at_once(wait: str, tmp_path: Path) -> None:
+def test_the_second_ctrl_c_ends_everything_at_once(wait: str, tmp_path: Path) -> None:
     before = f"exec({DEAF.format(wait=wait)!r})"
     process = start([], before=before, cwd=tmp_path)
     assert process.stdout is not None
@@ -87,12 +87,12 @@ def test_the_second_ends_all_at_once(wait: str, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "stopping\n"
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)  # of the 300 that it would have waited
+    _, said = process.communicate(timeout=30)  # instead of 300 s
     assert (process.returncode, said) == (130, "maxview: interrupted; the same command goes on from here\n")
     wait_for(lambda: is_gone(child))
 
 
-def test_a_mistake_of_ours_is_no_verdict(tmp_path: Path) -> None:
+def test_an_internal_error_is_not_a_verdict(tmp_path: Path) -> None:
     process = start(
         [], before="import flows.cli.app; flows.cli.app.call = lambda: 1 / 0; print('up', flush=True)", cwd=tmp_path
     )
@@ -104,7 +104,7 @@ def test_a_mistake_of_ours_is_no_verdict(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "way", ["print('x' * 100_000)", "rich.console.Console(highlight=False).print('x' * 100_000, soft_wrap=True)"]
 )
-def test_a_reader_that_has_gone_is_no_verdict(way: str, tmp_path: Path) -> None:
+def test_a_broken_pipe_is_not_a_verdict(way: str, tmp_path: Path) -> None:
     """The reader ends like `| head -1`."""
     process = start(
         [],
@@ -132,14 +132,14 @@ flows.cli.app.call = call
 """
 
 
-def test_the_first_is_enough_while_there_is_nothing_to_undo(tmp_path: Path) -> None:
+def test_the_first_ctrl_c_ends_a_command_without_jobs(tmp_path: Path) -> None:
     process = start([], before=f"exec({SWALLOWS!r})", cwd=tmp_path)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)  # of the 300 that it would have waited
+    _, said = process.communicate(timeout=60)  # instead of 300 s
     assert (process.returncode, said) == (130, "maxview: interrupted; the same command goes on from here\n")
 
 
-# a flow with a job, whose server is gone for a long time
+# a flow with a job, whose server is away for a long time
 BEREFT = """
 import flows.cli.app, time
 from tasks.services.running_jobs import Jobs
@@ -159,7 +159,7 @@ flows.cli.app.call = call
 """
 
 
-# also while it is being started, or found running
+# also during its start or its attachment
 @pytest.mark.parametrize(
     "block",
     [
@@ -167,13 +167,13 @@ flows.cli.app.call = call
         "launching('a', lambda: print('stopped', flush=True))",
     ],
 )
-def test_the_first_ends_the_jobs_and_waits_for_no_server_that_is_gone(block: str, tmp_path: Path) -> None:
-    with socket.socket() as held:  # bound, and not listening: nobody answers there
+def test_the_first_ctrl_c_ends_the_jobs_without_waiting_for_a_dead_server(block: str, tmp_path: Path) -> None:
+    with socket.socket() as held:  # bound, but not listening
         held.bind(("127.0.0.1", 0))
         code = BEREFT.format(port=held.getsockname()[1], block=block)
         process = start([], before=f"exec({code!r})", cwd=tmp_path)
         process.send_signal(signal.SIGINT)
-        done, said = process.communicate(timeout=60)  # of the 300 that it would have waited
+        done, said = process.communicate(timeout=60)  # instead of 300 s
     assert (process.returncode, done) == (130, "stopped\n")
     assert said == "maxview: interrupted; the same command goes on from here\n"
 
@@ -199,7 +199,7 @@ class Server:
 
 
 @pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_an_embedded_server_that_is_killed_is_started_again_where_it_was(
+def test_a_killed_embedded_server_is_restarted_at_its_address(
     clean_environment: dict[str, str],
     request: pytest.FixtureRequest,
     tmp_path: Path,
@@ -227,7 +227,7 @@ def test_an_embedded_server_that_is_killed_is_started_again_where_it_was(
     finally:
         server.stop()
         assert server.place.end()
-    assert not answers(url)  # nor is it started again
+    assert not answers(url)  # and it is not restarted
 
 
 def is_gone(process: psutil.Process) -> bool:
@@ -244,7 +244,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_one_that_is_killed_while_it_starts_is_not_called_damaged(
+def test_a_server_killed_during_its_start_is_not_called_damaged(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "home"))
@@ -258,7 +258,7 @@ def test_one_that_is_killed_while_it_starts_is_not_called_damaged(
 
 
 def test_a_full_disk_under_its_folder_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its log cannot be written either, so it says nothing itself."""
+    """Its log cannot be written either, so the server reports nothing itself."""
     (tmp_path / "uvicorn.py").write_text("raise SystemExit(3)\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
@@ -273,7 +273,7 @@ def test_a_full_disk_under_its_folder_is_named(monkeypatch: pytest.MonkeyPatch, 
         server.stop()
 
 
-def test_one_that_ends_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_server_that_ends_repeatedly_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "uvicorn.py").write_text("raise OSError('no')\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
@@ -301,7 +301,7 @@ def use_server(idle_s: float, environment: dict[str, str]) -> tuple["subprocess.
     command = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True)
     started.append(command)
     assert command.stdout is not None
-    # nor does starting it run what libraries do before a fork: JAX, which has threads, warns of a deadlock there
+    # the start triggers no fork handlers of libraries: JAX, which has threads, warns of a deadlock there
     return command, psutil.Process(int(command.stdout.readline()))
 
 
@@ -313,11 +313,11 @@ def environment(clean_environment: dict[str, str], tmp_path: Path) -> dict[str, 
 
 
 @pytest.mark.long
-def test_an_embedded_server_rests_and_ends_when_nobody_has_used_it(environment: dict[str, str]) -> None:
+def test_an_idle_embedded_server_ends_after_its_last_use(environment: dict[str, str]) -> None:
     first, server = use_server(2.0, environment)
     second, again = use_server(2.0, environment)
     assert again == server
-    first.kill()  # whichever way it ends
+    first.kill()  # in whatever way it ends
     time.sleep(4.0)
     assert server.is_running()
     second.kill()
@@ -332,13 +332,13 @@ def test_an_embedded_server_rests_and_ends_when_nobody_has_used_it(environment: 
     assert is_gone(anew)
 
 
-def test_commands_that_begin_at_once_have_one_server(environment: dict[str, str]) -> None:
+def test_simultaneous_commands_share_one_server(environment: dict[str, str]) -> None:
     with ThreadPoolExecutor() as together:
         begun = list(together.map(lambda _: use_server(2.0, environment), range(3)))
     assert len({server.pid for _, server in begun}) == 1
 
 
-def test_a_server_with_other_settings_is_another(environment: dict[str, str]) -> None:
+def test_other_settings_need_another_server(environment: dict[str, str]) -> None:
     _, server = use_server(2.0, environment)
     _, other = use_server(2.0, environment | {"PREFECT_SERVER_DATABASE_TIMEOUT": "60"})
     assert other != server

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 WHY = "Kubernetes pools need prefect-kubernetes: uv sync --group dev"
-# only looked for: to load it takes each process of a test run a second, and what needs it here are other processes
+# only its existence is checked: importing it takes each process of a test run a second, and other processes use it
 pytestmark = [pytest.mark.long, pytest.mark.skipif(find_spec("prefect_kubernetes") is None, reason=WHY)]
 if "MAXVIEW_APISERVER" in os.environ:
     pytestmark.append(pytest.mark.by_hand)
@@ -28,12 +28,12 @@ POOL = "maxview-k8s"
 SECRET = {"NAME": "maxview-api", "KEY": "auth"}
 STEP = "I0418 00:55:{0:02}.0 1 metrics.py:1] completed step: {0}, seconds: 0.1, TFLOP/s/device: 1.0, loss: 2.000"
 CASE = "03_dropout"
-# what happens to the pods of one flow run, one after the other: the first has time to tell, the second has none
+# the fate of the pods of one flow run, in turn: the first pod gets a warning, the second gets none
 FATES = [
     {"kind": "preempted", "of": '"moved"', "when": "completed step: 2", "grace_s": 30},
     {"kind": "evicted", "of": '"moved"', "when": "completed step: 9", "grace_s": 0},
 ]
-# what deployments/README.md types, in one process: most of the time of a command is its start
+# the commands of deployments/README.md in one process: most of a command's time is its start
 COMMANDS = """
 import json, sys
 from prefect.cli import app
@@ -63,7 +63,7 @@ prefect("worker", "start", "--pool", pool)
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log that the successful pod plays."""
+    """The log for the successful pod to replay."""
     folder = tmp_path_factory.mktemp("logs")
     for arm in ("linen", "nnx"):
         steps = "\n".join(STEP.format(step) for step in range(30))
@@ -95,14 +95,14 @@ def cluster(
         kept = ("KUBECONFIG", "MAXVIEW_CLUSTER", "MAXVIEW_PROJECT", "MAXVIEW_ZONE", "MAXVIEW_IMAGE")
         values = {key: stack.environment[key] for key in (*kept, "MAXVIEW_SHARED_OUT", "MAXVIEW_CACHE")}
         values |= {"MAXVIEW_REPLAY": str(logs), "MAXVIEW_REPLAY_SPEED": "inf"}
-        values |= {"PYTHONPATH": str(ROOT)}  # in the image it is installed
+        values |= {"PYTHONPATH": str(ROOT)}  # the image has it installed
         wanted = {"image": "gcr.io/p/flows:1", "service_account_name": "maxview", "env": values}
         environment = stack.environment | {
             "PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME": POOL, "MAXVIEW_HOME": str(home), "MAXVIEW_OUT": str(stack.out)
         }  # fmt: skip
         key = "PREFECT_INTEGRATIONS_KUBERNETES_WORKER_API_AUTH_STRING_SECRET_"
         environment |= {f"{key}{part}": value for part, value in SECRET.items()}
-        del environment["PREFECT_SERVER_API_AUTH_STRING"]  # pods get every setting of Prefect's that a worker has
+        del environment["PREFECT_SERVER_API_AUTH_STRING"]  # pods get all of the worker's Prefect settings
         argv = [sys.executable, "-c", COMMANDS, POOL, str(home / "template.json"), json.dumps(wanted)]
         with (home / "worker.log").open("wb") as log:
             worker = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=log, stderr=log)
@@ -111,9 +111,9 @@ def cluster(
             stack.wait(lambda: worker.poll() is not None or is_ready(stack))
             assert worker.poll() is None, (home / "worker.log").read_text()
             yield running
-            stack.wait(lambda: ended_reapers(stack) > reaped)  # the cluster must be there for it
+            stack.wait(lambda: ended_reapers(stack) > reaped)  # the pool needs a cluster
         finally:
-            worker.kill()  # its watches of the cluster would go on for a while
+            worker.kill()  # otherwise it would watch the cluster for a while longer
             worker.wait(60)
             for process in processes_of(home):
                 process.kill()
@@ -157,7 +157,7 @@ def requests_of(cluster: Any) -> list[str]:
     return list(cluster.requests())
 
 
-def test_a_flow_runs_in_a_pod_as_the_pool_says(one_stack: Any, cluster: Any, runs: dict[str, str]) -> None:
+def test_a_flow_runs_in_a_pod_as_the_pool_specifies(one_stack: Any, cluster: Any, runs: dict[str, str]) -> None:
     assert one_stack.ended(runs["good"])["type"] == "COMPLETED"
     (job,) = jobs_of(cluster, runs["good"])
     pod = job["spec"]["template"]["spec"]
@@ -171,11 +171,11 @@ def test_a_flow_runs_in_a_pod_as_the_pool_says(one_stack: Any, cluster: Any, run
     assert list(one_stack.out.glob("comparisons/linen-vs-nnx/01_base/*/index.html"))
 
 
-def test_a_flow_that_is_preempted_goes_on_in_another_pod_with_its_job(
+def test_a_preempted_flow_continues_in_another_pod_with_its_job(
     one_stack: Any, cluster: Any, runs: dict[str, str]
 ) -> None:
     run = runs["moved"]
-    # of the second one; the scheduler deletes what it preempts
+    # of the second pod; the scheduler deletes preempted pods
     one_stack.wait(lambda: len(jobs_of(cluster, run)) == 2 and reasons_of(cluster, run) == ["Evicted"])
     texts = [log.read_text() for log in cluster.folder.glob("moved-*.log")]
     assert sum("left running; this flow run continues the job in another pod" in text for text in texts) == 1
@@ -183,11 +183,11 @@ def test_a_flow_that_is_preempted_goes_on_in_another_pod_with_its_job(
     assert len(begun) == 1
 
 
-def test_a_pod_that_is_killed_is_a_crash_whose_job_is_ended(one_stack: Any, cluster: Any, runs: dict[str, str]) -> None:
+def test_a_killed_pod_is_a_crash_and_its_job_is_ended(one_stack: Any, cluster: Any, runs: dict[str, str]) -> None:
     run = runs["moved"]
     assert one_stack.ended(run)["type"] == "CRASHED"
     assert jobs_of(cluster, run)[-1]["status"]["failed"] == 1
-    one_stack.wait(lambda: not list((one_stack.out / "flows" / run).iterdir()))  # by `reap/jobs`, out of another pool
+    one_stack.wait(lambda: not list((one_stack.out / "flows" / run).iterdir()))  # by `reap/jobs`, from another pool
     assert cluster.look() == ([], [])
     (directory,) = one_stack.out.glob(f"runs/{CASE}-linen*")
     job = json.loads((directory / "handle.json").read_text())["job_name"]

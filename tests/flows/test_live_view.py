@@ -1,4 +1,4 @@
-"""What a person sees while a comparison runs."""
+"""The live view of a comparison."""
 
 import io
 from pathlib import Path
@@ -14,7 +14,7 @@ HEIGHT = 8
 
 
 def see(view: LiveView) -> list[str]:
-    """The view as a screen shows it: what it is too low for is cut off at the bottom."""
+    """Return the view as a screen shows it: lines below the screen's height are cut off."""
     screen = Console(file=io.StringIO(), width=view.console.width)
     with screen.capture() as frame:
         screen.print(view._progress.get_renderable())
@@ -26,7 +26,7 @@ def plans_of(cases: tuple[str, ...], out: Path) -> list[RunPlan]:
     return resolve(Request(comparison="linen-vs-nnx", cases=cases), out)
 
 
-def test_what_runs_is_in_sight_however_many_cases_have_finished(tmp_path: Path) -> None:
+def test_running_cases_are_visible_however_many_have_finished(tmp_path: Path) -> None:
     cases = ("01_base", "02_remat", "03_dropout", "05_grad_accum", "09_scan_layers_false", "13_eval")
     plans = plans_of(cases, tmp_path)
     assert len(plans) == 12 > HEIGHT
@@ -41,7 +41,7 @@ def test_what_runs_is_in_sight_however_many_cases_have_finished(tmp_path: Path) 
         assert "01_base" not in shown  # is over, and the screen is full
         assert "09_scan_layers_false nnx" in shown  # is over, and there is room for it
     last = console.file.getvalue().rpartition("01_base linen")  # type: ignore[attr-defined]
-    assert "13_eval nnx" in last[2]  # what stays on the screen has every run
+    assert "13_eval nnx" in last[2]  # the final view has every run
 
 
 def test_a_long_log_that_is_read_replaces_the_wait_for_the_server() -> None:

@@ -1,4 +1,4 @@
-"""A save that a run announced and that is not there is a failed proof of that run: there is a verdict and a page."""
+"""An announced save that does not exist is a failed proof of its run: there is a verdict and a page."""
 
 import json
 import subprocess
@@ -42,7 +42,7 @@ tolerances: default
 
 
 @pytest.mark.long
-def test_an_announced_save_that_is_not_there_is_regressed_with_a_page(
+def test_a_missing_announced_save_is_regressed_with_a_page(
     maxview: Maxview, custom_trainer: Callable[..., Path], tmp_path: Path
 ) -> None:
     (custom_trainer(COMPARISON) / "train.py").write_text(TRAINER)

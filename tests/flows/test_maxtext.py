@@ -20,21 +20,21 @@ type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 
 def test_maxtext_is_trained_verified_read_and_compared(maxview: Maxview, tmp_path: Path) -> None:
     done = maxview("compare", "maxview-vs-maxtext", "--set", "steps=6", "--out", "o", "--json")
-    assert done.returncode in (0, 3), done.stderr  # of one run each the speed is unknown
+    assert done.returncode in (0, 3), done.stderr  # with one run each the speed is unknown
     (comparison,) = json.loads(done.stdout)
     floors = {floor["name"]: floor["holds"] for floor in comparison["floors"]}
     assert floors == {"same program": None, "same bits": False, "same checkpoint": None}
     rows = {row["metric"]: row for row in comparison["rows"]}
     assert rows["parameters"]["verdict"] == "same"
     assert rows["checkpoints"]["verdict"] == "same"
-    here = {"dirty-checkout", "declared-software"}  # what depends on this checkout and on that environment
+    here = {"dirty-checkout", "declared-software"}  # values that depend on this checkout and that environment
     assert {finding["kind"] for finding in comparison["findings"]} - here == {"log-format"}
     records = [directory.read_record() for directory in Store(tmp_path / "o").runs()]
     (record,) = [record for record in records if record is not None and record.arm == "maxtext"]
     assert record.plan is not None
     assert PYTHON is not None
     assert record.plan.versions["maxtext"] == find_maxtext(Path(PYTHON)).versions["maxtext"]
-    assert record.reading.environment.jax == record.plan.versions["jax"]  # the run says so itself
+    assert record.reading.environment.jax == record.plan.versions["jax"]  # from the run's own report
     assert record.reading.steps["step"].to_list() == [0, 1, 2, 3, 4, 5]
     assert record.metrics is not None
     assert record.metrics["step"].to_list() == [0, 1, 2, 3, 4, 5]
@@ -44,7 +44,7 @@ def test_maxtext_is_trained_verified_read_and_compared(maxview: Maxview, tmp_pat
 
 
 @pytest.mark.by_hand  # three trainings of MaxText
-def test_linen_and_nnx_begin_with_one_state_and_stay_equal_in_every_digit(maxview: Maxview) -> None:
+def test_linen_and_nnx_start_from_one_state_and_stay_equal_in_every_digit(maxview: Maxview) -> None:
     done = maxview("compare", "maxtext-linen-vs-nnx", "--set", "steps=6", "--out", "o", "--json",
                    "--with", f"linen:{PYTHON}", "--with", f"nnx:{PYTHON}")  # fmt: skip
     assert done.returncode in (0, 3), done.stderr

@@ -16,12 +16,12 @@ DOC = (ROOT / "docs" / "custom-trainer.md").read_text()
 
 
 def block(kind: str, containing: str) -> str:
-    """The document's block of code of a kind that has these words."""
+    """Return the document's code block of a language that contains these words."""
     return next(text for text in re.findall(rf"```{kind}\n(.*?)```", DOC, re.S) if containing in text)
 
 
 @pytest.mark.long
-@pytest.mark.by_hand  # its verdict is about time: nothing else may run beside it
+@pytest.mark.by_hand  # the verdict is about time: no other test may run beside it
 def test_two_nights_of_a_custom_trainer(maxview: Maxview, custom_trainer: Callable[..., Path], tmp_path: Path) -> None:
     mine, trainer = custom_trainer(block("yaml", "~/mine").replace("~/mine", "FOLDER")), block("python", "step_of")
     (tmp_path / "nightly-mine.yml").write_text(block("yaml", "previous"))

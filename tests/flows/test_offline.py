@@ -1,4 +1,4 @@
-"""Runs that have finished are published also where no server is left to track it."""
+"""Finished runs are published even if no server is left to track them."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ EXIT_CODE=0
 """
 
 
-def test_what_has_finished_is_published_and_the_rest_is_left(tmp_path: Path) -> None:
+def test_finished_cases_are_published_and_the_rest_is_left(tmp_path: Path) -> None:
     store = open_store(tmp_path / "out")
     wanted = Request(comparison="linen-vs-nnx", cases=("01_base", "03_dropout"), target="cpu", overrides=("steps=2",))
     plans = resolve(wanted, store.path)

@@ -1,4 +1,4 @@
-"""Where a server listens, and the address that it is reached at."""
+"""The address on which a server listens, and the address for its clients."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tasks.services.up import Place, settings_of
 @pytest.mark.parametrize(
     ("host", "reached"), [("127.0.0.1", "127.0.0.1"), ("10.0.0.7", "10.0.0.7"), ("0.0.0.0", "127.0.0.1")]
 )
-def test_a_server_that_listens_everywhere_is_reached_from_here(host: str, reached: str, tmp_path: Path) -> None:
+def test_a_server_on_all_interfaces_is_reached_by_loopback(host: str, reached: str, tmp_path: Path) -> None:
     place = Place(state=tmp_path, out=str(tmp_path), host=host, port=4200, pool="maxview")
     assert place.url == f"http://{reached}:4200"
     assert settings_of(place, {})["PREFECT_API_URL"] == f"http://{reached}:4200/api"

@@ -1,4 +1,4 @@
-"""`maxview preflight`, and what `maxview compare` does before a slice is spent, with a stand-in for the compiler."""
+"""`maxview preflight`, and the preflight of `maxview compare` before a launch, with a stand-in for the compiler."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "samples" / "preflight"
-PLACE = {  # of a cluster that nothing is ever sent to
+PLACE = {  # of a cluster that receives no request
     "MAXVIEW_CLUSTER": "c", "MAXVIEW_PROJECT": "p", "MAXVIEW_ZONE": "us-east5-b", "MAXVIEW_IMAGE": "gcr.io/p/t:1",
 }  # fmt: skip
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.long  # whole command lines
 
 @pytest.fixture
 def compiler(tmp_path: Path) -> Path:
-    """A Python with a compiler for TPUs that leaves samples; `samples/ARM` says which."""
+    """A Python with a stand-in TPU compiler that writes samples; `samples/ARM` selects the sample."""
     place = tmp_path / "python"
     venv.create(place, with_pip=False, symlinks=True)
     (packages,) = place.glob("lib/python*/site-packages")
@@ -41,7 +41,7 @@ def leave(compiler: Path, **samples: str) -> None:
 
 
 def refuse(compiler: Path, arm: str) -> None:
-    """As a compile that overflows leaves it."""
+    """The output of a compile that runs out of memory."""
     folder = compiler / "samples" / arm
     (folder / "optimised.hlo.gz").unlink()
     record = json.loads((folder / "compile.json").read_text())
@@ -68,7 +68,7 @@ def test_a_lost_donation_is_first_and_leads_to_its_line(maxview: Maxview, compil
     assert again.stderr.count("compiled before") == 2
 
 
-def test_what_does_not_fit_is_not_launched(
+def test_a_program_that_does_not_fit_is_not_launched(
     maxview: Maxview, compiler: Path, tmp_path: Path, user_environment: dict[str, str]
 ) -> None:
     leave(compiler, linen="none", nnx="none")
@@ -87,7 +87,7 @@ def test_what_does_not_fit_is_not_launched(
     assert runs == {"01_base-linen-compile", "01_base-nnx-compile"}
 
 
-def test_a_target_without_a_slice_is_told(maxview: Maxview) -> None:
+def test_a_target_without_a_slice_is_refused(maxview: Maxview) -> None:
     done = maxview("preflight", "linen-vs-nnx", "--target", "cpu")
     assert done.returncode == 2
     assert "cpu names no topology" in done.stderr

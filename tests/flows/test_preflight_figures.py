@@ -1,5 +1,6 @@
-"""What a step takes on a slice, as `maxview preflight` prints it for a case as typed, against docs/preflight.md: a gain
-on a CPU must not be paid for on a TPU."""
+"""The cost of a step on a slice, as `maxview preflight` prints it, against docs/preflight.md: a gain on a CPU must not
+cost time or memory on a TPU.
+"""
 
 import importlib.util
 import json
@@ -24,14 +25,14 @@ def read_table() -> dict[str, tuple[float, ...]]:
     return {row[0]: tuple(float(text.replace(",", "")) for text in row[1:]) for row in ROW.findall(section[1])}
 
 
-def test_the_table_has_the_cases_that_are_nightly_on_a_tpu() -> None:
+def test_the_table_has_the_nightly_cases_of_a_tpu() -> None:
     assert list(read_table()) == ["01_base", "04_int8", "03_dropout"]
 
 
 @pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu: uv sync --extra tpu")
 @pytest.mark.parametrize("case", ["01_base", "04_int8", "03_dropout"])
-def test_both_arms_take_on_a_slice_what_the_table_says(case: str, maxview: Maxview) -> None:
+def test_the_cost_of_both_arms_equals_the_table(case: str, maxview: Maxview) -> None:
     done = maxview("preflight", "linen-vs-nnx", "--case", case, "--target", "v6e-32", "--out", "o", "--json")
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)

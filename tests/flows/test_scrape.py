@@ -1,4 +1,4 @@
-"""`maxview scrape`: several sources, a stream, and what could not be read is told."""
+"""`maxview scrape`: several sources, a stream, and a report of the unread parts."""
 
 import io
 import json
@@ -22,10 +22,10 @@ def log(tmp_path: Path) -> Path:
 
 
 class Input(io.TextIOWrapper):
-    """Standard input that holds some bytes."""
+    """Standard input with some bytes."""
 
 
-def test_what_was_not_read_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unread_parts_are_reported(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["scrape", str(log)]) == 0
     shown = capsys.readouterr()
     assert "not read: line 5: completed step: 3, seconds: .148" in " ".join(shown.out.split())
@@ -48,7 +48,7 @@ def test_a_stream_beside_a_file(
     assert "standard input" not in capsys.readouterr().err
 
 
-def test_every_mistake_is_told_at_once(log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_every_mistake_is_reported_at_once(log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("Dear diary\n")
     assert call(["scrape", str(log), str(tmp_path / "gone.log"), str(tmp_path / "notes.txt")]) == 2
     told = " ".join(capsys.readouterr().err.split())

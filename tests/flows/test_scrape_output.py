@@ -1,4 +1,4 @@
-"""Where `scrape` writes: every place that cannot be written is named with a remedy, and nothing else is replaced."""
+"""The output of `scrape`: every path that cannot be written is named with a remedy, and no other file is replaced."""
 
 import io
 import os
@@ -23,7 +23,7 @@ FORMATS = ("table", "json", "parquet")
 
 @contextmanager
 def without_rights() -> Iterator[None]:
-    """Run the block as a user who may not write everywhere, also where root runs the tests."""
+    """Run the block as a user without write access everywhere, also if root runs the tests."""
     user = os.getuid()
     os.setresuid(*2 * (user or 65534,), user)
     try:
@@ -33,7 +33,7 @@ def without_rights() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_place_that_is_no_file_is_refused_and_stays(
+def test_an_output_that_is_not_a_file_is_refused_and_stays(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "folder").mkdir()
@@ -51,7 +51,7 @@ def test_a_place_that_is_no_file_is_refused_and_stays(
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_missing_folder_is_made(name: str, tmp_path: Path) -> None:
+def test_a_missing_folder_is_created(name: str, tmp_path: Path) -> None:
     place = tmp_path / "a" / "b" / "steps"
     assert call(["scrape", str(LOG), "--format", name, "-o", str(place)]) == 0
     assert place.stat().st_size > 500
@@ -66,9 +66,9 @@ def test_a_folder_without_rights_is_named(name: str, capsys: pytest.CaptureFixtu
         assert f"{folder}/steps: cannot be written (Permission denied)" in capsys.readouterr().err
 
 
-def test_a_terminal_that_was_closed_is_no_traceback() -> None:
+def test_a_closed_terminal_gives_no_traceback() -> None:
     master, terminal = os.openpty()
-    os.close(master)  # each write to the terminal fails with EIO from here on
+    os.close(master)  # each write to the terminal fails with EIO from now on
     argv = [sys.executable, "-m", "flows.cli", "scrape", str(LOG)]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=terminal, stderr=subprocess.PIPE, text=True)
     os.close(terminal)
@@ -77,8 +77,8 @@ def test_a_terminal_that_was_closed_is_no_traceback() -> None:
 
 
 @pytest.mark.parametrize("stream", [1, 2])
-def test_a_closed_stream_is_no_traceback(stream: int) -> None:
-    """`maxview … >&-` starts without the stream; no file that it opens may take its place."""
+def test_a_closed_stream_gives_no_traceback(stream: int) -> None:
+    """`maxview … >&-` starts without the stream; a file opened by it must not get the stream's descriptor."""
     command = f'exec "$0" -m flows.cli scrape "$1" {stream}>&-'
     done = subprocess.run(["sh", "-c", command, sys.executable, str(LOG)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -43,26 +43,26 @@ EXIT_CODE=0
 @pytest.fixture
 def logs(tmp_path: Path) -> tuple[str, str]:
     (tmp_path / "a.log").write_text(LOG)
-    (tmp_path / "b.log").write_text(LOG.replace("00:55:24", "00:55:25"))  # two copies of one log are no comparison
+    (tmp_path / "b.log").write_text(LOG.replace("00:55:24", "00:55:25"))  # two copies of one log are not a comparison
     return "a.log", "b.log"
 
 
 @pytest.mark.long
-def test_commands_in_a_new_home_share_what_the_first_leaves(
+def test_commands_in_a_new_home_reuse_the_database_and_the_server(
     maxview: Maxview,
     start: Callable[..., "subprocess.Popen[str]"],
     logs: tuple[str, str],
     clean_environment: dict[str, str],
     tmp_path: Path,
 ) -> None:
-    """Two at once make one database and one server, without any settings; a third finds that server."""
+    """Two simultaneous commands create one database and one server, without settings; a third finds that server."""
     home = tmp_path / "home"
     environment = clean_environment | {"PREFECT_HOME": str(home), "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
     words = ["ingest", *logs, "--json", "--out"]
     said = []
     for process in [start(*words, name, environment=environment) for name in ("one", "other")]:
-        output, errors = process.communicate(timeout=300)  # nothing that it leaves holds its pipes open
-        # two logs that do not tell their commit: nothing regressed, and one run is no evidence about speed
+        output, errors = process.communicate(timeout=300)  # no remaining process holds its pipes open
+        # two logs without a commit: nothing regressed, and one run is no evidence about speed
         assert process.returncode == 3, errors
         said.append(output)
     (left,) = (home / "maxview").glob("*.json")
@@ -73,8 +73,8 @@ def test_commands_in_a_new_home_share_what_the_first_leaves(
     assert [row["difference_text"] for row in rows if row["metric"] == "final_loss"] == ["0"]
     for other in others:
         assert [row["difference_text"] for row in other] == [row["difference_text"] for row in rows]
-    assert maxview("down", environment=environment).stderr == "embedded server: ended\n"  # there was one for all
-    # it has written down every task run before
+    assert maxview("down", environment=environment).stderr == "embedded server: ended\n"  # all used one server
+    # it has stored every task run before
     with closing(sqlite3.connect(home / "prefect.db")) as database:
         runs = database.execute("select state_type, count(*) from task_run group by 1").fetchall()
         assert runs == [("COMPLETED", 3 * 4)]  # scrape, diff, publish, summarise
@@ -82,7 +82,7 @@ def test_commands_in_a_new_home_share_what_the_first_leaves(
 
 
 def test_the_recorder_of_task_runs_never_spins() -> None:
-    # Prefect cuts the interval to whole seconds, and sleeps 0 s between two looks if that is 0
+    # Prefect truncates the interval to whole seconds; with 0 it never sleeps
     assert int(SETTINGS["PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL"]) >= 1
     pyproject = tomllib.loads((Path(__file__).parent.parent.parent / "pyproject.toml").read_text())
     recorder = pyproject["tool"]["prefect"]["server"]["services"]["task_run_recorder"]
@@ -90,8 +90,8 @@ def test_the_recorder_of_task_runs_never_spins() -> None:
 
 
 @pytest.mark.parametrize("where", ["the command line", "the repository, as a worker"])
-def test_a_flow_shows_more_often_that_it_lives_than_it_is_given_up(where: str, tmp_path: Path) -> None:
-    # a command on the server of `maxview up`, with Prefect's 180 s, was called Crashed after 90 and lost its job
+def test_heartbeats_are_more_frequent_than_their_time_limit(where: str, tmp_path: Path) -> None:
+    # with Prefect's 180 s, a command on the server of `maxview up` was called Crashed after 90 s and lost its job
     prepare = "from tasks.services.prefect_settings import prepare; prepare()" if where == "the command line" else ""
     ask = "from prefect.settings import get_current_settings as s; print(s().flows.heartbeat_frequency)"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
@@ -104,8 +104,8 @@ def test_a_flow_shows_more_often_that_it_lives_than_it_is_given_up(where: str, t
     assert 3 * int(beats.stdout) <= ZOMBIE_AFTER_S
 
 
-def test_a_run_that_shows_that_it_lives_is_not_over(prefect_server: str) -> None:
-    """A server that was away for longer than a run may be silent calls it Crashed once it is back."""
+def test_a_run_with_a_heartbeat_is_not_over(prefect_server: str) -> None:
+    """A server that was away for longer than the limit of heartbeats calls the run Crashed once it is back."""
     given_up = Crashed(message="no heartbeat")
     with temporary_settings({PREFECT_API_URL: prefect_server}), get_client(sync_client=True) as client:
         lives, lost = (client.create_flow_run(flow(lambda: None, name="given up"), state=given_up) for _ in range(2))
@@ -117,17 +117,17 @@ def test_a_run_that_shows_that_it_lives_is_not_over(prefect_server: str) -> None
                 "occurred": (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(),
             }
             client.request("POST", "/events", json=[beat])
-        deadline = time.monotonic() + 60  # what comes is written down in batches
+        deadline = time.monotonic() + 60  # events are stored in batches
         while not is_alive_after_all(str(lives.id)) and time.monotonic() < deadline:
             time.sleep(1)
         assert (life_of(str(lives.id)), life_of(str(lost.id))) == ("running", "over")
         assert not is_alive_after_all(str(lost.id))
 
 
-def test_what_only_changed_is_shown_as_what_regressed_is(
+def test_a_change_without_a_better_side_is_shown_like_a_regression(
     maxview: Maxview, logs: tuple[str, str], prefect_server: str, tmp_path: Path
 ) -> None:
-    """A change without a better side ends its flow run in another state: no failure of the command either."""
+    """Its flow run ends in another state, and the command does not fail either."""
     for name, count in zip(logs, ("1.104", "1.105"), strict=True):
         path = tmp_path / name
         line = f"number parameters: {count} billion\ncompleted step: 0"
@@ -137,7 +137,7 @@ def test_what_only_changed_is_shown_as_what_regressed_is(
     assert re.search(r"Parameters .*1\.104 billion .*1\.105 billion .*changed", result.stdout), result.stdout
 
 
-def test_nothing_answers_at_the_address_that_a_profile_names(
+def test_the_address_of_a_profile_does_not_answer(
     maxview: Maxview, logs: tuple[str, str], clean_environment: dict[str, str], closed_port: int, tmp_path: Path
 ) -> None:
     url = f"http://127.0.0.1:{closed_port}/api"
@@ -148,11 +148,11 @@ def test_nothing_answers_at_the_address_that_a_profile_names(
     assert (result.returncode, f"no Prefect server answers at {url}" in result.stderr) == (2, True), result.stderr
     assert "prefect server start" in result.stderr
     assert "Traceback" not in result.stderr
-    assert maxview("down", environment=environment).stderr != "embedded server: ended\n"  # none was left
+    assert maxview("down", environment=environment).stderr != "embedded server: ended\n"  # no process was left
 
 
 class Other(BaseHTTPRequestHandler):
-    """A server that is no Prefect: `server.answers` says what it has for each path."""
+    """A server that is not Prefect; `server.answers` has a response for each path."""
 
     def do_GET(self) -> None:
         part = "health" if self.path.endswith("/health") else "rest"
@@ -179,7 +179,7 @@ class Other(BaseHTTPRequestHandler):
         ((200, b"true"), (401, b"{}"), "needs a login (status 401): set PREFECT_API_AUTH_STRING"),
     ],
 )
-def test_something_else_answers_at_the_address(
+def test_another_program_answers_at_the_address(
     health: tuple[int, bytes], rest: tuple[int, bytes], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
@@ -194,12 +194,12 @@ def test_something_else_answers_at_the_address(
 
 
 @pytest.mark.parametrize("url", ["not a url", "http://", "http://[::1", "http://127.0.0.1:99999/api", "ftp://x/api"])
-def test_an_address_that_is_none(
+def test_an_invalid_address(
     url: str, maxview: Maxview, logs: tuple[str, str], user_environment: dict[str, str]
 ) -> None:
     with pytest.raises(ServerError, match=f"PREFECT_API_URL is '{re.escape(url)}', which is no address"):
         check_address(url)
-    if url == "http://[::1":  # Prefect itself prints a traceback
+    if url == "http://[::1":  # Prefect itself would print a traceback
         result = maxview("ingest", *logs, environment=user_environment | {"PREFECT_API_URL": url})
         assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
 

@@ -1,4 +1,4 @@
-"""Going on with repeats inside the flow: what is run, how often it is looked at, and what is told."""
+"""`--until-decided` inside the flow: the added runs, the looks at the verdict, and the messages."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +9,7 @@ from tasks.diff.repeat_rule import NextLook
 from tasks.services.events import EVENTS, Event, Extended
 
 
-def test_runs_are_added_until_it_is_decided() -> None:
+def test_runs_are_added_until_the_verdict_is_known() -> None:
     spare: list[Any] = [
         SimpleNamespace(case=case, repeat=repeat, arm=arm) for case in "ab" for repeat in range(8) for arm in "xy"
     ]

@@ -1,6 +1,6 @@
-"""`maxview up` once more, a night that outlives its server, and `maxview down`, with a real server and worker.
+"""`maxview up` again, a night that outlives its server, and `maxview down`, with a real server and worker.
 
-The last that use the one server and worker of all these tests: they end them.
+These tests run last on the shared server and worker, because they end them.
 """
 
 import json
@@ -19,7 +19,7 @@ from tasks.publish.site.index import parse_index
 pytestmark = pytest.mark.long
 
 
-def test_up_again_changes_nothing_that_is_right(one_stack: Any) -> None:
+def test_a_second_up_changes_nothing(one_stack: Any) -> None:
     one_stack.bring_up()
     before = (one_stack.pid("server"), one_stack.pid("worker"))
     said = one_stack.up().stderr
@@ -34,7 +34,7 @@ def test_up_again_changes_nothing_that_is_right(one_stack: Any) -> None:
 
 
 @pytest.mark.by_hand
-def test_a_night_outlives_its_server_and_tells_what_changed_once(stack: Any) -> None:
+def test_a_night_outlives_its_server_and_reports_a_change_once(stack: Any) -> None:
     config = stack.folder / "night.yml"
     config.write_text(
         "target: cpu\ncomparisons:\n"
@@ -47,7 +47,7 @@ def test_a_night_outlives_its_server_and_tells_what_changed_once(stack: Any) -> 
         lambda: list(stack.out.glob("runs/*01_base*baseline*/record.json")) and stack.state(run)["type"] == "RUNNING"
     )
     os.kill(stack.pid("server"), signal.SIGKILL)
-    stack.up()  # takes seconds, in which the night has no server
+    stack.up()  # takes seconds, during which the night has no server
     state = stack.ended(run)
     assert (state["type"], state["name"]) == ("FAILED", "Regressed")
     assert "1 of 2 comparisons need a look" in state["message"]
@@ -76,14 +76,14 @@ def test_a_night_outlives_its_server_and_tells_what_changed_once(stack: Any) -> 
     again = stack.ended(stack.run("nightly/all-cases", **wanted))
     assert again["name"] == "Regressed"
     assert len(list(stack.out.glob("nightly/*/record.json"))) == 2
-    # the same state of things is no news; a flow's process ends when the server has its events
+    # an unchanged outcome sends no message; a flow's process ends when the server has its events
     stack.wait(lambda: not psutil.Process(stack.pid("worker")).children())
     named = {"filter": {"event": {"name": [CHANGED_EVENT]}}}
     assert len(stack.request("POST", "/events/filter", named)["events"]) == 1
     assert len(stack.messages) == 1
 
 
-def test_down_in_mid_run_ends_every_job_and_says_so(stack: Any, pods: Any) -> None:
+def test_down_in_mid_run_ends_and_reports_every_job(stack: Any, pods: Any) -> None:
     """Of two runs, one has its job on this machine and one on a cluster."""
     wanted = {"branch": "slow", "repository": str(stack.repository), "more": {"repeats": 1, "overrides": ["steps=23"]}}
     there = stack.run("compare/linen-vs-nnx", target="v6e-32", cases=["01_base"], more={"repeats": 1})
@@ -108,7 +108,7 @@ def test_down_in_mid_run_ends_every_job_and_says_so(stack: Any, pods: Any) -> No
     assert not stack.jobs()
     assert pods() == ([], [])
     for run in (here, there):
-        assert not list((stack.out / "flows" / run).iterdir())  # nothing to look for when a server is there again
+        assert not list((stack.out / "flows" / run).iterdir())  # nothing to repair once a server is there again
         with closing(sqlite3.connect(stack.folder / "home" / "prefect.db")) as database:
             found = database.execute("select state_type from flow_run where id = ?", (run,)).fetchall()
         assert found == [("CANCELLED",)]

@@ -1,4 +1,4 @@
-"""The flow `verify` on a store: damage ends it as Failed, what is sound is recorded, and both have artifacts."""
+"""The flow `verify` on a store: damage ends it as Failed, sound checkpoints are recorded, and both have artifacts."""
 
 import json
 import subprocess

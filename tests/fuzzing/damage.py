@@ -1,4 +1,4 @@
-"""Damages the bytes of a log, and wraps what is left in what exports, launchers and pages put around logs."""
+"""Damages the bytes of a log, and wraps the result as exports, launchers and pages do."""
 
 import codecs
 import csv
@@ -34,13 +34,13 @@ def damage(data: bytes, draw: random.Random) -> bytes:
                 text[begin] ^= 1 << draw.randrange(8)
             case 7:
                 del text[begin:]
-            case 8:  # a bar that was drawn anew, a line break too many
+            case 8:  # a redrawn progress bar: an extra line break
                 text[begin:begin] = draw.choice((b"\n", b"\r", b"\r\n", b"\r\r\n"))
-            case 9:  # what a crash left empty
+            case 9:  # zeros left by a crash
                 text[begin:end] = b"\0" * len(piece)
-            case 10:  # another writer's line in the middle of this one
+            case 10:  # another writer's line inside this one
                 text[begin:begin] = draw.choice(bytes(text).splitlines(keepends=True))
-            case 11:  # lines that were handed on twice
+            case 11:  # lines that were delivered twice
                 lines = bytes(text).splitlines(keepends=True)
                 first = draw.randrange(len(lines))
                 text = bytearray(b"".join([*lines[: first + 5], *lines[first:]]))
@@ -49,7 +49,7 @@ def damage(data: bytes, draw: random.Random) -> bytes:
                 first = draw.randrange(len(lines))
                 lines[first : first + 2] = reversed(lines[first : first + 2])
                 text = bytearray(b"".join(lines))
-            case 13:  # another country's numbers
+            case 13:  # the decimal comma of another locale
                 text[begin:end] = piece.replace(b".", b",")
             case 14:
                 text[begin:end] = re.sub(rb"(?<=\d)(?=\d{3}(?!\d))", b",", piece)
@@ -85,7 +85,7 @@ def _json(data: bytes, draw: random.Random, *, lines: bool) -> bytes:
 
 
 def _docker(data: bytes) -> bytes:
-    """Docker's own files, which name the stream and keep the line break; and agents that hand them on by other keys."""
+    """Docker's own files, which name the stream and keep the line break; and log agents with other keys."""
     lines = data.decode("utf-8", "replace").splitlines(keepends=True)
     stamps = (f"2026-04-18T00:{number // 60:02d}:{number % 60:02d}.123456789Z" for number in range(len(lines)))
     return "\n".join(
@@ -94,7 +94,7 @@ def _docker(data: bytes) -> bytes:
 
 
 def _payload(data: bytes, draw: random.Random) -> bytes:
-    """Entries whose text stands in `jsonPayload`, of one pod or of two, in order."""
+    """Entries with their text in `jsonPayload`, of one pod or of two, in order."""
     key, pods = draw.choice(("message", "msg", "log")), draw.choice((("a-0",), ("a-0", "a-1")))
     entries = [
         {
@@ -120,7 +120,7 @@ def _csv(data: bytes, draw: random.Random) -> bytes:
 
 
 def _split_json(data: bytes, draw: random.Random) -> bytes:
-    """Cloud Logging's entries of a long line, in no order."""
+    """Cloud Logging's entries of a long line, in any order."""
     width = draw.choice((60, 250))
     entries = []
     for number, line in enumerate(data.decode("utf-8", "replace").split("\n")):

@@ -1,27 +1,27 @@
-"""Judges the reading of a damaged log by what was written.
+"""Judges the reading of a damaged log against the written log.
 
-A number is right if it was written in the row of its step. What else is excused, because the text alone cannot tell it:
+A number is right if it was written in the row of its step. These other readings are accepted, because the text alone
+cannot reveal the damage:
 
-- a number that stands under its key letter for letter as the trainer prints it: a digit that became another, or one
-  lost or doubled where the number keeps its decimals and its padding. Of Megatron's numbers with an exponent, which
-  have one digit before the point and a fixed count behind it, that is a digit that became another, in the exponent
-  too: 5.1E-04 for 5.1E-07 is a number that the trainer prints. Of a padded or a grouped number it is only one that
-  became another, and with `.3f` one of those before the point. Another line may follow at once: the line break
-  is no part of a number;
-- where no row of another step has a finite number in its column, as in a log of one row, a number as an earlier version
-  of the trainer printed it, and what only other rows could show: the width of the step's column and of a whole
-  number's (FlagScale pads its counts of iterations to four places, not three), and how many decimals stand before an
-  exponent (three and six are Megatron's own);
+- a number that stands under its key in the text exactly as the trainer prints it: one changed digit, or one digit lost
+or doubled where the number keeps its decimals and its padding. For Megatron's numbers with an exponent, which have one
+digit before the point and a fixed count behind it, only a changed digit, also in the exponent: 5.1E-04 for 5.1E-07 is a
+printable number. For a padded or grouped number only a changed digit, and with `.3f` only one before the point. Another
+line may follow at once: the line break is not part of a number;
+- if no row of another step has a finite number in its column, as in a log of one row: a number in the format of an
+earlier version of the trainer, and the properties that only other rows could show: the width of the step's column and
+of a whole number's (FlagScale pads its counts of iterations to four places, not three), and the decimals before an
+exponent (three and six are Megatron's own);
 - a number of a row whose own step number was damaged in this way;
-- a row that is nowhere told as missing, where the reading has several runs or a step that nobody wrote: an export whose
-  labels were damaged is split into runs, and the row is in one of them under what its own text says;
-- a row that is nowhere told as missing, where all of its numbers were read: what stood between the head of one row and
-  the fields of the other is gone, and what is left is a row like any other;
-- blanks between a key of the config and its value, more of them or none: they are no part of the value; and tabs
-  where the trainer prints blanks: whoever changed them did not change the digits;
-- a number that damage inside its line made another number, printed as the trainer prints it: nothing else tells.
+- a row that is not reported as missing, if the reading has several runs or a step that was never written: an export
+with damaged labels is split into runs, and one of them has the row under the step in its own text;
+- a row that is not reported as missing, if all of its numbers were read: the text between the head of one row and the
+fields of another is lost, and the remains form one valid row;
+- more or fewer blanks between a key of the config and its value: they are not part of the value; tabs where the trainer
+prints blanks: they change no digit;
+- a number that damage inside its line turned into another number in the trainer's format.
 
-Not excused is anything that other lines are said to hold and do not (`_not_said`).
+Values that the reading attributes to other lines must be in the text (`_not_said`).
 """
 
 import math
@@ -40,7 +40,7 @@ from tasks.scrape.window import slices
 from tasks.scrape.wrappings import unwrap
 from tests.fuzzing.specs import Numbers, Spec, Written, token_of, value_of
 
-_GOES_ON = re.compile(r"[\d_.]|,\d|e[-+]?\d", re.IGNORECASE)  # what stands behind a number that is not whole
+_GOES_ON = re.compile(r"[\d_.]|,\d|e[-+]?\d", re.IGNORECASE)  # the text behind a number with decimals
 
 
 def read(data: bytes) -> LogReading | None:
@@ -52,15 +52,15 @@ def read(data: bytes) -> LogReading | None:
 
 
 def texts_in(data: bytes) -> list[bytes]:
-    """What is inside the wrappings, one text per source."""
+    """The content of the wrappings, one text per source."""
     with unwrap(partial(slices, data, 0, len(data)), "fuzz") as found:
         return [b"".join(chunks()) for chunks in found.logs.values()]
 
 
 def judge(written: Written, data: bytes, reading: LogReading) -> Iterator[str]:
-    """What is wrong with a reading of damaged and wrapped data."""
+    """The problems of a reading of damaged and wrapped data."""
     to_json(reading)
-    # a page's logs are read as they stand: what looks like a colour code there is damage
+    # a page's logs are read without unwrapping: a colour code there is damage
     texts = texts_in(data) if reading.page is None else [data]
     if len(texts) != len(reading.runs):
         texts = [b"\n".join(texts)] * len(reading.runs)
@@ -68,18 +68,18 @@ def judge(written: Written, data: bytes, reading: LogReading) -> Iterator[str]:
         yield from _judge_run(written, text, run)
     steps = {int(step) for run in reading.runs for step in run.steps["step"]}
     told = any(map(_tells, reading.runs)) or len(reading.runs) > 1
-    told = told or bool(steps - {step for step, _, _ in written.rows})  # one of them under another number
+    told = told or bool(steps - {step for step, _, _ in written.rows})  # one of its numbers under another key
     read_rows = [row for run in reading.runs for row in run.steps.iter_rows(named=True)]
     for step, numbers, printed in written.rows:
         rest = printed[len(printed) // 4 :][:100].encode()
         if any(all(key == "step" or _same(row.get(key), value) for key, value in numbers.items()) for row in read_rows):
-            continue  # under the number that stands before it now
+            continue  # under the number before it
         if step not in steps and (rest in b"\n".join(texts) or rest in data) and not told:
             yield f"row {step} is in the text, was not read, and the coverage says nothing"
 
 
 def _tells(run: RunReading) -> bool:
-    """Whether the receipt says that something is missing."""
+    """Whether the coverage reports something missing."""
     coverage = run.coverage
     told = not coverage.complete or coverage.truncated or coverage.step_lines_seen > coverage.step_lines_parsed
     return told or any((coverage.gaps, coverage.unread, coverage.unknown_keys, coverage.rewinds))
@@ -89,7 +89,7 @@ def _judge_run(written: Written, text: bytes, run: RunReading) -> Iterator[str]:
     coverage = run.coverage
     many_ranks = run.format == "torchtitan" and run.steps.height <= coverage.step_lines_parsed
     exact = run.steps.height == coverage.step_lines_parsed
-    # a row that stands twice on end counts once: damage may double a stretch
+    # consecutive identical rows count once: damage may double a stretch
     doubled = run.format == "megatron" and run.steps.height <= coverage.step_lines_parsed <= 2 * run.steps.height
     if not (exact or many_ranks or doubled) or coverage.step_lines_parsed > coverage.step_lines_seen:
         yield f"{run.steps.height} rows, {coverage.step_lines_parsed} parsed of {coverage.step_lines_seen} seen"
@@ -97,7 +97,7 @@ def _judge_run(written: Written, text: bytes, run: RunReading) -> Iterator[str]:
     if offsets != sorted(set(offsets)):
         yield "the lines for display overlap"
     yield from _not_said(text, run)
-    # a column of the table's own, as `line`, leaves its name to a key that is called so
+    # a key with the name of one of the table's own columns, such as `line`, gets another name
     unknown = {name for key in coverage.unknown_keys for name in (key, f"{key} (log)")}
     columns = run.steps.select(pl.selectors.numeric())
     lone = {one.name for one in columns if run.steps.filter(one.is_finite())["step"].n_unique() == 1}
@@ -105,14 +105,14 @@ def _judge_run(written: Written, text: bytes, run: RunReading) -> Iterator[str]:
         numbers = {key: float(value) for key, value in row.items() if isinstance(value, int | float)}
         offset = int(numbers.pop("offset"))
         numbers.pop("line")
-        # a key that was damaged is told as one that nobody knows
+        # a damaged key is reported as unknown
         numbers = {key: value for key, value in numbers.items() if key not in unknown}
         if not _was_written(written, numbers, lone, text[offset : offset + 1500].decode("utf-8", "replace")):
             yield f"at {offset} of {text[offset : offset + 300]!r}: {numbers} was not written"
 
 
 def _not_said(text: bytes, run: RunReading) -> Iterator[str]:
-    """What a reading says of other lines than rows and does not stand where it says."""
+    """The values that a reading attributes to lines other than rows and that are not in the text."""
     for event in run.schedule:
         said = f"rank {event['rank']} {event['direction']} {event['event']} tensor {event['tensor']}"
         if not re.match(rb"%s(?!\d)" % said.encode(), text[event["offset"] :]):
@@ -151,7 +151,8 @@ def _not_said(text: bytes, run: RunReading) -> Iterator[str]:
 
 def _was_written(written: Written, numbers: Numbers, lone: Set[str], place: str) -> bool:
     """Whether each number was written in the row of this step, or stands whole under its key in the text. `lone`: the
-    columns whose numbers are all of one step."""
+    columns with numbers of one step only.
+    """
     head = written.spec.head_column
     for printed in [printed for step, printed, _ in written.rows if step == numbers["step"]] or [{}]:
         wrong = [key for key, value in numbers.items() if not (key in printed and _same(value, printed[key]))]
@@ -166,7 +167,7 @@ def _is_step(spec: Spec, place: str, step: float, alone: bool) -> bool:
 
 
 def _stands(spec: Spec, place: str, column: str, value: float, alone: bool) -> bool:
-    """Whether a column's key and number stand in the text as the trainer prints them, or printed them earlier."""
+    """Whether a column's key and number are in the text in the trainer's present or an earlier format."""
     place = place.replace("\t", " ")
     for each in spec.fields:
         if each.column == column:
@@ -181,7 +182,7 @@ def _stands(spec: Spec, place: str, column: str, value: float, alone: bool) -> b
                 ends = ends or each.column.startswith("memory")
                 forms = (each.form, each.older) if alone and each.older else (each.form,)
                 texts = {replace(each, form=form).text(plain) for form in forms}
-                if each.form == ".4" and plain.is_integer():  # NeMo prints 13 for 13, and 13.0 for what rounds to it
+                if each.form == ".4" and plain.is_integer():  # NeMo prints 13 for 13, and 13.0 for a rounded value
                     texts.add(str(int(plain)))
                 if (
                     ends
@@ -193,8 +194,10 @@ def _stands(spec: Spec, place: str, column: str, value: float, alone: bool) -> b
 
 
 def _is_printed(printed: str, token: str, alone: bool) -> bool:
-    """Whether a number is printed so, in letters of either case (a damaged `-inf` can be `-INF`, the same number) or
-    with further zeros behind its decimals; `alone`: or otherwise in what rows of other steps would show."""
+    """Whether the trainer prints a number like this, in letters of either case (a damaged `-inf` can be `-INF`, the
+    same number) or with further zeros behind its decimals; `alone`: also with differences that only rows of other steps
+    would show.
+    """
     loose = token.strip().isdigit() or re.fullmatch(r" *[-+]?\d\.\d+E[-+]\d\d", token)
     is_same = _without_zeros(printed) == _without_zeros(token)
     return is_same or bool(alone and loose and float(printed.replace(",", "")) == float(token))

@@ -58,19 +58,19 @@ def _write_rows(
 
 @dataclass(frozen=True)
 class Example:
-    """A log and what was made of it."""
+    """A log and its damaged, wrapped form."""
 
     written: Written
     data: bytes
 
 
 def make_example(spec: Spec, seed: int) -> Example:
-    """The same for the same seed: damaged and then wrapped, or wrapped and then damaged."""
+    """Deterministic by seed: damaged and then wrapped, or wrapped and then damaged."""
     return draw_example(spec, random.Random(f"{spec.name} {seed}"), (1, 2, 5, 8, 12, 20, 130))
 
 
 def draw_example(spec: Spec, draw: random.Random, sizes: Sequence[int]) -> Example:
-    """An example whose log has one of these numbers of rows. All choices are made by `draw`."""
+    """An example whose log has one of these numbers of rows. `draw` makes all choices."""
     write = write_log if draw.random() < 0.7 else write_two
     written = write(spec, draw, draw.choice(sizes))
     if draw.random() < 0.7:
@@ -79,7 +79,7 @@ def draw_example(spec: Spec, draw: random.Random, sizes: Sequence[int]) -> Examp
 
 
 def repeat_piece(example: Example, seed: int) -> bytes:
-    """A log that goes on with one piece of its text over and over: what is done once for each must not take long."""
+    """A log that continues with one piece of its text, repeated: work per repetition must stay cheap."""
     draw, text = random.Random(seed), example.written.text
     begin = draw.randrange(len(text))
     piece = text[begin : begin + draw.choice((1, 7, 20, 40, 80, 160))]
@@ -89,6 +89,6 @@ def repeat_piece(example: Example, seed: int) -> bytes:
 
 
 def try_example(example: Example) -> tuple[bool, list[str]]:
-    """Whether it was read at all, and what is wrong with the reading."""
+    """Return whether the log was read, and the problems of the reading."""
     reading = read(example.data)
     return reading is not None, [] if reading is None else list(judge(example.written, example.data, reading))

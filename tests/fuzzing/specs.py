@@ -1,4 +1,4 @@
-"""How each dialect prints the rows of a log: its fields, their formats, and what ties their numbers to each other."""
+"""The formats of each dialect's rows: fields, number formats, and the relations between the numbers."""
 
 import math
 import random
@@ -12,18 +12,18 @@ _TOKEN = re.compile(r" *[-+]?(?:\d[\d,]*(?<=\d)(?:\.\d+)?(?:E[-+]\d+)?|nan|inf)"
 
 @dataclass(frozen=True)
 class Printed:
-    """One number of a row: what stands before it, its column, its format, and what its value is times."""
+    """One number of a row: the text before it, its column, its format, and the factor of its value."""
 
     literal: str
     column: str
     form: str
     low: float
     high: float
-    exponent: str = ""  # moves the point of the digits, "e-3" for milliseconds
+    exponent: str = ""  # moves the decimal point: "e-3" for milliseconds
     older: str = ""  # the format of earlier versions
-    skippable: bool = False  # left out where the iteration was skipped
+    skippable: bool = False  # omitted if the iteration was skipped
     open: bool = False  # may be NaN or infinite
-    # the value out of those before it and of one number that is the same in all of the log
+    # computed from the numbers before it and one number that is constant in the log
     tied: Callable[[Mapping[str, float], float], float] | None = None
 
     def text(self, value: float) -> str:
@@ -34,7 +34,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Spec:
-    """How a dialect prints a row: `head` and `step_form` before the fields, `ends` behind them."""
+    """A dialect's row format: `head` and `step_form` before the fields, `ends` behind them."""
 
     name: str
     prefix: Callable[[int], str]
@@ -42,13 +42,13 @@ class Spec:
     step_form: str
     after_step: str
     fields: tuple[Printed, ...]
-    between: str  # what ends a field
-    before: tuple[str, ...]  # lines that open the log
+    between: str  # the end of a field
+    before: tuple[str, ...]  # first lines of the log
     after: tuple[str, ...]
     skips: bool = False
-    other: Callable[[random.Random], Sequence[str]] = lambda _: ()  # lines that are no rows, some before each
-    second: tuple[str, str] = ("", "")  # what tells another writer's prefix from the first's
-    head_column: str = "step"  # what the number in the head is
+    other: Callable[[random.Random], Sequence[str]] = lambda _: ()  # other lines, some before each row
+    second: tuple[str, str] = ("", "")  # distinguishes another writer's prefix from the first one's
+    head_column: str = "step"  # the meaning of the number in the head
 
     def row(self, draw: random.Random, step: int, constants: Numbers) -> tuple[str, dict[str, float]]:
         """A row without its prefix, and its numbers by column."""
@@ -73,7 +73,7 @@ class Spec:
 
 
 def token_of(text: str) -> str | None:
-    """The number at the begin of a text, padding included."""
+    """The number at the start of a text, padding included."""
     found = _TOKEN.match(text)
     return found[0] if found else None
 
@@ -111,7 +111,9 @@ _NEWER = (
 
 
 def _maxtext_facts(draw: random.Random) -> Sequence[str]:
-    """What MaxText says once: values of its config, the parameters, the compiler's forecast, the devices' memory."""
+    """Lines that MaxText prints once: values of its config, the parameters, the compiler's forecast, the devices'
+    memory.
+    """
     used, limit = round(draw.uniform(0.1, 30), 2), round(draw.uniform(31, 96), 2)
     return draw.sample((
         f"Config param steps: {draw.randrange(10, 999)}", f"Config param learning_rate: {draw.uniform(1e-6, 1):.2e}",

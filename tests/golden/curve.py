@@ -30,7 +30,7 @@ def read_curve(name: str) -> dict[str, Any]:
 
 
 def train_again(curve: dict[str, Any], folder: Path) -> list[float]:
-    """Return the loss of every step of the curve's run, trained in a process of its own."""
+    """Return the loss of every step of the curve's run, trained in a separate process."""
     metrics = folder / "metrics.jsonl"
     places = [f"base_output_directory={folder}", f"metrics_file={metrics}"]
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_"))}
@@ -51,7 +51,7 @@ def describe_cpu() -> dict[str, str]:
 
 
 def list_versions() -> dict[str, str]:
-    """Return the installed versions of the libraries whose change can change a digit."""
+    """Return the installed versions of the libraries that influence digits."""
     return {name: version(name) for name in LIBRARIES}
 
 

@@ -1,4 +1,4 @@
-"""The losses of two of our own runs, digit for digit: a change of the trainer, or of a library, that shows in them."""
+"""The losses of two of our own runs, digit for digit: detects changes of the trainer or of a library."""
 
 import platform
 from pathlib import Path
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.long  # two starts of JAX and two compiles: 15 s of a c
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the curves are those of x86-64")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_repeats_its_losses(name: str, tmp_path: Path) -> None:
-    """To the last digit on the CPU that made them, and as far as digits hold on others."""
+    """Exact on the CPU that made the curves; within the measured tolerance on others."""
     curve = read_curve(name)
     losses = train_again(curve, tmp_path)
     made_with = {key: [old, new] for key, old in curve["versions"].items() if old != (new := list_versions()[key])}

@@ -1,4 +1,4 @@
-"""What people with bad intentions type, and logs that they would write."""
+"""Hostile input: arguments and logs."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ STEP = (
     "Tokens/s/device: 13838.0, total_weights: 65536, loss: {1}.998"
 )
 
-# text that would act if anything took it for more than text: markup, scripts, links, templates, formulas, Markdown
+# text that would act if a program interpreted it: markup, scripts, links, templates, formulas, Markdown
 ACTING = (
     "<script>window.owned=1</script>",
     "</script><script>window.owned=2</script>",
@@ -21,7 +21,7 @@ ACTING = (
     "=HYPERLINK(\"http://evil.invalid\") =cmd|' /C calc'!A0",
     "[bold red]markup[/] [link=http://evil.invalid]rich[/link]",
 )
-# and what would act in a terminal: titles, links, cursor moves, screens, clipboards, directions
+# sequences that a terminal would interpret: titles, links, cursor moves, screens, clipboards, text directions
 TERMINAL = (
     "\x1b]0;owned title\x07",
     "\x1b]8;;http://evil.invalid\x1b\\link\x1b]8;;\x1b\\",
@@ -64,7 +64,7 @@ def write_log(tmp_path: Path) -> Callable[..., Path]:
 
 
 def acts_in_a_terminal(text: str) -> list[str]:
-    """The characters of an output that a terminal would act on or that would reorder what it shows."""
+    """The characters of an output that a terminal would interpret, or that would reorder its text."""
     allowed = "\n\t"
     directions = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200b\u2028\u2029"
     return sorted({f"U+{ord(c):04X}" for c in text if (ord(c) < 32 and c not in allowed) or 127 <= ord(c) < 160}
@@ -73,13 +73,13 @@ def acts_in_a_terminal(text: str) -> list[str]:
 
 @pytest.fixture
 def find_acting() -> Callable[[str], list[str]]:
-    """The characters of an output that a terminal would act on."""
+    """The characters of an output that a terminal would interpret."""
     return acts_in_a_terminal
 
 
 @pytest.fixture
 def untouched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder to work in; beside it lies one that nothing may change."""
+    """A folder to work in; the folder beside it must not change."""
     beside, here = tmp_path / "beside", tmp_path / "here"
     beside.mkdir()
     here.mkdir()

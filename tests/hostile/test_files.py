@@ -1,4 +1,4 @@
-"""Stores and checkpoints that somebody has laid out with care: links, edited records, paths that lead elsewhere."""
+"""Hostile stores and checkpoints: links, edited records, paths that lead elsewhere."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def test_a_record_cannot_name_another_log(write_log: Callable[..., Path], tmp_path: Path) -> None:
-    """What a hand has put into record.json is not what a page is made from."""
+    """A page does not use the log path of an edited record.json."""
     secret = tmp_path / "secret"
     secret.write_text("completed step: 0, seconds: 1.0, loss: 1.0 PRIVATE\n")
     store = open_store(tmp_path / "out")
@@ -120,7 +120,7 @@ def test_a_config_file_is_data(text: str, problem: str | None, untouched: Path) 
             read_yaml(path)
 
 
-def test_what_is_no_file_is_refused_by_name_and_never_opened(
+def test_special_files_are_refused_by_name_and_never_opened(
     untouched: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     os.mkfifo("pipe")
@@ -154,6 +154,6 @@ def test_an_array_of_endless_chunks_is_damage(shape: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["../../../../etc", "/etc", "/proc/self", "/dev/null", "file:///etc", "ext::sh"])
-def test_what_is_no_checkpoint_is_refused(words: str, untouched: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_path_without_checkpoints_is_refused(words: str, untouched: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["verify", "--record", words]) == 2
     assert "give" in capsys.readouterr().err

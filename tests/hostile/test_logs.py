@@ -1,4 +1,4 @@
-"""Logs that try to act: archived, compared and shown as text, on terminals, pages and in Prefect's Markdown."""
+"""Logs with active content: archived, compared and shown as text, on terminals, pages and in Prefect's Markdown."""
 
 import gzip
 import os
@@ -34,7 +34,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backgroun
 
 @pytest.fixture
 def logs(write_log: Callable[..., Path]) -> tuple[Path, Path]:
-    """One run that ended well, under a name that acts, and one that died of a message that acts."""
+    """A run that ended well, with a hostile name, and a run with a hostile error message."""
     death = f'Traceback (most recent call last):\n  File "<img src=x>", line 1, in <svg>\n{DEATH}'
     return write_log("<b onclick=window.owned=8>{{7*7}}.txt"), write_log("; touch owned #.txt", code=1, last=death)
 
@@ -50,7 +50,7 @@ def test_the_terminal_shows_text_only(compared: ComparisonRecord, find_acting: C
     print_comparison(console, compared, page="out/\x1b[2J/index.html")
     shown = console.export_text(styles=False)
     console.file.close()
-    assert "owned" in shown  # it is told, as text
+    assert "owned" in shown  # it is shown, as text
     assert find_acting(shown) == []
 
 
@@ -65,16 +65,14 @@ def test_scrape_prints_text_only(
         assert find_acting(capsys.readouterr().out) == []
 
 
-def test_lines_for_those_who_read_along_are_text(
-    logs: tuple[Path, Path], find_acting: Callable[[str], list[str]]
-) -> None:
+def test_progress_lines_are_text(logs: tuple[Path, Path], find_acting: Callable[[str], list[str]]) -> None:
     events = watch([logs[1].read_bytes(), b"nul \0 nul\n"])
     lines = [event.text for event in events if isinstance(event, LogLine)]
     assert len(lines) > 30
     assert find_acting("\n".join(lines)) == []
 
 
-def test_prefects_markdown_calls_nobody(compared: ComparisonRecord, acting: tuple[str, ...]) -> None:
+def test_prefects_markdown_contains_no_links_or_mentions(compared: ComparisonRecord, acting: tuple[str, ...]) -> None:
     spoilt = compared.model_copy(update={"headline": " ".join(acting), "next_command": " ".join(acting)})
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")
     for text in (summary_markdown(spoilt), summary_description(spoilt)):
@@ -83,7 +81,7 @@ def test_prefects_markdown_calls_nobody(compared: ComparisonRecord, acting: tupl
             assert token.type not in ("html_block", "html_inline", "link_open"), token
             if token.type == "image":
                 assert token.attrs["src"].startswith("data:image/svg+xml;base64,")
-        # addresses that a renderer makes links of by itself
+        # addresses that a renderer turns into links by itself
         outside_code = re.sub(r"(`+) .*? \1(?!`)", "", text)
         assert "://" not in outside_code
     for row in table_rows([spoilt]):
@@ -126,7 +124,7 @@ def test_the_page_is_inert(compared: ComparisonRecord, tmp_path: Path) -> None:
     assert complaints == []
 
 
-def test_everything_lies_in_the_output_folder(compared: ComparisonRecord, tmp_path: Path) -> None:
+def test_all_files_are_in_the_output_folder(compared: ComparisonRecord, tmp_path: Path) -> None:
     before = {path.name for path in tmp_path.iterdir()}
     page = publish_comparison(compared, open_store(tmp_path / "out"))
     assert page.is_relative_to(tmp_path / "out")
@@ -143,12 +141,12 @@ def test_the_whole_command(
     clean_environment: dict[str, str],
     prefect_server: str,
 ) -> None:
-    """`maxview ingest` as its user meets it."""
+    """`maxview ingest` as a user runs it."""
     environment = clean_environment | {"PREFECT_API_URL": prefect_server, "PREFECT_HOME": str(tmp_path / "prefect")}
     environment |= {"PYTHONPATH": str(Path.cwd()), "COLUMNS": "100"}
     argv = [sys.executable, "-m", "flows.cli", "ingest", *map(str, logs), "--case", "logs", "--out", "o"]
     done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 1, done.stderr  # the second one died
+    assert done.returncode == 1, done.stderr  # the second run died
     assert "ValueError" in done.stdout
     assert find_acting(done.stdout + done.stderr) == []
     assert not list(tmp_path.glob("**/owned*"))
@@ -165,8 +163,9 @@ def test_archives_that_grow_without_end_are_refused(pack: Callable[[bytes], byte
 
 
 def test_a_small_archive_becomes_large_piece_by_piece() -> None:
-    """8 KiB of zstd can become 256 MB, which must not be in memory at once: four bytes make a block of 128 KiB, and 512
-    are unpacked at a time, beside 1 MB that waits."""
+    """8 KiB of zstd can become 256 MB, which must not be in memory at once: four bytes make a block of 128 KiB; 512
+    bytes are unpacked at a time, beside 1 MB of waiting data.
+    """
     packed = zstandard.compress(bytes(100_000_000))
     assert len(packed) < 8 << 10
     pieces = [len(text) for text in unpack(lambda: iter([packed]), "log")[1]()]
@@ -183,7 +182,7 @@ def test_a_small_archive_becomes_large_piece_by_piece() -> None:
         b"PK\x03\x04" + bytes(1000),
     ],
 )
-def test_exports_nested_or_counting_without_end(text: bytes, tmp_path: Path) -> None:
+def test_exports_nested_or_numbered_without_end(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "log.json"
     path.write_bytes(text)
     with pytest.raises(LogFormatError):
@@ -196,7 +195,7 @@ def test_a_line_of_many_megabytes(write_log: Callable[..., Path], tmp_path: Path
     pair = read_pair([write_log("a.txt", extra=long), write_log("b.txt")])
     for run in pair.readings:
         assert run.steps["step"].to_list() == list(range(10))
-        # a field whose name is markup is not believed, and told
+        # a field with markup as its name is ignored, and reported
         assert [line.text[:18] for line in run.coverage.unread] == ["completed step: 10"]
     store = open_store(tmp_path / "out")
     page = publish_comparison(compare_pair(archive(pair, store), case="logs", aa=False), store)

@@ -1,4 +1,4 @@
-"""Names, refs, paths and values with tricks in them: refused with one message, and nothing is run or written."""
+"""Hostile names, refs, paths and values: refused with one message, and nothing is run or written."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -61,12 +61,12 @@ SURFACES: dict[str, Callable[[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("surface", SURFACES)
-def test_every_word_is_refused_everywhere(
+def test_every_hostile_word_is_refused_everywhere(
     surface: str, untouched: Path, capsys: pytest.CaptureFixture[str], find_acting: Callable[[str], list[str]]
 ) -> None:
     for word in WORDS:
         if surface == "log" and word == "/etc/passwd":
-            continue  # a file that is there is read, and is no log
+            continue  # an existing file is read, and is not a log
         assert call(SURFACES[surface](word)) == 2, word
         shown = capsys.readouterr()
         assert shown.out == "", word
@@ -107,7 +107,7 @@ def test_values_are_data(untouched: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("out", ["x" * 300, "precious/below", "s3://bucket/x", "http://evil.invalid/x"])
-def test_output_folders_that_cannot_be(out: str, untouched: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_impossible_output_folders(out: str, untouched: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (untouched / "precious").write_text("a file")
     assert call(["compare", "linen-vs-nnx", "--out", out]) == 2
     assert "--out" in capsys.readouterr().err
@@ -116,7 +116,7 @@ def test_output_folders_that_cannot_be(out: str, untouched: Path, capsys: pytest
 
 @pytest.mark.parametrize("word", [*WORDS, "a\0b"])
 def test_flow_parameters_are_checked_where_they_are_used(word: str, untouched: Path) -> None:
-    """A run form has no command line before it."""
+    """A run form has no command line that checks before it."""
     out = untouched / "out"
     requests = (
         Request(comparison=word),
@@ -135,7 +135,7 @@ def test_flow_parameters_are_checked_where_they_are_used(word: str, untouched: P
 
 
 @pytest.mark.parametrize("word", [word for word in WORDS if word not in ("con", "a..b", "x.lock")])
-def test_no_name_leaves_the_store(word: str, untouched: Path) -> None:
+def test_a_name_cannot_leave_the_store(word: str, untouched: Path) -> None:
     store = open_store(untouched / "out")
     with pytest.raises(StoreError):
         store.run(word)
@@ -148,7 +148,7 @@ def test_no_name_leaves_the_store(word: str, untouched: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", "../x", "a/../../x", "/etc/passwd", "", "a//b"])
-def test_no_file_name_leaves_the_store(name: str, untouched: Path) -> None:
+def test_a_file_name_cannot_leave_the_store(name: str, untouched: Path) -> None:
     files = open_store(untouched / "out").files
     for act in (lambda: files.write(name, b"x"), lambda: files.read(name), lambda: files.delete(name)):
         with pytest.raises(StoreError):

@@ -17,7 +17,7 @@ start_backend(devices=8)
 # silent broadcasting between ranks is an error
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# one device and eight see the same number of sequences: `per_device_batch_size` is the test's business
+# one device and eight get the same number of sequences: tests set `per_device_batch_size` themselves
 MINI = {
     "base_emb_dim": 16,
     "base_num_query_heads": 2,
@@ -63,7 +63,7 @@ def mini_arguments() -> MiniArguments:
 def finished_run(
     mini_config: MiniConfig, tmp_path_factory: pytest.TempPathFactory, shared: Callable[[str, Callable[[], str]], str]
 ) -> Path:
-    """The folder of a Linen run of six steps that is over; trained once for all processes, and left as it is."""
+    """The folder of a finished Linen run of six steps; trained once for all processes, and never changed."""
 
     def make() -> str:
         folder = tmp_path_factory.mktemp("runs")

@@ -1,4 +1,4 @@
-"""What each case adds to the base, against what is known about it."""
+"""The effect of each case on the base config, against known results."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def lower(config: TrainConfig, devices: int = 1) -> str:
 
 
 def first_gradients(config: TrainConfig) -> dict[str, Any]:
-    """What the step says before its update: its losses and the norm of its gradient."""
+    """The losses and the gradient norm of a step, before its update."""
     mesh, api = make_mesh(config, jax.devices()[:1]), make_api(config)
     state = init_state(set_up(config, api, mesh))
     batch = make_source(config, mesh).next()
@@ -40,8 +40,8 @@ def first_gradients(config: TrainConfig) -> dict[str, Any]:
         return jax.device_get(jax.jit(api.train_step)(state, batch)[1])
 
 
-def test_what_is_kept_is_not_computed_again(mini_config: MiniConfig) -> None:
-    """Layers have 7 matmuls with kernels and 2 of attention; wo's result alone is never needed again."""
+def test_saved_activations_are_not_recomputed(mini_config: MiniConfig) -> None:
+    """Layers have 7 matmuls with kernels and 2 of attention; only wo's result is never needed again."""
     dots = {
         policy: lower(mini_config(remat_policy=policy)).count("stablehlo.dot_general")
         for policy in ("none", "minimal", "save_dot_except_mlp", "full")
@@ -51,14 +51,14 @@ def test_what_is_kept_is_not_computed_again(mini_config: MiniConfig) -> None:
     assert dots["full"] - dots["save_dot_except_mlp"] == 4  # query, key, value and out
 
 
-def test_int8_multiplies_in_int8_in_all_three_products_but_not_in_the_head(mini_config: MiniConfig) -> None:
+def test_int8_applies_to_all_three_products_but_not_to_the_head(mini_config: MiniConfig) -> None:
     text = lower(mini_config("04_int8", remat_policy="none", scan_layers=False))
     kinds = re.findall(r"stablehlo\.dot_general.*: \(tensor<[\dx]*x(\w+)>", text)
     assert kinds.count("i8") == 2 * 7 * 3  # layers × kernels × (forward, two backward)
     assert kinds.count("bf16") + kinds.count("f32") == 3 + 2 * 2 * 3  # the head, and attention's products
 
 
-def test_int8_is_wrong_by_no_more_than_half_a_step_of_each_operand() -> None:
+def test_the_error_of_int8_is_at_most_half_a_step_of_each_operand() -> None:
     x, kernel = (jax.random.normal(jax.random.key(seed), (4, 5, 6)[seed:][:2]) for seed in (0, 1))
     step_x, step_kernel = (jnp.max(jnp.abs(array), axis, keepdims=True) / 127 for array, axis in ((x, 1), (kernel, 0)))
     half = jnp.full_like(x, 0.5) * step_x, jnp.full_like(kernel, 0.5) * step_kernel
@@ -68,9 +68,10 @@ def test_int8_is_wrong_by_no_more_than_half_a_step_of_each_operand() -> None:
     assert np.any(error > bound / 10)
 
 
-def test_int8_rounds_to_127_steps_on_each_side_as_aqt_does() -> None:
-    """By AQT's formula: scale = largest value / 127.5, rounded to the nearest step, clipped to ±127. Both operands have
-    their largest values on the side on which int8 has one step more."""
+def test_int8_rounds_to_127_steps_on_each_side_like_aqt() -> None:
+    """By AQT's formula: scale = largest value / 127.5, rounded to the nearest step, clipped to ±127. The largest values
+    of both operands are on the side where int8 has one more step.
+    """
     x, kernel = (-np.abs(np.random.default_rng(seed).standard_normal((6, 6))).astype(np.float32) for seed in (0, 1))
 
     def rounded(array: np.ndarray, axis: int) -> np.ndarray:
@@ -82,8 +83,8 @@ def test_int8_rounds_to_127_steps_on_each_side_as_aqt_does() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_int8_on_a_mesh_is_int8_on_one_device(axis: int) -> None:
-    """A scale is of whole rows and columns, on however many devices they lie: sums of integers have equal bits."""
+def test_int8_on_a_mesh_equals_int8_on_one_device(axis: int) -> None:
+    """A scale is computed over whole rows and columns, however they are sharded: sums of integers have equal bits."""
     arrays = [jax.random.normal(jax.random.key(seed), (16, 16)) for seed in range(3)]
 
     def products(x: jax.Array, kernel: jax.Array, of_out: jax.Array) -> tuple[jax.Array, ...]:
@@ -99,7 +100,7 @@ def test_int8_on_a_mesh_is_int8_on_one_device(axis: int) -> None:
 
 
 @pytest.mark.long
-def test_four_batches_summed_are_one_of_four_times_the_size(mini_config: MiniConfig) -> None:
+def test_four_accumulated_batches_equal_one_of_four_times_the_size(mini_config: MiniConfig) -> None:
     parts = first_gradients(mini_config("05_grad_accum", dtype="float32", per_device_batch_size=1))
     whole = first_gradients(mini_config(dtype="float32", per_device_batch_size=4))
     assert parts["total_weights"] == whole["total_weights"] == 4 * 16
@@ -107,13 +108,13 @@ def test_four_batches_summed_are_one_of_four_times_the_size(mini_config: MiniCon
         np.testing.assert_allclose(parts[name], whole[name], rtol=1e-5)
 
 
-def test_unrolled_layers_are_no_loops(mini_config: MiniConfig) -> None:
-    """The layers are a loop forward and one backward; the loss has one of its own."""
+def test_unrolled_layers_have_no_loops(mini_config: MiniConfig) -> None:
+    """Scanned layers are a loop forward and one backward; the loss has a separate one."""
     loops = [lower(mini_config(case)).count("stablehlo.while") for case in ("01_base", "09_scan_layers_false")]
     assert loops[0] - loops[1] == 2
 
 
-def test_each_partitioner_is_told_where_arrays_lie_in_its_own_words(mini_config: MiniConfig) -> None:
+def test_each_partitioner_gets_shardings_in_its_own_form(mini_config: MiniConfig) -> None:
     words = {True: "sdy.sharding", False: "mhlo.sharding"}
     for shardy, word in words.items():
         text = lower(mini_config(f"10_shardy_{str(shardy).lower()}"), devices=8)
@@ -129,7 +130,7 @@ def test_every_product_of_the_exact_case_is_in_float32_at_the_highest_precision(
     assert "bf16" not in text
 
 
-def test_offloaded_moments_lie_in_the_host_s_memory(mini_config: MiniConfig) -> None:
+def test_offloaded_moments_are_in_the_hosts_memory(mini_config: MiniConfig) -> None:
     kinds = {}
     for offload in ("true", "false"):
         config = mini_config(f"11_optimizer_offload_{offload}")
@@ -139,7 +140,7 @@ def test_offloaded_moments_lie_in_the_host_s_memory(mini_config: MiniConfig) -> 
     assert kinds == {"true": 2 * 12, "false": 0}
 
 
-def test_eval_lines_are_maxtext_s(mini_config: MiniConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_eval_lines_equal_maxtexts(mini_config: MiniConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Of NNX; `test_outputs` evaluates with Linen."""
     config = mini_config("13_eval", base_output_directory=tmp_path, pure_nnx=True, steps=10)
     with caplog.at_level("INFO", logger="absl"):
@@ -158,12 +159,12 @@ def test_eval_lines_are_maxtext_s(mini_config: MiniConfig, tmp_path: Path, caplo
         strict=False,
     ):
         assert re.match(pattern, line), line
-    # memorising one batch teaches nothing about another: ln 64 = 4.16 and more
+    # memorising one batch does not help on another: at least ln 64 = 4.16
     assert float(told[3].split("loss=")[1].split(",")[0]) > 4.1
 
 
 @pytest.mark.long
-def test_a_run_that_stops_and_resumes_ends_as_if_nothing_had_been(
+def test_a_stopped_and_resumed_run_ends_like_an_uninterrupted_one(
     mini_config: MiniConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO", logger="absl"):

@@ -1,4 +1,4 @@
-"""What is stripped from a program before it is hashed, and what must not be."""
+"""Parts that are stripped from a program before it is hashed, and parts that must stay."""
 
 from model.compile_record import strip_hlo, strip_stablehlo
 
@@ -51,8 +51,8 @@ def test_metadata_source_tables_and_value_names_do_not_count() -> None:
     assert stripped != strip_hlo(HLO.replace("exponential", "log"))
 
 
-def test_where_an_instruction_came_from_does_not_count() -> None:
-    # as libtpu writes what becomes of an all-reduce on one device; the field is base64 of the instruction that it was
+def test_the_origin_of_an_instruction_does_not_count() -> None:
+    # as libtpu prints a replaced all-reduce on one device; the field is base64 of the original instruction
     kept = '%b = pred[] bitcast(%a), backend_config={"legalized":{"original_instruction":"Cg1h","x":1}}'
     assert strip_hlo(kept) == strip_hlo(kept.replace("Cg1h", "Dh2i"))
     assert strip_hlo(kept) != strip_hlo(kept.replace('"x":1', '"x":2'))

@@ -24,7 +24,7 @@ SCAN, LOOP = {"scan_layers": True}, {"scan_layers": False}
 F32, BF16 = {"dtype": "float32"}, {"dtype": "bfloat16"}
 MOE = {"num_experts": 4, "base_moe_mlp_dim": 32}
 MLA = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8}
-# one setting of every case whose first weights, tree or place differ from those of another one here
+# one setting of every case whose first weights, tree or sharding differ from the others here
 # the first is trained at every change; the long tests train the others
 CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("01_base", 8, BF16 | SCAN),
@@ -39,7 +39,7 @@ OTHER_CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("11_optimizer_offload_true", 1, BF16),
     ("16_f32_exact", 8, LOOP | {"base_num_kv_heads": 1}),
 ]
-# one program from equal weights gives equal bits: these are lowered and not trained
+# one program and equal weights give equal bits: these cases are lowered and not trained
 OTHER_SETTINGS: list[tuple[str, int, dict[str, Any]]] = [
     ("01_base", 1, F32 | SCAN),
     ("01_base", 1, BF16 | LOOP),
@@ -54,7 +54,7 @@ OTHER_SETTINGS: list[tuple[str, int, dict[str, Any]]] = [
     ("15_flash_attention", 8, F32 | {"base_num_kv_heads": 1}),
     ("16_f32_exact", 1, SCAN),
 ]
-# of the case 01_base, on eight devices; some together, as a program is equal only if all of its parts are
+# of the case 01_base, on eight devices; some combined, as a program is equal only if all of its parts are
 QUICK_CHANGES: list[dict[str, Any]] = [
     {"remat_policy": "none", "optimizer_memory_host_offload": True, "ici_context_parallelism": 4},
     {"quantization": "int8", "scan_layers": False, "gradient_accumulation_steps": 2, "shardy": False},
@@ -98,7 +98,7 @@ type MiniConfig = Callable[..., TrainConfig]
 
 
 def bits(arrays: dict[str, Any]) -> dict[str, bytes]:
-    """Every array as the bytes it is made of."""
+    """Every array as its bytes."""
     return {path: np.asarray(array).tobytes() for path, array in arrays.items()}
 
 
@@ -130,7 +130,9 @@ def pair(request: pytest.FixtureRequest, mini_config: MiniConfig) -> tuple[Train
     case, devices, changes = request.param
     changes = {"per_device_batch_size": 8 // devices} | changes
     configs = [mini_config(case, pure_nnx=pure_nnx, **changes) for pure_nnx in (False, True)]
-    linen, nnx = (train(config, devices) for config in configs)  # what the first compiles the second need not
+    linen, nnx = (
+        train(config, devices) for config in configs
+    )  # the second API reuses the first one's compiled program
     return linen, nnx
 
 
@@ -152,7 +154,7 @@ def test_same_bits(pair: tuple[Trained, Trained]) -> None:
 
 
 def test_same_checkpoint(pair: tuple[Trained, Trained], tmp_path: Path) -> None:
-    """Each api writes its own tree, the other reads it by its names and goes on."""
+    """Each API writes its own tree; the other reads it by its names and trains on."""
     for writer, reader in (pair, pair[::-1]):
         directory = epath.Path(tmp_path / writer.api.name)
         manager = checkpoint.make_manager(writer.config, directory)
@@ -161,7 +163,7 @@ def test_same_checkpoint(pair: tuple[Trained, Trained], tmp_path: Path) -> None:
         manager.wait_until_finished()
         abstract = writer.api.to_tree(writer.setup.arrays)
         there = checkpoint.tree_difference(manager, MIDDLE - 1, reader.api.to_tree(reader.setup.arrays))
-        assert there is not None  # each tree is the api's own
+        assert there is not None  # each tree is in the API's own form
         restored = writer.api.from_tree(checkpoint.restore(manager, MIDDLE - 1, abstract))
         manager.close()
         state = translate(writer.api, restored, reader.setup)

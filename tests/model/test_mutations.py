@@ -1,4 +1,4 @@
-"""The proof can fail: one api changed in the ways in which migrations break, and the floor that sees it."""
+"""The proof can fail: one API is changed as migrations break it, and a floor detects the change."""
 
 import types
 from collections.abc import Callable
@@ -55,7 +55,7 @@ MUTATIONS = {
 
 
 def mutate(name: str, before: str, after: str, **values: Any) -> types.ModuleType:
-    """A module of ours with one text replaced by another."""
+    """One of our modules with one text replaced by another."""
     path = Path(model.__file__).parent / ("train" if name.startswith("trainer") else "decoder") / f"{name}.py"
     source = path.read_text(encoding="utf-8")
     assert before in source
@@ -66,7 +66,7 @@ def mutate(name: str, before: str, after: str, **values: Any) -> types.ModuleTyp
 
 
 class Lab:
-    """One api on its mesh, with its program compiled when it is first run."""
+    """One API on its mesh; its program is compiled at its first run."""
 
     def __init__(self, config: TrainConfig, api: Api):
         self.config, self.api = config, api
@@ -96,7 +96,7 @@ def linen(mini_config: MiniConfig) -> Lab:
 
 
 def failing_floor(linen: Lab, nnx: Lab, resumed: Callable[[], Lab]) -> str | None:
-    """The first floor that does not hold."""
+    """The first floor that fails."""
     if linen.text != nnx.text:
         return "same program"
     if linen.bits(linen.start()) != nnx.bits(nnx.start()):
@@ -117,7 +117,7 @@ LONGEST = "a random stream that starts again at resume"  # two runs and a checkp
     "name",
     [pytest.param(name, marks=pytest.mark.long) if name == LONGEST else name for name in MUTATIONS],
 )
-def test_a_change_of_one_api_is_seen(
+def test_a_change_of_one_api_is_detected(
     name: str, linen: Lab, mini_config: MiniConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, before, after, floor = MUTATIONS[name]
@@ -133,10 +133,10 @@ def test_a_change_of_one_api_is_seen(
     assert failing_floor(linen, lab(0), lambda: lab(MIDDLE)) == floor
 
 
-def test_an_order_of_declarations_is_no_change(
+def test_another_order_of_declarations_changes_nothing(
     linen: Lab, mini_config: MiniConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What must not be seen: weights are drawn by path, whatever is made first."""
+    """Must not be detected: weights are drawn by path, in any order of creation."""
     lines = [
         '        self.key = projection("key", G, kv_axes)\n',
         '        self.value = projection("value", G, kv_axes)\n',

@@ -1,4 +1,4 @@
-"""Runs the programs of other libraries, and keeps what the tests find for `maxview card`."""
+"""Runs the programs of other libraries, and stores the results for `maxview card`."""
 
 import importlib.util
 import json
@@ -63,7 +63,7 @@ def torch_python() -> str:
 
 @pytest.fixture(scope="session")
 def transformers_found(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], Arrays]:
-    """(decoder, packed) -> what transformers computes, all of it in one process: loading torch takes seconds."""
+    """(decoder, packed) -> the results of transformers, all computed in one process: loading torch takes seconds."""
     folders = {
         (name, packed): tmp_path_factory.mktemp("job")
         for name in DECODERS
@@ -78,7 +78,7 @@ def transformers_found(torch_python: str, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(params=[False, True], ids=["linen", "nnx"])
 def pure_nnx(request: pytest.FixtureRequest) -> bool:
-    """Each test runs in both APIs."""
+    """Run each test in both APIs."""
     return bool(request.param)
 
 

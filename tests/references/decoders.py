@@ -1,4 +1,4 @@
-"""The decoders that are held against those of transformers, and our configs in its words."""
+"""The decoders that are compared with transformers', and our configs in its keys."""
 
 import json
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from tests.references.our_step import draw_weights, make_batches, mini
 
 MIXTURE = {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True, "load_balance_loss_weight": 0.0}
 DEEPSEEK = MIXTURE | {"norm_topk_prob": False, "shared_experts": 1, "first_num_dense_layers": 1, "base_num_kv_heads": 4}
-# name -> the case, what is changed in it, and the class of their config
+# name -> the case, its changes, and the class of their config
 DECODERS: dict[str, tuple[str, dict[str, Any], str]] = {
     "llama": ("01_base", {}, "LlamaConfig"),
     "llama with flash": ("15_flash_attention", {}, "LlamaConfig"),
     "mixtral": ("06_moe", MIXTURE, "MixtralConfig"),
-    # theirs balances all layers and sequences at once: one of each is where both mean the same
+    # theirs balances all layers and sequences at once: with one of each both definitions agree
     "mixtral, balanced": (
         "06_moe",
         MIXTURE | {"load_balance_loss_weight": 0.5, "base_num_decoder_layers": 1, "per_device_batch_size": 1},
@@ -29,7 +29,7 @@ DECODERS: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 def keys_of(config: TrainConfig) -> dict[str, Any]:
-    """Our config in their words."""
+    """Return our config in their keys."""
     keys = {
         "vocab_size": config.vocab_size,
         "hidden_size": config.base_emb_dim,

@@ -1,4 +1,4 @@
-"""The names that others give to our parameters, and how their arrays lie: the table by which weights are handed over.
+"""The names and layouts of our parameters in other libraries: the table by which weights are handed over.
 
 Ours: kernels are (inputs, outputs), heads have axes of their own, scanned layers are axis 1, and a norm's scale is a
 vector. transformers: weights are (outputs, inputs) in two axes, one array for each layer.
@@ -18,12 +18,12 @@ type Arrays = dict[str, Array]
 
 
 class Row(NamedTuple):
-    """One parameter of theirs, out of one or two of ours."""
+    """One of their parameters, made of one or two of ours."""
 
     theirs: str
     ours: tuple[str, ...]
     change: Callable[..., Array]
-    factor: float = 1.0  # theirs is so many times ours
+    factor: float = 1.0  # theirs is ours times this
 
 
 def same(array: Array) -> Array:
@@ -57,7 +57,7 @@ def experts_turned(array: Array) -> Array:
 
 
 def pairs_side_by_side(width: int) -> Callable[[Array], Array]:
-    """The last `width` channels: ours turn k with k + width/2, DeepSeek's 2k with 2k + 1 (its published weights)."""
+    """The last `width` channels: ours rotate k with k + width/2, DeepSeek's 2k with 2k + 1 (its published weights)."""
 
     def change(array: Array) -> Array:
         fixed, turning = np.split(array, [array.shape[-1] - width], axis=-1)
@@ -85,7 +85,9 @@ def rows(config: TrainConfig) -> Iterator[Row]:
 
 
 def attention(config: TrainConfig) -> Iterator[Row]:
-    """Heads of their own. Theirs divide the logits by √width; ours, as MaxText's and T5's, have that in the kernel."""
+    """Separate heads. Theirs divide the logits by √width; ours, like MaxText's and T5's, have that factor in the
+    kernel.
+    """
     yield Row("self_attn.q_proj.weight", ("self_attention/query/kernel",), to_heads, config.head_dim**0.5)
     yield Row("self_attn.k_proj.weight", ("self_attention/key/kernel",), to_heads)
     yield Row("self_attn.v_proj.weight", ("self_attention/value/kernel",), to_heads)
@@ -105,7 +107,7 @@ def latent(config: TrainConfig) -> Iterator[Row]:
 
 
 def mlp(name: str) -> Iterator[Row]:
-    """silu(gate) · up, then down; `name` is that of shared experts."""
+    """silu(gate) · up, then down; `name` is the name of shared experts."""
     theirs, ours = f"mlp.{name}.".replace("..", "."), f"mlp/{name}/".replace("//", "/")
     yield Row(f"{theirs}gate_proj.weight", (f"{ours}wi_0/kernel",), turned)
     yield Row(f"{theirs}up_proj.weight", (f"{ours}wi_1/kernel",), turned)
@@ -113,7 +115,7 @@ def mlp(name: str) -> Iterator[Row]:
 
 
 def experts(config: TrainConfig) -> Iterator[Row]:
-    """A router and its experts; with shared ones ours lie a level deeper."""
+    """A router and its experts; with shared ones ours are one level deeper."""
     ours = "mlp/routed_experts/" if config.shared_experts else "mlp/"
     yield Row("mlp.gate.weight", (f"{ours}gate/kernel",), turned)
     yield Row("mlp.experts.gate_up_proj", (f"{ours}wi_0", f"{ours}wi_1"), gate_and_up)
@@ -123,7 +125,7 @@ def experts(config: TrainConfig) -> Iterator[Row]:
 
 
 def to_transformers(config: TrainConfig, ours: Arrays, *, gradients: bool = False) -> Arrays:
-    """Our arrays under their names; of gradients a factor counts the other way."""
+    """Our arrays under their names; for gradients a factor is inverted."""
     made = {}
     for row in rows(config):
         array = row.change(*(pick(ours, name) for name in row.ours))
@@ -140,7 +142,7 @@ def pick(ours: Arrays, name: str) -> Array:
 
 
 def to_maxtext(name: str) -> str:
-    """MaxText's name of a parameter of ours; its arrays lie as ours do."""
+    """MaxText's name of one of our parameters; its arrays have our layout."""
     for pattern, theirs in (
         (r"self_attention/query/(wq_a|wq_b|q_norm)/", r"self_attention/\1/"),
         (r"/mlp/routed_experts/", r"/DeepSeekMoeBlock_0/MoeBlock_0/"),

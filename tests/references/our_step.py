@@ -15,7 +15,7 @@ from tests.small_trainer import small_config
 
 type Arrays = dict[str, NDArray[Any]]
 
-# sizes that differ from each other wherever they may, so that no two axes can be swapped unseen
+# all sizes differ if possible, so that swapped axes are detected
 MINI = {
     "base_emb_dim": 24,
     "base_num_query_heads": 4,
@@ -45,14 +45,14 @@ MINI = {
 
 @dataclass(frozen=True)
 class Found:
-    """What one side makes of a batch, and of as many steps as there are batches."""
+    """The results of one side for a batch, and for as many steps as there are batches."""
 
     loss: float
     logits: NDArray[Any]  # BLV
     gradients: Arrays  # by our names
     steps: list[dict[str, float]]  # the metrics of each
     once: Arrays  # the parameters after the first step, by our names
-    params: Arrays  # and after the last one
+    params: Arrays  # and after the last step
 
 
 def mini(case: str = "01_base", **changes: Any) -> TrainConfig:
@@ -61,7 +61,7 @@ def mini(case: str = "01_base", **changes: Any) -> TrainConfig:
 
 
 def draw_weights(config: TrainConfig) -> Arrays:
-    """Weights by our names: none is 0 or 1, as those of a norm are at first."""
+    """Weights by our names: none is 0 or 1, unlike the first values of a norm."""
     from model.train.api import make_api
 
     rng = np.random.default_rng(0)
@@ -136,7 +136,7 @@ class Ours:
             return jax.numpy.einsum("BLE,EV->BLV", output.x_BLE, output.kernel_EV)
 
     def batch_of(self, arrays: Arrays) -> Any:
-        """A batch of ours; where a sequence is one text, nothing tells texts apart."""
+        """One of our batches; if a sequence is one text, the batch has no segments."""
         from model.train.batch import Batch
 
         return Batch(**(arrays if self.packed else arrays | {"segment_ids": None}))
@@ -149,7 +149,7 @@ class Ours:
         return jax.tree.map(jax.device_put, first, placements(self.setup))
 
     def read_logits(self, weights: Arrays, arrays: Arrays) -> NDArray[Any]:
-        """The logits of a batch, nothing dropped."""
+        """The logits of a batch, without dropout."""
         return np.asarray(self.decode(self.start(weights), self.batch_of(arrays)))
 
     def step_with(self, weights: Arrays, gradients: Sequence[Arrays]) -> list[Arrays]:
@@ -180,7 +180,7 @@ class Ours:
     def train(self, weights: Arrays, batches: Sequence[Arrays]) -> Found:
         """Steps from these weights on these batches.
 
-        The first gradient is read off the first moment, which is its share 1 - `adam_b1`, before anything is clipped.
+        The first gradient is derived from the first moment, which is 1 - `adam_b1` times the gradient, before clipping.
         """
         from model.train.api import name_arrays
 
@@ -201,7 +201,7 @@ class Ours:
 
 
 def params_of(named: dict[str, Any], prefix: str) -> Arrays:
-    """The arrays below a prefix, under the names that are left."""
+    """The arrays below a prefix, under the rest of their names."""
     return {name.removeprefix(prefix): np.asarray(leaf) for name, leaf in named.items() if name.startswith(prefix)}
 
 

@@ -24,7 +24,7 @@ BATCH = {
     "inputs": "inputs", "inputs_position": "positions", "inputs_segmentation": "segment_ids",
     "targets": "targets", "targets_position": "positions", "targets_segmentation": "segment_ids",
 }  # fmt: skip
-# its load-balancing loss is another one (docs/maxtext.md)
+# its load-balancing loss is defined differently (docs/maxtext.md)
 MLA = {"num_experts": 4, "num_experts_per_tok": 2, "shared_experts": 1, "first_num_dense_layers": 1,
        "base_num_kv_heads": 4, "load_balance_loss_weight": 0.0}  # fmt: skip
 # name -> case, changes, packed
@@ -48,14 +48,14 @@ pytestmark = [
 
 
 def config_of(name: str, *, pure_nnx: bool = True) -> TrainConfig:
-    """A job's config. A learning rate at which ten steps of a small model do not grow the last bits."""
+    """A job's config. The learning rate does not amplify last bits within ten steps of a small model."""
     case, changes, packed = JOBS[name]
     config: TrainConfig = mini(case, pure_nnx=pure_nnx, learning_rate=1e-3, **changes)
     return config.model_copy(update={"dataset_type": "grain"}) if packed else config
 
 
 def write_job(maxtext: MaxText, name: str, folder: Path) -> None:
-    """A job for `maxtext_steps.py`. The words are those that we train with, but for two that its CPU needs."""
+    """A job for `maxtext_steps.py`. The arguments are our usual ones, except for two that its CPU needs."""
     config = config_of(name).model_copy(update={"dataset_type": "synthetic"})
     words = translate(config, maxtext, folder / "run", metrics_file="", alone=True)
     argv = [maxtext.base_config, *write_words(words), "megablox=false"]
@@ -73,7 +73,7 @@ def write_job(maxtext: MaxText, name: str, folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Arrays]:
-    """What MaxText computes, all of it in one process: it takes half a minute to load."""
+    """MaxText's results, all computed in one process: loading it takes half a minute."""
     maxtext = find_maxtext(Path(os.environ["MAXVIEW_MAXTEXT_PYTHON"]))
     folders = {name: tmp_path_factory.mktemp(name) for name in JOBS}
     for name, folder in folders.items():
@@ -84,7 +84,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Arrays]:
 
 @pytest.fixture(scope="module")
 def ours() -> Callable[[str], Any]:
-    """What our NNX trainer makes of a job; that Linen's is the same program is the floors' matter."""
+    """Our NNX trainer's results for a job; the floors prove that Linen's program is the same."""
 
     def train(name: str) -> Any:
         config = config_of(name)
@@ -95,7 +95,7 @@ def ours() -> Callable[[str], Any]:
 
 
 def distance(found: Arrays, expected: Arrays, prefix: str) -> float:
-    """The largest distance of an array from MaxText's, relative to the length of that."""
+    """The largest distance of an array from MaxText's, relative to the length of MaxText's."""
     pairs = ((array, expected[f"{prefix}/{to_maxtext(path)}"]) for path, array in found.items())
     return max(float(np.linalg.norm(array - theirs) / np.linalg.norm(theirs)) for array, theirs in pairs)
 
@@ -132,7 +132,7 @@ def furthest(found: Arrays, expected: Arrays, prefix: str) -> float:
 
 
 @pytest.mark.parametrize("name", OPTIMIZED)
-def test_the_optimizer_is_maxtext_s_from_the_same_gradients(
+def test_the_optimizer_equals_maxtexts_from_the_same_gradients(
     name: str, pure_nnx: bool, theirs: dict[str, Arrays], record_check: Callable[..., None]
 ) -> None:
     """Bias correction, epsilon, decay, clipping by the global norm, schedule, dtype of the moments: every element."""
@@ -149,11 +149,11 @@ def test_the_optimizer_is_maxtext_s_from_the_same_gradients(
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_ten_steps_are_maxtext_s(
+def test_ten_steps_equal_maxtexts(
     name: str, theirs: dict[str, Arrays], ours: Callable[[str], Any], record_check: Callable[..., None]
 ) -> None:
     expected, found = theirs[name], ours(name)
-    # at a learning rate of 0, which a warm-up begins with, the first step would prove nothing
+    # with a warm-up the learning rate begins at 0, and the first step would prove nothing
     after = ("params", found.params, 1e-5) if name == "dense" else ("once", found.once, 1e-6)
     distances = {
         "loss": (abs(found.loss - float(expected["loss"])), 1e-6),
@@ -181,14 +181,14 @@ def test_ten_steps_are_maxtext_s(
     assert moments <= {"float32"}
 
 
-def test_the_balancing_loss_of_mixtral_is_ours(theirs: dict[str, Arrays], ours: Callable[[str], Any]) -> None:
+def test_the_load_balancing_loss_of_mixtral_equals_ours(theirs: dict[str, Arrays], ours: Callable[[str], Any]) -> None:
     assert ours("mixtral").steps[0]["moe_lb_loss"] == pytest.approx(float(theirs["mixtral"]["moe_lb_loss"]), rel=1e-6)
 
 
-def test_int8_is_aqt_s_where_that_does_not_round_at_random(
+def test_int8_equals_aqt_without_random_rounding(
     theirs: dict[str, Arrays], ours: Callable[[str], Any], record_check: Callable[..., None]
 ) -> None:
-    """A value at the edge of a step may fall to either side: a gradient may then differ by that one step."""
+    """A value at the edge of a step may be rounded to either side: a gradient may then differ by that one step."""
     found = ours("int8")
     distances = {
         "loss": (abs(found.loss - float(theirs["int8"]["loss"])), 1e-5),

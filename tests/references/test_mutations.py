@@ -1,5 +1,6 @@
-"""A constant changed in both APIs at once: the three floors compare the two with each other and see nothing, the
-references do."""
+"""A constant changed in both APIs at once: the three floors compare the two with each other and hold, but the
+references detect it.
+"""
 
 import importlib
 import shutil
@@ -88,7 +89,7 @@ MUTATIONS: dict[str, tuple[str, tuple[str, ...], str, str]] = {
 
 @contextmanager
 def mutated(folder: Path, files: tuple[str, ...], before: str, after: str) -> Iterator[None]:
-    """While the block runs, `model` is a copy with one text replaced; what is imported meanwhile is the copy's."""
+    """While the block runs, `model` is a copy with one text replaced, and imports get the copy."""
     copy = folder / "model"
     shutil.copytree(Path(model.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for file in files:
@@ -122,13 +123,13 @@ def plain_found(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def config_of(decoder: str, *, pure_nnx: bool) -> Any:
     config = decoder_config(decoder, packed=decoder == "llama", pure_nnx=pure_nnx)
-    # an epsilon of the size of some gradients, so that it counts
+    # an epsilon as large as some gradients, so that it counts
     changes = {"steps": STEPS, "warmup_steps_fraction": 0.34, "learning_rate": 1e-3, "adam_eps": 1e-4}
     return config.model_copy(update=changes)
 
 
 def differences(decoder: str, found: Any, hf: Arrays, plain: Arrays, worst: Callable[..., Any]) -> list[str]:
-    """What is not as the references have it, by the tolerances of the other tests."""
+    """The differences from the references, by the tolerances of the other tests."""
     config = config_of(decoder, pure_nnx=False)
     packed = decoder == "llama"
     counted = make_batches(config, 1, packed=packed)[0]["weights"] > 0
@@ -152,7 +153,7 @@ def differences(decoder: str, found: Any, hf: Arrays, plain: Arrays, worst: Call
 
 
 @pytest.mark.parametrize("decoder", ["llama", "mixtral", "mixtral, balanced", "deepseek"])
-def test_what_is_not_changed_is_right(
+def test_an_unchanged_model_agrees(
     decoder: str, transformers_found: Any, plain_found: Arrays, worst: Callable[..., Any]
 ) -> None:
     config = config_of(decoder, pure_nnx=True)
@@ -163,7 +164,7 @@ def test_what_is_not_changed_is_right(
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_a_change_of_both_apis_is_found(
+def test_a_change_of_both_apis_is_detected(
     name: str, transformers_found: Any, plain_found: Arrays, worst: Callable[..., Any], tmp_path: Path
 ) -> None:
     decoder, files, before, after = MUTATIONS[name]

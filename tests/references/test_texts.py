@@ -16,10 +16,10 @@ pytestmark = pytest.mark.long
 STEPS = 60
 
 
-def test_sixty_steps_on_python_s_own_sources_reach_the_plain_trainer_s_loss(
+def test_sixty_steps_on_pythons_own_sources_reach_the_plain_trainers_loss(
     torch_python: str, pure_nnx: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every line of a module that every machine has is a text; several share a sequence."""
+    """Every line of a module of the standard library is a text; several share a sequence."""
     from model.decoder.sharding import make_mesh
     from model.train.api import make_api, name_arrays
     from model.train.data_source import make_source
@@ -33,7 +33,7 @@ def test_sixty_steps_on_python_s_own_sources_reach_the_plain_trainer_s_loss(
         max_target_length=96, per_device_batch_size=4, grain_train_files=source, base_output_directory=tmp_path,
     )  # fmt: skip
     mesh, api = make_mesh(config, jax.devices()[:1]), make_api(config)
-    # one device here too: the tests of tests/model give the process eight, and a batch is for each
+    # one device here too: tests/model gives the process eight devices, and a batch is per device
     monkeypatch.setattr("model.train.loop.make_mesh", lambda config: mesh)
     state = init_state(set_up(config, api, mesh))
     prefix = "params/params/"
@@ -59,6 +59,6 @@ def test_sixty_steps_on_python_s_own_sources_reach_the_plain_trainer_s_loss(
     logged = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     columns = ("loss", "raw_grad_norm", "param_norm", "learning_rate")
     found = np.asarray([[row[key] for key in columns] for row in logged])
-    assert found[0, 0] - found[-1, 0] > 1  # it learns: from ln 384 down
+    assert found[0, 0] - found[-1, 0] > 1  # it learns: from ln 384 downwards
     np.testing.assert_allclose(found[:, 0], expected[:, 0], rtol=0, atol=1e-4)
     np.testing.assert_allclose(found[:, 2:], expected[:, 2:], rtol=1e-4)

@@ -22,7 +22,7 @@ JOBS = [(name, packed) for name in ("llama", "llama with flash", "mixtral", "dee
 
 
 @pytest.mark.parametrize(("name", "packed"), [*JOBS, (BALANCED, False)])
-def test_a_decoder_is_that_of_transformers(
+def test_a_decoder_equals_transformers(
     name: str,
     packed: bool,
     pure_nnx: bool,
@@ -54,7 +54,7 @@ def test_a_decoder_is_that_of_transformers(
 
 @pytest.mark.parametrize("name", ["llama", "llama with flash", "mixtral", "deepseek"])
 def test_a_packed_text_alone_gives_the_same_bits(name: str, pure_nnx: bool) -> None:
-    """Each text of a sequence, moved to its own sequence of the same length and padded, has the logits that it had."""
+    """Each text of a packed sequence, alone in a padded sequence of the same length, has the same logits."""
     config = decoder_config(name, packed=True, pure_nnx=pure_nnx)
     (batch,) = make_batches(config, 1, packed=True)
     weights = draw_weights(config)

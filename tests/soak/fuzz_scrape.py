@@ -24,7 +24,7 @@ REPEATED_EVERY = 300
 
 
 def main() -> int:
-    """Print what was tried and found."""
+    """Print the number of examples and the findings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,14 +1,13 @@
 """A Google Cloud Storage server on loopback: the JSON API with generations, preconditions, ranges and checksums.
 
-`python tests/standins/gcs.py BUCKET…` prints its address and serves until it is ended. Of a bucket that is given as
-`name:get,list` its clients may do no more than that, and `name=folder` holds that folder's files. What is kept here,
-because real clients rely on it: every write has a new generation; `ifGenerationMatch` and its kin answer 412 (304 for
-a conditional read); `startOffset`, `endOffset`, `delimiter`, `prefix`, `matchGlob` and pages in listings; multipart
-bodies whose lines end with LF alone; resumable uploads in chunks; ranged reads; crc32c and md5; compose, rewrite,
-copy, patch, batch; permissions and the question for them. What goes wrong is told by `POST /_faults` with a list of
-`{"kind", "times"}`: so many reads of objects are answered with `429` or `503`, are `cut` in the middle or come
-`slow`ly, the server `end`s or all buckets are `gone` at one, all this `"after"` so many reads, and so many listings are
-`stale`: they lack an object whose name ends in the fault's `"name"`.
+`python tests/standins/gcs.py BUCKET…` prints its address and serves until it is ended. `name:get,list` limits the
+rights on a bucket, and `name=folder` fills it with that folder's files. It implements the properties on which real
+clients rely: every write has a new generation; `ifGenerationMatch` and its kin answer 412 (304 for a conditional read);
+`startOffset`, `endOffset`, `delimiter`, `prefix`, `matchGlob` and pages in listings; multipart bodies whose lines end
+with LF alone; resumable uploads in chunks; ranged reads; crc32c and md5; compose, rewrite, copy, patch, batch;
+permissions and the request to test them. `POST /_faults` takes a list of faults, `{"kind", "times"}`: reads of objects
+are answered with `429` or `503`, are `cut` in the middle or `slow`, the server `end`s, or all buckets are `gone`; with
+`"after"`, after that many reads. A `stale` listing lacks an object whose name ends in the fault's `"name"`.
 """
 
 import base64
@@ -30,13 +29,13 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 import google_crc32c
 
 PAGE = 1000
-SLOW_S = 0.5  # that a slow read takes longer
+SLOW_S = 0.5  # additional time of a slow read
 EVERYTHING = frozenset({"get", "list", "create", "delete", "update"})  # permissions, storage.objects.…
-ADDRESS = [""]  # of this server, which links in its answers name
+ADDRESS = [""]  # this server, as links in its answers name it
 
 
 class Refused(Exception):
-    """An answer that is no success: status and message."""
+    """A failed response: status and message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -57,7 +56,7 @@ class Blob:
 
 @dataclass
 class Bucket:
-    """All objects by name. One lock: an operation is seen whole or not at all, as in the real service."""
+    """All objects by name. One lock: operations are atomic, as in the real service."""
 
     blobs: dict[str, Blob] = field(default_factory=dict)
     granted: frozenset[str] = EVERYTHING
@@ -73,7 +72,7 @@ class Bucket:
         self._changed = True
 
     def names(self) -> list[str]:
-        """All of them in order; sorted again only when there are others."""
+        """All objects in order; sorted again only after a change."""
         if self._changed:
             self._names, self._changed = sorted(self.blobs), False
         return self._names
@@ -91,7 +90,7 @@ class Service:
         self.requests: dict[str, int] = {}  # kind -> count, read by tests at /_requests
 
     def take_fault(self, *kinds: str) -> dict[str, Any] | None:
-        """The next fault of these kinds that is still to happen."""
+        """Return the next pending fault of these kinds."""
         with self.lock:
             for fault in self.faults:
                 if fault["kind"] in kinds and fault["times"] > 0:
@@ -139,7 +138,7 @@ class Service:
 
 
 def check(query: dict[str, str], blob: Blob | None, *, reading: bool = False) -> None:
-    """Refuse what the request's preconditions refuse; generation 0 stands for no object."""
+    """Raise an error if the request's preconditions fail; generation 0 stands for no object."""
     generation = blob.generation if blob else 0
     metageneration = blob.metageneration if blob else 0
     if "ifGenerationMatch" in query and int(query["ifGenerationMatch"]) != generation:
@@ -163,7 +162,7 @@ def md5(data: bytes) -> str:
 
 
 def describe(bucket: str, name: str, blob: Blob) -> dict[str, Any]:
-    """The resource that the service tells of an object."""
+    """The service's resource of an object."""
     link = f"{ADDRESS[0]}/download/storage/v1/b/{bucket}/o/{quote(name, safe='')}"
     return {
         "kind": "storage#object",
@@ -205,7 +204,7 @@ def list_objects(service: Service, bucket: str, query: dict[str, str]) -> dict[s
     seen: set[str] = set()
     token, last = None, ""
     most = min(int(query.get("maxResults", PAGE)), PAGE)
-    # UTF-8 and code points sort alike; what is not text cannot come out of a URL
+    # UTF-8 and code points sort alike; invalid UTF-8 cannot come out of a URL
     for name in names[bisect.bisect_left(names, max(prefix, after or "")) :]:
         if not name.startswith(prefix):
             break
@@ -362,7 +361,7 @@ class Handler(BaseHTTPRequestHandler):
         raise Refused(501, f"{method} {path} is not served here")
 
     def _make_stale(self, page: dict[str, Any]) -> dict[str, Any]:
-        """The listing, or what it was before an object came that a fault names."""
+        """The listing, or its state before an object existed that a fault names."""
         named = [fault["name"] for fault in self.service.faults if fault["kind"] == "stale"]
         kept = [item for item in page["items"] if not item["name"].endswith(tuple(named))]
         return page | {"items": kept} if kept != page["items"] and self.service.take_fault("stale") else page
@@ -505,7 +504,7 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # clients close connections as they like
+        if not isinstance(sys.exception(), ConnectionError):  # clients may close connections at any time
             super().handle_error(request, client_address)
 
 

@@ -1,7 +1,7 @@
 """As much of GitHub on loopback as comments of pull requests need: pages of a list, POST and PATCH, tokens, refusals.
 
 `python tests/standins/github.py TOKEN` prints its address and serves the pull request team/trainer#7 until it is ended.
-`GET /_seen` tells how often each method was asked for.
+`GET /_seen` returns the number of requests by method.
 """
 
 import json
@@ -60,7 +60,7 @@ class Handler(BaseHTTPRequestHandler):
             return 201, server.comments[-1], {}
         found = [comment for comment in server.comments if one and comment["id"] == int(one[1])]
         if found and self.command == "PATCH":
-            found[0]["body"] = sent["body"].replace("\n", "\r\n")  # as the service has been seen to answer
+            found[0]["body"] = sent["body"].replace("\n", "\r\n")  # as the service answers
             return 200, found[0], {}
         return 404, {"message": "Not Found"}, {}
 

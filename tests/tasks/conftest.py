@@ -1,5 +1,6 @@
-"""Plans that run a line of Python instead of a trainer, a repository with two trainers that only print; logs, made here
-and of the founding documents."""
+"""Plans that run a line of Python instead of a trainer, a repository with two trainers that only print, and logs: made
+here, and of the founding documents.
+"""
 
 import os
 import subprocess
@@ -39,12 +40,12 @@ class MadeLogs:
 
     @classmethod
     def step(cls, step: int, *, seconds: float = 0.148, loss: float = 8.125) -> str:
-        """A step line, one a second."""
+        """A step line; one per second."""
         return cls.line(cls.step_text(step, seconds=seconds, loss=loss), second=step)
 
     @classmethod
     def steps(cls, count: int) -> list[str]:
-        """So many step lines."""
+        """A number of step lines."""
         return [cls.step(step, loss=9 - step / 1000) for step in range(count)]
 
     @staticmethod
@@ -118,7 +119,7 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Branches main and feat/x, with another trainer each."""
+    """Branches main and feat/x, with different trainers."""
     return make_repository(tmp_path / "repository")
 
 

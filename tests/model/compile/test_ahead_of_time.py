@@ -34,7 +34,7 @@ def read(folder: Path) -> CompiledProgram:
 
 
 @pytest.mark.long
-def test_it_is_the_step_that_is_trained(mini_config: MiniConfig, tmp_path: Path) -> None:
+def test_it_is_the_trained_step(mini_config: MiniConfig, tmp_path: Path) -> None:
     config, devices = mini_config(), jax.devices()
     mesh, api = make_mesh(config), make_api(config)
     setup = set_up(config, api, mesh)
@@ -48,7 +48,7 @@ def test_it_is_the_step_that_is_trained(mini_config: MiniConfig, tmp_path: Path)
     assert found.fingerprints.optimised == trained.hlo_sha256
     assert found.memory is not None
     assert found.memory.total == found.memory.argument + found.memory.output + found.memory.temp - found.memory.alias
-    # the state and a batch: one by one they are all that the step is given, but for the padding of small arrays
+    # the state and a batch are all arguments of the step, apart from the padding of small arrays
     assert sum(array.bytes_per_device for array in found.arrays) == pytest.approx(found.memory.argument, rel=0.05)
     weights = [array.bytes_per_device for array in found.arrays]
     assert weights == sorted(weights, reverse=True)
@@ -59,7 +59,7 @@ def test_it_is_the_step_that_is_trained(mini_config: MiniConfig, tmp_path: Path)
     assert gzip.decompress((tmp_path / OPTIMISED).read_bytes()).startswith(b"HloModule jit_train_step")
 
 
-def test_an_error_is_kept_and_what_an_earlier_compile_left_is_not(tmp_path: Path) -> None:
+def test_an_error_is_stored_and_an_earlier_compiles_output_is_removed(tmp_path: Path) -> None:
     (tmp_path / OPTIMISED).write_text("of yesterday")
     with pytest.raises(RuntimeError), write_at_end(CompileRecord(tmp_path, "v6e:2x2", 31 * GIB, 4)):
         raise RuntimeError(OVERFLOW)
@@ -78,13 +78,13 @@ def test_an_error_is_kept_and_what_an_earlier_compile_left_is_not(tmp_path: Path
         "31.25G hbm. Exceeded hbm capacity by 8.86G.",
     ],
 )
-def test_what_does_not_fit_is_told_from_what_does_not_compile(message: str) -> None:
+def test_out_of_memory_is_distinguished_from_other_failures(message: str) -> None:
     assert name_error(RuntimeError(message)) == "HbmOverflow"
     assert name_error(NotImplementedError("Pure NNX support has not been implemented yet.")) == "NotImplementedError"
     assert name_error(RuntimeError("RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem.")) == "RuntimeError"
 
 
-def test_wrong_input_leaves_nothing(
+def test_wrong_input_leaves_no_files(
     mini_arguments: MiniArguments, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = ["--out", str(tmp_path / "out"), "--topology"]
@@ -109,7 +109,7 @@ sys.exit(0)
 
 
 @pytest.mark.parametrize("word", ["compile", "fail"])
-def test_another_trainers_own_compile_is_kept(word: str, tmp_path: Path) -> None:
+def test_another_trainers_own_compile_is_recorded(word: str, tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text(OTHER)
     argv = [sys.executable, "-P", compile_record.__file__, "--out", str(tmp_path / "out"), "--topology", "v6e:2x2"]
     argv += ["--devices", "4", "--hbm-bytes", str(31 * GIB), "other", word, "key=value"]
@@ -123,7 +123,7 @@ def test_another_trainers_own_compile_is_kept(word: str, tmp_path: Path) -> None
         return
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines()[:2] == ["lowering", "compiling for v6e:2x2, 4 devices"]
-    (array,) = found.arrays  # what the step does not use the compiler leaves out
+    (array,) = found.arrays  # the compiler drops unused arguments
     assert (array.path, array.shape, array.dtype, array.bytes_per_device) == ("[0][0]['w']", (8, 4), "float32", 128)
     assert found.memory is not None
     assert found.memory.alias == 128  # it was donated
@@ -150,8 +150,8 @@ for pure_nnx in ("true", "false"):
 """
 
 
-def test_a_kernel_that_is_loaded_late_is_not_seen_in_the_program(mini_arguments: MiniArguments) -> None:
-    # in a process of its own, NNX first: what JAX has loaded and traced already would hide it
+def test_a_kernel_imported_late_does_not_change_the_program(mini_arguments: MiniArguments) -> None:
+    # in a separate process, NNX first: modules that JAX has already loaded and traced would hide it
     words = mini_arguments("03_dropout", hardware="tpu", attention="flash", head_dim=128, max_target_length=128)
     argv = [sys.executable, "-c", LOWER, *words]
     ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
@@ -162,7 +162,7 @@ def test_a_kernel_that_is_loaded_late_is_not_seen_in_the_program(mini_arguments:
 
 @pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu: uv sync --extra tpu")
-def test_both_apis_are_one_program_of_a_slice(mini_arguments: MiniArguments, tmp_path: Path) -> None:
+def test_both_apis_are_one_program_on_a_slice(mini_arguments: MiniArguments, tmp_path: Path) -> None:
     found = {}
     for nnx in ("false", "true"):
         out = tmp_path / nnx
@@ -185,4 +185,4 @@ def test_both_apis_are_one_program_of_a_slice(mini_arguments: MiniArguments, tmp
     assert linen.memory is not None
     assert 0 < linen.memory.total < linen.hbm_bytes
     text = gzip.decompress((tmp_path / "true" / OPTIMISED).read_bytes()).decode()
-    assert "tpu_custom_call" in text  # the kernel that a real TPU takes
+    assert "tpu_custom_call" in text  # the kernel of a real TPU

@@ -1,4 +1,4 @@
-"""A program that was compiled before is not compiled again; another one is; nobody waits for a process that died."""
+"""A program that was compiled before is not compiled again; a different one is; a dead process blocks no other."""
 
 import importlib.util
 import json
@@ -32,7 +32,7 @@ def linen_step(state: jax.Array) -> dict[str, jax.Array]:
 
 
 def nnx_step(state: jax.Array) -> dict[str, jax.Array]:
-    return {"model": jnp.tanh(state) @ state}  # the same, by another name and in another line
+    return {"model": jnp.tanh(state) @ state}  # the same function under another name and at another line
 
 
 def planted_step(state: jax.Array) -> dict[str, jax.Array]:
@@ -69,17 +69,17 @@ def test_equal_programs_are_compiled_once(tmp_path: Path) -> None:
     [
         {"step": planted_step},
         {"donate_argnums": 0},
-        {"compiler_options": {"xla_llvm_disable_expensive_passes": True}},  # in no text of the program
+        {"compiler_options": {"xla_llvm_disable_expensive_passes": True}},  # not visible in the program's text
     ],
 )
-def test_what_is_not_equal_is_compiled_for_itself(changed: dict[str, object], tmp_path: Path) -> None:
+def test_different_programs_are_compiled_separately(changed: dict[str, object], tmp_path: Path) -> None:
     linen = compile_arm(tmp_path / "linen", linen_step)
     nnx = compile_arm(tmp_path / "nnx", **({"step": nnx_step} | changed))  # type: ignore[arg-type]
     assert nnx.taken_from is None
     assert nnx.compiler_key != linen.compiler_key
 
 
-def test_the_apis_hand_the_same_to_the_compiler(mini_config: Callable[..., TrainConfig]) -> None:
+def test_both_apis_pass_the_same_program_to_the_compiler(mini_config: Callable[..., TrainConfig]) -> None:
     keys = set()
     for config in (mini_config(pure_nnx=False), mini_config(pure_nnx=True)):
         mesh, api = make_mesh(config), make_api(config)
@@ -88,7 +88,7 @@ def test_the_apis_hand_the_same_to_the_compiler(mini_config: Callable[..., Train
     assert len(keys) == 1
 
 
-def test_flags_of_the_compiler_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiler_flags_are_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     before = find_key(lower(linen_step).compile)
     monkeypatch.setenv("LIBTPU_INIT_ARGS", "--xla_tpu_enable_latency_hiding_scheduler=false")
     assert find_key(lower(linen_step).compile) != before
@@ -103,12 +103,12 @@ time.sleep(600)
 """
 
 
-def test_the_next_compiles_where_the_first_dies(tmp_path: Path) -> None:
+def test_the_next_process_compiles_if_the_first_dies(tmp_path: Path) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
     key = find_key(lower(nnx_step).compile)
     (programs / key).mkdir()
-    (programs / key / OPTIMISED).write_bytes(b"half")  # it was killed as it wrote
+    (programs / key / OPTIMISED).write_bytes(b"half")  # it was killed while writing
     argv = [sys.executable, "-c", HOLD, str(programs / f"{key}.lock")]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None

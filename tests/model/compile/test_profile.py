@@ -1,6 +1,6 @@
-"""Profiles of accelerators, with the names of planes, lines, events and stats that XLA's profiler gives them.
+"""Profiles of accelerators, with the names of planes, lines, events and stats from XLA's profiler.
 
-The TPU's are those of `tpu_inference_2.xplane.pb` of openxla/xprof; the GPU's stats are those of XLA's CUPTI collector.
+The TPU's names are from `tpu_inference_2.xplane.pb` of openxla/xprof; the GPU's stats are from XLA's CUPTI collector.
 """
 
 from pathlib import Path
@@ -37,7 +37,7 @@ def write_profile(path: Path, planes: dict[str, dict[str, list[Event]]]) -> str:
     return str(path)
 
 
-def test_a_tpus_instructions_belong_to_the_module_that_runs(tmp_path: Path) -> None:
+def test_a_tpus_instructions_belong_to_the_running_module(tmp_path: Path) -> None:
     product, copy = "%fusion.1 = f32[8,8]{1,0} fusion(f32[8,8]{1,0} %p)", "%copy.2 = f32[8]{0} copy(f32[8]{0} %q)"
     device = {
         "Steps": [("7", 0.0, 10.0, {})],
@@ -57,7 +57,7 @@ def test_a_tpus_instructions_belong_to_the_module_that_runs(tmp_path: Path) -> N
     assert found["devices"] == 2
     step = found["modules"]["jit_train_step"]
     assert step["runs"] == [[1_000, 7_000], [21_000, 27_000]]
-    # both devices together, each execution as the quicker of both runs has it
+    # both devices together, each execution as in the quicker of both runs
     assert step["instructions"] == {"fusion.1": [6_000, 8_000, 6_000], "copy.2": [2_000, 2_000, 4_000]}
     assert found["modules"]["jit__psum"]["instructions"]["copy.2"][0] == 2_000
 
@@ -77,7 +77,7 @@ def test_a_gpus_kernels_have_no_run_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("last", [[], [("sort.3", 40.0, 1.0)]])
-def test_a_run_that_the_profile_cuts_off_does_not_count(last: list[Any], tmp_path: Path) -> None:
+def test_a_run_truncated_by_the_profile_does_not_count(last: list[Any], tmp_path: Path) -> None:
     runs = [("sort.3", 0.0, 5.0), ("sort.3", 6.0, 5.0), ("sort.3", 20.0, 7.0), ("sort.3", 28.0, 7.0), *last]
     numbers = [0, 0, 1, 1, 2]
     events = [

@@ -1,4 +1,4 @@
-"""The cores of attention: each computes what the plain one does, of one text and of several in a sequence."""
+"""The attention kernels: each computes the same as the plain one, for one text and for several in a sequence."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from model.decoder.attention import dot_product, jax_attention, splash_on_device
 
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("core", ["jax_attention", "splash"])
-def test_a_core_attends_as_the_plain_one(core: str, several: bool) -> None:
+def test_a_kernel_attends_like_the_plain_one(core: str, several: bool) -> None:
     """Values and gradients, with two query heads to a key head; the kernel of the TPU is interpreted."""
     keys = jax.random.split(jax.random.key(0), 3)
     query, key, value = (
@@ -26,7 +26,7 @@ def test_a_core_attends_as_the_plain_one(core: str, several: bool) -> None:
             attended = cores[name](query, key, value, ids, **extra)
             return jnp.sum(attended**2), attended
 
-        # the kernel's own broadcasting is no matter of ours
+        # the kernel's own broadcasting is not ours to fix
         with jax.default_matmul_precision("highest"), jax.numpy_rank_promotion("allow"):
             gradients, attended = jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))(query, key, value)
         return [np.asarray(array) for array in (attended, *gradients)]

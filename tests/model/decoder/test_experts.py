@@ -49,15 +49,15 @@ def test_experts_are_a_loop_over_experts(
 
 
 @pytest.mark.parametrize("norm_topk_prob", [True, False])
-def test_weights_are_mixtral_s_or_deepseek_s(norm_topk_prob: bool, mini_config: MiniConfig) -> None:
-    """Mixtral: softmax over the chosen logits alone. DeepSeek-V2: their share of the softmax over all."""
+def test_weights_are_mixtrals_or_deepseeks(norm_topk_prob: bool, mini_config: MiniConfig) -> None:
+    """Mixtral: softmax over the chosen logits alone. DeepSeek-V2: their share of the softmax over all logits."""
     logits = jnp.log(jnp.asarray([[[0.1, 0.4, 0.2, 0.3]]]))
     routed, _ = experts.route(mini_config("06_moe", **MOE, norm_topk_prob=norm_topk_prob), logits)
     expected = [4 / 7, 3 / 7] if norm_topk_prob else [0.4, 0.3]
     np.testing.assert_allclose(routed.weights_Tk[0], expected, rtol=1e-6)
 
 
-def test_experts_on_four_devices_are_those_on_one(
+def test_experts_on_four_devices_equal_experts_on_one(
     inputs: tuple[jax.Array, jax.Array, experts.Kernels], mini_config: MiniConfig
 ) -> None:
     config = mini_config("06_moe", **MOE, ici_expert_parallelism=4, ici_fsdp_parallelism=1)
@@ -66,10 +66,10 @@ def test_experts_on_four_devices_are_those_on_one(
     np.testing.assert_allclose(made, loop(*inputs, 2), rtol=1e-4, atol=1e-5)
 
 
-def test_a_full_expert_leaves_tokens_out(
+def test_a_full_expert_drops_tokens(
     inputs: tuple[jax.Array, jax.Array, experts.Kernels], mini_config: MiniConfig
 ) -> None:
-    """All 16 tokens want expert 0 first; at half an even split of 32 places it has 4."""
+    """All 16 tokens route to expert 0 first; at half of an even split of 32 places it has 4."""
     x, logits, kernels = inputs
     config = mini_config("06_moe", **(MOE | {"num_experts_per_tok": 1}), capacity_factor=1.0)
     made, _ = experts.run_experts(config, x, logits.at[:, :, 0].set(100.0), kernels)
@@ -77,7 +77,7 @@ def test_a_full_expert_leaves_tokens_out(
     assert list(kept) == [True] * 4 + [False] * 12
 
 
-def test_the_load_balance_loss_is_least_when_all_are_equally_busy(mini_config: MiniConfig) -> None:
+def test_the_load_balance_loss_is_least_with_equally_loaded_experts(mini_config: MiniConfig) -> None:
     config = mini_config("06_moe", **(MOE | {"num_experts_per_tok": 1}), load_balance_loss_weight=1.0)
     even = 5.0 * jnp.eye(4)[None]
     uneven = 5.0 * jnp.tile(jnp.eye(4)[0], (1, 4, 1))
@@ -88,7 +88,7 @@ def test_the_load_balance_loss_is_least_when_all_are_equally_busy(mini_config: M
 
 
 def test_latent_attention_adds_products_with_and_without_position(mini_config: MiniConfig) -> None:
-    """softmax((q·k + rotated q·rotated k) / √(nope + rope)), the rotated key being the same for all heads."""
+    """softmax((q·k + rotated q·rotated k) / √(nope + rope)); all heads share the rotated key."""
     sizes = {"qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 3}
     config = mini_config("07_mla", dtype="float32", **sizes)
     query, key_value, rope_key = (

@@ -1,4 +1,4 @@
-"""The decoder's parts against what is known about them: closed forms, autodiff, and invariants."""
+"""The decoder's parts against closed forms, autodiff, and invariants."""
 
 from collections.abc import Callable
 from functools import partial
@@ -29,9 +29,7 @@ def normal(*shape: int, seed: int = 0, dtype: Any = jnp.float32) -> jax.Array:
         ("BLHK,HKE->BLE", (2, 5, 2, 4), (2, 4, 3)),
     ],
 )
-def test_contract_has_the_gradients_that_jax_derives(
-    equation: str, x: tuple[int, ...], kernel: tuple[int, ...]
-) -> None:
+def test_contract_has_the_gradients_of_autodiff(equation: str, x: tuple[int, ...], kernel: tuple[int, ...]) -> None:
     def total(contract: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
         return lambda x, w: jnp.sum(jnp.sin(contract(equation, x, w)))
 
@@ -65,7 +63,7 @@ def test_rotary_keeps_lengths_and_makes_products_depend_on_distance_only(mini_co
     assert abs(float(products[0, 1] - products[0, 0])) > 1e-3
 
 
-def test_attention_sees_nothing_that_comes_later() -> None:
+def test_attention_ignores_later_tokens() -> None:
     query, key, value = (normal(1, 5, 2, 4, seed=seed) for seed in range(3))
     changed = dot_product(query, key.at[:, 3:].add(1.0), value.at[:, 3:].add(1.0), None)
     attended = dot_product(query, key, value, None)
@@ -74,8 +72,8 @@ def test_attention_sees_nothing_that_comes_later() -> None:
     np.testing.assert_allclose(attended[:, 0], value[:, 0], rtol=1e-6)
 
 
-def test_attention_sees_nothing_of_another_text() -> None:
-    """Two texts in one sequence are what each of them is alone."""
+def test_attention_ignores_other_texts() -> None:
+    """Two texts in one sequence give the same as each alone."""
     query, key, value = (normal(1, 5, 2, 4, seed=seed) for seed in range(3))
     packed = dot_product(query, key, value, jnp.asarray([[1, 1, 1, 2, 2]]))
     for text in (slice(0, 3), slice(3, 5)):
@@ -94,20 +92,20 @@ class TestDropout:
     def drop(self, config: TrainConfig, key: jax.Array, site: str = "mlp") -> np.ndarray:
         return np.asarray(layers.dropout(jnp.ones((8, 4, 512)), config, key, site))
 
-    def test_drops_its_share_and_scales_the_rest(self, mini_config: MiniConfig) -> None:
+    def test_dropout_drops_its_share_and_scales_the_rest(self, mini_config: MiniConfig) -> None:
         dropped = self.drop(mini_config(dropout_rate=0.25), jax.random.key(0))
         # 8 × 512 draws: 0.02 is three standard deviations
         assert abs(float(np.mean(dropped == 0)) - 0.25) < 0.02
         np.testing.assert_allclose(dropped[dropped != 0], 1 / 0.75, rtol=1e-6)
 
-    def test_drops_the_same_channels_at_every_position_and_others_in_every_sequence(
+    def test_dropout_drops_the_same_channels_at_every_position_and_others_in_every_sequence(
         self, mini_config: MiniConfig
     ) -> None:
         dropped = self.drop(mini_config(dropout_rate=0.5), jax.random.key(0))
         assert np.all(dropped == dropped[:, :1])
         assert np.any(dropped[0] != dropped[1])
 
-    def test_depends_on_key_and_site_alone(self, mini_config: MiniConfig) -> None:
+    def test_dropout_depends_on_key_and_site_alone(self, mini_config: MiniConfig) -> None:
         config = mini_config(dropout_rate=0.5)
         first = self.drop(config, jax.random.key(0))
         assert np.array_equal(first, self.drop(config, jax.random.key(0)))
@@ -115,5 +113,5 @@ class TestDropout:
         assert not np.array_equal(first, self.drop(config, jax.random.key(0), "layer"))
 
     @pytest.mark.parametrize("changes", [{"dropout_rate": 0.0}, {"dropout_rate": 0.5, "enable_dropout": False}])
-    def test_is_nothing_when_switched_off(self, changes: dict[str, Any], mini_config: MiniConfig) -> None:
+    def test_dropout_does_nothing_when_disabled(self, changes: dict[str, Any], mini_config: MiniConfig) -> None:
         assert np.all(self.drop(mini_config(**changes), jax.random.key(0)) == 1.0)

@@ -1,4 +1,4 @@
-"""First weights: the seeds' tree and count, MaxText's distributions, the same draws whatever the layout."""
+"""First weights: the seeds' tree and count, MaxText's distributions, the same draws in every layout."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,7 +36,7 @@ def first_weights(config: TrainConfig) -> dict[str, np.ndarray]:
 
 @pytest.fixture
 def compiled() -> Iterator[list[str]]:
-    """What XLA is given to compile from now on."""
+    """Return the programs that XLA compiles from now on."""
     events: list[str] = []
 
     def listen(event: str, seconds: float, **_: object) -> None:
@@ -49,7 +49,7 @@ def compiled() -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("pure_nnx", [False, True])
-def test_a_state_begins_as_its_api_begins_it_and_nothing_is_compiled(
+def test_a_first_state_equals_its_apis_own_and_nothing_is_compiled(
     pure_nnx: bool, mini_config: MiniConfig, compiled: list[str]
 ) -> None:
     config = mini_config(pure_nnx=pure_nnx, base_mlp_dim=48 if pure_nnx else 40)  # shapes that no other test compiles
@@ -58,7 +58,7 @@ def test_a_state_begins_as_its_api_begins_it_and_nothing_is_compiled(
     state = init_state(setup)
     assert not compiled
     params = draw_params(config.init_weights_seed, setup.parameters, parameter_shardings(setup.parameters, mesh))
-    native = api.first_state(params)  # TrainState.create, or nnx.Optimizer, as they are
+    native = api.first_state(params)  # TrainState.create, or nnx.Optimizer, unchanged
     assert compiled
     assert jax.tree.structure(state) == jax.tree.structure(native)
     for ours, theirs in zip(jax.tree.leaves(state), jax.tree.leaves(native), strict=True):
@@ -66,7 +66,7 @@ def test_a_state_begins_as_its_api_begins_it_and_nothing_is_compiled(
         assert np.array_equal(ours, theirs)
 
 
-def test_a_state_that_begins_with_more_than_one_value_is_made_by_its_api() -> None:
+def test_a_state_with_varying_first_values_is_created_by_its_api() -> None:
     def first(params: dict[str, jax.Array]) -> dict[str, jax.Array]:
         return params | {"average": params["kernel"] * 0.5, "count": jnp.zeros((3,))}
 
@@ -95,7 +95,7 @@ def test_deepseek2_has_its_published_parameter_count(pure_nnx: bool) -> None:
 
 
 @pytest.mark.parametrize("pure_nnx", [False, True])
-def test_parameter_dump_is_the_seeds(
+def test_the_parameter_dump_equals_the_seeds(
     pure_nnx: bool, seeds: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     declared = make_api(seed_config(pure_nnx=pure_nnx)).declare()
@@ -121,7 +121,7 @@ def test_both_apis_declare_the_same_tree(mini_config: MiniConfig) -> None:
 
 
 @pytest.mark.parametrize("param_scan_axis", [0, 1])
-def test_scanned_and_unrolled_layers_start_alike(param_scan_axis: int, mini_config: MiniConfig) -> None:
+def test_scanned_and_unrolled_layers_have_equal_first_weights(param_scan_axis: int, mini_config: MiniConfig) -> None:
     params = []
     for scan_layers in (True, False):
         config = mini_config(scan_layers=scan_layers, param_scan_axis=param_scan_axis, base_num_decoder_layers=3)
@@ -136,7 +136,7 @@ def test_scanned_and_unrolled_layers_start_alike(param_scan_axis: int, mini_conf
     assert not np.array_equal(np.take(kernel, 0, param_scan_axis), np.take(kernel, 1, param_scan_axis))
 
 
-def test_first_weights_have_maxtext_s_spread(mini_config: MiniConfig) -> None:
+def test_first_weights_have_maxtexts_standard_deviations(mini_config: MiniConfig) -> None:
     config = mini_config(base_emb_dim=64, head_dim=16, base_mlp_dim=96, vocab_size=256)
     params = first_weights(config)
     layers = "params/decoder/layers"
@@ -153,7 +153,7 @@ def test_first_weights_have_maxtext_s_spread(mini_config: MiniConfig) -> None:
     }
     for path, deviation in expected.items():
         values = params.pop(path)
-        # the spread of n draws is known to 1 / √(2n); five of those
+        # the standard deviation of n draws is known to 1 / √(2n); five of those
         np.testing.assert_allclose(values.std(), deviation, rtol=5 / (2 * values.size) ** 0.5, err_msg=path)
         cut = np.abs(values).max() / deviation
         assert (cut < 2 / 0.8796) == ("mlp" in path or "logits" in path), path
@@ -161,7 +161,7 @@ def test_first_weights_have_maxtext_s_spread(mini_config: MiniConfig) -> None:
     assert len(params) == 3
 
 
-def test_init_of_either_api_draws_by_its_own_keys(mini_config: MiniConfig) -> None:
+def test_init_of_either_api_uses_its_own_keys(mini_config: MiniConfig) -> None:
     config = mini_config(base_mlp_dim=256)
     tokens_BL = np.zeros((1, config.max_target_length), np.int32)
     init = jax.jit(decoder_linen.Decoder(config).init)
@@ -169,6 +169,6 @@ def test_init_of_either_api_draws_by_its_own_keys(mini_config: MiniConfig) -> No
     nnx_layers = decoder_nnx.Decoder(config, rngs=nnx.Rngs(params=0)).decoder.layers
     for kernel in (linen["wi_0"]["kernel"].value, nnx_layers.mlp.wi_0.kernel[...]):
         assert kernel.shape == (16, 2, 256)
-        # 8,192 draws: five times the error of their spread
+        # 8,192 draws: five standard errors of their standard deviation
         np.testing.assert_allclose(np.std(kernel), 16**-0.5, rtol=5 / (2 * kernel.size) ** 0.5)
         assert not np.array_equal(kernel[:, 0], kernel[:, 1])

@@ -1,4 +1,4 @@
-"""The pipeline: which stage works at what, and that it computes what a scan does."""
+"""The pipeline: the schedule of its stages, and equality with a scan."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ from model.train.step import init_state, lower_step, make_program, set_up
 type MiniConfig = Callable[..., TrainConfig]
 
 # two stages with two chunks each, four microbatches: (chunk, microbatch) of each stage at each tick; None: idle.
-# Written by hand: a stage takes two microbatches through its first chunk, then through its second, then the next two.
+# Written by hand: a stage processes two microbatches in its first chunk, then in its second, then the next two.
 BY_HAND = [
     [(0, 0), None],
     [(0, 1), (0, 0)],
@@ -42,7 +42,7 @@ def test_stages_work_in_the_interleaved_order() -> None:
     assert last_ticks(shape) == [3, 4, 7, 8]  # when (1, 0), (1, 1), (1, 2), (1, 3) are done on the last stage
 
 
-def test_the_log_says_what_each_stage_does_when() -> None:
+def test_the_log_has_the_schedule_of_each_stage() -> None:
     shape = Pipeline(stages=2, chunks=2, layers=1, microbatches=4)
     forward = [
         f"rank {stage} forward {event} tensor {said[0] * 4 + said[1]}"
@@ -58,8 +58,8 @@ def test_the_log_says_what_each_stage_does_when() -> None:
     assert (len(lines), len(backward)) == (64, 16)
 
 
-def test_what_is_idle_falls_with_the_number_of_chunks() -> None:
-    """A stage waits for S - 1 ticks, whatever the chunks: their share is (S - 1) / (M · R + S - 1)."""
+def test_the_idle_share_falls_with_the_number_of_chunks() -> None:
+    """A stage waits for S - 1 ticks, with any number of chunks: the share is (S - 1) / (M · R + S - 1)."""
     for chunks in (1, 4):
         shape = Pipeline(stages=4, chunks=chunks, layers=1, microbatches=8)
         assert last_ticks(shape)[-1] + 1 == 8 * chunks + 3
@@ -75,7 +75,7 @@ def one_step(config: TrainConfig, devices: int) -> tuple[float, float]:
 
 
 @pytest.mark.long
-def test_a_pipeline_computes_what_a_scan_does(mini_config: MiniConfig) -> None:
+def test_a_pipeline_equals_a_scan(mini_config: MiniConfig) -> None:
     exact = {"base_num_decoder_layers": 4, "dtype": "float32", "matmul_precision": "highest"}
     pipeline = {"ici_pipeline_parallelism": 2, "ici_tensor_parallelism": 1, "num_pipeline_microbatches": 4}
     piped = one_step(mini_config("12_pipeline", **exact, **pipeline, per_device_batch_size=4), 2)
@@ -94,9 +94,7 @@ def test_a_pipeline_computes_what_a_scan_does(mini_config: MiniConfig) -> None:
         ({"num_pipeline_microbatches": 16}, r"per_device_batch_size=1 gives 8 sequences, which 16 parts cannot share"),
     ],
 )
-def test_a_pipeline_that_cannot_be_is_refused(
-    changes: dict[str, object], message: str, mini_config: MiniConfig
-) -> None:
+def test_an_impossible_pipeline_is_refused(changes: dict[str, object], message: str, mini_config: MiniConfig) -> None:
     wanted = {"base_num_decoder_layers": 8, "per_device_batch_size": 1} | changes
     with pytest.raises(ConfigError, match=message):
         make_mesh(mini_config("12_pipeline", **wanted), jax.devices())

@@ -1,4 +1,4 @@
-"""Meshes and placements: what fits, and what is said when it does not."""
+"""Meshes and placements: valid ones, and messages for the others."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
@@ -23,7 +23,7 @@ type MiniConfig = Callable[..., TrainConfig]
     ("asked", "shape"),
     [((1, -1, 1), (1, 8, 1)), ((2, -1, 2), (2, 2, 2)), ((-1, 4, 1), (2, 4, 1)), ((1, 8, 1), (1, 8, 1))],
 )
-def test_minus_one_takes_all_that_are_left(
+def test_minus_one_takes_all_remaining_devices(
     asked: tuple[int, int, int], shape: tuple[int, int, int], mini_config: MiniConfig
 ) -> None:
     data, fsdp, tensor = asked
@@ -36,13 +36,13 @@ def test_minus_one_takes_all_that_are_left(
 
 
 @pytest.mark.parametrize("fsdp", [3, 16])
-def test_a_mesh_that_is_not_all_devices_is_refused(fsdp: int, mini_config: MiniConfig) -> None:
+def test_a_mesh_that_does_not_use_all_devices_is_refused(fsdp: int, mini_config: MiniConfig) -> None:
     with pytest.raises(ConfigError, match=rf"ici_fsdp_parallelism={fsdp}.*a mesh of {fsdp} devices, and there are 8"):
         make_mesh(mini_config(ici_fsdp_parallelism=fsdp))
 
 
 class Chip(NamedTuple):
-    """What places a TPU in a slice."""
+    """The position of a TPU in a slice."""
 
     id: int
     coords: tuple[int, int, int]
@@ -58,11 +58,11 @@ def test_a_mesh_of_three_axes_lies_on_a_slice_of_two(mini_config: MiniConfig) ->
     mesh = make_mesh(config, cast(Any, chips))
     assert (mesh.shape["stage"], mesh.shape["fsdp"], mesh.shape["tensor"]) == (4, 4, 2)
     assert sorted(cast(Chip, chip).id for chip in mesh.devices.flat) == list(range(32))
-    pairs = mesh.devices.reshape(16, 2)  # those that split a matrix: neighbours
+    pairs = mesh.devices.reshape(16, 2)  # axes that split a matrix: neighbours
     assert all(sum(abs(x - y) for x, y in zip(a.coords, b.coords, strict=True)) == 1 for a, b in pairs)
 
 
-def test_a_model_that_cannot_be_split_names_every_key(mini_config: MiniConfig) -> None:
+def test_an_indivisible_model_names_every_key(mini_config: MiniConfig) -> None:
     config = mini_config(base_num_query_heads=3, base_num_kv_heads=3, vocab_size=65, ici_tensor_parallelism=2)
     with pytest.raises(ConfigError) as error:
         make_mesh(config)

@@ -1,4 +1,4 @@
-"""The two decoder files differ in their API and in nothing else."""
+"""The two decoder files differ in their API only."""
 
 import ast
 from pathlib import Path
@@ -52,11 +52,11 @@ def test_both_trainers_have_the_same_methods_with_the_same_docstrings() -> None:
         for path in TRAINERS
     )
     assert linen[:-1] == nnx[:-1]
-    assert [name for name, _, _ in linen][-1] == "common_names"  # the two say whose names they are
+    assert [name for name, _, _ in linen][-1] == "common_names"  # the docstrings name their API
     assert len(linen) == 7
 
 
-def test_both_run_layers_in_the_same_ways_under_the_same_names() -> None:
+def test_both_have_the_same_layer_loops_with_the_same_names() -> None:
     linen, nnx = (
         [(name, part.__doc__) for name, part in stacks.items()] for stacks in (stack_linen.STACKS, stack_nnx.STACKS)
     )

@@ -1,4 +1,4 @@
-"""Texts become batches: what is in them, where reading goes on after a stop, and files that are none."""
+"""Batches of texts: their content, the position after a stop, and invalid files."""
 
 from collections.abc import Callable
 from io import BytesIO
@@ -41,7 +41,7 @@ def open_source(config: TrainConfig) -> DataSource:
 
 
 def texts_of(batch: Batch, ends: set[str]) -> None:
-    """Adds what the batch's sequences hold, text by text, read off its targets and its segments."""
+    """Add the texts of a batch's sequences, reconstructed from its targets and segments."""
     arrays = map(np.asarray, (batch.inputs, batch.targets, batch.segment_ids, batch.positions))
     for inputs, targets, segments, positions in zip(*arrays, strict=True):
         for number in range(1, segments.max() + 1):
@@ -51,7 +51,7 @@ def texts_of(batch: Batch, ends: set[str]) -> None:
             assert positions[held].tolist() == list(range(held.sum()))
 
 
-def test_every_text_is_in_a_batch_and_padding_counts_for_nothing(packing: Callable[..., TrainConfig]) -> None:
+def test_every_text_is_in_a_batch_and_padding_does_not_count(packing: Callable[..., TrainConfig]) -> None:
     source, seen, full = open_source(packing()), set[str](), []
     for _ in range(12):
         batch = source.next()
@@ -67,7 +67,7 @@ def test_every_text_is_in_a_batch_and_padding_counts_for_nothing(packing: Callab
     assert pieces <= seen
 
 
-def test_files_of_all_three_kinds_hold_the_same_texts_here_and_in_a_bucket(
+def test_files_of_all_three_formats_contain_the_same_texts_here_and_in_a_bucket(
     packing: Callable[..., TrainConfig], tmp_path: Path, gcs_url: str
 ) -> None:
     pl.DataFrame({"text": TEXTS}).write_parquet(tmp_path / "texts.parquet")
@@ -87,7 +87,7 @@ def test_files_of_all_three_kinds_hold_the_same_texts_here_and_in_a_bucket(
     assert all(seen == found[0] for seen in found)
 
 
-def test_an_object_that_was_written_anew_is_copied_again(packing: Callable[..., TrainConfig], gcs_url: str) -> None:
+def test_a_replaced_object_is_copied_again(packing: Callable[..., TrainConfig], gcs_url: str) -> None:
     held, seen = epath.Path(gcs_url) / "texts.txt", set[str]()
     files = {"grain_train_files": f"{gcs_url}/texts.txt"}
     held.write_text("before")
@@ -106,14 +106,12 @@ def test_an_object_that_was_written_anew_is_copied_again(packing: Callable[..., 
         ("gs://blind/*.txt", "does not have storage.objects.list access"),
     ],
 )
-def test_a_bucket_that_cannot_be_read(
-    pattern: str, message: str, packing: Callable[..., TrainConfig], gcs_url: str
-) -> None:
+def test_an_unreadable_bucket(pattern: str, message: str, packing: Callable[..., TrainConfig], gcs_url: str) -> None:
     with pytest.raises(ConfigError, match=f"grain_train_files=gs://.*: .*{message}"):
         open_source(packing(grain_train_files=pattern.format(url=gcs_url)))
 
 
-def test_a_parquet_file_s_nulls_are_empty_texts(packing: Callable[..., TrainConfig], tmp_path: Path) -> None:
+def test_nulls_of_a_parquet_file_are_empty_texts(packing: Callable[..., TrainConfig], tmp_path: Path) -> None:
     pl.DataFrame({"text": [None, "a text", None, "another"]}).write_parquet(tmp_path / "texts.parquet")
     files = {"grain_file_type": "parquet", "grain_train_files": f"{tmp_path}/*.parquet"}
     source, seen = open_source(packing(**files)), set[str]()
@@ -122,8 +120,8 @@ def test_a_parquet_file_s_nulls_are_empty_texts(packing: Callable[..., TrainConf
     assert seen == {"a text", "another"}
 
 
-def test_a_record_in_the_middle_that_is_no_text(packing: Callable[..., TrainConfig], tmp_path: Path) -> None:
-    """The check before launch sees a file's first record only."""
+def test_a_record_in_the_middle_that_is_not_text(packing: Callable[..., TrainConfig], tmp_path: Path) -> None:
+    """The check before launch reads a file's first record only."""
     writer = ArrayRecordWriter(str(tmp_path / "x.arrayrecord"), "group_size:1")
     for record in (b"a text", b"caf\xe9"):
         writer.write(record)
@@ -134,7 +132,7 @@ def test_a_record_in_the_middle_that_is_no_text(packing: Callable[..., TrainConf
         make_source(config, make_mesh(config, jax.devices()[:1]), evaluation=True).next()
 
 
-def test_texts_that_are_all_empty_end_the_search_for_a_batch() -> None:
+def test_the_search_for_a_batch_ends_if_all_texts_are_empty() -> None:
     cut = CutTexts(ByteTokenizer(), 16, "grain_train_files")
     assert not any(cut.flat_map(b"") for _ in range(9_999))
     assert cut.flat_map("a text")
@@ -143,7 +141,7 @@ def test_texts_that_are_all_empty_end_the_search_for_a_batch() -> None:
         cut.flat_map("")
 
 
-def test_reading_goes_on_where_a_checkpoint_was_saved(packing: Callable[..., TrainConfig], tmp_path: Path) -> None:
+def test_reading_continues_at_the_checkpoints_position(packing: Callable[..., TrainConfig], tmp_path: Path) -> None:
     config = packing()
     source, fresh = open_source(config), open_source(config)
     for _ in range(3):
@@ -159,17 +157,17 @@ def test_reading_goes_on_where_a_checkpoint_was_saved(packing: Callable[..., Tra
 
 
 @pytest.mark.long
-def test_a_run_that_stops_reads_on_and_ends_as_if_nothing_had_been(
+def test_a_resumed_run_reads_on_and_ends_like_an_uninterrupted_one(
     packing: Callable[..., TrainConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The proof holds only if the data goes on too: every batch is another one."""
+    """Proves that the data position is restored, because every batch is different."""
     with caplog.at_level("INFO", logger="absl"):
         config = packing(base_output_directory=tmp_path, resume_after_step=2, steps=5, pure_nnx=True)
         assert train(config, StopSignal()) == 0
     assert "has the same bits in all 39 arrays as an uninterrupted run" in caplog.text
 
 
-def test_tokens_of_a_model_that_was_trained(packing: Callable[..., TrainConfig], tmp_path: Path) -> None:
+def test_tokens_of_a_trained_sentencepiece_model(packing: Callable[..., TrainConfig], tmp_path: Path) -> None:
     model = BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXTS * 20), model_writer=model, vocab_size=40, minloglevel=2, hard_vocab_limit=False

@@ -1,4 +1,4 @@
-"""Continuing another run's checkpoint: what counts as proof, what as a difference, and what could not be tried."""
+"""Continuing another run's checkpoint: proofs, differences, and cases that cannot be tried."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ type MiniConfig = Callable[..., TrainConfig]
 
 @dataclass(frozen=True)
 class Arm:
-    """A compiled NNX trainer, ready to continue what a Linen run left."""
+    """A compiled NNX trainer, ready to continue the Linen run's checkpoint."""
 
     setup: Setup
     program: Program
@@ -66,7 +66,7 @@ def test_an_equal_run_holds(nnx: Arm, other: Path) -> None:
     assert (result["restored_step"], result["steps"]) == (0, 5)
 
 
-def test_a_run_that_was_moved_holds(nnx: Arm, other: Path) -> None:
+def test_a_moved_run_holds(nnx: Arm, other: Path) -> None:
     edit_json(other / "program.json", lambda record: record.update(metrics_file="/nowhere/metrics.jsonl"))
     assert nnx.cross(other)["holds"] is True
 
@@ -108,7 +108,7 @@ def test_a_run_that_ended_early_is_unknown(nnx: Arm, other: Path) -> None:
         ("metrics.jsonl", "could not be tried: FileNotFoundError"),
     ],
 )
-def test_a_run_that_lacks_something_is_unknown(remove: str, reason: str, nnx: Arm, other: Path) -> None:
+def test_an_incomplete_run_is_unknown(remove: str, reason: str, nnx: Arm, other: Path) -> None:
     for path in other.glob(remove):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     result = nnx.cross(other)
@@ -129,7 +129,7 @@ def test_sigterm_ends_it(nnx: Arm, other: Path) -> None:
     assert (result["holds"], result["evidence"]) == (None, "stopped by SIGTERM before step 1")
 
 
-def test_the_other_run_is_left_as_it_was(nnx: Arm, other: Path) -> None:
+def test_the_other_run_is_unchanged(nnx: Arm, other: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in other.rglob("*")}
     nnx.cross(other)
     assert {path: path.stat().st_mtime_ns for path in other.rglob("*")} == before

@@ -1,4 +1,4 @@
-"""Two processes that train one model, as the hosts of a slice do."""
+"""Two processes that train one model, like the hosts of a slice."""
 
 import json
 import os
@@ -23,7 +23,7 @@ type MiniArguments = Callable[..., list[str]]
 
 
 def start(words: list[str], *, port: int, processes: int, devices: int) -> list["subprocess.Popen[str]"]:
-    """The processes of one run, each with some CPU devices."""
+    """The processes of one run, with some CPU devices each."""
     flags = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
     address = f"127.0.0.1:{port}"
@@ -53,7 +53,7 @@ def rows(folder: Path, name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.long
 @pytest.mark.by_hand
-def test_two_processes_train_what_one_trains_with_as_many_devices(
+def test_two_processes_train_the_same_as_one_with_as_many_devices(
     tmp_path: Path, mini_arguments: MiniArguments, free_port: Callable[[], int]
 ) -> None:
     for name, processes, devices in (("one", 1, 2), ("two", 2, 1)):
@@ -61,7 +61,7 @@ def test_two_processes_train_what_one_trains_with_as_many_devices(
         for code, output in finish(start(words, port=free_port(), processes=processes, devices=devices)):
             assert code == 0, output[-3000:]
     assert len(rows(tmp_path, "one")) == 6
-    assert rows(tmp_path, "one") == rows(tmp_path, "two")  # to the last bit, and each step once
+    assert rows(tmp_path, "one") == rows(tmp_path, "two")  # to the last bit, and each step logged once
     one, two = (json.loads((tmp_path / name / "program.json").read_text()) for name in ("one", "two"))
     assert one["state"] == two["state"]
     assert two["num_devices"] == 2
@@ -71,7 +71,7 @@ def test_two_processes_train_what_one_trains_with_as_many_devices(
 
 @pytest.mark.long
 @pytest.mark.by_hand
-def test_both_stop_at_the_same_step_when_one_is_told_to(
+def test_both_stop_at_the_same_step_after_one_sigterm(
     tmp_path: Path, mini_arguments: MiniArguments, free_port: Callable[[], int]
 ) -> None:
     words = mini_arguments(
@@ -95,10 +95,10 @@ def test_both_stop_at_the_same_step_when_one_is_told_to(
 @pytest.mark.parametrize(
     "environ", [{}, {"JAX_NUM_PROCESSES": "2"}, {"JAX_NUM_PROCESSES": "two", "JAX_PROCESS_ID": "0"}]
 )
-def test_half_an_environment_is_refused(environ: dict[str, str], mini_config: Callable[..., TrainConfig]) -> None:
+def test_an_incomplete_environment_is_refused(environ: dict[str, str], mini_config: Callable[..., TrainConfig]) -> None:
     with pytest.raises(ConfigError, match=r"JAX_COORDINATOR_ADDRESS is set, so .* must be numbers too"):
         join_processes(mini_config(), {"JAX_COORDINATOR_ADDRESS": "127.0.0.1:1"} | environ)
 
 
-def test_a_process_alone_joins_nobody(mini_config: Callable[..., TrainConfig]) -> None:
+def test_a_single_process_joins_no_cluster(mini_config: Callable[..., TrainConfig]) -> None:
     join_processes(mini_config(), {"TPU_WORKER_HOSTNAMES": "localhost"})

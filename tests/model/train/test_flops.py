@@ -1,4 +1,4 @@
-"""FLOPs per step: the figures that the seeds' logs and MaxText's guide print for their models."""
+"""FLOPs per step: the figures in the seeds' logs and in MaxText's guide for their models."""
 
 from pathlib import Path
 
@@ -45,8 +45,8 @@ def test_the_guides_figures_of_a_mixture_with_latent_attention(seeds: Path) -> N
         ["attention_type=mla", "q_lora_rank=64", "scan_layers=false"],
     ],
 )
-def test_the_formula_counts_the_kernels_that_the_decoder_declares(words: list[str]) -> None:
-    """Twice an operation for each, and twice that again backward; of experts those that a token goes to."""
+def test_the_formula_counts_the_declared_kernels(words: list[str]) -> None:
+    """Two operations for each weight, and twice as many backward; of the experts those of a token."""
     config = load_train_config(CONFIG_ROOT / "models" / "seed-1b.yml", ["per_device_batch_size=1", *words])
     chosen = config.num_experts_per_tok / config.num_experts
 

@@ -1,4 +1,4 @@
-"""The trainer as its users meet it: a process with a log, a run folder, an exit status, and signals."""
+"""The trainer as a process: log, run folder, exit status, and signals."""
 
 import json
 import os
@@ -39,10 +39,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def start(folder: Path, mini_arguments: MiniArguments) -> Start:
-    """Starts a trainer on one CPU device, with both of its streams merged as launchers do.
+    """Start a trainer on one CPU device, with both of its streams merged as launchers do.
 
-    With `wait_at` it stops before that step's end until a signal comes: all of its steps take less than a second.
-    `inside` are words that become the trainer.
+    With `wait_at` it pauses before the end of that step until a signal arrives: all of its steps take less than a
+    second. `inside`: a command prefix that becomes the trainer.
     """
     flags = "--xla_force_host_platform_device_count=1 --xla_backend_optimization_level=0"
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
@@ -68,7 +68,7 @@ def start(folder: Path, mini_arguments: MiniArguments) -> Start:
 
 @pytest.fixture(scope="module")
 def finish(start: Start) -> Finish:
-    """Runs a trainer to its end."""
+    """Run a trainer to its end."""
 
     def run(name: str, *options: str, **changes: Any) -> "subprocess.CompletedProcess[str]":
         process = start(name, *options, **changes)
@@ -80,7 +80,7 @@ def finish(start: Start) -> Finish:
 
 @pytest.fixture(scope="module")
 def whole(finish: Finish) -> "subprocess.CompletedProcess[str]":
-    """A Linen run that nothing interrupts."""
+    """An uninterrupted Linen run."""
     result = finish("whole", log_config=True, checkpoint_period=90)
     assert result.returncode == 0, result.stdout
     return result
@@ -112,7 +112,7 @@ def assert_continued_bit_for_bit(folder: Path, name: str) -> None:
     assert record["initial_state"] == record_whole["initial_state"]
 
 
-def test_the_log_tells_a_run_in_maxtext_s_order(whole: "subprocess.CompletedProcess[str]") -> None:
+def test_the_log_has_maxtexts_order(whole: "subprocess.CompletedProcess[str]") -> None:
     prefixed = r"^I\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.]+:\d+\] "
     patterns = [
         prefixed + r"Config param adam_b1: 0\.9$",
@@ -218,7 +218,7 @@ def test_sigterm_saves_and_the_next_start_continues_bit_for_bit(
 
 
 @pytest.mark.long
-def test_kill_and_leftovers_do_no_harm(
+def test_a_kill_and_its_leftovers_do_no_harm(
     whole: "subprocess.CompletedProcess[str]", start: Start, finish: Finish, folder: Path
 ) -> None:
     process = start("killed", checkpoint_period=20, wait_at=51)
@@ -229,7 +229,7 @@ def test_kill_and_leftovers_do_no_harm(
     done = len(read_losses(folder / "killed" / "metrics.jsonl"))
     last = max(committed(folder, "killed"))
     assert done < STEPS
-    # what a run leaves behind that dies in the middle of a save
+    # the leftovers of a run that died in the middle of a save
     unfinished = folder / "killed" / "checkpoints" / f"{last + 20}.orbax-checkpoint-tmp"
     (unfinished / "items.orbax-checkpoint-tmp").mkdir(parents=True, exist_ok=True)
     result = finish("killed", checkpoint_period=20)
@@ -241,8 +241,8 @@ def test_kill_and_leftovers_do_no_harm(
     assert_continued_bit_for_bit(folder, "killed")
 
 
-def test_a_run_that_diverges_ends_with_one_sentence(finish: Finish, folder: Path) -> None:
-    """That its log's reader takes for the cause; and no checkpoint holds what is broken."""
+def test_a_diverging_run_ends_with_one_sentence(finish: Finish, folder: Path) -> None:
+    """The log's reader takes that sentence as the cause; and no checkpoint contains NaN."""
     words = {"learning_rate": 1e38, "gradient_clipping_threshold": 0.0, "checkpoint_period": 1}
     ended = finish("diverged", **words)
     assert ended.returncode == 1
@@ -259,7 +259,7 @@ def test_a_run_that_diverges_ends_with_one_sentence(finish: Finish, folder: Path
     assert "lower learning_rate (now 1e+38)" in run.error.message
 
 
-def test_a_loss_that_is_no_number_is_told_before_what_follows_of_it(mini_config: Callable[..., TrainConfig]) -> None:
+def test_a_nan_loss_is_reported_before_its_consequences(mini_config: Callable[..., TrainConfig]) -> None:
     nan = np.float32("nan")
     said = explain_non_finite(mini_config(), 2, {"loss": nan, "param_norm": nan})
     assert said.startswith("step 2: the loss is nan; lower learning_rate (now 0.01) or clip")
@@ -276,7 +276,7 @@ def test_a_loss_that_is_no_number_is_told_before_what_follows_of_it(mini_config:
         ({"ici_fsdp_parallelism": 3}, ("ici_fsdp_parallelism=3",)),
     ],
 )
-def test_bad_input_is_told_in_one_go_and_changes_nothing(
+def test_bad_input_is_reported_at_once_and_changes_nothing(
     changes: dict[str, Any], messages: tuple[str, ...], mini_arguments: MiniArguments, tmp_path: Path
 ) -> None:
     arguments = mini_arguments(**changes, base_output_directory=tmp_path / "out")
@@ -304,8 +304,8 @@ def test_a_device_that_jax_cannot_find_is_one_message(finish: Finish) -> None:
     assert "Traceback" not in done.stdout
 
 
-def test_a_resume_that_changes_anything_ends_with_one_sentence(finish: Finish, folder: Path) -> None:
-    """A run that has once gone on with another learning rate is not what it would be without a stop."""
+def test_a_resume_with_a_changed_config_ends_with_one_sentence(finish: Finish, folder: Path) -> None:
+    """A run that continued with another learning rate would differ from an uninterrupted one."""
     assert finish("relearned", steps=2).returncode == 0
     ended = finish("relearned", steps=5, resume_after_step=3, learning_rate=0.02)
     assert ended.returncode == 1, ended.stdout
@@ -316,7 +316,7 @@ def test_a_resume_that_changes_anything_ends_with_one_sentence(finish: Finish, f
     assert run.error.type == "StopTraining"
     said = r"the run restored after step 3 differs from an uninterrupted run in \d+ of 39 arrays, first \w+"
     assert re.match(said, run.error.message)
-    assert program(folder, "relearned")["state"]["step"] == 4  # what it came to can be looked at
+    assert program(folder, "relearned")["state"]["step"] == 4  # the two results can be compared
 
 
 SMALL_DISK = """
@@ -333,9 +333,9 @@ exit $code
 
 @pytest.fixture
 def on_small_disk(finish: Finish, folder: Path) -> Callable[..., list[str]]:
-    """on_small_disk(name, where, size, **changes): a run that ends for want of room, and goes on with more of it.
+    """on_small_disk(name, where, size, **changes): a run that ends on a full disk and continues with more space.
 
-    where: the folder that is a disk of its own. Returns what the first start said.
+    where: the folder that is a separate disk. Returns the output of the first start.
     """
 
     def run(name: str, where: Path, size: str, **changes: Any) -> list[str]:
@@ -361,11 +361,11 @@ def on_small_disk(finish: Finish, folder: Path) -> Callable[..., list[str]]:
 
 
 @pytest.mark.long
-def test_a_full_disk_ends_the_run_and_leaves_what_was_saved(
+def test_a_full_disk_ends_the_run_and_keeps_the_saved_steps(
     whole: "subprocess.CompletedProcess[str]", on_small_disk: Callable[..., list[str]], folder: Path
 ) -> None:
     lines = on_small_disk("full", folder / "full", "400k", checkpoint_period=10)
-    assert "0" in lines[lines.index("ended with 1") :]  # committed, whatever of those after it was not finished
+    assert "0" in lines[lines.index("ended with 1") :]  # committed, whichever later one was unfinished
     assert_continued_bit_for_bit(folder, "full")
 
 
@@ -373,7 +373,7 @@ def test_a_full_disk_ends_the_run_and_leaves_what_was_saved(
 @pytest.mark.parametrize(
     ("where", "size", "changes"),
     [
-        ("", "4k", {}),  # room for config.yml and not for program.json
+        ("", "4k", {}),  # space for config.yml, but not for program.json
         ("lines", "16k", {"metrics_file": "{where}/metrics.jsonl", "checkpoint_period": 1}),
         pytest.param("metrics", "4k", {"gcs_metrics": True}, marks=pytest.mark.by_hand),
         pytest.param(
@@ -382,7 +382,7 @@ def test_a_full_disk_ends_the_run_and_leaves_what_was_saved(
         pytest.param("tensorboard", "40k", {"profiler": "xplane", "checkpoint_period": 10}, marks=pytest.mark.by_hand),
     ],
 )
-def test_a_disk_that_is_full_of_anything_else(
+def test_a_disk_filled_by_other_files(
     where: str,
     size: str,
     changes: dict[str, Any],
@@ -390,7 +390,7 @@ def test_a_disk_that_is_full_of_anything_else(
     on_small_disk: Callable[..., list[str]],
     folder: Path,
 ) -> None:
-    """Of a step whose line found no room the checkpoint may be there: it is done again, so that no line is missing."""
+    """If a step's line found no space, its checkpoint may exist: the step is repeated, so that no line is missing."""
     name = f"full-{where}-{size}"
     disk = folder / name / where
     words = {key: str(value).format(where=disk) for key, value in changes.items()}

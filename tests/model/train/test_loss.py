@@ -43,5 +43,5 @@ def test_the_loss_of_equal_logits_is_the_log_of_the_vocabulary() -> None:
     [(512, 1), (8192, 1), (8320, 5), (32000, 5), (32001, 1)],
     ids=["small", "as large as a block", "65 lanes", "the seeds'", "no whole lanes"],
 )
-def test_blocks_are_whole_lanes(vocabulary: int, blocks: int) -> None:
+def test_blocks_have_whole_lanes(vocabulary: int, blocks: int) -> None:
     assert loss.count_blocks(vocabulary) == blocks

@@ -19,7 +19,7 @@ def test_every_float32_reads_back_to_its_bits(value: float) -> None:
     assert np.float32(json.loads(text)).tobytes() == np.float32(value).tobytes()
 
 
-def test_what_json_cannot_hold_is_a_word() -> None:
+def test_values_without_json_form_are_words() -> None:
     values = [np.float32("nan"), np.float32("inf"), float("-inf"), 3, 0.5, np.float32(0.1)]
     assert [to_json(value) for value in values] == ["nan", "inf", "-inf", 3, 0.5, 0.1]
 
@@ -39,13 +39,13 @@ def test_a_resumed_run_drops_a_torn_line_and_its_repeated_steps_count(tmp_path: 
     assert np.isnan(losses[1])
 
 
-def test_a_place_that_cannot_be_written_names_the_key(tmp_path: Path) -> None:
+def test_an_unwritable_path_names_the_key(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"metrics_file: .*cannot be written.*set metrics_file"):
         MetricsFile(tmp_path / "file" / "metrics.jsonl")
 
 
-def test_a_copy_is_brought_up_to_date_and_gone_on_from(tmp_path: Path) -> None:
+def test_a_copy_is_updated_and_continued(tmp_path: Path) -> None:
     copy = epath.Path(tmp_path / "bucket" / "metrics.jsonl")
     copy.parent.mkdir()
     with MetricsFile(tmp_path / "first machine" / "metrics.jsonl", copy) as metrics:
@@ -55,7 +55,7 @@ def test_a_copy_is_brought_up_to_date_and_gone_on_from(tmp_path: Path) -> None:
         metrics.write({"step": 1, "loss": np.float32(2.25)})
     another = tmp_path / "second machine" / "metrics.jsonl"
     another.parent.mkdir()
-    another.write_text('{"step": 7, "loss": 1.0}\n')  # of another run
+    another.write_text('{"step": 7, "loss": 1.0}\n')  # another run's
     with MetricsFile(another, copy) as metrics:
         metrics.write({"step": 2, "loss": np.float32(2.0)})
     assert read_losses(copy) == {0: np.float32(2.5), 1: np.float32(2.25), 2: np.float32(2.0)}

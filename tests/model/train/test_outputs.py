@@ -1,4 +1,4 @@
-"""The files that MaxText's guide names, under the paths it names, with what other programs read out of them."""
+"""The files named in MaxText's guide, under its paths, read by other programs."""
 
 import json
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def test_metrics_have_learning_rate_norms_perplexity_and_evaluations(run: tuple[
     assert [json.loads(line) for line in text.read_text().splitlines()] == lines
 
 
-def test_tensorboard_holds_a_scalar_of_every_metric_and_step(run: tuple[TrainConfig, Path]) -> None:
+def test_tensorboard_has_a_scalar_for_every_metric_and_step(run: tuple[TrainConfig, Path]) -> None:
     (events,) = (run[1] / "tensorboard").glob("events.out.tfevents.*")
     found: dict[str, list[int]] = {}
     for record in _read_records(events):
@@ -47,13 +47,13 @@ def test_tensorboard_holds_a_scalar_of_every_metric_and_step(run: tuple[TrainCon
     assert found["eval/avg_loss"] == [2, 5]
 
 
-def test_the_profile_lies_where_tensorboard_looks_for_it_and_shows_the_step(run: tuple[TrainConfig, Path]) -> None:
+def test_the_profile_is_where_tensorboard_expects_it_and_shows_the_step(run: tuple[TrainConfig, Path]) -> None:
     (trace,) = (run[1] / "tensorboard/plugins/profile").glob("*/*.xplane.pb")
     planes = ProfileData.from_file(str(trace)).planes
     names = [event.name for plane in planes for line in plane.lines for event in line.events]
-    assert len([name for name in names if "train_step" in name]) >= 2  # of the steps that it looked at
-    assert names.count("train") == 2  # by which tools tell the steps apart
+    assert len([name for name in names if "train_step" in name]) >= 2  # the profiled steps
+    assert names.count("train") == 2  # tools distinguish the steps by it
 
 
-def test_the_config_can_be_trained_from_again(run: tuple[TrainConfig, Path]) -> None:
+def test_the_config_can_be_trained_again(run: tuple[TrainConfig, Path]) -> None:
     assert load_train_config(run[1] / "config.yml", []) == run[0]

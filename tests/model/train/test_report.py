@@ -1,4 +1,4 @@
-"""The log lines: the same patterns match MaxText's logs in the seeds and ours."""
+"""The log lines: the same patterns match MaxText's logs in the seeds and our logs."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ def seed_log(seeds: Path) -> str:
 
 
 class CompiledMemory:
-    """The seeds' program, in bytes that round to its figures."""
+    """The seeds' program, in bytes that round to their figures."""
 
     output_size_in_bytes = int(0.4 * 2**30)
     temp_size_in_bytes = int(1.1 * 2**30)
@@ -37,11 +37,13 @@ class CompiledMemory:
 
 
 def metrics_of(weights: int, loss: float) -> dict[str, int | np.float32]:
-    """What a step without auxiliary losses gives."""
+    """The metrics of a step without auxiliary losses."""
     return {"total_weights": weights, "loss": np.float32(loss), "lm_loss": np.float32(loss)}
 
 
-def test_step_line_is_the_seeds(seed_config: TrainConfig, seed_log: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_step_line_equals_the_seeds(
+    seed_config: TrainConfig, seed_log: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Step 9 of the Linen run, from its loss and from the seconds that its throughput implies."""
     seconds = 2048 / 13852.158
     with caplog.at_level("INFO", logger="absl"):
@@ -52,11 +54,11 @@ def test_step_line_is_the_seeds(seed_config: TrainConfig, seed_log: str, caplog:
     assert words == words_there
     numbers, numbers_there = (re.findall(r"[\d.]+", text) for text in (line, theirs))
     assert numbers[:6] == numbers_there[:6]
-    # the perplexity shows more digits of the loss than the loss does
+    # the perplexity shows more digits of the loss than the loss itself
     np.testing.assert_allclose(float(numbers[-1]), float(numbers_there[-1]), rtol=1e-3)
 
 
-def test_memory_count_and_flops_are_the_seeds(
+def test_memory_count_and_flops_equal_the_seeds(
     seed_config: TrainConfig, seed_log: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with caplog.at_level("INFO", logger="absl"):
@@ -78,7 +80,7 @@ def test_memory_count_and_flops_are_the_seeds(
     assert all(line in theirs for line in printed)
 
 
-def test_device_memory_says_why_there_is_none(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_device_memory_has_a_reason(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", logger="absl"):
         report.log_device_memory("After params initialized")
     messages = [record.getMessage() for record in caplog.records]

@@ -1,4 +1,4 @@
-"""What a run folder that is already there means: go on, be done, or be refused with a reason."""
+"""An existing run folder: the run is continued, is already finished, or is refused with a reason."""
 
 import json
 import shutil
@@ -57,7 +57,7 @@ def test_a_folder_of_another_run_is_refused(
         train(mini_config(base_output_directory=folder, **changes), StopSignal())
 
 
-def test_a_folder_that_is_refused_stays_as_it_is_and_nothing_is_compiled(folder: Path, mini_config: MiniConfig) -> None:
+def test_a_refused_folder_is_unchanged_and_nothing_is_compiled(folder: Path, mini_config: MiniConfig) -> None:
     def files() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
@@ -65,7 +65,7 @@ def test_a_folder_that_is_refused_stays_as_it_is_and_nothing_is_compiled(folder:
         events.append(event)
 
     events: list[str] = []
-    (folder / "run" / "checkpoints" / "9.orbax-checkpoint-tmp").mkdir()  # a save that a kill cut off
+    (folder / "run" / "checkpoints" / "9.orbax-checkpoint-tmp").mkdir()  # a save that was interrupted by a kill
     before = files()
     jax.monitoring.register_event_duration_secs_listener(note)
     try:
@@ -80,8 +80,8 @@ def test_a_folder_that_is_refused_stays_as_it_is_and_nothing_is_compiled(folder:
     assert files() == before
 
 
-def test_an_attempt_without_a_checkpoint_binds_nobody(tmp_path: Path, mini_config: MiniConfig) -> None:
-    """A run that was stopped before its first step, and began again with another seed."""
+def test_an_attempt_without_a_checkpoint_imposes_no_config(tmp_path: Path, mini_config: MiniConfig) -> None:
+    """A run was stopped before its first step, and starts again with another seed."""
     place = {"base_output_directory": tmp_path}
     assert train(mini_config(**place), StopSignal(arrived=True)) == EXIT_SIGTERM
     assert train(mini_config(**place, data_shuffle_seed=1, steps=3), StopSignal()) == 0
@@ -92,7 +92,7 @@ def test_an_attempt_without_a_checkpoint_binds_nobody(tmp_path: Path, mini_confi
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory, mini_config: MiniConfig) -> Path:
-    """A folder with a run of two steps that read a.txt, and with other files that it might have read."""
+    """A folder with a run of two steps that read a.txt, and with other files that it could have read."""
     folder = tmp_path_factory.mktemp("texts")
     (folder / "a.txt").write_text("one text\nanother\na third, which is longer than a sequence of sixteen tokens\n")
     (folder / "other.txt").write_text("one text\nanother\na third, which is longer than a sequence of sixteen token!\n")
@@ -106,7 +106,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory, mini_config: MiniConfig) -> 
 
 
 def text_config(mini_config: MiniConfig, folder: Path, **changes: object) -> TrainConfig:
-    """The config of that run with changes, in which {} is the folder."""
+    """The config of that run with changes; {} stands for the folder."""
     words = {"grain_train_files": "{}/a.txt", "tokenizer_path": "{}/a.model", "eval_interval": -1, "vocab_size": 264}
     named = {key: str(value).format(folder) for key, value in (words | changes).items()}
     return mini_config("08_packing", base_output_directory=folder, **named)
@@ -129,7 +129,7 @@ def text_config(mini_config: MiniConfig, folder: Path, **changes: object) -> Tra
         ({"dataset_type": "synthetic"}, "dataset_type is synthetic here and grain there"),
     ],
 )
-def test_texts_that_are_others_are_refused_with_the_keys(
+def test_different_texts_are_refused_with_the_keys(
     changes: dict[str, object], said: str, texts: Path, mini_config: MiniConfig
 ) -> None:
     with pytest.raises(ConfigError, match=f"^run_name: .*run contains a different run: {said}") as refused:
@@ -137,10 +137,10 @@ def test_texts_that_are_others_are_refused_with_the_keys(
     assert str(refused.value).endswith("(choose another run_name)")
 
 
-def test_the_same_texts_in_another_place_are_read_on(
+def test_the_same_texts_in_another_folder_are_accepted(
     texts: Path, mini_config: MiniConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With what one may change: steps, learning rate, intervals, numerics, mesh."""
+    """With all allowed changes: steps, learning rate, intervals, numerics, mesh."""
     for name in ("run", "a.txt", "a.model"):
         (shutil.copytree if name == "run" else shutil.copy)(texts / name, tmp_path / name)
     allowed = {
@@ -152,7 +152,7 @@ def test_the_same_texts_in_another_place_are_read_on(
     assert "restoring from this run's directory step 1" in caplog.text
 
 
-def test_a_folder_that_cannot_be_made_names_the_key(tmp_path: Path, mini_config: MiniConfig) -> None:
+def test_a_folder_that_cannot_be_created_names_the_key(tmp_path: Path, mini_config: MiniConfig) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"base_output_directory: .*cannot be created.*choose a writable folder"):
         train(mini_config(base_output_directory=tmp_path / "file"), StopSignal())
@@ -169,7 +169,7 @@ def test_a_folder_that_cannot_be_made_names_the_key(tmp_path: Path, mini_config:
         ({"base_output_directory": "x", "run_name": ""}, r"run_name is empty"),
     ],
 )
-def test_places_and_devices_that_cannot_be_are_refused(
+def test_impossible_paths_and_devices_are_refused(
     changes: dict[str, str], message: str, mini_config: MiniConfig
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -177,7 +177,7 @@ def test_places_and_devices_that_cannot_be_are_refused(
 
 
 @pytest.mark.long
-def test_a_relative_folder_is_taken_from_where_the_trainer_started(
+def test_a_relative_folder_is_resolved_at_the_trainers_start(
     tmp_path: Path, mini_config: MiniConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -191,7 +191,7 @@ def test_sigterm_before_the_first_step_saves_nothing(tmp_path: Path, mini_config
     assert (tmp_path / "run" / "metrics.jsonl").read_text("utf-8") == ""
 
 
-def test_without_checkpoints_there_is_no_folder_for_them(tmp_path: Path, mini_config: MiniConfig) -> None:
+def test_without_checkpoints_their_folder_is_not_created(tmp_path: Path, mini_config: MiniConfig) -> None:
     config = mini_config(base_output_directory=tmp_path, enable_checkpointing=False)
     assert train(config, StopSignal()) == 0
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["config.yml", "metrics.jsonl", "program.json"]

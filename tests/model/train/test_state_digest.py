@@ -1,4 +1,4 @@
-"""Checksums of bits: every bit and every place counts, the layout does not."""
+"""Checksums of bits: every bit and every position counts, the sharding does not."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ def one(x: jax.Array) -> str:
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int32])
-def test_any_flipped_bit_and_any_swapped_pair_shows(dtype: jnp.dtype) -> None:
+def test_any_flipped_bit_and_any_swapped_pair_is_detected(dtype: jnp.dtype) -> None:
     x = (100 * jax.random.normal(jax.random.key(0), (7, 5))).astype(dtype)
     width = x.dtype.itemsize * 8
     seen = {one(x)}
@@ -33,7 +33,7 @@ def test_zero_and_minus_zero_and_two_nans_differ() -> None:
     assert len({one(jnp.asarray(value)) for value in values}) == 4
 
 
-def test_how_an_array_is_split_does_not_matter() -> None:
+def test_the_sharding_of_an_array_does_not_count() -> None:
     x = jax.random.normal(jax.random.key(0), (8, 3, 16))
     mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
     for spec in (PartitionSpec("a", None, "b"), PartitionSpec(None, None, "a"), PartitionSpec(("b", "a"))):
@@ -47,7 +47,7 @@ def test_host_and_devices_agree(shape: tuple[int, ...], dtype: jnp.dtype) -> Non
     np.testing.assert_array_equal(checksum_on_host(np.asarray(x)), checksum(x))
 
 
-def test_the_whole_digest_knows_paths_and_shapes() -> None:
+def test_the_whole_digest_depends_on_paths_and_shapes() -> None:
     x = jnp.arange(6, dtype=jnp.float32)
     whole = [digest(tree)["digest"] for tree in ({"a": x}, {"b": x}, {"a": x.reshape(2, 3)}, {"a": x, "b": x})]
     assert len(set(whole)) == 4

@@ -27,7 +27,7 @@ def run(folder: Path) -> None:
     assert all("rotary" in name for name in told.missing_keys), told.missing_keys
     batch = {name: torch.from_numpy(array) for name, array in np.load(folder / "batch.npz").items()}
 
-    # a token sees those of its own text that do not come later; their own mask does where each sequence is one text
+    # a token attends to earlier tokens of its own text; their default mask suffices if each sequence is one text
     segments, length = batch["segment_ids"], batch["inputs"].shape[1]
     seen = torch.tril(torch.ones(length, length, dtype=torch.bool)) & (segments[:, :, None] == segments[:, None, :])
     mask = None if bool((segments == 1).all()) else torch.where(seen, 0.0, torch.finfo(torch.float32).min)[:, None]

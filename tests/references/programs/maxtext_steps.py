@@ -3,8 +3,8 @@
     python maxtext_steps.py FOLDER…
 
 reads from every folder `words.json` (its command line), `weights.npz` (MaxText's names) and `batches.npz` (MaxText's
-names, axes S, B, L), and writes `found.npz`: the first batch's loss and gradients, what S steps log, and
-the parameters after the first and after the last of them. It runs in MaxText's environment.
+names, axes S, B, L), and writes `found.npz`: the first batch's loss and gradients, the metrics of S
+steps, and the parameters after the first and after the last of them. It runs in MaxText's environment.
 
 If a folder has `gradients.npz` (MaxText's names, a leading axis S), `found.npz` also has the parameters after the first
 and after the last of S steps with these gradients instead of the model's: `given-once/…` and `given/…`.
@@ -28,7 +28,7 @@ AT_RANDOM = aqt_config.set_stochastic_rounding
 
 
 def to_nearest(*arguments, **named):
-    """In its place: no random rounding."""
+    """Replaces the random rounding by none."""
 
 
 def name_leaves(tree):

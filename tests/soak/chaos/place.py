@@ -65,7 +65,7 @@ class Command:
     """A comparison started from a shell."""
 
     process: "subprocess.Popen[bytes]"
-    log: Path  # what it has printed
+    log: Path  # its output so far
 
     def is_over(self) -> bool:
         """Whether it has ended."""
@@ -86,7 +86,7 @@ class Forked:
     """A comparison forked from the loaded command line, on this place's server."""
 
     pid: int
-    log: Path  # what it has printed
+    log: Path  # its output so far
 
     def is_over(self) -> bool:
         """Whether it has ended."""

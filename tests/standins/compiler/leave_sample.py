@@ -1,5 +1,6 @@
-"""A stand-in for `python -m model.compile`, imported as a Python of its own starts: it leaves a sample, and compiles
-nothing. The sample is the folder `samples/ARM` of that Python, with the files that a compile leaves."""
+"""A stand-in for `python -m model.compile`, imported at the start of a separate Python: it copies a sample and compiles
+nothing. The sample is the folder `samples/ARM` of that Python, with the files of a compile.
+"""
 
 import json
 import shutil

@@ -1,8 +1,8 @@
-"""Lets a trainer wait before it tells of a step, so that a test has the time to do something to it in mid-run.
+"""Makes a trainer wait before it logs a step, so that a test can act on it in mid-run.
 
-Steps take milliseconds: a test that only looks how far a run is may be too late on a busy machine. Imported into a
-trainer's process where `$WAIT_AT_STEP` is `NAME:STEP:FILE`: a run whose name holds NAME goes on once the file is there,
-or a signal has come. Nothing but `model.train` waits.
+Steps take milliseconds: a test that polls a run's progress may be too late on a busy machine. Imported into a trainer's
+process if `$WAIT_AT_STEP` is `NAME:STEP:FILE`: a run with NAME in its name continues once the file exists or a signal
+has arrived. Only `model.train` waits.
 """
 
 import logging
@@ -18,7 +18,7 @@ def wait_at(step: int, go: Path) -> None:
     make = logging.getLogRecordFactory()
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    signal.set_wakeup_fd(writing)  # from now on: a signal may come before the waiting begins
+    signal.set_wakeup_fd(writing)  # from now on, because a signal may arrive before the waiting begins
 
     def waiting(*words: Any, **named: Any) -> logging.LogRecord:
         record = make(*words, **named)
@@ -30,7 +30,7 @@ def wait_at(step: int, go: Path) -> None:
     logging.setLogRecordFactory(waiting)
 
 
-words = " ".join(sys.orig_argv).partition(" --continue-from ")[0]  # what follows names another run
+words = " ".join(sys.orig_argv).partition(" --continue-from ")[0]  # another run's name follows
 if "WAIT_AT_STEP" in os.environ and "model.train" in words:
     name, number, file = os.environ["WAIT_AT_STEP"].split(":", 2)
     if name in words:

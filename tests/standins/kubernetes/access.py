@@ -1,4 +1,4 @@
-"""Who may do what on the stand-in: tokens, and the rules of the roles that docs/launching.md tells users to make."""
+"""Access to the stand-in: tokens, and the rules of the documented roles in docs/launching.md."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def documented_objects() -> list[dict[str, Any]]:
 
 
 def documented_rules() -> Rules:
-    """The rules that those roles grant together."""
+    """Return the combined rules of those roles."""
     return [rule for item in documented_objects() for rule in item.get("rules", [])]
 
 
@@ -33,7 +33,7 @@ class Accounts:
         self.rules: dict[str, Rules | None] = {ADMIN: None, RUNNER: documented_rules(), SECOND: documented_rules()}
 
     def find(self, headers: Mapping[str, str]) -> str | None:
-        """The token of a request; None if it has none that is known.
+        """The token of a request; None if it is missing or unknown.
 
         kubectl sends no token over plain HTTP: its requests are the administrator's.
         """
@@ -43,7 +43,7 @@ class Accounts:
         return token if kind.lower() == "bearer" and token in self.rules else None
 
     def exceeds(self, headers: Mapping[str, str], rules: Rules) -> list[str]:
-        """The rights in the rules of a new role that its maker lacks."""
+        """The rights in the rules of a new role that its creator lacks."""
         token = self.find(headers) or ""
         return [
             f"{verb} {resource}"

@@ -2,8 +2,8 @@
 
     kubelet.py PORT_FILE FOLDER API_URL CA_AND_KEY [--pods N] [--python BIN_FOLDER]
 
-What the real server does is left to it: accounts, roles, validation, deletion, and the way to the logs, which it asks
-this process for as it asks a kubelet. `POST /_faults` takes the faults of the stand-in that are not the server's.
+The real server does the rest: accounts, roles, validation, deletion, and access to logs, which it requests from this
+process like from a kubelet. `POST /_faults` takes the faults of the stand-in that do not concern the server.
 """
 
 import argparse
@@ -27,7 +27,7 @@ VERSIONS = {"": "v1", "batch": "v1", "jobset.x-k8s.io": "v1alpha2", "kueue.x-k8s
 
 
 class Node(Cluster):
-    """The controllers of the stand-in, whose objects are those of a real server."""
+    """The controllers of the stand-in, with the real server's objects."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         super().__init__(arguments.folder, arguments.pods, arguments.python)
@@ -37,7 +37,7 @@ class Node(Cluster):
         self.port = 0
         self.known: dict[str, Key] = {}  # JobSets and Jobs by uid
         self.ending: set[str] = set()
-        self.unsent: dict[tuple[Key, str], Object] = {}  # what the server has not taken in an outage
+        self.unsent: dict[tuple[Key, str], Object] = {}  # updates that the server did not accept during an outage
 
     def path_of(self, group: str, plural: str, namespace: str, *name: str) -> str:
         root = f"/apis/{group}" if group else "/api"
@@ -59,7 +59,7 @@ class Node(Cluster):
                 made = self.request("POST", self.path_of(group, plural, namespace), json=item)
                 break
         name = item["metadata"]["name"]
-        if made["kind"] == "Status":  # a node of an earlier job
+        if made["kind"] == "Status":  # an earlier job's node
             made = self.request("GET", self.path_of(group, plural, namespace, name))
         key: Key = (group, plural, namespace, name)
         self.objects[key] = made
@@ -88,7 +88,7 @@ class Node(Cluster):
         self.send()
 
     def send(self) -> None:
-        """Tell the server what it has not been told."""
+        """Send the server the pending updates."""
         for (key, event), item in list(self.unsent.items()):
             group, plural, namespace, name = key
             path = self.path_of(group, plural, namespace, name)
@@ -111,7 +111,7 @@ class Node(Cluster):
             self.unsent.pop((key, event), None)
 
     async def run(self) -> None:
-        """Start what users make, and end what they delete."""
+        """Start new objects, and end deleted ones."""
         while True:
             with contextlib.suppress(httpx.HTTPError):
                 self.look()
@@ -129,7 +129,7 @@ class Node(Cluster):
             if uid not in there:
                 self.known.pop(uid)
                 self.objects.pop(key, None)
-                if uid not in self.ending:  # deleted in the background: nobody else collects its garbage
+                if uid not in self.ending:  # deleted in the background: no garbage collector runs here
                     self.start(self.delete_jobset(key[3], 30.0))
         for item in self.request("GET", "/api/v1/pods").get("items", []):
             meta = item["metadata"]
@@ -153,7 +153,7 @@ class Node(Cluster):
             self.start(self.run_jobset(item) if plural == "jobsets" else self.run_job(item))
 
     async def delete_in_foreground(self, key: Key, item: Object, grace_s: float) -> None:
-        """Let the server mark a JobSet whose time to live is over; `look` sees the mark and ends the rest."""
+        """Let the server mark a JobSet whose time to live has passed; `look` sees the mark and ends the rest."""
         while True:
             with contextlib.suppress(httpx.HTTPError):
                 self.request("DELETE", self.path_of(*key[:3], key[3]), json={"propagationPolicy": "Foreground"})
@@ -171,7 +171,7 @@ class Node(Cluster):
         self.put(key, item, "DELETED")
 
     async def kubelet(self, request: web.Request) -> web.StreamResponse:
-        """What a kubelet answers to a request for a log."""
+        """The kubelet's answer to a request for a log."""
         if request.path == "/_faults":
             self.order(await request.json())
             return web.json_response({})
@@ -189,7 +189,7 @@ class Node(Cluster):
 
 
 def finish_status(status: Object) -> Object:
-    """A Job's status as its controller writes it: an end is announced by a condition of its own."""
+    """A Job's status as its controller writes it: the end is first announced by a condition."""
     announced = {"Failed": "FailureTarget", "Complete": "SuccessCriteriaMet"}
     ends = status.get("conditions", [])
     return {"active": 0, "ready": 0, "terminating": 0} | status | {

@@ -1,6 +1,6 @@
 """Starts a real etcd and kube-apiserver on loopback, with the kinds, accounts and roles that launching needs.
 
-The binaries are the caller's. The definitions of JobSet and Kueue are the least that their objects pass through.
+The caller provides the binaries. The definitions of JobSet and Kueue are minimal.
 """
 
 import json
@@ -24,7 +24,7 @@ PRIORITIES = {"very-low": 100, "low": 250, "medium": 500, "high": 750, "very-hig
 
 
 def definition(group: str, kind: str, plural: str, versions: list[str]) -> Object:
-    """A custom resource: a spec and a status of which nothing else is known."""
+    """A custom resource: a spec and a status without a schema."""
     anything: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": anything, "status": anything}}}
     return {
@@ -90,7 +90,7 @@ class RealServer:
         )  # fmt: skip
 
     def request(self, method: str, path: str, **more: Any) -> httpx.Response:
-        """A request with every right."""
+        """Send a request with all rights."""
         return self.http.request(method, path, **more)
 
     def requests(self) -> list[str]:
@@ -101,7 +101,7 @@ class RealServer:
         return [f"{methods.get(entry['verb'], 'GET')} {entry['requestURI']}" for entry in done]
 
     def stop(self) -> None:
-        """End the API server; etcd goes on."""
+        """End the API server; etcd continues."""
         self.process.kill()
         self.process.wait()
 
@@ -129,7 +129,7 @@ class RealServer:
             time.sleep(0.2)
 
     def token(self, account: str) -> str:
-        """A new token of a service account, which is made if need be, and has the documented roles."""
+        """A new token of a service account, which is created if missing, with the documented roles."""
         made = {"metadata": {"name": account}}
         self._create("/api/v1/namespaces/default/serviceaccounts", made)
         subject = [{"kind": "ServiceAccount", "name": account, "namespace": "default"}]
@@ -150,7 +150,7 @@ class RealServer:
         return str(answer.json()["status"]["token"])
 
     def revoke(self, account: str, token: str) -> None:
-        """Make the tokens of a service account invalid, and wait until the server has forgotten that they were not."""
+        """Make the tokens of a service account invalid, and wait until the server's cache has expired."""
         self.request("DELETE", f"/api/v1/namespaces/default/serviceaccounts/{account}").raise_for_status()
         headers = {"Authorization": f"Bearer {token}"}
         while self.request("GET", "/api/v1/namespaces/default/pods", headers=headers).status_code != 401:
@@ -175,13 +175,13 @@ class RealServer:
 
 
 def run(folder: Path, name: str, argv: list[str]) -> "subprocess.Popen[bytes]":
-    """Start a server whose output goes to a file."""
+    """Start a server with its output in a file."""
     with (folder / f"{name}.log").open("ab") as log:
         return subprocess.Popen(argv, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
 
 
 def start_kubelet(server: RealServer, folder: Path, *arguments: str) -> "tuple[subprocess.Popen[bytes], str]":
-    """The process that plays everything but the API server, and its address."""
+    """The process that plays everything except the API server, and its address."""
     port_file = folder / "port"
     argv = [sys.executable, str(HERE / "kubelet.py"), str(port_file), str(folder), server.url, str(server.certificate)]
     process = run(folder, "kubelet", [*argv, *arguments])
@@ -192,7 +192,7 @@ def start_kubelet(server: RealServer, folder: Path, *arguments: str) -> "tuple[s
 
 
 def make_keys(folder: Path) -> None:
-    """The server's certificate, which kubelets have too, and the key that signs the tokens of accounts."""
+    """The server's certificate, which kubelets share, and the key that signs the tokens of accounts."""
     key, shown = folder / "server.key", folder / "server.crt"
     new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     names = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]

@@ -2,18 +2,18 @@
 
     server.py PORT_FILE FOLDER [--pods N] [--python BIN_FOLDER]
 
-Serves what kubectl 1.32, xpk 1.16, Prefect's worker and the Python client need: discovery, create, read, list, patch,
-delete, watch, pod logs. As on a real one, a request needs a token (`access.py`; 401) whose roles grant it (403),
+Serves the requests of kubectl 1.32, xpk 1.16, Prefect's worker and the Python client: discovery, create, read, list,
+patch, delete, watch, pod logs. As on a real one, a request needs a token (`access.py`; 401) whose roles grant it (403),
 JobSets are validated (`validation.py`), and one that is deleted in the foreground stays until its pods have ended. A
-JobSet gets a Kueue workload, its first N pods, and the end that its pods lead to; a Job one
-pod. What goes wrong is told by `POST /_faults` with a list of `{"kind", …}`, each of which happens to one JobSet or Job
-(with `of`: to one whose manifest holds that text), or to some requests:
+JobSet gets a Kueue workload, its first N pods, and the end that follows from its pods; a Job one pod. `POST /_faults`
+takes a list of faults, `{"kind", …}`: each happens to one JobSet or Job (with `of`: to one whose manifest contains that
+text), or to some requests:
 
-| kind | what happens |
+| kind | effect |
 |---|---|
 | never_scheduled | the JobSet stays suspended |
 | pull_error | its pods wait with ErrImagePull |
-| preempted, evicted, node_shutdown, oom_killed | once its log has `when`: the pod is ended, in `grace_s`, and says so |
+| preempted, evicted, node_shutdown, oom_killed | once its log has `when`: the pod ends in `grace_s`, with that reason |
 | node_gone | once its log has `when`: pod, log and node are gone |
 | node_not_ready | once its log has `when`: the node is silent, its pod shows no end, and is evicted after `evict_s` |
 | kueue_evicted | once its log has `when`: Kueue ends its pods and puts it back into the queue |
@@ -22,7 +22,7 @@ pod. What goes wrong is told by `POST /_faults` with a list of `{"kind", …}`, 
 | slow | the same, but `seconds` late |
 | restart | at once: connections break for `away_s`, then the server denies everything for `denied_s` |
 | log_away | at once: log streams break, and logs are answered with 502 for `seconds` |
-| rotate_log | at once: of the logs only what comes from now on is left, but for streams that are open |
+| rotate_log | at once: earlier lines of the logs are removed, except for open streams |
 | expired | at once: a `token` is not valid any more |
 | rules | at once: a `token` has these `rules` |
 | pods | JobSets get this `number` of pods |
@@ -67,7 +67,7 @@ KINDS: dict[tuple[str, str], dict[str, str]] = {
 }  # fmt: skip
 CLUSTER_WIDE = ("namespaces", "nodes", "selfsubjectaccessreviews")
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-OPEN = ("/version", "/readyz", "/healthz", "/livez", "/api", "/apis", "/openapi")  # to every account
+OPEN = ("/version", "/readyz", "/healthz", "/livez", "/api", "/apis", "/openapi")  # granted to every account
 ENDINGS = {
     # kind: (the pod's reason, the reason of its condition DisruptionTarget)
     "preempted": ("Preempted", "PreemptionByScheduler"),
@@ -109,7 +109,7 @@ def merge(into: Object, patch: Object) -> None:
 
 
 def tell_end(fault: Object | None, code: int) -> tuple[str, Object]:
-    """The reason of a container's end, and what its pod's status says besides, of a pod that a fault has struck."""
+    """The reason of a container's end after a fault, and the additional fields of its pod's status."""
     kind = fault["kind"] if fault else ""
     reason, disruption = ENDINGS.get(kind, (None, None))
     more: Object = {"reason": reason, "message": f"Pod was {kind}"} if reason else {}
@@ -133,14 +133,14 @@ def selector(query: Any) -> Callable[[Object], bool]:
 
 
 def verb_of(request: web.Request) -> tuple[str, str, str]:
-    """The verb, group and resource (with its subresource) that a request needs the right to; no resource: none."""
+    """The verb, group and resource (with its subresource) of the right that a request needs; no resource: none."""
     words = [word for word in request.path.split("/") if word]
     if f"/{words[0]}" in OPEN and (words[0] not in ("api", "apis") or len(words) < (3 if words[0] == "api" else 4)):
         return "get", "", ""
     group, rest = ("", words[2:]) if words[0] == "api" else (words[1], words[3:])
     if rest[0] == "namespaces" and len(rest) > 2:
         rest = rest[2:]
-    if rest[0] == "selfsubjectaccessreviews":  # every account may
+    if rest[0] == "selfsubjectaccessreviews":  # allowed for every account
         return "create", group, ""
     verb = VERBS.get(request.method)
     if verb is None:
@@ -150,10 +150,10 @@ def verb_of(request: web.Request) -> tuple[str, str, str]:
 
 
 class Pod:
-    """One pod's process, its log with the time of each line, and how it ended."""
+    """One pod's process, its log with the time of each line, and its end."""
 
     def __init__(self, name: str, entries: Path) -> None:
-        self.name, self.entries = name, entries  # what Cloud Logging has
+        self.name, self.entries = name, entries  # the lines in Cloud Logging
         self.process: asyncio.subprocess.Process | None = None
         self.lines: list[tuple[str, bytes]] = []
         self.dropped = 0  # lines that the kubelet has rotated away
@@ -187,7 +187,7 @@ class Cluster:
         self.accounts = Accounts()
         self.until: dict[str, float] = {}  # "away", "denied", "log_away": until when, on the loop's clock
         self.lost: dict[str, asyncio.Event] = {}  # pods of nodes that are not ready, until these have left the cluster
-        self.open: set[tuple[asyncio.BaseTransport, bool]] = set()  # with whether it is a log
+        self.open: set[tuple[asyncio.BaseTransport, bool]] = set()  # with a flag for logs
         self.sticky_s = 0.0
         self.tasks: set[asyncio.Task[Any]] = set()
 
@@ -235,7 +235,7 @@ class Cluster:
                 return fault
         return None
 
-    # ------------------------------------------------------------ what the controllers of a cluster do
+    # ------------------------------------------------------------ the controllers of a cluster
 
     async def run_jobset(self, jobset: Object) -> None:
         namespace, name = jobset["metadata"]["namespace"], jobset["metadata"]["name"]
@@ -331,14 +331,14 @@ class Cluster:
             "JAX_PLATFORMS": "cpu", "JOB_COMPLETION_INDEX": str(worker), "PATH": f"{self.python}:{os.environ['PATH']}",
         }  # fmt: skip
         environ |= {entry["name"]: str(entry.get("value", "")) for entry in container.get("env") or []}
-        # the pods of all stand-ins share this machine's folders, and each unpacks its config to the same place
+        # the pods of all stand-ins share this machine's folders, and each unpacks its config to the same path
         own = str(self.folder / "files" / pod.name)
         process = pod.process = await asyncio.create_subprocess_exec(
             *(word.replace("/tmp/maxview", own) for word in container["command"]), env=environ,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True, limit=1 << 28,
         )  # fmt: skip
         (self.folder / f"{pod.name}.pid").write_text(str(process.pid))
-        if self.objects.get(key) is not item:  # deleted before there was anything to end
+        if self.objects.get(key) is not item:  # deleted before its pods started
             pod.end(signal.SIGKILL)
         started = now()
         show("Running", {"running": {"startedAt": started}})
@@ -363,7 +363,7 @@ class Cluster:
         return code
 
     async def run_job(self, job: Object) -> None:
-        """A Job of one pod that is not tried again, as Prefect's workers make them."""
+        """A Job of one pod without retries, as Prefect's workers create them."""
         namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
         template = job["spec"]["template"]
         container = template["spec"]["containers"][0]
@@ -403,7 +403,7 @@ class Cluster:
         happened = False
 
         async def end_with_the_first() -> None:
-            """The end of a container's first process is the end of all of them."""
+            """The end of a container's first process ends the others."""
             await process.wait()
             pod.end(signal.SIGKILL)
 
@@ -430,7 +430,7 @@ class Cluster:
             show(succeeded=1, completionTime=now(), conditions=[condition("Complete", "", "")])
 
     async def strike(self, fault: Object, pod: Pod, key: Key, item: Object, node: str) -> None:
-        """Let a pod's machine be taken away."""
+        """Remove a pod's machine."""
         if fault["kind"] in ("oom_killed", "node_gone"):
             if fault["kind"] == "node_gone":
                 self.put(key, item, "DELETED")
@@ -504,7 +504,7 @@ class Cluster:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(pod.over.wait(), grace_s)
             pod.end(signal.SIGKILL)
-            await asyncio.sleep(0.5)  # the kubelet takes as long to tell the end of the container
+            await asyncio.sleep(0.5)  # the kubelet reports the end of the container with this delay
         if self.objects.get(key) is item:
             self.put(key, item, "DELETED")
 
@@ -545,7 +545,7 @@ class Cluster:
         return asyncio.get_running_loop().time() < self.until.get(what, 0.0)
 
     def order(self, faults: list[Object]) -> None:
-        """Take the faults of tests; some happen at once."""
+        """Set the faults of tests; some happen at once."""
         clock = asyncio.get_running_loop().time()
         self.faults, self.until, self.sticky_s, self.most_pods = [], {}, 0.0, self.usual_pods
         if not faults:
@@ -576,7 +576,7 @@ class Cluster:
                     transport.abort()
 
     async def refuse(self, request: web.Request) -> web.Response | None:
-        """The answer to a request that the server does not serve now, or not to this account."""
+        """The answer to a request that the server does not serve now, or denies to this account."""
         for fault in self.faults:
             if fault["kind"] in ("error", "slow") and fault["path"] in request.path_qs and fault["times"] > 0:
                 fault["times"] -= 1
@@ -617,7 +617,7 @@ class Cluster:
             ]})  # fmt: skip
         if request.path == "/openapi/v3":
             return web.json_response({"paths": {}})
-        if request.path == "/openapi/v2":  # an empty one is valid, and kinds that it does not hold are not validated
+        if request.path == "/openapi/v2":  # an empty one is valid, and unknown kinds are not validated
             kind = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
             return web.Response(body=b"", headers={"Content-Type": kind})
         group, version, rest = ("", words[1], words[2:]) if words[0] == "api" else (words[1], words[2], words[3:])
@@ -730,7 +730,7 @@ class Cluster:
         await response.prepare(request)
         cut = next((fault for fault in self.faults if fault["kind"] == "cut_log" and fault["times"] > 0), None)
         sent = 0
-        with contextlib.suppress(ConnectionError):  # whoever reads it may be killed
+        with contextlib.suppress(ConnectionError):  # the reader may be killed
             async for line in self.lines(pod, query):
                 if cut is not None and sent + len(line) > cut["bytes"]:
                     cut["times"] -= 1
@@ -743,7 +743,7 @@ class Cluster:
         return response
 
     async def lines(self, pod: Pod, query: Any) -> AsyncIterator[bytes]:
-        since = query.get("sinceTime", "")[:19]  # whole seconds, as the API server reads it
+        since = query.get("sinceTime", "")[:19]  # whole seconds, like in the API server
         begin = next((n for n, (time, _) in enumerate(pod.lines) if time[:19] >= since), len(pod.lines))
         begin = max(begin, pod.dropped)
         if "tailLines" in query:

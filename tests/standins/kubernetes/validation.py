@@ -1,4 +1,4 @@
-"""Refuses what a real API server and JobSet's webhook refuse of a JobSet, and fills in the defaults that they do."""
+"""Refuses a JobSet as a real API server and JobSet's webhook do, and fills in their defaults."""
 
 import re
 from typing import Any
@@ -19,7 +19,7 @@ MOST = 63  # characters of a pod's name, which is its hostname
 
 
 def find_unknown(value: Any, kind: str, path: str) -> list[str]:
-    """The fields of a core Kubernetes object that its schema does not have."""
+    """The fields of a core Kubernetes object that its schema lacks."""
     listed = re.fullmatch(r"list\[(.+)\]", kind, re.IGNORECASE)
     if listed:
         return [name for n, item in enumerate(value or []) for name in find_unknown(item, listed[1], f"{path}[{n}]")]
@@ -34,7 +34,7 @@ def find_unknown(value: Any, kind: str, path: str) -> list[str]:
 
 
 def check_jobset(item: Object) -> tuple[int, str] | None:
-    """The code and message with which a JobSet is refused; None if it is accepted."""
+    """The code and message of a refused JobSet; None if it is accepted."""
     spec, name = item.get("spec", {}), item["metadata"]["name"]
     unknown = [f"{key}" for key in item if key not in ("apiVersion", "kind", "metadata", "spec", "status")]
     unknown += find_unknown(item["metadata"], "V1ObjectMeta", "metadata")

@@ -1,4 +1,4 @@
-"""Stands in for MaxText's trainer: reads its words, and writes its lines, JSON and TensorBoard files as 0.2.4 does."""
+"""Stands in for MaxText's trainer: reads its arguments, writes log, JSON and TensorBoard files like 0.2.4."""
 
 import json
 import os
@@ -12,7 +12,7 @@ def say(text: str) -> None:
 
 
 base, *words = sys.argv[1:]
-if not os.path.isfile(base):  # as MaxText looks for it where its image has no checkout
+if not os.path.isfile(base):  # MaxText's own lookup in an image without a checkout
     inside = base.removeprefix("src/maxtext/configs/")
     base = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "configs", inside)
     assert os.path.isfile(base), base
@@ -21,7 +21,7 @@ say("max_utils.py:1] System Information: Jax Version: 0.10.2")
 say(f"train.py:1] started in {os.getcwd()}")
 place, name = config["base_output_directory"], config["run_name"]
 board = None
-# of several processes the first writes them; where there are JSON lines nobody reads them
+# the first of several processes writes them; no program reads them if there are JSON lines
 if os.environ.get("JOB_COMPLETION_INDEX", "0") == "0" and not config["metrics_file"]:
     from tensorboardX import SummaryWriter
 

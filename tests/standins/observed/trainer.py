@@ -1,4 +1,4 @@
-"""A custom trainer, as small as one can be: layers in a loop, dropout, weight decay, one jitted step."""
+"""A minimal custom trainer: layers in a loop, dropout, weight decay, one jitted step."""
 
 import sys
 

@@ -1,6 +1,6 @@
 """A training step of forty lines, compiled for a small TPU slice, whole or with one fault: `faulty.py FAULT FOLDER`.
 
-It leaves the files that `python -m model.compile` leaves. The samples in `tests/samples/preflight` are its output.
+It writes the files of `python -m model.compile`. The samples in `tests/samples/preflight` are its output.
 """
 
 import gzip
@@ -27,7 +27,7 @@ SHAPES = {
     "layers/wo": (LAYERS, HIDDEN, WIDTH),
     "head": (WIDTH, VOCABULARY),
 }
-# the axis that is divided over the devices
+# the axis that is sharded
 SPLIT = {"embedding": 0, "layers/wi": 1, "layers/wm": 1, "layers/wo": 2, "head": 0}
 FAULTS = ("none", "gather-in-loop", "no-donation", "float32-matmul", "no-remat", "wrong-sharding")
 
@@ -63,7 +63,7 @@ def make_step(fault, mesh):
             x = jax.lax.with_sharding_constraint(x, split)
             with jax.named_scope("head"):
                 weights = whole
-                if fault == "gather-in-loop":  # what depends on the loop cannot be taken out of it
+                if fault == "gather-in-loop":  # depends on the loop, so that it cannot be hoisted
                     weights, x = jax.lax.optimization_barrier((head, x))
                     weights = jax.lax.with_sharding_constraint(weights, everywhere)
                 logits = jnp.einsum("ble,ev->blv", x, weights).astype(jnp.float32)

@@ -1,4 +1,4 @@
-"""A judge over simulated runs: the real verdict rule on levels that are drawn."""
+"""A judge over simulated runs: the real verdict rule on random levels."""
 
 from collections.abc import Callable, Sequence
 from math import exp
@@ -21,7 +21,7 @@ TOLERANCES = {  # as configs/noise.yml states them
 
 
 class SimulatedTimes:
-    """Runs whose level is drawn: `truth` in logarithms, and noise per run by `draw`."""
+    """Runs with a random level: `truth` in logarithms, and noise per run by `draw`."""
 
     varies = True
 

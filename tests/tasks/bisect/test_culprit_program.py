@@ -1,4 +1,4 @@
-"""Which operations of the culprit's training step are new: JAX lowers both steps, from the functions below."""
+"""The new operations of the culprit's training step: JAX lowers both steps, from the functions below."""
 
 import gzip
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def keep(store: Store, plan: RunPlan, point: BisectedPoint, text: str) -> None:
     (folder / LOWERED).write_bytes(gzip.compress(text.encode()))
 
 
-def test_the_new_operation_is_told_with_its_line(store: Store, plan: RunPlan) -> None:
+def test_the_new_operation_is_reported_with_its_line(store: Store, plan: RunPlan) -> None:
     points = make_points("a", "", "b")
     for number, function in ((0, step), (2, scaled_step)):
         keep(store, plan, points[number], jax.jit(function).lower(X).as_text(debug_info=True))
@@ -66,7 +66,7 @@ def test_the_new_operation_is_told_with_its_line(store: Store, plan: RunPlan) ->
     assert f"test_culprit_program.py:{line} scaled_step" in found.sentence
 
 
-def test_without_a_ledger_the_programs_that_runs_kept_are_compared(store: Store, plan: RunPlan) -> None:
+def test_without_a_ledger_kept_programs_are_compared(store: Store, plan: RunPlan) -> None:
     points = [point.model_copy(update={"ledger": LedgerEntry()}) for point in make_points("a", "b")]
     runs: dict[int, Any] = {}
     for number, function in enumerate((step, scaled_step)):
@@ -80,7 +80,7 @@ def test_without_a_ledger_the_programs_that_runs_kept_are_compared(store: Store,
     assert "111111111 alone computes 1 × multiply f32[4,8] with 0.75" in found.sentence
 
 
-def test_programs_that_are_equal_or_were_not_kept_are_not_told(store: Store, plan: RunPlan) -> None:
+def test_equal_or_missing_programs_are_not_reported(store: Store, plan: RunPlan) -> None:
     points = make_points("a", "b")
     assert compare_culprit_program(points, 1, plan, {}, store) is None
     for point in points:

@@ -1,4 +1,4 @@
-"""What the compile ledger rules out, and what it answers alone."""
+"""Commits that the compile ledger excludes, and metrics that it decides alone."""
 
 import sys
 from collections.abc import Callable
@@ -39,11 +39,11 @@ def test_equal_source_is_ruled_out_for_everything_and_an_equal_program_for_memor
     line, why = draw_line(points("aabbcd", "ppppqq"), TIME)
     assert [weight > 0 for weight in line.weights] == [False, False, True, False, True, True]
     assert why == {1: "no source of the trainer changed", 3: "no source of the trainer changed"}
-    # of an equal program only the host loop can have changed: possible, but last
+    # with an equal program only the host loop can have changed: possible, but tried last
     assert line.weights[4] == 1.0
     assert line.weights[2] < line.weights[4] / 10
     assert line.weights[5] < line.weights[4] / 10
-    # the runs of each group are those of its first; of the last group those of the bad end
+    # each group has the runs of its first commit; the last group has the runs of the bad end
     assert line.alike == (0, 0, 2, 2, 4, 5)
     memory, _ = draw_line(points("aabbcd", "ppppqq"), MEMORY)
     assert [weight > 0 for weight in memory.weights] == [False, False, False, False, True, False]
@@ -59,7 +59,7 @@ def test_thirty_of_thirty_two_commits_without_source_are_never_trained() -> None
     assert sorted(set(line.alike)) == [0, 10, 32]
 
 
-def test_memory_and_program_are_answered_without_a_run() -> None:
+def test_memory_and_program_need_no_run() -> None:
     grown = points("abcdef", "pqrstu", "111299")
     found = search_ledger(grown, MEMORY)
     assert found is not None
@@ -74,7 +74,7 @@ def test_memory_and_program_are_answered_without_a_run() -> None:
     assert same.outcome == "no difference"
 
 
-def test_what_does_not_compile_leaves_a_range_and_what_comes_back_is_said() -> None:
+def test_an_uncompilable_commit_leaves_a_range_and_a_reverted_change_is_reported() -> None:
     hidden = search_ledger(points("abcdef", "pp--qq"), PROGRAM)
     assert hidden is not None
     assert (hidden.outcome, hidden.suspects) == ("range", (2, 3, 4))
@@ -96,7 +96,7 @@ def test_sizes_are_shown_with_prefixes(size: int | None, shown: str) -> None:
     assert show_size(size) == shown
 
 
-def test_a_training_is_compiled_by_way_of_the_recorder_and_a_command_is_left_alone(make_plan: object) -> None:
+def test_our_trainer_compiles_through_the_recorder_and_a_custom_command_is_unchanged(make_plan: object) -> None:
     plan = make_plan("pass")  # type: ignore[operator]
     argv = ("python", "-m", "model.train", f"{plan.directory}/config.yml")
     words = probe_words(plan.model_copy(update={"argv": argv, "trainer": "maxview"}), load_target("cpu"),
@@ -110,9 +110,7 @@ def test_a_training_is_compiled_by_way_of_the_recorder_and_a_command_is_left_alo
 
 
 @pytest.mark.parametrize("trainer", ["maxview", "maxtext"])
-def test_what_is_compiled_is_the_checkout_s_source(
-    trainer: str, make_plan: Callable[..., RunPlan], tmp_path: Path
-) -> None:
+def test_the_compiled_source_is_the_checkouts(trainer: str, make_plan: Callable[..., RunPlan], tmp_path: Path) -> None:
     """The module is in no environment: only the checkout has it, and each commit multiplies by another number."""
     store, programs = open_store(str(tmp_path / "out")), []
     for factor in (2, 3):
@@ -128,7 +126,7 @@ def test_what_is_compiled_is_the_checkout_s_source(
 
 
 class Known:
-    """A TPU's clock, as stated."""
+    """A TPU's clock states, as stated."""
 
     noise = Noise(scale=0.004, df=10)
 
@@ -139,7 +137,7 @@ class Known:
         return Tolerance(relative=0.02, least=0.005, why="x", least_why="x")
 
 
-def test_four_corners_tell_code_from_packages_and_their_interaction() -> None:
+def test_four_corners_separate_code_packages_and_their_interaction() -> None:
     random = np.random.default_rng(3)
 
     def runs(level: float) -> list[float]:
@@ -148,7 +146,7 @@ def test_four_corners_tell_code_from_packages_and_their_interaction() -> None:
     code, packages, both = 0.00, 0.06, 0.04
     levels = [runs(0.0), runs(code), runs(packages), runs(code + packages + both)]
     found = {one.name: one for one in contrast_corners(levels, Known())}  # type: ignore[arg-type]
-    # by construction: each averaged over the other, which has half of what both do together
+    # by construction: each effect is averaged over the other factor, so it includes half of the interaction
     for name, true in (("code", code + both / 2), ("packages", packages + both / 2), ("interaction", both)):
         assert found[name].low < true < found[name].high  # type: ignore[operator]
         assert found[name].verdict == "regressed"
@@ -166,7 +164,7 @@ def test_four_corners_without_noise() -> None:
     assert found == {"code": "same", "packages": "changed", "interaction": "same"}
 
 
-def test_questions_are_found_by_title_id_and_word() -> None:
+def test_metrics_are_found_by_title_id_and_word() -> None:
     assert read_question("step time, steady") == read_question("step_time_s") == TIME
     assert TIME.varies
     assert not LOSS.varies

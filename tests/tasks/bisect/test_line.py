@@ -1,4 +1,4 @@
-"""The line of commits between two refs, out of real git repositories; bad input is told in one sentence."""
+"""The line of commits between two refs, from real git repositories; bad input gives one sentence."""
 
 import subprocess
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def ref(git: Git, name: str) -> ResolvedRef:
     return ResolvedRef(name=name, sha=git("rev-parse", f"{name}^{{commit}}"))
 
 
-def test_the_line_follows_first_parents_and_goes_inside_a_merge_when_asked(history: tuple[Path, Git]) -> None:
+def test_the_line_follows_first_parents_and_enters_a_merge_on_request(history: tuple[Path, Git]) -> None:
     folder, git = history
     line = find_line(str(folder), ref(git, "v1"), ref(git, "main"))
     subjects = [one.commit.subject for one in line]
@@ -66,7 +66,7 @@ def test_the_line_follows_first_parents_and_goes_inside_a_merge_when_asked(histo
     assert "right.py" in stat
 
 
-def test_a_good_that_came_in_by_a_merge_begins_the_line_there(history: tuple[Path, Git]) -> None:
+def test_a_good_commit_from_a_merge_begins_the_line_there(history: tuple[Path, Git]) -> None:
     folder, git = history
     line = find_line(str(folder), ref(git, "side"), ref(git, "main"))
     assert [one.commit.subject for one in line] == ["add right", "merge side", "add five"]
@@ -98,7 +98,7 @@ def test_bad_input_is_one_clear_sentence(history: tuple[Path, Git], tmp_path: Pa
     assert "git fetch --unshallow" in refused("v1", "main", str(shallow))
 
 
-def test_no_git_and_a_folder_that_is_no_clone_are_told(
+def test_missing_git_and_a_folder_without_a_clone_are_reported(
     history: tuple[Path, Git], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _ = history
@@ -110,7 +110,7 @@ def test_no_git_and_a_folder_that_is_no_clone_are_told(
         find_span(plain.model_copy(update={"repository": str(folder)}))
 
 
-def test_a_dirty_checkout_is_refused_where_head_is_meant(history: tuple[Path, Git]) -> None:
+def test_a_dirty_checkout_is_refused_for_head(history: tuple[Path, Git]) -> None:
     folder, _ = history
     (folder / "one.py").write_text("one = 2\n")
     assert find_dirt(str(folder)) == "one.py"
@@ -125,7 +125,7 @@ def test_a_comparison_without_refs_has_no_commits() -> None:
         find_span(BisectOptions(comparison="linen-vs-nnx", good="a", bad="b"))
 
 
-def test_equal_source_has_an_equal_digest_and_another_program_another(history: tuple[Path, Git]) -> None:
+def test_equal_source_has_an_equal_digest_and_other_source_another(history: tuple[Path, Git]) -> None:
     folder, git = history
     before = git("rev-parse", "HEAD")
     (folder / "README.md").write_text("words\n")
@@ -137,12 +137,12 @@ def test_equal_source_has_an_equal_digest_and_another_program_another(history: t
     digests = digest_sources(str(folder), [before, words, git("rev-parse", "HEAD")], "command")
     assert digests[before] == digests[words]
     assert len(set(digests.values())) == 2
-    # of our own trainer only what a run reads of it counts
+    # of our own trainer's checkout only the files of a run count
     ours = digest_sources(str(folder), [before, git("rev-parse", "HEAD")], "maxview")
     assert len(set(ours.values())) == 1
 
 
-def test_comments_docstrings_and_layout_are_no_code() -> None:
+def test_comments_docstrings_and_layout_do_not_count() -> None:
     plain = digest_code('def f(x):\n    """Words."""\n    return x + 1\n')
     assert plain == digest_code('def f( x ):  # more words\n    """Others."""\n\n    return x+1\n')
     assert plain != digest_code("def f(x):\n    return x + 2\n")
@@ -164,6 +164,6 @@ def test_a_range_of_versions(text: str, versions: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "text", ["jax", "jax==0.9.1", "jax==0.8.2..0.9.1", "jax==0.9.1..x", "jax==1,3,2", "jax==1.0..1.0"]
 )
-def test_what_is_no_range_says_what_to_type(text: str) -> None:
+def test_an_invalid_range_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match="--packages"):
         read_versions(text)

@@ -1,4 +1,4 @@
-"""What a user reads of a search that ended in a range: how many suspects, which is likeliest, and how to go on."""
+"""The report of a search that ended in a range: the number of suspects, the likeliest one, and the next command."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def make_points(*chances: float) -> tuple[BisectedPoint, ...]:
     )
 
 
-def test_a_range_says_how_many_are_left_and_which_is_likeliest() -> None:
+def test_a_range_has_the_number_of_suspects_and_the_likeliest() -> None:
     points = make_points(0, 0, 0.2, 0.62, 0, 0.18)
     assert write_headline(RANGE, points, "01_base", LOSS) == (
         "01_base: Loss, step by step changed at one of 3 commits from 222222222 to 555555555, "
@@ -45,7 +45,7 @@ def test_a_range_says_how_many_are_left_and_which_is_likeliest() -> None:
         (BisectMore(), ["--metric", "loss", "--max-runs", "200"]),
     ],
 )
-def test_a_range_by_a_limit_offers_the_same_search_with_twice_the_limit(more: BisectMore, continued: list[str]) -> None:
+def test_a_range_at_a_limit_offers_the_same_search_with_twice_the_limit(more: BisectMore, continued: list[str]) -> None:
     points = make_points(0, 0, 0.2, 0.62, 0, 0.18)
     request = BisectOptions(good="v1", bad="main", metric="loss", more=more)
     good, bad = (

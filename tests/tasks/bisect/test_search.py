@@ -1,4 +1,6 @@
-"""The search for a culprit over simulated runs, judged by the real verdict rule; what was planted is the reason."""
+"""The search for a culprit over simulated runs, judged by the real verdict rule; the planted change is the expected
+result.
+"""
 
 import importlib.util
 from pathlib import Path
@@ -23,7 +25,7 @@ SIGMA = simulated.TPU.scale / 2**0.5  # of one run
 
 
 class ExactJudge:
-    """A metric without noise: what each point is, by name; equal names are the same."""
+    """A metric without noise: each point has a name; equal names are equal values."""
 
     varies = False
     noise = Noise(scale=1.0, df=1.0)
@@ -70,20 +72,20 @@ def test_an_exact_change_is_found_with_one_run_of_each_commit(culprit: int) -> N
     assert set(judge.done.values()) == {1}
 
 
-def test_what_does_not_compile_is_skipped_and_a_range_is_said_where_it_hides_the_culprit() -> None:
+def test_an_uncompilable_commit_is_skipped_and_a_range_is_reported_if_it_may_be_the_culprit() -> None:
     found = search(ExactJudge("a" * 10 + "xxx" + "b" * 20))
     assert (found.outcome, found.suspects) == ("range", (10, 11, 12, 13))
     elsewhere = search(ExactJudge("a" * 10 + "b" * 3 + "xxx" + "b" * 17))
     assert (elsewhere.outcome, elsewhere.culprit) == ("found", 10)
 
 
-def test_a_second_change_is_said_with_its_sign() -> None:
+def test_a_second_change_is_reported_with_its_sign() -> None:
     found = search(ExactJudge("a" * 10 + "c" * 10 + "b" * 13))
     assert found.culprit == 10
     assert any("opposite sign" in note and "{10}" in note for note in found.notes)
 
 
-def test_what_comes_and_goes_and_comes_again_is_said() -> None:
+def test_a_change_that_comes_and_goes_twice_is_reported() -> None:
     found = search(ExactJudge("a" * 4 + "b" * 13 + "a" * 4 + "b" * 12))
     assert found.outcome == "found"
     truth = "a" * 4 + "b" * 13 + "a" * 4 + "b" * 12
@@ -91,17 +93,17 @@ def test_what_comes_and_goes_and_comes_again_is_said() -> None:
     assert truth[found.culprit] == "b"  # type: ignore[index]
 
 
-def test_a_revert_that_the_source_shows_moves_the_good_end() -> None:
+def test_a_revert_in_the_source_moves_the_good_end() -> None:
     truth = "a" * 4 + "b" * 13 + "a" * 4 + "b" * 12
     alike = tuple(0 if kind == "a" else point for point, kind in enumerate(truth))
     weights = tuple(0.0 if point == 0 or truth[point] == truth[point - 1] else 1.0 for point in range(POINTS))
     found = search(ExactJudge(truth), Line(weights=weights, alike=alike))
-    assert found.culprit == 21  # where it came the second time
+    assert found.culprit == 21  # its second occurrence
     assert any("again" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("size", [0.02, 0.05])
-def test_a_slower_step_is_found_through_the_noise(size: float) -> None:
+def test_a_slower_step_is_found_despite_the_noise(size: float) -> None:
     random = np.random.default_rng(7)
     wrong = right = 0
     for _ in range(25):
@@ -115,7 +117,7 @@ def test_a_slower_step_is_found_through_the_noise(size: float) -> None:
 
 
 def slow_sometimes(random: Any, share: float, slower: float) -> Any:
-    """The stated noise, and a share of the runs that much slower."""
+    """The stated noise; a share of the runs is slower by this much."""
     return lambda: SIGMA * float(random.standard_t(10)) + (slower if random.random() < share else 0.0)
 
 
@@ -147,7 +149,7 @@ def test_a_slowed_run_of_good_hides_no_change() -> None:
     assert (found.outcome, found.culprit) == ("found", 9)
 
 
-def test_a_slowed_run_of_the_suspect_costs_runs_and_no_answer() -> None:
+def test_a_slowed_run_of_the_suspect_costs_runs_but_not_the_answer() -> None:
     random = np.random.default_rng(13)
     judge = simulated.SimulatedTimes(simulated.step(0.02, 12), lambda: SIGMA * float(random.standard_t(10)))
     for point in (0, 32, 11, 12, 12):
@@ -157,7 +159,7 @@ def test_a_slowed_run_of_the_suspect_costs_runs_and_no_answer() -> None:
     assert (found.outcome, found.culprit) == ("found", 12)
 
 
-def test_nothing_is_named_where_nothing_is_planted() -> None:
+def test_nothing_is_named_without_a_planted_change() -> None:
     random = np.random.default_rng(8)
     named = 0
     for _ in range(50):
@@ -166,7 +168,7 @@ def test_nothing_is_named_where_nothing_is_planted() -> None:
     assert named <= 1
 
 
-def test_the_budget_ends_in_a_range_that_holds_the_culprit() -> None:
+def test_the_budget_ends_in_a_range_with_the_culprit() -> None:
     random = np.random.default_rng(9)
     judge = simulated.SimulatedTimes(simulated.step(0.05, 20), lambda: SIGMA * float(random.standard_t(10)))
     found = search(judge, limits=Limits(most_runs=4))
@@ -175,7 +177,7 @@ def test_the_budget_ends_in_a_range_that_holds_the_culprit() -> None:
     assert judge.total <= 4
 
 
-def test_what_the_ledger_rules_out_is_not_run() -> None:
+def test_points_that_the_ledger_excludes_are_not_run() -> None:
     weights = tuple(1.0 if point in (8, 16, 24) else 0.0 for point in range(POINTS))
     alike = tuple(0 if point < 8 else 8 if point < 16 else 16 if point < 24 else 32 for point in range(POINTS))
     random = np.random.default_rng(10)
@@ -185,8 +187,8 @@ def test_what_the_ledger_rules_out_is_not_run() -> None:
     assert set(judge.values) <= {0, 8, 16, 32}
 
 
-def test_killed_and_started_again_it_goes_on_with_the_same_runs() -> None:
-    """The next action follows from the runs alone: a search that is begun anew over them asks for the same run."""
+def test_a_killed_search_continues_with_the_same_runs() -> None:
+    """The next action depends on the runs only: a new search over them chooses the same run."""
     random = np.random.default_rng(11)
     judge = simulated.SimulatedTimes(simulated.step(0.05, 9), lambda: SIGMA * float(random.standard_t(10)))
     asked = []

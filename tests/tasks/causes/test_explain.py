@@ -1,4 +1,4 @@
-"""When a comparison is explained, what is told first, and what is no subject of an explanation."""
+"""Occasions for an explanation, its first sentence, and comparisons that cannot be explained."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,21 +34,21 @@ OTHER = ProgramExplanation(answer="differs", sentence="the programs differ at 1 
 EQUAL = TensorComparison(sentence="no tensor differs", tensors=(9, 9))
 
 
-def test_a_tensor_that_differs_is_told_first() -> None:
+def test_a_differing_tensor_is_reported_first() -> None:
     root = Root(kind="constant", sentence="an epsilon")
     found = TensorComparison(sentence="equal up to mlpwi_1", roots=(root,), tensors=(9, 9))
     assert _say_headline(found, OTHER, None, None) == "equal up to mlpwi_1"
 
 
 @pytest.mark.parametrize("program", [SAME, OTHER])
-def test_what_only_the_compiled_programs_differ_in_is_told_so(program: ProgramExplanation) -> None:
+def test_a_difference_of_the_compiled_programs_alone_is_reported_as_such(program: ProgramExplanation) -> None:
     rounded = EQUAL.model_copy(update={"different_results": ("parameter w",)})
     found = _say_headline(rounded, program, None, None)
     assert found.startswith("equal before the compiler; the compiled programs round differently from here")
     assert found.endswith("at its end parameter w differ")
 
 
-def test_one_computation_leaves_only_what_is_given_and_the_host() -> None:
+def test_one_computation_leaves_only_the_arguments_and_the_host() -> None:
     assert _say_headline(EQUAL, SAME, None, None).endswith("only what each is given, and its host, can differ")
 
 
@@ -87,21 +87,21 @@ def test_a_difference_is_an_occasion(record: MakeRecord, verdict: str, wanted: b
     assert bool(find_occasion(record(verdict))) is wanted
 
 
-def test_another_program_is_an_occasion_and_a_control_is_none(record: MakeRecord) -> None:
+def test_another_program_is_an_occasion_and_a_control_is_not(record: MakeRecord) -> None:
     floor = Floor(name="same program", holds=False, evidence="")
     assert find_occasion(record(floors=(floor,))) == "the program"
     assert find_occasion(record("regressed", aa=True)) == ""
-    assert find_occasion(record("regressed", metric="stall_s")) == ""  # of storage and the host
+    assert find_occasion(record("regressed", metric="stall_s")) == ""  # goodput depends on storage and the host
 
 
-def test_a_comparison_may_leave_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comparison_may_disable_its_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wants_explanation("linen-vs-nnx")
     off = type("Comparison", (), {"explain": "off"})()
     monkeypatch.setattr(occasion, "load_comparison", lambda _name: off)
     assert not wants_explanation("linen-vs-nnx")
 
 
-def test_a_comparison_of_another_place_is_not_explained_by_itself() -> None:
+def test_a_comparison_of_another_target_is_not_explained_automatically() -> None:
     assert not wants_explanation("no-such-comparison")
     assert plans_of([]) is None
 
@@ -115,6 +115,8 @@ def test_a_comparison_of_another_place_is_not_explained_by_itself() -> None:
         (["no/run", "no/other"], "no/run: is no run's folder"),
     ],
 )
-def test_what_is_no_subject_is_an_error_that_says_what_to_type(words: list[str], message: str, tmp_path: Path) -> None:
+def test_a_comparison_without_an_explanation_is_an_error_with_a_remedy(
+    words: list[str], message: str, tmp_path: Path
+) -> None:
     with pytest.raises(ValueError, match=message):
         find_subject(words, str(tmp_path))

@@ -1,4 +1,4 @@
-"""Floor 1 out of the steps that runs left: of any trainer that uses JAX, whatever the order of its text."""
+"""Floor 1 from the kept steps of runs: for any trainer that uses JAX, in any order of its text."""
 
 import gzip
 from collections.abc import Callable
@@ -63,29 +63,29 @@ def test_one_computation_in_another_order(tmp_path: Path, leave: Callable[..., R
     assert found.answer == "same computation in another order"
 
 
-def test_a_repeat_that_ran_another_program_is_not_missed(tmp_path: Path, leave: Callable[..., RunRecord]) -> None:
+def test_a_repeat_with_another_program_is_detected(tmp_path: Path, leave: Callable[..., RunRecord]) -> None:
     found = compare(tmp_path, leave("a", 0, plain), leave("b", 0, plain), leave("a", 1, plain), leave("b", 1, other))
     assert found.answer == "differs"
 
 
-def test_what_our_trainer_has_proved_is_not_compared_again(tmp_path: Path, leave: Callable[..., RunRecord]) -> None:
+def test_a_floor_proved_by_our_trainer_is_not_compared_again(tmp_path: Path, leave: Callable[..., RunRecord]) -> None:
     runs = leave("a", 0, plain, "f00"), leave("b", 0, plain, "f00")
     assert not have_programs(runs, Store(tmp_path))
 
 
-def test_a_run_that_left_no_step_is_no_comparison(tmp_path: Path, leave: Callable[..., RunRecord]) -> None:
+def test_a_run_without_a_kept_step_is_not_compared(tmp_path: Path, leave: Callable[..., RunRecord]) -> None:
     runs = leave("a", 0, plain), leave("b", 0, plain)
     (tmp_path / "runs" / "b-r0" / "step.mlir.gz").unlink()
     assert not have_programs(runs, Store(tmp_path))
 
 
-def test_another_order_holds_but_excuses_no_time() -> None:
+def test_another_order_holds_the_floor_but_excuses_no_time() -> None:
     texts = [Floor(name="same program", holds=True, evidence="", same_text=same) for same in (True, False)]
     assert has_same_program(texts[:1])
     assert not has_same_program(texts[1:])  # another order may be compiled into other kernels
 
 
-def test_logs_from_elsewhere_have_no_floors(leave: Callable[..., RunRecord]) -> None:
+def test_ingested_logs_have_no_floors(leave: Callable[..., RunRecord]) -> None:
     from tasks.diff.arms import ArmRuns
 
     runs = leave("a", 0, plain), leave("b", 0, plain)

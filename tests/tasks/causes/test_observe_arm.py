@@ -1,4 +1,4 @@
-"""What is recorded of a trainer's step; what is said where none can be; and that a judged run stays what it is."""
+"""The record of a trainer's step, the message if there is none, and the unchanged judged run."""
 
 import re
 from collections.abc import Callable
@@ -45,7 +45,9 @@ def test_program_arguments_results_and_tensors_of_the_first_step(plan_of: Planne
     assert {"observation.json", "step.mlir.gz", "step.hlo.gz", "tensors.jsonl.gz"} <= {
         path.name for path in (tmp_path / "o").iterdir()
     }
-    assert "step 0 loss" not in (tmp_path / "o" / "observation.log").read_text()  # it ended with what it was for
+    assert (
+        "step 0 loss" not in (tmp_path / "o" / "observation.log").read_text()
+    )  # the observed process ends after its step
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_a_trainer_without_a_step_is_one_sentence(program: str, said: str, plan_
         "class T:\n    @jax.jit\n    def go(w, x): return train_step(w, x)\nw = T.go(w, x)",
     ],
 )
-def test_every_way_to_compile_a_step_is_seen(call: str, plan_of: Planned, tmp_path: Path) -> None:
+def test_every_way_to_compile_a_step_is_observed(call: str, plan_of: Planned, tmp_path: Path) -> None:
     found = observe_arm(plan_of("arm", text=STEP + call), tmp_path / "o")
     assert found.step is not None, found.notes
     assert found.tensors > 3
@@ -88,7 +90,7 @@ def test_every_way_to_compile_a_step_is_seen(call: str, plan_of: Planned, tmp_pa
     assert len(found.results) == 1
 
 
-def test_a_failure_of_the_recorder_is_not_the_trainers(plan_of: Planned, tmp_path: Path) -> None:
+def test_a_failure_of_the_recorder_does_not_fail_the_trainer(plan_of: Planned, tmp_path: Path) -> None:
     text = STEP + "import numpy\nnumpy.savez = None\nw = jax.jit(train_step)(w, x)"
     found = observe_arm(plan_of("arm", text=text), tmp_path / "o")
     assert found.step == "train_step"
@@ -123,7 +125,7 @@ def test_a_judged_run_is_the_same_with_and_without_an_observation(plan_of: Plann
     assert train() == losses
 
 
-def test_lines_are_those_of_the_observed_source_also_if_jax_has_compiled_an_equal_program(
+def test_lines_are_the_observed_sources_even_if_jax_has_compiled_an_equal_program(
     plan_of: Planned, tmp_path: Path
 ) -> None:
     cache = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
@@ -146,7 +148,7 @@ def test_an_arm_in_an_image_is_not_observed(plan_of: Planned, tmp_path: Path) ->
     assert not (tmp_path / "o").exists()
 
 
-def test_the_process_gets_no_more_of_the_caller_than_a_judged_run(plan_of: Planned, tmp_path: Path) -> None:
+def test_the_process_gets_the_same_environment_as_a_judged_run(plan_of: Planned, tmp_path: Path) -> None:
     plan = plan_of("arm", text="import os; print(sorted(os.environ))")
     observe_arm(plan, tmp_path / "o")
     log = (tmp_path / "o" / "observation.log").read_text()

@@ -1,4 +1,4 @@
-"""Profiles of real steps on this machine's processor: their seconds by source line, and what the host does between."""
+"""Profiles of real steps on this machine's processor: seconds by source line, and the host's time between steps."""
 
 import gc
 from collections.abc import Callable
@@ -77,17 +77,17 @@ def test_the_slow_line_is_named_first(steps: list[ProfiledStep]) -> None:
     assert "right takes" in found.sentence
 
 
-def test_the_host_has_rows_of_its_own(steps: list[ProfiledStep]) -> None:
+def test_the_host_has_separate_rows(steps: list[ProfiledStep]) -> None:
     found = compare_profiles(steps[0], steps[1], NAMES)
     assert found is not None
     rows = {one.what: one for one in found.differences}
-    assert rows[COLLECTION].candidate_s > rows[COLLECTION].baseline_s  # only there it was asked for
+    assert rows[COLLECTION].candidate_s > rows[COLLECTION].baseline_s  # only that arm requested garbage collections
     assert rows[GAP].candidate_s > rows[GAP].baseline_s  # they happen between the steps
 
 
 @pytest.mark.parametrize(("steps_ms", "sure"), [((10, 10, 11, 10, 10), True), ((10, 40, 30, 10, 40), False)])
 def test_a_gap_that_other_load_may_have_lengthened_is_not_sure(steps_ms: tuple[int, ...], sure: bool) -> None:
-    """Where load makes the usual step 20 ms longer, it can do so to a gap."""
+    """Load that makes the usual step 20 ms longer can also lengthen a gap."""
 
     def profiled(gap_ms: float) -> ProfiledStep:
         runs, now = [], 0.0
@@ -104,12 +104,12 @@ def test_a_gap_that_other_load_may_have_lengthened_is_not_sure(steps_ms: tuple[i
     assert gap.sure is sure
 
 
-def test_a_profile_without_the_step_is_no_explanation(steps: list[ProfiledStep]) -> None:
+def test_a_profile_without_the_step_explains_nothing(steps: list[ProfiledStep]) -> None:
     nothing = steps[0]._replace(profile={"modules": {}, "devices": 0, "collections": []})
     assert compare_profiles(nothing, steps[1], NAMES) is None
 
 
-def test_what_is_no_profile_is_an_error(tmp_path: Path) -> None:
+def test_an_invalid_profile_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.xplane.pb").write_text("no profile")
     with pytest.raises(ValueError, match=r"a\.xplane\.pb"):
         read_profiles([tmp_path / "a.xplane.pb"])
@@ -119,7 +119,7 @@ def wide(x: jax.Array) -> jax.Array:
     return jnp.sum(jnp.sort((x[:, :, None] * jnp.ones((1, 1, 64))).reshape(-1)))  # the wide line
 
 
-def test_the_buffer_that_only_one_needs_is_named(tmp_path: Path) -> None:
+def test_a_buffer_of_one_arm_only_is_named(tmp_path: Path) -> None:
     record(quick, tmp_path / "quick")
     record(wide, tmp_path / "wide")
     sides = [
@@ -127,7 +127,7 @@ def test_the_buffer_that_only_one_needs_is_named(tmp_path: Path) -> None:
         for name in ("quick", "wide")
     ]
     found = compare_memory(sides[0], sides[1], NAMES)
-    size = 96 * 96 * 64 * 4  # of the array that `wide` sorts
+    size = 96 * 96 * 64 * 4  # of the array sorted by `wide`
     assert found.peak_bytes[1] - found.peak_bytes[0] >= size
     largest = found.buffers[0]
     assert largest.candidate_bytes - largest.baseline_bytes >= size

@@ -1,4 +1,4 @@
-"""Two lowered programs: one computation in another order, or which operation of which line differs.
+"""Two lowered programs: one computation in another order, or the differing operation with its line.
 
 Each pair is lowered by JAX itself; the expectation follows from the two Python functions, not from our output.
 """
@@ -70,7 +70,7 @@ def test_arguments_in_another_order_are_the_same_computation(tmp_path: Path) -> 
     assert found.answer == "same computation in another order"
 
 
-def test_another_constant_is_told_with_the_line_that_reads_it(tmp_path: Path) -> None:
+def test_another_constant_is_reported_with_the_line_that_reads_it(tmp_path: Path) -> None:
     found = compare(tmp_path, norm, norm_other_epsilon, X, W)
     assert found.answer == "differs"
     first = found.operations[0]
@@ -80,7 +80,7 @@ def test_another_constant_is_told_with_the_line_that_reads_it(tmp_path: Path) ->
     assert first.baseline_line.line == line_of(norm, "1e-5")
     assert first.candidate_line.line == line_of(norm_other_epsilon, "1e-6")
     assert (first.baseline, first.candidate) == (("1 × add f32[] with 1e-05",), ("1 × add f32[] with 1e-06",))
-    assert len(found.operations) == 1  # nothing that only follows
+    assert len(found.operations) == 1  # no consequences of it
 
 
 def swapped_difference(x: jax.Array, w: jax.Array) -> jax.Array:
@@ -99,7 +99,7 @@ def test_an_integer_constant_keeps_its_digits(tmp_path: Path) -> None:
     assert "123456788" in " ".join(row.candidate)
 
 
-def test_operands_that_change_places_differ(tmp_path: Path) -> None:
+def test_swapped_operands_differ(tmp_path: Path) -> None:
     found = compare(tmp_path, difference, swapped_difference, X, W)
     assert found.answer == "differs"
     assert [(row.baseline, row.candidate) for row in found.operations] == [(("1 × subtract f32[4,8]",),) * 2]
@@ -120,7 +120,7 @@ def test_carries_in_another_order_are_the_same_computation(tmp_path: Path) -> No
 
 
 def test_a_carry_that_differs_only_in_late_rounds_differs(tmp_path: Path) -> None:
-    """Five values move on by one place; in one program the last stays: the first is another after five rounds."""
+    """Five values move on by one place; in one program the last stays: the first value differs after five rounds."""
     left = loop(lambda x: tuple(n * x for n in range(1, 6)), lambda c, w: (*c[1:], c[0]), lambda c: c[0])
     right = loop(lambda x: tuple(n * x for n in range(1, 6)), lambda c, w: (*c[1:], c[4]), lambda c: c[0])
     assert compare(tmp_path, left, right, X, W).answer == "differs"
@@ -133,7 +133,7 @@ def test_another_number_of_rounds_differs(tmp_path: Path) -> None:
     assert compare(tmp_path, rounds(3), rounds(4), X, W).answer == "differs"
 
 
-def test_a_loop_counts_what_it_repeats(tmp_path: Path) -> None:
+def test_operations_in_a_loop_are_multiplied_by_its_trip_count(tmp_path: Path) -> None:
     def layers(dtype: Any) -> Step:
         def layer(c: jax.Array, w: jax.Array) -> jax.Array:
             return jnp.dot(c, w, preferred_element_type=dtype).astype(jnp.bfloat16)
@@ -148,7 +148,7 @@ def test_a_loop_counts_what_it_repeats(tmp_path: Path) -> None:
     assert product.flops_share == pytest.approx(1.0)
 
 
-def test_what_is_recomputed_is_no_other_value(tmp_path: Path) -> None:
+def test_a_recomputed_value_is_the_same_value(tmp_path: Path) -> None:
     def loss(x: jax.Array, w: jax.Array) -> jax.Array:
         return jnp.sum(jnp.sin(jnp.sin(x @ w) @ w))
 
@@ -158,7 +158,7 @@ def test_what_is_recomputed_is_no_other_value(tmp_path: Path) -> None:
     assert {row.phase for row in found.operations if row.candidate} >= {"recomputed"}
 
 
-def test_a_donated_argument_is_an_input_that_differs(tmp_path: Path) -> None:
+def test_a_donated_argument_is_a_differing_input(tmp_path: Path) -> None:
     paths = [tmp_path / "left.mlir", tmp_path / "right.mlir"]
     for path, donated in zip(paths, ((), (0,)), strict=True):
         step = jax.jit(lambda x, w: x @ w, donate_argnums=donated)
@@ -169,7 +169,7 @@ def test_a_donated_argument_is_an_input_that_differs(tmp_path: Path) -> None:
     assert [one.candidate for one in found.inputs] == ["f32[4,8], donated"]
 
 
-def test_a_text_that_is_no_program_is_an_error(tmp_path: Path) -> None:
+def test_a_text_that_is_not_a_program_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "bad.mlir").write_text("module {")
     with pytest.raises(ValueError, match=r"bad\.mlir"):
         compare_program_files(tmp_path / "bad.mlir", tmp_path / "bad.mlir")

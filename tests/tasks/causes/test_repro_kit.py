@@ -1,4 +1,4 @@
-"""The repro kit of two small steps: it runs with jax alone, in a process of its own, and shows what differs."""
+"""The repro kit of two small steps: it runs with jax alone, in a separate process, and shows the difference."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ HALF = np.asarray(X, jnp.bfloat16)
 
 
 def observed(folder: Path, name: str, step: Callable[..., Any], devices: int = 1) -> ObservedArm:
-    """What an observation of a step leaves that the kit needs."""
+    """The files of an observed step that the kit needs."""
     folder.mkdir()
     lowered = jax.jit(step).lower({"w": X, "unused": X}, HALF)
     (folder / "step.mlir.gz").write_bytes(gzip.compress(lowered.as_text(debug_info=True).encode()))
@@ -46,7 +46,7 @@ def run(kit: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=300, check=False)
 
 
-def test_the_kit_shows_the_result_that_differs(tmp_path: Path) -> None:
+def test_the_kit_shows_the_differing_result(tmp_path: Path) -> None:
     arms = observed(tmp_path / "a", "a", step_of(1.0)), observed(tmp_path / "b", "b", step_of(3.0))
     done = run(write_kit(arms, tmp_path / "kit"))
     assert done.returncode == 1, done.stderr
@@ -56,7 +56,7 @@ def test_the_kit_shows_the_result_that_differs(tmp_path: Path) -> None:
     assert "['other']: 12 of 12 values differ" in line
     assert float(line.rpartition("by ")[2].split()[0]) == pytest.approx(largest, rel=1e-5)
     kit = json.loads((tmp_path / "kit" / "kit.json").read_text())
-    assert [kind for _, kind in kit["arguments"]["baseline"]] == ["f32", "bf16"]  # JAX drops what nothing reads
+    assert [kind for _, kind in kit["arguments"]["baseline"]] == ["f32", "bf16"]  # JAX drops unused values
 
 
 def test_equal_steps_are_equal_in_the_kit(tmp_path: Path) -> None:

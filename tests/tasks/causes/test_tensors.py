@@ -1,4 +1,4 @@
-"""Faults planted in a small trainer are named by line; edits that change nothing are not."""
+"""Faults planted in a small trainer are named by line; edits without an effect are not."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ type Planned = Callable[..., RunPlan]
 type Compare = Callable[..., TensorComparison]
 
 NAMES = ("left", "right")
-# the edit, and the words of the line that the first root must name
+# the edit, and words of the line that must be named first
 FAULTS = {
     "epsilon": (("epsilon=1e-5", "epsilon=1e-3"), "# line: norm"),
     "key without its layer": (("jax.random.fold_in(key, n)", "jax.random.fold_in(key, 0)"), "# line: key"),
@@ -35,7 +35,7 @@ FAULTS = {
     ),
     "rate of dropout": (("key, 0.9, h.shape", "key, 0.8, h.shape"), "# line: dropout"),
 }  # fmt: skip
-# MaxText routes to its experts inside of such a function
+# MaxText routes to its experts inside such a function
 IN_A_SHARD_MAP = (
     "def layer(x, weights, key):\n",
     """def layer(*given):
@@ -49,7 +49,7 @@ def of_a_device(x, weights, key):
     x = jax.lax.psum(jax.lax.all_gather(x, "data", tiled=True), "data")
 """,
 )
-# one arm hands its key to the step, the other keeps it in its state, as MaxText's Linen and NNX do
+# one arm passes its key to the step, the other keeps it in its state, as MaxText's Linen and NNX do
 KEY = 'jax.random.fold_in(jax.random.key(0), state["step"])'
 KEY_OF_THE_STEP = (
     ("def train_step(state, batch):", "def train_step(state, batch, dropout_rng):"),
@@ -59,7 +59,7 @@ KEY_OF_THE_STEP = (
 KEY_OF_THE_STATE = (
     (KEY, 'state["rngs"]["dropout"]'),
     ('"mu": both[1]}, ', '"mu": both[1]}, "rngs": state["rngs"], '),
-    # the key of the other arm is here too, for something else
+    # the other arm's key exists here too, for another purpose
     ("params)}, ", 'params)}, "rngs": {"dropout": jax.random.key(8), "params": jax.random.key(7)}, '),
 )
 IN_A_SHARD_MAP_OF_MANY = (
@@ -151,7 +151,7 @@ def test_in_a_shard_map_of_several_devices_the_tensors_name_its_call_and_the_pro
 
 
 @pytest.mark.parametrize("edit", all_but_first_long(HARMLESS))
-def test_what_changes_nothing_is_no_root(edit: str, compare: Compare) -> None:
+def test_an_edit_without_an_effect_is_not_named(edit: str, compare: Compare) -> None:
     old, new = HARMLESS[edit]
     calls = [
         ('step(state, {"x": x, "y": x[:, :4]})', 'step({"x": x, "y": x[:, :4]}, state)'),
@@ -162,7 +162,7 @@ def test_what_changes_nothing_is_no_root(edit: str, compare: Compare) -> None:
     assert found.sentence.endswith("are equal bit for bit")
 
 
-def test_other_first_weights_are_the_first_root_also_if_they_are_replaced(compare: Compare) -> None:
+def test_other_first_weights_are_named_first_also_if_they_are_replaced(compare: Compare) -> None:
     apart = compare(words=("1",))
     assert {root.operation for root in apart.roots if root.kind == "argument"} == {"parameter", "data"}
     together = compare(words=("1",), shared=True)
@@ -172,14 +172,14 @@ def test_other_first_weights_are_the_first_root_also_if_they_are_replaced(compar
     assert together.replaced_arguments == 9  # 3 weights, 3 moments, the step, x and y
 
 
-def test_first_weights_are_no_root_where_the_judged_runs_shared_them(compare: Compare) -> None:
+def test_first_weights_are_not_named_if_the_judged_runs_shared_them(compare: Compare) -> None:
     together = compare(words=("1",), shared=True, judged_shared=True)
     assert together.roots == ()
     assert together.sentence.endswith("are equal bit for bit")
     assert together.replaced_arguments == 9
 
 
-def test_draws_with_keys_that_only_one_arm_has_are_the_roots(compare: Compare) -> None:
+def test_draws_with_keys_of_one_arm_only_are_named(compare: Compare) -> None:
     found = compare(*KEY_OF_THE_STATE, of_left=KEY_OF_THE_STEP)
     assert found.first is not None
     assert {root.kind for root in found.roots} == {"key"}  # neither its derivation nor a consequence
@@ -189,18 +189,18 @@ def test_draws_with_keys_that_only_one_arm_has_are_the_roots(compare: Compare) -
     assert "left's derives from dropout_rng, right's from state.rngs.dropout" in found.sentence
 
 
-def test_behind_draws_with_keys_of_their_own_both_are_evaluated_alike(compare: Compare) -> None:
+def test_tensors_behind_draws_with_unrelated_keys_are_evaluated_with_the_same_draws(compare: Compare) -> None:
     found = compare(*KEY_OF_THE_STATE, of_left=KEY_OF_THE_STEP, shared=True)
     assert {root.kind for root in found.roots} == {"key"}
     assert found.consequences == 0
     assert "evaluated with the draws of left" in found.sentence
     assert found.sentence.endswith("all tensors behind the draws are equal bit for bit")
-    assert found.different_results == ()  # the trainers' own programs draw by themselves
+    assert found.different_results == ()  # the trainers' own programs use their own draws
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", ["epsilon", "rate of dropout", "weight decay"])
-def test_a_fault_is_named_beside_draws_with_keys_of_their_own(fault: str, compare: Compare) -> None:
+def test_a_fault_is_named_beside_draws_with_unrelated_keys(fault: str, compare: Compare) -> None:
     edit, mark = FAULTS[fault]
     found = compare(*KEY_OF_THE_STATE, edit, of_left=KEY_OF_THE_STEP, shared=True)
     others = [root for root in found.roots if root.kind != "key"]
@@ -217,7 +217,7 @@ def test_dropout_of_one_arm_alone_is_named_by_its_draw(compare: Compare) -> None
     assert "only left" in found.sentence
 
 
-def test_the_root_tells_the_constant_and_how_often(compare: Compare) -> None:
+def test_the_report_has_the_constant_and_its_count(compare: Compare) -> None:
     found = compare(FAULTS["epsilon"][0])
     assert found.first is not None
     assert (found.first.kind, found.first.operation) == ("constant", "add")
@@ -226,7 +226,7 @@ def test_the_root_tells_the_constant_and_how_often(compare: Compare) -> None:
     assert {"forward", "recomputed"} <= {root.direction for root in found.roots}
 
 
-def test_two_versions_of_jax_are_told_and_their_computations_compared(plan_of: Planned, tmp_path: Path) -> None:
+def test_two_versions_of_jax_are_reported_and_their_computations_compared(plan_of: Planned, tmp_path: Path) -> None:
     plan, folders = plan_of("left"), (tmp_path / "a", tmp_path / "b")
     observe_arm(plan, folders[0])
     shutil.copytree(folders[0], folders[1])

@@ -1,4 +1,4 @@
-"""The commits of lines, in a repository that git itself made."""
+"""The commits of lines, in a real git repository."""
 
 import subprocess
 from pathlib import Path
@@ -35,7 +35,7 @@ def line(refs: Refs, number: int) -> CodeLine:
     return CodeLine(file="code.py", line=number, path=str(refs.clone / "code.py"))
 
 
-def test_a_line_of_the_candidate_carries_the_commit_that_wrote_it(refs: Refs) -> None:
+def test_a_line_of_the_candidate_has_the_commit_that_wrote_it(refs: Refs) -> None:
     lines = [line(refs, number) for number in (1, 2, 3, 5)]
     found = name_commits(lines, refs, of_candidate=True, root=str(refs.clone))
     assert [found.get(one, "").partition(" ")[2] for one in lines] == [
@@ -46,12 +46,12 @@ def test_a_line_of_the_candidate_carries_the_commit_that_wrote_it(refs: Refs) ->
     ]
 
 
-def test_a_line_of_the_baseline_carries_the_commit_that_ended_it(refs: Refs) -> None:
+def test_a_line_of_the_baseline_has_the_commit_that_removed_it(refs: Refs) -> None:
     lines = [line(refs, number) for number in (1, 3)]
     found = name_commits(lines, refs, of_candidate=False, root=str(refs.clone))
     assert [found.get(one, "").partition(" ")[2] for one in lines] == ["", "Change b and c"]
 
 
-def test_a_line_of_a_package_carries_none(refs: Refs) -> None:
+def test_a_line_of_a_package_has_no_commit(refs: Refs) -> None:
     package = CodeLine(file="jax/x.py", line=1, path="/usr/lib/python3/site-packages/jax/x.py")
     assert name_commits([package, CodeLine(file="", line=0)], refs, of_candidate=True, root=str(refs.clone)) == {}

@@ -1,4 +1,4 @@
-"""Run records built by hand: what a log, a metrics file and a trainer's own proof say, in a few words each."""
+"""Run records from a few values: log, metrics file, and the trainer's own proof."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -70,7 +70,7 @@ def build_steps(
 
 @pytest.fixture
 def make_run() -> MakeRun:
-    """make_run(arm, …): a run that ended well, unless told otherwise; `reading` and `record` set any further field."""
+    """make_run(arm, …): a run that ended well by default; `reading` and `record` set any further field."""
 
     def make(
         arm: str = "linen",
@@ -157,7 +157,7 @@ def row_of() -> Callable[[ComparisonRecord, str], MetricDiff]:
 
 @pytest.fixture
 def died() -> Mapping[str, Any]:
-    """What a reading says of a run that died before its first step."""
+    """The reading of a run that died before its first step."""
     return {
         "exit_code": 1,
         "error": LogError(type="NotImplementedError", message="not yet", line=258, offset=37578),
@@ -187,7 +187,7 @@ def announce() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def prove() -> Callable[..., dict[str, Any]]:
-    """prove({step: ok}): what was verified of a run's checkpoints."""
+    """prove({step: ok}): the verification of a run's checkpoints."""
 
     def proofs(steps: Mapping[int, bool]) -> dict[str, Any]:
         problem = Problem(check="ranges", path="d/0", message="d/0 is 3 bytes short")

@@ -1,4 +1,4 @@
-"""What surfaces show of an arm beside its name."""
+"""The text that surfaces show beside an arm's name."""
 
 from configs.comparison import load_comparison, load_target
 from tasks.diff.arms import ArmRuns, summarise
@@ -6,8 +6,8 @@ from tasks.publish.content.verdict_words import facts_of
 from tasks.resolve.plans import resolve_config
 
 
-def test_the_page_says_which_attention_our_trainer_was_given(make_run) -> None:  # type: ignore[no-untyped-def]
-    """A run of another trainer chooses by its own rule, and an old record lacks keys: nothing is said of either."""
+def test_the_page_shows_the_attention_of_our_trainer(make_run) -> None:  # type: ignore[no-untyped-def]
+    """Another trainer chooses by its own rule, and an old record lacks keys: nothing is shown for either."""
     config = resolve_config(load_comparison("linen-vs-nnx"), load_target("v6e-32"), case="01_base", arm="nnx").config
     run = make_run("nnx", plan={})
 

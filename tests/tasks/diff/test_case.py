@@ -1,4 +1,4 @@
-"""The runs of one case, compared as their comparison's file says, by the rules of their request."""
+"""The runs of one case, compared by the rules in their request."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +32,7 @@ def pair(make_run: MakeRun) -> Callable[..., list[RunRecord]]:
     return build
 
 
-def test_runs_find_their_arm_however_they_are_ordered(pair: Callable[..., list[RunRecord]]) -> None:
+def test_runs_find_their_arm_in_any_order(pair: Callable[..., list[RunRecord]]) -> None:
     runs = [run for repeat in range(3) for run in pair(repeat)]
     record = compare(*reversed(runs))
     assert (record.baseline.name, record.candidate.name) == ("linen", "nnx")
@@ -40,13 +40,13 @@ def test_runs_find_their_arm_however_they_are_ordered(pair: Callable[..., list[R
     assert record.question == load_comparison("linen-vs-nnx").question
 
 
-def test_what_the_arms_are_and_set_is_in_the_rules() -> None:
+def test_trainer_and_keys_of_the_arms_are_in_the_rules() -> None:
     rules = load_verdict_rules("linen-vs-nnx", "cpu")
     assert rules.arms == ("linen", "nnx")
     assert (set(rules.declared), rules.alike) == ({"pure_nnx"}, False)
 
 
-def test_a_declared_difference_is_no_finding(pair: Callable[..., list[RunRecord]]) -> None:
+def test_a_declared_difference_is_not_a_finding(pair: Callable[..., list[RunRecord]]) -> None:
     assert compare(*pair()).findings == ()  # though pure_nnx differs
 
 
@@ -65,13 +65,13 @@ def test_cases_and_looks_share_the_chance_of_a_false_alarm(
     assert words == ["regressed", "unknown"]
 
 
-def test_rules_that_were_resolved_survive_an_edited_file(pair: Callable[..., list[RunRecord]], tmp_path: Path) -> None:
+def test_resolved_rules_survive_an_edited_file(pair: Callable[..., list[RunRecord]], tmp_path: Path) -> None:
     (plan, *_) = resolve(Request(comparison="linen-vs-nnx"), tmp_path)
     assert plan.rules is not None
     assert plan.rules == load_verdict_rules("linen-vs-nnx", plan.target)
-    back = RunPlan.model_validate_json(plan.model_dump_json())  # as the store keeps it
+    back = RunPlan.model_validate_json(plan.model_dump_json())  # as stored
     assert back.rules == plan.rules
-    # whoever asked before the file was edited is answered by what it said then
+    # a comparison keeps the rules from the time of its request
     tolerances = dict(plan.rules.tolerances) | {"step_time_s": Tolerance(relative=0.5, why="then")}
     then = plan.rules.model_copy(update={"question": "Then?", "tolerances": tolerances})
     case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=tuple(pair()), rules=then)
@@ -80,7 +80,7 @@ def test_rules_that_were_resolved_survive_an_edited_file(pair: Callable[..., lis
     assert (record.question, row.threshold_text) == ("Then?", "±50 %")
 
 
-def test_what_cannot_matter_is_frozen_with_the_request(make_run: MakeRun, tmp_path: Path) -> None:
+def test_settings_without_effect_are_frozen_with_the_request(make_run: MakeRun, tmp_path: Path) -> None:
     (plan, *_) = resolve(Request(comparison="linen-vs-nnx"), tmp_path)
     assert plan.rules is not None
     then = plan.rules.inert.model_copy(update={"inert": (Group(why="then", names=("learning_rate",)),)})

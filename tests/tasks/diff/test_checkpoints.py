@@ -63,19 +63,19 @@ def test_verified_on_both_sides(judge: Judge) -> None:
             "unknown",
             "linen · c0ffee, step 0: d/0 is 3 bytes short; nnx · c0ffee, step 5: d/0 is 3 bytes short",
         ),
-        # one that was announced and is not there
+        # one that was announced and is missing
         ((BOTH, BOTH), (BOTH, {0: True}), "regressed", "nnx · c0ffee, step 5: announced in the log, but not found"),
         # one side has more
         ((BOTH, BOTH), ({0: True}, {0: True}), "regressed", "nnx · c0ffee has no checkpoint of step 5"),
         (({0: True}, {0: True}), (BOTH, BOTH), "unknown", "linen · c0ffee has no checkpoint of step 5"),
         ((BOTH, BOTH), ({}, {}), "regressed", "nnx · c0ffee has no checkpoint of step 0, 5"),
-        # found in the folder, though the log does not tell (a run that was resumed)
+        # found in the folder, but missing in the log (a run that was resumed)
         (({5: True}, BOTH), (BOTH, BOTH), "same", "every checkpoint was committed and verified"),
         # this host does not print commits, but the files were looked at
         (({0: None, 5: None}, BOTH), (BOTH, BOTH), "same", "every checkpoint was committed and verified"),
     ],
 )
-def test_what_was_verified_decides(left: Any, right: Any, verdict: str, words: str, judge: Judge) -> None:
+def test_verification_decides(left: Any, right: Any, verdict: str, words: str, judge: Judge) -> None:
     row = judge(*left, *right)
     assert row.verdict == verdict
     assert row.reason.startswith(words)
@@ -85,12 +85,12 @@ def test_what_was_verified_decides(left: Any, right: Any, verdict: str, words: s
     ("period", "origin", "verdicts"),
     [
         (4, "this run", ("same", "same")),  # saved because the run was stopped
-        (3, "this run", ("unknown", "regressed")),  # a planned save, which the other arm lost
+        (3, "this run", ("unknown", "regressed")),  # a planned save that the other arm lost
         (4, "persistent", ("unknown", "regressed")),
     ],
 )
 @pytest.mark.parametrize("planned", [True, False])
-def test_a_checkpoint_that_a_stopped_run_went_on_from_is_no_difference(
+def test_an_extra_checkpoint_of_a_stopped_run_is_not_a_difference(
     period: int,
     origin: str,
     verdicts: tuple[str, str],
@@ -165,7 +165,7 @@ def test_every_repeat_must_have_every_step(
     assert (row.verdict, row.reason) == ("regressed", "nnx · c0ffee has no checkpoint of step 5")
 
 
-def test_a_broken_one_is_told_with_its_run_and_the_row_leads_to_the_first_that_was_announced(
+def test_a_broken_one_is_reported_with_its_run_and_the_row_links_to_the_first_announcement(
     make_run: MakeRun,
     compare: Callable[..., ComparisonRecord],
     row_of: Callable[[ComparisonRecord, str], MetricDiff],
@@ -181,7 +181,7 @@ def test_a_broken_one_is_told_with_its_run_and_the_row_leads_to_the_first_that_w
     assert row.baseline_source.run == 1
 
 
-def test_a_dead_arm_is_not_blamed_for_what_it_did_not_save(
+def test_a_dead_arm_is_not_blamed_for_missing_saves(
     make_run: MakeRun,
     compare: Callable[..., ComparisonRecord],
     row_of: Callable[[ComparisonRecord, str], MetricDiff],
@@ -209,7 +209,7 @@ WHOLE = {"step_lines_seen": 6, "step_lines_parsed": 6, "complete": True}
         (0, WHOLE, {5: True}, "regressed"),
     ],
 )
-def test_what_a_cut_log_lacks_is_unknown(
+def test_a_save_that_a_cut_log_cannot_show_is_unknown(
     first: int,
     coverage: dict[str, Any],
     saved: dict[int, bool],
@@ -257,7 +257,7 @@ def arrays(differing: int) -> tuple[ArrayDifference, ...]:
         ({"problem": "/b/9: is of another model"}, True, "same", "not compared: /b/9: is of another model"),
     ],
 )
-def test_what_the_checkpoints_hold_is_judged_where_the_arms_are_proved_to_train_the_same(
+def test_checkpoint_contents_are_judged_if_the_arms_provably_train_the_same(
     found: dict[str, Any],
     proved: bool,
     verdict: str,
@@ -269,7 +269,7 @@ def test_what_the_checkpoints_hold_is_judged_where_the_arms_are_proved_to_train_
     prove: Say,
 ) -> None:
     program = {"program": PROVED} if proved else {}
-    # printed losses: those that are equal bit for bit would prove it too
+    # printed losses: losses that are equal bit for bit would prove it too
     left, right = (make_run(arm, exact=proved, reading=announce(BOTH), record=prove(BOTH) | program) for arm in "ab")
     difference = CheckpointDifference(**STEP_9, **found)
     record = compare(left, right, checkpoints=difference)
@@ -279,8 +279,10 @@ def test_what_the_checkpoints_hold_is_judged_where_the_arms_are_proved_to_train_
     assert record.checkpoints == difference
 
 
-def test_what_a_checkpoint_manager_retired_is_no_failure(make_run: MakeRun, announce: Say) -> None:
-    """The baseline kept all, the candidate its newest: its log tells of the deletion, or the verification saw it."""
+def test_a_retired_checkpoint_is_not_a_failure(make_run: MakeRun, announce: Say) -> None:
+    """The baseline kept all, the candidate its newest: its log reports the deletion, or the verification finds the step
+    missing.
+    """
     saved = announce(BOTH)["checkpoints"]
     old = saved[0].model_copy(update={"retired_line": 300})
     gone = CheckpointProof(step=0, path="/c/0", ok=False, checks=("commit",), retired=True)
@@ -292,4 +294,4 @@ def test_what_a_checkpoint_manager_retired_is_no_failure(make_run: MakeRun, anno
         assert (row.candidate_text, row.verdict) == ("1 of 2 verified, 1 retired", "same")
     again = make_run("nnx", reading={"checkpoints": (old, saved[1], saved[0])}, record={"proofs": (whole,)})
     row = checkpoint_row(tuple(ArmRuns(name=run.arm, label=run.label, runs=(run,)) for run in (kept, again)))
-    assert row.verdict == "regressed"  # it was saved again, and is lacking
+    assert row.verdict == "regressed"  # it was saved again, and is missing

@@ -55,7 +55,7 @@ def records_of(paths: list[Path], out: Path) -> list[RunRecord]:
 
 
 @pytest.mark.parametrize("on_a_page", [False, True])
-def test_a_trainer_that_prints_no_exit_code_and_is_done_has_not_died(
+def test_a_trainer_that_never_prints_an_exit_code_has_not_died(
     on_a_page: bool, write: Callable[..., Path], tmp_path: Path
 ) -> None:
     text = "".join(
@@ -73,7 +73,7 @@ def test_a_trainer_that_prints_no_exit_code_and_is_done_has_not_died(
         assert (record.reading.error, record.has_died) == (None, False)
 
 
-def test_two_logs_are_two_arms_in_the_order_given(write: Callable[..., Path]) -> None:
+def test_two_logs_are_two_arms_in_the_given_order(write: Callable[..., Path]) -> None:
     pair = read_pair([write("b.txt"), write("a.txt", log_text(losses=(9.0, 8.0)))])
     assert [reading.steps.height for reading in pair.readings] == [3, 2]
     assert pair.case is None
@@ -85,7 +85,7 @@ def pods_text(*pods: tuple[str, str]) -> str:
     return "".join(line for row in zip_longest(*lines, fillvalue="") for line in row)
 
 
-def test_of_the_pods_of_one_job_process_0_is_compared(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_process_0_is_compared_among_the_pods_of_one_job(write: Callable[..., Path], tmp_path: Path) -> None:
     first, second = log_text(losses=(9.0, 8.0)), log_text(losses=(9.0, 8.0, 7.0))
     pods = ("job-slice-job-0-1-abcde/jax", second), ("job-slice-job-0-0-fghij/jax", first)
     told = ("a/jax", second), ("b/jax", "I0418 00:54:25.000000 1 x.py:1] [process=0] starts\n" + first)
@@ -103,9 +103,7 @@ def test_of_the_pods_of_one_job_process_0_is_compared(write: Callable[..., Path]
 
 
 @pytest.mark.parametrize(("names", "word"), [(("a", "b"), "none"), (("x-0-0-abcde", "y-0-0-abcde"), "more than one")])
-def test_pods_of_which_nobody_knows_which_is_meant(
-    write: Callable[..., Path], names: tuple[str, str], word: str
-) -> None:
+def test_pods_without_a_process_0_are_refused(write: Callable[..., Path], names: tuple[str, str], word: str) -> None:
     path = write("pods.txt", pods_text(*((f"{name}/jax", log_text()) for name in names)))
     message = rf"pods\.txt: holds 2 runs \({names[0]}/jax, {names[1]}/jax\), and {word} of them is process 0 of its job"
     with pytest.raises(LogFormatError, match=message):
@@ -143,7 +141,7 @@ def test_one_log_against_itself_has_two_arms(write: Callable[..., Path], tmp_pat
     assert compare_pair(records, case="logs", aa=True).stalls.keys() == {"baseline", "candidate"}
 
 
-def test_a_log_alone_is_no_comparison(write: Callable[..., Path]) -> None:
+def test_one_log_is_not_a_comparison(write: Callable[..., Path]) -> None:
     path = write("log.txt")
     with pytest.raises(LogFormatError) as caught:
         read_pair([path])
@@ -168,18 +166,18 @@ HOW = "maxview ingest --baseline LOG… --candidate LOG…"
         ((["x"], ["a"], ["b"]), "x: name the side of every log: " + HOW),
     ],
 )
-def test_words_that_are_no_comparison(words: tuple[list[str], list[str], list[str]], message: str) -> None:
+def test_words_that_are_not_a_comparison(words: tuple[list[str], list[str], list[str]], message: str) -> None:
     with pytest.raises(LogFormatError) as caught:
         sort_words(*words)
     assert str(caught.value) == message
 
 
 def timed(minute: int, loss: float = 8.0) -> str:
-    """A log of a run that began in that minute."""
+    """A log of a run that began in this minute."""
     return log_text(losses=(9.0, 8.5, loss)).replace("Apr 18 00:54:24", f"Apr 18 00:{minute:02}:24")
 
 
-def test_folders_and_patterns_stand_for_their_logs_in_the_order_of_their_start(
+def test_folders_and_patterns_give_their_logs_in_the_order_of_their_start(
     write: Callable[..., Path], tmp_path: Path
 ) -> None:
     for name, minute in (("base/x.txt", 30), ("base/deep/y.txt", 10), ("c1.log", 20), ("c2.log", 40)):
@@ -195,7 +193,7 @@ def test_folders_and_patterns_stand_for_their_logs_in_the_order_of_their_start(
 
 
 @pytest.mark.parametrize("place", ["logs/none*.log", "logs/empty", "logs/texts"])
-def test_a_place_without_a_log_is_named(place: str, write: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_path_without_a_log_is_named(place: str, write: Callable[..., Path], tmp_path: Path) -> None:
     (tmp_path / "logs/empty").mkdir(parents=True)
     good = write("a.txt")
     write("texts/readme.md", "no log")
@@ -219,7 +217,7 @@ def more_tokens(text: str) -> str:
         ((timed(1), timed(1)), "are the same log, and count as one run"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_runs_of_one_arm(texts: tuple[str, str], words: str, write: Callable[..., Path]) -> None:
+def test_logs_that_cannot_be_runs_of_one_arm(texts: tuple[str, str], words: str, write: Callable[..., Path]) -> None:
     mixed = [str(write(f"a{n}.txt", text)) for n, text in enumerate(texts)]
     with pytest.raises(LogFormatError) as caught, open_arms((mixed, [str(write("b.txt", timed(9)))])):
         pass
@@ -237,7 +235,7 @@ def test_one_file_on_both_sides_needs_aa(write: Callable[..., Path], capsys: pyt
         assert arms.names == ("baseline", "candidate")
 
 
-def test_two_copies_of_one_log_are_no_comparison(
+def test_two_copies_of_one_log_are_not_a_comparison(
     write: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, copy = str(write("a.txt")), str(write("b.txt"))
@@ -250,7 +248,7 @@ def test_two_copies_of_one_log_are_no_comparison(
 
 
 def pack(text: bytes, way: str) -> bytes:
-    """The text of a log in another packing."""
+    """The text of a log in another compression."""
     if way == "gzip":
         return gzip.compress(text)
     if way == "zstd":
@@ -263,7 +261,7 @@ def pack(text: bytes, way: str) -> bytes:
 
 
 @pytest.mark.parametrize("way", ["gzip", "zstd", "utf-16", "carriage returns", "kubectl logs --prefix"])
-def test_one_log_in_two_packings_is_no_comparison(way: str, write: Callable[..., Path]) -> None:
+def test_one_log_in_two_compressions_is_not_a_comparison(way: str, write: Callable[..., Path]) -> None:
     path = write("a.txt")
     packed = path.with_name("b.txt")
     packed.write_bytes(pack(path.read_bytes(), way))
@@ -304,7 +302,7 @@ LONG = log_text(losses=tuple(9 - n / 10 for n in range(12)))
     ],
     ids=["a line more", "no end", "cut", "other dates", "another loss"],
 )
-def test_an_edited_log_is_still_of_the_same_run(edited: str, write: Callable[..., Path]) -> None:
+def test_an_edited_log_still_belongs_to_the_same_run(edited: str, write: Callable[..., Path]) -> None:
     path, other = write("a.txt", LONG), write("b.txt", edited)
     with (
         pytest.raises(LogFormatError, match=f"{other}: is of the same run as {path}, by its step times"),
@@ -313,7 +311,7 @@ def test_an_edited_log_is_still_of_the_same_run(edited: str, write: Callable[...
         pass
 
 
-def test_steps_that_are_all_printed_alike_show_no_common_run(write: Callable[..., Path]) -> None:
+def test_equally_printed_steps_show_no_common_run(write: Callable[..., Path]) -> None:
     alike = re.sub(r"seconds: [\d.]+", "seconds: 0.100", LONG)
     with open_arms(([str(write("a.txt", alike))], [str(write("b.txt", "another host\n" + alike))])) as arms:
         assert len(arms.readings) == 2
@@ -337,7 +335,7 @@ def test_fifty_logs_of_each_arm(write: Callable[..., Path], tmp_path: Path) -> N
         # one device cannot run it
         (("linen", "nnx"), "12_pipeline", "unknown", "--case 12_pipeline --target cpu-8 --until-decided"),
         (("main", "branch"), "03_dropout", "unknown", ""),
-        (("linen", "nnx"), "logs", "unknown", ""),  # none of our cases
+        (("linen", "nnx"), "logs", "unknown", ""),  # not one of our cases
     ],
 )
 def test_linen_and_nnx_are_trained_here_and_other_logs_are_read_again(
@@ -351,7 +349,7 @@ def test_linen_and_nnx_are_trained_here_and_other_logs_are_read_again(
     again = ["maxview", "ingest"]
     words = suggest_next(record.model_copy(update={"verdict": verdict} | sides), again)
     assert words == (["maxview", "compare", "linen-vs-nnx", *shlex.split(trains)] if trains else again)
-    assert suggest_next(record.model_copy(update={"verdict": "same"}), again) == []  # nothing is open
+    assert suggest_next(record.model_copy(update={"verdict": "same"}), again) == []  # nothing is unknown
 
 
 def test_the_command_after_logs_runs_and_gives_the_same_verdict(
@@ -375,14 +373,16 @@ def test_an_unknown_set_of_tolerances_is_refused(
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00\x01\x02\xff" * 100, b"nothing to see here\n" * 10])
-def test_what_is_no_training_log_is_refused_by_name(content: bytes, write: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_training_log_is_refused_by_name(
+    content: bytes, write: Callable[..., Path], tmp_path: Path
+) -> None:
     bad = tmp_path / "bad.txt"
     bad.write_bytes(content)
     with pytest.raises(LogFormatError, match=r"bad\.txt"):
         read_pair([write("good.txt"), bad])
 
 
-def test_a_file_that_is_not_there(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_missing_file(write: Callable[..., Path], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"none\.txt"):
         read_pair([write("good.txt"), tmp_path / "none.txt"])
 
@@ -419,7 +419,7 @@ def test_a_changed_log_is_another_run(write: Callable[..., Path], tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["feat/../../../x", "a b;rm -rf", "日本", "." * 80, "-" * 300])
-def test_no_name_leads_out_of_the_archive(name: str, write: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_name_cannot_leave_the_archive(name: str, write: Callable[..., Path], tmp_path: Path) -> None:
     pair = read_pair([write("a.txt"), write("b.txt")])
     strange = pair.baseline[0].model_copy(update={"reading": pair.readings[0].model_copy(update={"name": name})})
     out = tmp_path / "out"
@@ -431,7 +431,7 @@ def test_no_name_leads_out_of_the_archive(name: str, write: Callable[..., Path],
 # ---------------------------------------------------------------- deaths and ends
 
 
-def test_a_run_that_was_killed_has_its_cause(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_killed_run_has_its_cause(write: Callable[..., Path], tmp_path: Path) -> None:
     paths = [write("a.txt"), write("b.txt", log_text(code=137))]
     record = compare_pair(records_of(paths, tmp_path / "out"), case="logs", aa=False)
     cause = record.candidate.cause_of_death
@@ -439,14 +439,14 @@ def test_a_run_that_was_killed_has_its_cause(write: Callable[..., Path], tmp_pat
     assert cause.message == "ended by signal 9 (SIGKILL): kill -9, or out of memory"
     assert paths[1].read_text().splitlines()[cause.line - 1] == "EXIT_CODE=137"
     assert record.verdict == "regressed"
-    # after a fix, the log of the repeated run stands in the place of this one
+    # after a fix, the log of the repeated run replaces this one
     logs = (record.baseline.logs[0], record.candidate.logs[0])
     assert record.next_command.startswith(
         shlex.join(["maxview", "ingest", "--baseline", logs[0], "--candidate", logs[1]])
     )
 
 
-def test_a_log_that_was_cut_is_not_a_death(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_cut_log_is_not_a_death(write: Callable[..., Path], tmp_path: Path) -> None:
     paths = [write("a.txt"), write("b.txt", log_text(code=None))]
     record = compare_pair(records_of(paths, tmp_path / "out"), case="logs", aa=False)
     assert "incomplete-log" in {finding.kind for finding in record.findings}

@@ -42,7 +42,7 @@ def test_no_difference_names_the_floors_that_hold(make_run: MakeRun, compare: Co
     assert [floor.holds for floor in record.floors] == [True, True, True]
 
 
-def test_no_difference_names_a_floor_that_does_not_hold(make_run: MakeRun, compare: Compare) -> None:
+def test_no_difference_names_a_failed_floor(make_run: MakeRun, compare: Compare) -> None:
     lost = {"program": PROGRAM | {"cross_restore": {"holds": False, "evidence": "lost"}}}
     record = compare(make_run("linen", exact=True, record=PROVED), make_run("nnx", exact=True, record=lost))
     assert record.verdict == "same"
@@ -61,7 +61,7 @@ def test_the_worst_row_decides(repeats: Callable[..., list[RunRecord]], compare:
     faster = compare(repeats("linen", 1.0), repeats("nnx", 0.8))
     assert faster.verdict == "improved"
     assert faster.headline.endswith("improved, nothing regressed")
-    # faster, but another JAX: what changed beats improved; slower beats both, and stands first
+    # faster, but another JAX: changed beats improved; slower beats both, and comes first
     other = {"reading": {"environment": Environment(jax="0.8.1")}}
     assert compare(repeats("linen", 1.0), repeats("nnx", 0.8, **other)).verdict == "changed"
     both = compare(repeats("linen", 1.0), repeats("nnx", 1.2, **other))
@@ -69,7 +69,7 @@ def test_the_worst_row_decides(repeats: Callable[..., list[RunRecord]], compare:
     assert "linen · c0ffee: Step time, steady +20.0 % regressed; JAX changed (but " in both.headline
 
 
-def test_what_was_computed_stands_before_what_it_took(
+def test_results_come_before_costs(
     repeats: Callable[..., list[RunRecord]], make_run: MakeRun, compare: Compare
 ) -> None:
     times = {"seconds": (3.0, 1.2, 1.2, 1.2), "losses": (9.0, 8.0, 7.0, 5.5)}
@@ -90,7 +90,7 @@ def test_findings_qualify_the_sentence(repeats: Callable[..., list[RunRecord]], 
     )
 
 
-def test_a_change_that_is_allowed_decides_nothing(make_run: MakeRun, compare: Compare, row_of: Any) -> None:
+def test_an_allowed_change_does_not_decide(make_run: MakeRun, compare: Compare, row_of: Any) -> None:
     grown = Parameters(count=1_200_000_000, printed="1.200 billion")
     sides = make_run("linen"), make_run("nnx", reading={"parameters": grown})
     changed = compare(*sides)
@@ -101,21 +101,21 @@ def test_a_change_that_is_allowed_decides_nothing(make_run: MakeRun, compare: Co
     assert (allowed.verdict, exit_status([allowed])) == ("same", 0)
 
 
-def test_what_blocks_leaves_every_row_open(repeats: Callable[..., list[RunRecord]], compare: Compare) -> None:
+def test_a_blocking_finding_makes_every_row_unknown(repeats: Callable[..., list[RunRecord]], compare: Compare) -> None:
     record = compare(repeats("main", 1.0), repeats("feat/x", 1.2))  # one commit
     assert record.verdict == "unknown"
     assert record.headline.startswith("not comparable: both sides are commit c0ffee")
     assert [row.verdict for row in record.rows if row.metric == "step_time_s"] == ["regressed"]
 
 
-def test_one_run_of_each_is_not_enough_on_a_loud_device(make_run: MakeRun, compare: Compare) -> None:
+def test_one_run_of_each_is_not_enough_on_a_noisy_device(make_run: MakeRun, compare: Compare) -> None:
     loud = {"reading": {"environment": Environment(jax="0.12.0", backend="cpu", device_kind="cpu")}}
     record = compare(make_run("linen", **loud), make_run("nnx", **loud))
     assert record.verdict == "unknown"
     assert "not enough evidence for Step time, steady" in record.headline
 
 
-def test_what_neither_side_can_know_is_no_missing_evidence(
+def test_a_value_missing_on_both_sides_is_not_missing_evidence(
     repeats: Callable[..., list[RunRecord]], compare: Compare
 ) -> None:
     """CPUs have no memory statistics."""
@@ -126,7 +126,7 @@ def test_what_neither_side_can_know_is_no_missing_evidence(
     assert record.verdict == "same"
 
 
-def test_what_one_side_alone_does_not_say_is_missing_evidence(
+def test_a_value_missing_on_one_side_is_missing_evidence(
     repeats: Callable[..., list[RunRecord]], compare: Compare
 ) -> None:
     record = compare(repeats("linen", 1.0), repeats("nnx", 1.0, reading={"memory": Memory()}))
@@ -137,7 +137,7 @@ def test_what_one_side_alone_does_not_say_is_missing_evidence(
 # ---------------------------------------------------------------- deaths
 
 
-def test_a_candidate_that_died_has_regressed(make_run: MakeRun, compare: Compare, died: Mapping[str, Any]) -> None:
+def test_a_dead_candidate_has_regressed(make_run: MakeRun, compare: Compare, died: Mapping[str, Any]) -> None:
     record = compare(make_run("linen"), make_run("nnx", losses=(), reading=died))
     assert record.verdict == "regressed"
     assert record.headline.endswith(
@@ -148,7 +148,7 @@ def test_a_candidate_that_died_has_regressed(make_run: MakeRun, compare: Compare
     assert exit_status([record]) == 1
 
 
-def test_a_baseline_that_died_leaves_nothing_to_compare_with(
+def test_a_dead_baseline_leaves_the_verdict_unknown(
     make_run: MakeRun, compare: Compare, died: Mapping[str, Any]
 ) -> None:
     record = compare(make_run("linen", losses=(), reading=died), make_run("nnx"))
@@ -164,23 +164,23 @@ def test_both_died(make_run: MakeRun, compare: Compare, died: Mapping[str, Any])
     assert exit_status([record]) == 1
 
 
-def test_an_exception_that_was_survived_is_no_cause_of_death(
+def test_a_survived_exception_is_not_a_cause_of_death(
     make_run: MakeRun, compare: Compare, died: Mapping[str, Any]
 ) -> None:
     survived = make_run("nnx", reading={"error": died["error"]})
     assert compare(make_run("linen"), survived).candidate.cause_of_death is None
 
 
-def test_the_class_of_a_death_is_told_in_words(make_run: MakeRun, compare: Compare, died: Mapping[str, Any]) -> None:
+def test_the_class_of_a_death_is_in_the_sentence(make_run: MakeRun, compare: Compare, died: Mapping[str, Any]) -> None:
     error = died["error"].model_copy(update={"kind": "device_oom"})
     record = compare(make_run("linen"), make_run("nnx", losses=(), reading={**died, "error": error}))
     assert f"out of memory on the device: {error.message} ({error.type}, " in record.headline
 
 
-def test_a_run_that_stopped_early_in_good_order_died(
+def test_a_run_that_stopped_early_without_an_error_died(
     make_run: MakeRun, compare: Compare, died: Mapping[str, Any]
 ) -> None:
-    # MaxText ends with exit code 0 when it is told to stop
+    # MaxText ends with exit code 0 at SIGTERM
     stopped = died["error"].model_copy(update={"type": "StopTraining", "message": "SIGTERM", "kind": "preempted"})
     record = compare(make_run("linen"), make_run("nnx", reading={"error": stopped, "fate": "preempted"}))
     assert record.verdict == "regressed"
@@ -210,7 +210,7 @@ def test_the_exit_status(verdicts: Sequence[str], expected: int, make_run: MakeR
     assert exit_status([record.model_copy(update={"verdict": verdict}) for verdict in verdicts]) == expected
 
 
-def test_a_comparison_that_is_blocked_exits_3(make_run: MakeRun, compare: Compare) -> None:
+def test_a_blocked_comparison_exits_3(make_run: MakeRun, compare: Compare) -> None:
     assert exit_status([compare(make_run("main"), make_run("feat/x"))]) == 3
 
 
@@ -226,7 +226,7 @@ def test_the_same_runs_keep_their_page(make_run: MakeRun, compare: Compare) -> N
     assert len({record.id, *(other.id for other in others)}) == 4
 
 
-def test_logs_keep_their_page_wherever_the_archive_lies(make_run: MakeRun, compare: Compare) -> None:
+def test_logs_keep_their_page_wherever_the_archive_is(make_run: MakeRun, compare: Compare) -> None:
     def ingested(out: str) -> ComparisonRecord:
         sides = [make_run(arm, record={"log": f"{out}/runs/{arm}-0123/log.txt"}) for arm in ("linen", "nnx")]
         return compare(*sides)
@@ -253,7 +253,7 @@ def test_a_resumed_run_has_its_whole_curve(make_run: MakeRun, compare: Compare) 
     record = compare(make_run("linen", losses=(9.0, 8.5, 8.0, 7.5), exact=(9.0, 8.5, 8.0, 7.5)), resumed)
     (curve,) = [curve for curve in record.curves if (curve.metric, curve.arm) == ("loss", "nnx")]
     assert curve.values == (9.0, 8.5, 8.0, 7.5)
-    assert curve.lines == (0, 0, 100, 101)  # the earlier steps stand in the log of the attempt before
+    assert curve.lines == (0, 0, 100, 101)  # the earlier steps are in the log of the previous attempt
     (row,) = [row for row in record.rows if row.metric == "loss_per_step"]
     assert row.verdict == "same"
 
@@ -268,7 +268,7 @@ def test_the_record_survives_the_store(make_run: MakeRun, compare: Compare, tmp_
     assert repr(back) == repr(record)  # NaN is not equal to itself, but reads the same
 
 
-def test_an_arm_says_what_it_went_on_from(make_run: MakeRun, compare: Compare) -> None:
+def test_an_arm_shows_its_restored_checkpoint(make_run: MakeRun, compare: Compare) -> None:
     before = Restore(step=3, line=5, offset=50)
     proof = Restore(step=0, path="/other/checkpoints/0", line=900, offset=90000)  # read after the last step
     record = compare(make_run("linen"), make_run("nnx", reading={"restores": (before, proof)}))

@@ -1,4 +1,4 @@
-"""What of one run cannot be true at once blocks the verdict; what rounding explains is told."""
+"""Contradictory values of one run block the verdict; rounding does not."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,12 +28,12 @@ def printed(values: Sequence[float], decimals: int = 3) -> list[float]:
 
 
 @pytest.mark.parametrize("decimals", [1, 3, 5])
-def test_what_printing_rounds_is_no_disagreement(decimals: int, make_run: MakeRun, compare: Compare) -> None:
+def test_rounding_is_not_a_contradiction(decimals: int, make_run: MakeRun, compare: Compare) -> None:
     run = make_run("nnx", exact=LOSSES, losses=printed(LOSSES, decimals))
     assert not found_in(compare(make_run("linen", exact=LOSSES, losses=printed(LOSSES)), run), "log-disagrees")
 
 
-def test_four_significant_digits_are_no_disagreement(make_run: MakeRun, compare: Compare) -> None:
+def test_four_significant_digits_are_not_a_contradiction(make_run: MakeRun, compare: Compare) -> None:
     losses = (12.3449, 9.87654, 0.0123456, 0.00098765, 0.000012344, 1.5)
     run = make_run("nnx", exact=losses, losses=[float(f"{value:.4g}") for value in losses])
     assert not found_in(
@@ -53,7 +53,7 @@ def test_a_log_that_is_a_tenth_lower_than_its_metrics_blocks(make_run: MakeRun, 
     assert (record.verdict, record.headline) == ("unknown", f"not comparable: {finding.message}")
 
 
-def test_one_step_that_disagrees_is_named(make_run: MakeRun, compare: Compare) -> None:
+def test_a_single_contradicting_step_is_named(make_run: MakeRun, compare: Compare) -> None:
     losses = printed(LOSSES)
     losses[3] += 0.002  # printed: 8.301, in full 8.300501
     (finding,) = found_in(
@@ -78,8 +78,8 @@ def test_a_nan_in_one_of_the_two_blocks(make_run: MakeRun, compare: Compare) -> 
     assert "at step 5: loss 8.1 in the log, nan in" in found_in(compare(both, alone), "log-disagrees")[0].message
 
 
-def test_the_unit_of_a_value_is_seen_in_those_that_are_as_large() -> None:
-    # 7.5 is printed as 7.500: 8.125 shows three decimals; 0.00012 has five of its own; zeros show none
+def test_the_unit_of_a_value_is_inferred_from_values_of_its_size() -> None:
+    # 7.5 is printed as 7.500: 8.125 shows three decimals; 0.00012 has five decimals; zeros show none
     units = printed_units(np.array([7.5, 8.125, 0.00012, 20.0]))
     assert units == pytest.approx([1e-3, 1e-3, 1e-5, 1.0])
     assert printed_units(np.array([])).size == 0
@@ -106,7 +106,7 @@ def test_every_step_twice_with_half_the_seconds_blocks(make_run: MakeRun, compar
     assert finding.evidence[0].source == Source(line=100, offset=1005)
 
 
-def test_a_step_that_a_restart_does_again_is_no_contradiction(make_run: MakeRun, compare: Compare) -> None:
+def test_a_step_repeated_after_a_restart_is_not_a_contradiction(make_run: MakeRun, compare: Compare) -> None:
     run = make_run("nnx")
     steps = pl.concat([run.reading.steps, run.reading.steps[-1:].with_columns(pl.col("offset") + 20)])
     restore = Restore(step=4, line=106, offset=1060)

@@ -1,4 +1,4 @@
-"""The processor time of a step, which other work hardly changes: where it is judged, and what it finds."""
+"""The processor time of a step, nearly independent of other load: when it is judged, and the differences it finds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ type RowOf = Callable[[ComparisonRecord, str], MetricDiff]
 
 CPU = Environment(jax="0.12.0", backend="cpu", device_kind="cpu", num_devices=1)
 LOSSES = (9.0, 8.5, 8.0, 7.5, 7.25, 7.0)
-BUSY = (1.0, 1.9, 1.1)  # what else the machine did: the second pair of runs took nearly twice as long
+BUSY = (1.0, 1.9, 1.1)  # other load: the second pair of runs took nearly twice as long
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def runs_of(make_run: MakeRun) -> Callable[..., list[RunRecord]]:
     return make
 
 
-def test_what_a_busy_machine_hides_in_the_wall_time_is_found_in_the_processor_time(
+def test_a_difference_hidden_in_the_wall_time_is_found_in_the_processor_time(
     runs_of: Callable[..., list[RunRecord]], compare: Compare, row_of: RowOf
 ) -> None:
     baseline = runs_of("linen", (0.0600, 0.0603, 0.0597))
@@ -67,16 +67,16 @@ def test_both_clocks_share_the_chance_of_a_false_alarm(
         sides = runs_of("linen", (0.0600, 0.0603, 0.0597)), runs_of("nnx", candidate)
         return row_of(compare(*sides, given=Circumstances(chance=chance)), "step_cpu_time_s")
 
-    # 4.9 % by three pairs of a clock that is stated to repeat to 3 %, with 4 + 2 degrees of freedom, and that agree:
+    # 4.9 % from three agreeing pairs, stated noise 3 %, with 4 + 2 degrees of freedom:
     # t = 0.0488 / (3 % √(4 / 6) / √3) = 3.45, p = 0.0137
     p = judged(CHANCE).p_value
     assert p == pytest.approx(0.0137, abs=0.0002)
-    # two clocks share the chance, and of each two thirds are for its steady steps
+    # two clocks share the chance, and the steady steps of each get two thirds
     assert judged(3 * 0.0130).verdict == "unknown"
     assert judged(4 * 0.0144).verdict == "regressed"
 
 
-def test_there_is_no_row_where_a_trainer_did_not_measure_it(
+def test_there_is_no_row_without_measurements(
     runs_of: Callable[..., list[RunRecord]], make_run: MakeRun, compare: Compare
 ) -> None:
     for candidate in (runs_of("nnx", (0.06, None, 0.06)), [make_run("nnx", exact=True)], [make_run("nnx")]):
@@ -84,7 +84,7 @@ def test_there_is_no_row_where_a_trainer_did_not_measure_it(
         assert "step_cpu_time_s" not in {row.metric for row in record.rows}
 
 
-def test_the_time_of_the_survivor_stays_beside_an_arm_that_died(
+def test_the_survivors_time_is_shown_beside_a_dead_arm(
     runs_of: Callable[..., list[RunRecord]], make_run: MakeRun, compare: Compare, died: Mapping[str, Any]
 ) -> None:
     record = compare(runs_of("linen", (0.06, 0.06, 0.06)), make_run("nnx", losses=(), seconds=(), reading=died))

@@ -1,4 +1,4 @@
-"""The decision about metrics without noise at its edges."""
+"""Edge cases of the decision about metrics without noise."""
 
 from math import inf, nan
 
@@ -23,7 +23,7 @@ BETTER: tuple[Better, ...] = ("lower", "higher", "equal")
         (0.0, -0.0, "equal", ZERO, 0.0, "same"),
         (nan, nan, "lower", ZERO, 0.0, "same"),
         (inf, inf, "lower", ZERO, 0.0, "same"),
-        # a value that stopped being a number is worse, whatever is better
+        # a value that became NaN is worse, whichever side is better
         (1.0, nan, "lower", HALF, 0.0, "regressed"),
         (1.0, nan, "higher", HALF, 0.0, "regressed"),
         (1.0, inf, "higher", HALF, 0.0, "regressed"),
@@ -38,14 +38,14 @@ BETTER: tuple[Better, ...] = ("lower", "higher", "equal")
         (2.0, 1.0, "higher", ZERO, 0.0, "regressed"),
         (1.0, 2.0, "equal", ZERO, 0.0, "changed"),
         (2.0, 1.0, "equal", ZERO, 0.0, "changed"),
-        # the threshold: on it is within it, one bit more is not
+        # exactly the threshold is within it, one bit more is not
         (1.0, 1.5, "lower", HALF, 0.0, "same"),
         (1.0, 0.5, "lower", HALF, 0.0, "same"),
         (1.0, 1.5001, "lower", HALF, 0.0, "regressed"),
         (100.0, 105.0, "lower", FIVE_PERCENT, 0.0, "same"),
         (100.0, 105.1, "lower", FIVE_PERCENT, 0.0, "regressed"),
         (-100.0, -105.0, "lower", FIVE_PERCENT, 0.0, "same"),
-        (0.0, 1e-30, "lower", FIVE_PERCENT, 0.0, "regressed"),  # nothing is within 5 % of nothing
+        (0.0, 1e-30, "lower", FIVE_PERCENT, 0.0, "regressed"),  # 0 has no relative tolerance
         (0.6, 1.1, "lower", HALF, 0.0, "same"),  # in binary, 1.1 - 0.6 is a bit more than 0.5
         # one printed unit may be rounding; two are not
         (8.459, 8.458, "equal", ZERO, 0.001, "unknown"),

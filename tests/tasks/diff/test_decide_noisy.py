@@ -1,4 +1,4 @@
-"""The decision about metrics with noise: its order, its words, and what it never does."""
+"""The decision about metrics with noise: order of its rules, sentences, and invariants."""
 
 from collections.abc import Sequence
 
@@ -56,13 +56,13 @@ def noisy(
         ([1.0], [1.3], CPU, "unknown"),
         # t = 11, p = 0.0004, each level may take 0.005
         ([1.0], [3.0], CPU, "regressed"),
-        # equal, and not known well enough to be called so: 4.6 × 10 %
+        # equal, but too uncertain for "same": 4.6 × 10 %
         ([1.0], [1.0], CPU, "unknown"),
-        # three runs of a history that knows 0.5 %: t = 10 for 3 %
+        # three runs with a history of 0.5 % noise: t = 10 for 3 %
         (A, (1.03, 1.04, 1.02), QUIET, "regressed"),
         (A, A, QUIET, "same"),
         ([1.0] * 3, [1.2] * 3, LOUD, "unknown"),  # 1.5 + 2 degrees of freedom, error 0.2 √(1.5 / 3.5 / 3) = 7.6 %
-        # sure, and too little to be news: 0.5 % in ten runs
+        # certain, but below the least reported: 0.5 % in ten runs
         ([1.0] * 10, [1.005] * 10, QUIET, "same"),
     ],
 )
@@ -79,8 +79,8 @@ def test_the_direction() -> None:
     assert noisy(slower, A).verdict == "improved"
 
 
-def test_days_apart_carry_a_spread() -> None:
-    """The same runs on two days: between days as much lies as between runs, and no number of runs averages it away."""
+def test_runs_on_different_days_have_a_larger_error() -> None:
+    """Between two days the variance is as large as between runs, and more runs do not reduce it."""
     many = [1.0] * 20, [1.03] * 20
     assert noisy(*many, TPU).verdict == "regressed"
     apart = noisy(*many, TPU, between=0.02)  # t = 1.5
@@ -90,7 +90,7 @@ def test_days_apart_carry_a_spread() -> None:
     assert ", and the arms ran at other times; 20 runs of each" in far.reason
 
 
-def test_a_word_says_what_it_rests_on() -> None:
+def test_a_sentence_contains_its_evidence() -> None:
     one = noisy([1.0], [1.03], TPU)
     assert one.evidence == "one run of each"
     # ln 1.03 ± 3.17 × 0.4 %; one run and a stated noise do not support an error rate
@@ -105,19 +105,19 @@ def test_a_word_says_what_it_rests_on() -> None:
     assert noisy([1.0] * 2, [1.05] * 3).evidence == "2 and 3 runs"
 
 
-def test_what_is_added_to_most_steps_is_seen_though_the_steady_ones_are_the_same() -> None:
+def test_time_added_to_most_steps_is_found_though_the_steady_steps_agree() -> None:
     decision = noisy(A, A, middle=(A, (1.3, 1.31, 1.29)))
     assert decision.verdict == "regressed"
     assert decision.reason.startswith("median step +30.")
 
 
-def test_steady_steps_alone_do_not_make_it_the_same() -> None:
+def test_equal_steady_steps_alone_are_not_the_same() -> None:
     decision = noisy(A, A, Noise(scale=0.01, df=2.0), middle=((1.0, 1.3, 0.9), (1.2, 1.25, 1.15)))
     assert decision.verdict == "unknown"
     assert "median step" in decision.reason
 
 
-def test_more_looks_and_more_cases_ask_for_more() -> None:
+def test_more_looks_and_more_cases_need_stronger_evidence() -> None:
     assert chance_of() == CHANCE
     assert chance_of(cases=4) == CHANCE / 4
     assert chance_of(look=1) == CHANCE / 2
@@ -127,7 +127,7 @@ def test_more_looks_and_more_cases_ask_for_more() -> None:
     assert noisy(*pairs, chance=0.0001).verdict == "same"
 
 
-def test_the_reason_asks_for_as_many_runs_as_are_lacking_and_says_what_they_cost() -> None:
+def test_the_reason_has_the_number_of_missing_runs_and_their_cost() -> None:
     unsure = noisy([1.0], [1.05], Noise(scale=0.02, df=10.0))
     assert unsure.verdict == "unknown"
     wanted = unsure.runs_wanted
@@ -167,12 +167,12 @@ def test_swapping_the_arms_swaps_the_verdict(baseline: list[float], candidate: l
 
 
 @given(runs=times, noise=noises)
-def test_equal_runs_never_differ(runs: list[float], noise: Noise) -> None:
+def test_identical_runs_never_differ(runs: list[float], noise: Noise) -> None:
     assert noisy(runs, runs, noise).verdict in ("same", "unknown")
 
 
 @given(baseline=times, candidate=times, noise=noises)
-def test_the_interval_holds_the_effect_and_agrees_with_the_verdict(
+def test_the_interval_contains_the_effect_and_agrees_with_the_verdict(
     baseline: list[float], candidate: list[float], noise: Noise
 ) -> None:
     decision = noisy(baseline, candidate, noise)
@@ -187,7 +187,7 @@ def test_the_interval_holds_the_effect_and_agrees_with_the_verdict(
         assert decision.effect_high <= 0.0501
 
 
-def test_an_interval_has_a_width_that_can_be_read() -> None:
+def test_a_narrow_interval_is_shown_with_enough_decimals() -> None:
     """ln 1.0001 ± 2.6 × 0.01 %: one decimal would print it as +0.0 % (-0.0 … +0.0)."""
     shown = noisy([1.0], [1.0001], Noise(scale=1e-4, df=200.0)).effect_text
     assert shown == "+0.01 % (-0.02 … +0.04)"

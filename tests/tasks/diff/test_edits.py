@@ -1,7 +1,7 @@
-"""Edits of one run that change nothing, which must not qualify a verdict, and mistakes, each of which must be found.
+"""Edits of a run without an effect, which must not qualify a verdict, and mistakes, which must all be found.
 
-The log is MaxText's, line by line as it prints them; the keys of its config and what is derived from a run's name are
-those of its `base.yml` and `types.py` (0.2.4).
+The log is MaxText's, line by line as it prints them; the keys of its config and the values derived from a run's name
+are from its `base.yml` and `types.py` (0.2.4).
 """
 
 import re
@@ -42,7 +42,7 @@ type Edit = Mapping[str, Any]
 
 
 def derived(config: Mapping[str, str]) -> dict[str, str]:
-    """What MaxText makes of the name and the folder before it prints its config."""
+    """The config values that MaxText derives from name and folder before it prints its config."""
     folder = f"{config['base_output_directory']}/{config['run_name']}"
     return {
         "checkpoint_dir": f"{folder}/checkpoints/", "metrics_dir": f"{folder}/metrics/",
@@ -292,7 +292,7 @@ def test_a_planted_mistake_is_found(name: str, run: Callable[..., RunRecord], we
     ],
     ids=["commit", "learning rate", "seed", "JAX", "source"],
 )
-def test_a_repeat_with_a_mistake_is_no_repeat(
+def test_a_repeat_with_a_mistake_is_a_finding(
     edit: Edit, run: Callable[..., RunRecord], weighty: Callable[..., Any]
 ) -> None:
     same: list[Edit] = [{"commit": "aaa", "config": {"run_name": f"r{n}"}} for n in range(3)]

@@ -1,4 +1,4 @@
-"""The one estimator behind every word about time: by hand, and by runs that are drawn."""
+"""The estimator behind every verdict about time: by hand, and by simulated runs."""
 
 import numpy as np
 import pytest
@@ -23,14 +23,14 @@ def test_pairs_by_hand() -> None:
     # the machine doubled its time between the pairs: only their differences count, 2, 3 and 7 %
     effect = effect_of((0.0, 0.7, 0.1), (0.02, 0.73, 0.17))
     assert effect.estimate == pytest.approx(0.04)
-    # what is known 4 × 0.01², what is seen 0.02² + 0.01² + 0.03²; a third of (0.0004 + 0.0014) / 6 is 0.01²
+    # stated 4 × 0.01², observed 0.02² + 0.01² + 0.03²; a third of (0.0004 + 0.0014) / 6 is 0.01²
     assert (effect.error, effect.df) == (pytest.approx(0.01), 6.0)
     assert effect.p == pytest.approx(2 * stats.t.sf(4.0, 6))
     half = stats.t.ppf(0.995, 6) * 0.01
     assert effect.interval() == pytest.approx((0.04 - half, 0.04 + half))
 
 
-def test_unequal_counts_are_no_pairs_by_hand() -> None:
+def test_unequal_counts_are_not_pairs_by_hand() -> None:
     effect = effect_of((0.0, 0.02), (0.04, 0.05, 0.06))
     assert effect.estimate == pytest.approx(0.05 - 0.01)
     assert effect.df == 4 + 3
@@ -39,7 +39,7 @@ def test_unequal_counts_are_no_pairs_by_hand() -> None:
     assert effect.error**2 == pytest.approx(variance * (1 / 2 + 1 / 3) / 2)
 
 
-def test_a_wild_pair_widens_the_interval_and_does_not_get_lost() -> None:
+def test_an_outlier_pair_widens_the_interval() -> None:
     calm, wild = effect_of((0.0,) * 3, (0.06, 0.07, 0.05)), effect_of((0.0,) * 3, (0.06, 0.07, 2.0))
     assert calm.interval()[0] > 0 > wild.interval()[0]
     assert wild.estimate == pytest.approx((0.06 + 0.07 + 2.0) / 3)
@@ -50,62 +50,64 @@ def test_days_apart_are_not_averaged_away() -> None:
     near, apart = effect_of(runs, runs), effect_of(runs, runs, between=0.03)
     assert near.error < 0.005
     assert apart.error >= 0.03
-    # and such runs are no pairs: what they shared is not taken out
+    # such runs are not pairs: their common part is not removed
     assert apart.df == 4 + 98
     assert near.df == 4 + 49
 
 
 @pytest.mark.parametrize("noise", [STATED, KNOWN])
-def test_what_steps_leave_open_is_added(noise: Noise) -> None:
+def test_the_uncertainty_of_levels_is_added(noise: Noise) -> None:
     for error, scale in ((0.0, 0.01), (0.02, (0.01**2 + 2 * 0.02**2) ** 0.5)):
         assert effect_of((0.0,), (0.0,), noise, error=error).scale == pytest.approx(scale)
 
 
 @pytest.mark.parametrize("runs", [1, 3, 10])
 @pytest.mark.parametrize("days", [0.0, 0.01])
-def test_the_intervals_hold_the_truth_as_often_as_they_say(runs: int, days: float) -> None:
+def test_the_intervals_have_their_nominal_coverage(runs: int, days: float) -> None:
     rng, held, trials = np.random.default_rng(5), 0, 1000
     noise = Noise(scale=0.01 * 2**0.5, df=30.0, pairs=1000)
     for _ in range(trials):
         left, right = rng.normal(0.0, 0.01, (2, runs))
         low, high = effect_of(left, right + 0.05 + rng.normal(0.0, days), noise, between=days).interval()
         held += low <= 0.05 <= high
-    # 99 %, of which 1000 trials know 0.3 %; the days are known to be normal here
+    # 99 %, estimated by 1000 trials to 0.3 %; the days are normal here
     assert held / trials >= CONFIDENCE - 0.015
 
 
 @pytest.fixture(scope="module")
 def learnt() -> dict[int, list[Noise]]:
-    """What is learnt from so many pairs of history, several times, where equal runs differ as is stated."""
+    """The noise learnt from a number of pairs, several times; equal runs differ as stated."""
     rng = np.random.default_rng(8)
     pasts = {n: [Past(differences=tuple(rng.normal(0, 0.004, n)), source="x") for _ in range(20)] for n in (0, 8, 40)}
     return {pairs: [learn_noise(TPU, past) for past in drawn] for pairs, drawn in pasts.items()}
 
 
 @pytest.mark.parametrize(("runs", "change"), [(1, 0.02), (3, 0.01)])
-def test_more_history_never_blinds(runs: int, change: float, learnt: dict[int, list[Noise]]) -> None:
+def test_more_history_never_reduces_power(runs: int, change: float, learnt: dict[int, list[Noise]]) -> None:
     rng, each = np.random.default_rng(11), 50
     found = {}
     for pairs, noises in learnt.items():
         draws = [(noise, rng.normal(change, 0.004, runs)) for noise in noises for _ in range(each)]
         found[pairs] = float(np.mean([effect_of((0.0,) * runs, right, noise).p <= 0.005 for noise, right in draws]))
-    # were the noise known exactly, it would be found where z = change √runs / 0.4 % comes out above 2.81
+    # with exactly known noise it would be found if z = change √runs / 0.4 % is above 2.81
     best = float(stats.norm.sf(2.81 - change * runs**0.5 / 0.004))
-    # the histories are 20: each moves what is found by about as much as its own scale is off (25 % and 11 %)
+    # 20 histories: the detection rate varies by about as much as the scale of each history (25 % and 11 %)
     sampling = 0.06
     assert found[0] >= best - 0.25
     assert found[8] >= found[0] - sampling
     assert found[40] >= found[8] - sampling
 
 
-def test_a_history_of_runs_that_leave_much_open_blinds_no_better_ones() -> None:
-    """Runs that are equal but for what their steps leave open: 2 % in every other pair of the history."""
+def test_an_uncertain_history_does_not_reduce_the_power_for_better_runs() -> None:
+    """Runs that are equal except for the uncertainty of their levels: 2 % in every other pair of the history."""
     rng = np.random.default_rng(12)
     errors = np.where(np.arange(40) % 2, 0.02, 0.001)
     differences = tuple(rng.normal(0, np.hypot(0.004, errors)).tolist())
     known = learn_noise(TPU, Past(differences=differences, errors=tuple(errors.tolist()), source="x"))
     unknown = learn_noise(TPU, Past(differences=differences, source="x"))
-    assert known.scale == pytest.approx(0.004, rel=0.4)  # 40 pairs know it to 11 %, half of them say hardly anything
+    assert known.scale == pytest.approx(
+        0.004, rel=0.4
+    )  # 40 pairs estimate it to 11 %, but half of them are nearly uninformative
     assert known.scale < 0.6 * unknown.scale
     sharp, blunt = (effect_of((0.0,), (0.02,), noise, error=0.001).p for noise in (known, unknown))
     assert sharp < min(blunt, 0.005)
@@ -126,7 +128,7 @@ def test_equal_runs_are_hardly_ever_called_different() -> None:
     assert np.mean(np.array(p) <= 0.01) <= 0.01 + 3 * 0.0031
 
 
-def test_more_noise_wants_more_runs() -> None:
+def test_more_noise_needs_more_runs() -> None:
     def wanted(scale: float) -> int | None:
         effect = effect_of((0.0,), (0.03,), Noise(scale=scale, df=20.0, pairs=200))
         return runs_wanted(effect, least=0.01, within=0.0488, chance=0.005)

@@ -1,4 +1,4 @@
-"""Evaluations are judged as losses are, and one that an arm lacks is told."""
+"""Evaluations are judged like losses, and a missing evaluation is reported."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,7 +32,7 @@ def test_an_evaluation_that_is_half_higher_is_regressed(make_run: MakeRun, compa
 
 
 def test_equal_evaluations_are_the_same(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
-    """Their seconds are a clock's, and are not compared."""
+    """Their seconds depend on a clock, and are not compared."""
     slower = evaluated({2: 8.0, 5: 7.5})
     slower["reading"]["evals"] = tuple(row | {"eval_seconds": 9.0} for row in slower["reading"]["evals"])
     record = compare(make_run("linen", **evaluated({2: 8.0, 5: 7.5})), make_run("nnx", **slower))
@@ -41,10 +41,10 @@ def test_equal_evaluations_are_the_same(make_run: MakeRun, compare: Compare, row
     assert "eval loss" in {parity.metric for parity in record.parities}
 
 
-def test_with_equal_losses_of_training_a_small_difference_is_one(
+def test_after_equal_training_losses_a_small_difference_counts(
     make_run: MakeRun, compare: Compare, row_of: RowOf
 ) -> None:
-    """The same weights saw other data, or were evaluated in another way."""
+    """The same weights were evaluated on other data or in another way."""
     sides = make_run("linen", **evaluated({5: 7.5})), make_run("nnx", **evaluated({5: 7.45}))
     assert row_of(compare(*sides), "evaluations").verdict == "changed"
     drifting = make_run("nnx", losses=(9.0, 8.5, 8.0, 7.53, 7.25, 7.0), **evaluated({5: 7.45}))
@@ -52,7 +52,7 @@ def test_with_equal_losses_of_training_a_small_difference_is_one(
 
 
 @pytest.mark.parametrize("lost", [{}, {2: 8.0}])
-def test_an_evaluation_that_one_arm_lacks_is_a_missing_field(
+def test_an_evaluation_missing_in_one_arm_is_a_missing_field(
     lost: dict[int, float], make_run: MakeRun, compare: Compare
 ) -> None:
     record = compare(make_run("linen", **evaluated({2: 8.0, 5: 7.5})), make_run("nnx", **evaluated(lost)))
@@ -62,7 +62,7 @@ def test_an_evaluation_that_one_arm_lacks_is_a_missing_field(
     assert finding.effect == "qualifies"
 
 
-def test_sets_that_are_evaluated_at_one_step_are_told_apart(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+def test_sets_evaluated_at_one_step_are_distinguished(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     """Megatron evaluates its validation set and its test set after the last iteration."""
 
     def run(arm: str, validation: float) -> RunRecord:
@@ -75,7 +75,7 @@ def test_sets_that_are_evaluated_at_one_step_are_told_apart(make_run: MakeRun, c
     assert "eval validation set loss differs first at step 5" in row.reason
 
 
-def test_a_run_without_evaluations_has_no_such_row(make_run: MakeRun, compare: Compare) -> None:
+def test_a_run_without_evaluations_has_no_row(make_run: MakeRun, compare: Compare) -> None:
     record = compare(make_run("linen"), make_run("nnx"))
     assert "evaluations" not in {row.metric for row in record.rows}
     assert "Evaluation" not in record.absent

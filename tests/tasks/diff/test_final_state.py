@@ -1,4 +1,4 @@
-"""States that runs end with: judged where equal losses forbid another one; NaN in a checkpoint is judged always."""
+"""Final states: judged if equal losses require equal states; NaN in a checkpoint is always judged."""
 
 from collections.abc import Callable
 from typing import Any
@@ -50,29 +50,27 @@ def test_other_losses_come_with_other_arrays(make_run: MakeRun, compare: Compare
     assert row.verdict == "not judged"
 
 
-def test_printed_losses_prove_nothing_of_a_state(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+def test_printed_losses_prove_nothing_about_a_state(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     record = compare(make_run("linen", **ending(END)), make_run("nnx", **ending(END | {"params/b": "ff"})))
     assert row_of(record, "final_state").verdict == "not judged"
 
 
-def test_a_baseline_that_does_not_repeat_itself_shows_nothing(
-    make_run: MakeRun, compare: Compare, row_of: RowOf
-) -> None:
+def test_a_nondeterministic_baseline_proves_nothing(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     baseline = [make_run("linen", exact=True, repeat=n, **ending(END | {"params/b": f"0{n}"})) for n in range(2)]
     candidate = [make_run("nnx", exact=True, repeat=n, **ending(END)) for n in range(2)]
     assert row_of(compare(baseline, candidate), "final_state").verdict == "not judged"
-    # the baseline repeats itself, and one run of the candidate does not end as it does
+    # the baseline is deterministic, and one run of the candidate ends differently
     assert row_of(compare(candidate, baseline), "final_state").verdict == "changed"
 
 
-def test_a_branch_that_trains_nothing_and_replays_losses_blocks(make_run: MakeRun, compare: Compare) -> None:
+def test_a_branch_without_training_that_replays_losses_blocks(make_run: MakeRun, compare: Compare) -> None:
     record = compare(make_run("linen", exact=True, **ending(END)), make_run("nnx", exact=True, **ending(START)))
     (finding,) = [finding for finding in record.findings if finding.effect == "blocks"]
     assert finding.message == "nnx · c0ffee did not change params/a, params/b in training, and linen · c0ffee did"
     assert (record.verdict, record.headline) == ("unknown", f"not comparable: {finding.message}")
 
 
-def test_no_difference_is_not_said_beside_a_floor_that_does_not_hold(make_run: MakeRun, compare: Compare) -> None:
+def test_no_difference_is_not_reported_beside_a_failed_floor(make_run: MakeRun, compare: Compare) -> None:
     record = compare(
         make_run("linen", exact=True, **ending(END)), make_run("nnx", exact=True, **ending(END, START, "beef"))
     )
@@ -84,7 +82,7 @@ def test_no_difference_is_not_said_beside_a_floor_that_does_not_hold(make_run: M
 @pytest.mark.parametrize(
     ("lost", "word", "arm"), [((0, 3), "regressed", "candidate"), ((3, 0), "improved", "baseline")]
 )
-@pytest.mark.parametrize("step", [0.0, 1e-6])  # what the losses differ by: nothing, and something
+@pytest.mark.parametrize("step", [0.0, 1e-6])  # the difference of the losses: zero, and more
 def test_nan_in_a_checkpoint_is_judged_without_any_proof(
     lost: tuple[int, int], word: str, arm: str, step: float, make_run: MakeRun, compare: Compare, row_of: RowOf,
     announce: Say, prove: Say,

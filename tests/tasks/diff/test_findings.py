@@ -1,4 +1,4 @@
-"""What makes two arms incomparable, one finding at a time."""
+"""The findings that make two arms incomparable, one at a time."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -39,7 +39,7 @@ def find(arm_of: Callable[..., ArmRuns]) -> Find:
     return findings
 
 
-def test_arms_that_differ_only_where_they_should_have_no_findings(make_run: MakeRun, find: Find) -> None:
+def test_arms_with_only_intended_differences_have_no_findings(make_run: MakeRun, find: Find) -> None:
     assert find(make_run("linen"), make_run("nnx")) == {}
     assert find(make_run("linen", plan={}), make_run("nnx", plan={})) == {}
 
@@ -57,7 +57,7 @@ def test_two_branches_at_one_commit_block(make_run: MakeRun, find: Find) -> None
 @pytest.mark.parametrize(
     ("left", "right", "options"),
     [
-        (("main", "aaa"), ("feat/x", "bbb"), {}),  # what a comparison of commits is
+        (("main", "aaa"), ("feat/x", "bbb"), {}),  # a comparison of commits
         (("main", "aaa"), ("feat/x", None), {}),
         (("main", "aaa"), ("again", "aaa"), {"aa": True}),
         (("linen", "aaa"), ("nnx", "aaa"), {}),
@@ -65,7 +65,7 @@ def test_two_branches_at_one_commit_block(make_run: MakeRun, find: Find) -> None
         (("linen", "aaa"), ("nnx", None), {}),
     ],
 )
-def test_commits_that_are_as_they_should_be(
+def test_expected_commits_give_no_finding(
     left: Any, right: Any, options: dict[str, Any], make_run: MakeRun, find: Find
 ) -> None:
     assert find(make_run(left[0], commit=left[1]), make_run(right[0], commit=right[1]), **options) == {}
@@ -79,7 +79,7 @@ def test_arms_that_differ_in_a_declared_key_may_share_a_commit(make_run: MakeRun
 
 
 @pytest.mark.parametrize("aa", [False, True])
-def test_implementations_and_controls_of_two_commits_are_qualified(aa: bool, make_run: MakeRun, find: Find) -> None:
+def test_implementations_and_controls_with_two_commits_are_qualified(aa: bool, make_run: MakeRun, find: Find) -> None:
     names = ("main", "again") if aa else ("linen", "nnx")
     found = find(make_run(names[0], commit="aaa"), make_run(names[1], commit="bbb"), aa=aa)
     assert found["different-commits"].effect == "qualifies"
@@ -119,7 +119,7 @@ def test_a_dirty_checkout_is_noted(make_run: MakeRun, find: Find) -> None:
         ({"process_index": 7}, "host-process", "qualifies", "different host processes (0 and 7)"),
     ],
 )
-def test_every_difference_of_the_environment_is_its_own_finding(
+def test_every_difference_of_the_environment_is_a_separate_finding(
     change: dict[str, Any], kind: str, effect: str, words: str, make_run: MakeRun, find: Find
 ) -> None:
     left = make_run("linen", reading={"environment": ENVIRONMENT})
@@ -131,13 +131,13 @@ def test_every_difference_of_the_environment_is_its_own_finding(
     assert [evidence.arm for evidence in found[kind].evidence] == ["linen", "nnx"]
 
 
-def test_two_jax_versions_are_told_once_not_again_as_jaxlib(make_run: MakeRun, find: Find) -> None:
+def test_two_jax_versions_are_reported_once_and_not_again_as_jaxlib(make_run: MakeRun, find: Find) -> None:
     older = ENVIRONMENT.model_copy(update={"jax": "0.8.1", "jaxlib": "0.8.1"})
     left, right = (make_run(arm, reading={"environment": e}) for arm, e in (("linen", ENVIRONMENT), ("nnx", older)))
     assert set(find(left, right)) == {"jax-version"}
 
 
-def test_what_a_log_does_not_say_is_no_difference(make_run: MakeRun, find: Find) -> None:
+def test_a_value_missing_in_a_log_is_not_a_difference(make_run: MakeRun, find: Find) -> None:
     left = make_run("linen", reading={"environment": ENVIRONMENT, "source_file": "a.py:1"})
     assert find(left, make_run("nnx", reading={"environment": Environment(), "flops": Flops()})) == {}
 
@@ -151,7 +151,7 @@ def test_what_a_log_does_not_say_is_no_difference(make_run: MakeRun, find: Find)
         ({"losses": (9.0, 8.5, 8.0)}, "steps", "qualifies"),
     ],
 )
-def test_other_work_is_not_comparable(
+def test_different_work_is_not_comparable(
     change: dict[str, Any], kind: str, effect: str, make_run: MakeRun, find: Find
 ) -> None:
     left = make_run("linen", reading={"source_file": "metric_logger.py:196"})
@@ -160,7 +160,7 @@ def test_other_work_is_not_comparable(
     assert found[kind].effect == effect
 
 
-# ---------------------------------------------------------------- what only plans know
+# ---------------------------------------------------------------- facts of plans
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_differences_of_plans(change: dict[str, Any], kind: str, words: str, mak
     assert words in found[kind].message
 
 
-def test_configs_out_of_logs_are_compared_too(make_run: MakeRun, find: Find) -> None:
+def test_configs_from_logs_are_compared_too(make_run: MakeRun, find: Find) -> None:
     config = {"steps": "10", "run_name": "a", "tensorboard_dir": "/a", "pure_nnx": "False"}
     other = {"steps": "20", "run_name": "b", "tensorboard_dir": "/b", "pure_nnx": "True", "newer_key": "1"}
     left, right = (make_run(arm, reading={"config": c}) for arm, c in (("linen", config), ("nnx", other)))
@@ -192,7 +192,7 @@ def test_configs_out_of_logs_are_compared_too(make_run: MakeRun, find: Find) -> 
     assert found["config"].message.startswith("steps differs (10 and 20)")
 
 
-# ---------------------------------------------------------------- what is declared, and what kind a difference is
+# ---------------------------------------------------------------- declared differences, and kinds of differences
 
 
 TOLD = "declared-software"
@@ -202,15 +202,15 @@ TOLD = "declared-software"
     ("software", "versions", "kinds"),
     [
         ((), {"jax": "1", "jaxlib": "1", "libtpu": "2", "numpy": "1"}, {"package-version"}),
-        (("jax==2",), {"jax": "2", "jaxlib": "2", "libtpu": "2", "numpy": "1"}, {TOLD}),  # they go along with JAX
+        (("jax==2",), {"jax": "2", "jaxlib": "2", "libtpu": "2", "numpy": "1"}, {TOLD}),  # they depend on JAX
         (("jax==2",), {"jax": "2", "jaxlib": "2", "libtpu": "1", "numpy": "2"}, {"package-version", TOLD}),
         (("numpy==2", "Orbax_Checkpoint==9"), {"numpy": "2", "orbax-checkpoint": "9"}, {TOLD}),
         (("python /env/bin/python",), {"jax": "2", "numpy": "2", "python": "3.13"}, {TOLD}),
         (("project",), {"numpy": "2", "flax": "9"}, {TOLD}),
-        (("maxtext==0.2.5",), {"numpy": "2", "flax": "9"}, {TOLD}),  # it brings its own
+        (("maxtext==0.2.5",), {"numpy": "2", "flax": "9"}, {TOLD}),  # it includes its own
     ],
 )
-def test_declared_software_is_only_told(
+def test_declared_software_is_only_a_note(
     software: tuple[str, ...], versions: dict[str, str], kinds: set[str], make_run: MakeRun, find: Find
 ) -> None:
     ones = dict.fromkeys([*versions, "jax", "jaxlib"], "1")
@@ -220,8 +220,8 @@ def test_declared_software_is_only_told(
     assert set(find(left, make_run("nnx", plan=plan, reading={"environment": here}))) == kinds
 
 
-def test_what_the_runs_say_of_themselves_is_told(make_run: MakeRun, find: Find) -> None:
-    """A plan knows what was installed when it was made, the run what it imported."""
+def test_the_versions_reported_by_the_runs_count(make_run: MakeRun, find: Find) -> None:
+    """A plan has the versions at planning time, a run the imported ones."""
     planned = {"jax": "0.12.0", "jaxlib": "0.12.0", "flax": "0.12.12"}
     left = make_run("linen", plan={"versions": planned})
     inside = {"trainer": {"versions": planned | {"jax": "0.11.1", "jaxlib": "0.11.2"}}}
@@ -235,7 +235,7 @@ def test_what_the_runs_say_of_themselves_is_told(make_run: MakeRun, find: Find) 
     ]
 
 
-def test_another_jax_than_declared_is_one(make_run: MakeRun, find: Find) -> None:
+def test_another_jax_than_declared_is_a_finding(make_run: MakeRun, find: Find) -> None:
     left = make_run("linen", plan={}, reading={"environment": ENVIRONMENT})
     here = ENVIRONMENT.model_copy(update={"jax": "0.8.1", "jaxlib": "0.8.1"})
     declared = make_run("nnx", plan={"software": ("jax==0.8.1",)}, reading={"environment": here})
@@ -272,7 +272,7 @@ def test_compiler_flags_are_compared_as_a_set(make_run: MakeRun, find: Find) -> 
         ("database", "config"),
     ],
 )
-def test_a_config_key_is_told_for_what_it_is(key: str, kind: str, make_run: MakeRun, find: Find) -> None:
+def test_a_config_key_is_classified(key: str, kind: str, make_run: MakeRun, find: Find) -> None:
     place = Source(line=7, offset=70)
     sides = [
         make_run(arm, reading={"config": {key: value}, "sources": {f"config.{key}": place}})
@@ -296,7 +296,7 @@ def test_many_keys_are_one_finding(make_run: MakeRun, find: Find) -> None:
     assert [evidence.value for evidence in found.evidence if evidence.arm == "nnx"] == [f"{key}=2" for key in keys]
 
 
-def test_logs_of_two_trainers_are_told(make_run: MakeRun, find: Find) -> None:
+def test_logs_of_two_trainers_are_a_finding(make_run: MakeRun, find: Find) -> None:
     found = find(make_run("linen"), make_run("nnx", reading={"format": "megatron"}))
     assert set(found) == {"log-format"}
 
@@ -315,7 +315,7 @@ def test_the_builds_of_libtpu_are_compared(make_run: MakeRun, find: Find) -> Non
     assert lines == [30, 40]
 
 
-def test_repeats_under_other_conditions_are_no_repeats(make_run: MakeRun, arm_of: Callable[..., ArmRuns]) -> None:
+def test_repeats_under_different_conditions_are_a_finding(make_run: MakeRun, arm_of: Callable[..., ArmRuns]) -> None:
     other = make_run("linen", repeat=2, reading={"environment": Environment(jax="0.8.1", num_devices=1)})
     arms = (arm_of(make_run("linen"), make_run("linen", repeat=1), other), arm_of(make_run("nnx")))
     (found,) = find_findings(arms, declared=frozenset())
@@ -324,7 +324,7 @@ def test_repeats_under_other_conditions_are_no_repeats(make_run: MakeRun, arm_of
     assert [evidence.source.run for evidence in found.evidence if evidence.source] == [0, 2]
 
 
-def test_the_config_says_what_a_finding_does(make_run: MakeRun, find: Find) -> None:
+def test_the_config_sets_the_effect_of_a_finding(make_run: MakeRun, find: Find) -> None:
     left = make_run("linen", reading={"environment": ENVIRONMENT})
     right = make_run("nnx", reading={"environment": ENVIRONMENT.model_copy(update={"jax": "0.8.1"})})
     for effect in ("blocks", "note"):
@@ -332,10 +332,10 @@ def test_the_config_says_what_a_finding_does(make_run: MakeRun, find: Find) -> N
     assert find(left, right, effects=EFFECTS | {"jax-version": "ignore"}) == {}
 
 
-# ---------------------------------------------------------------- what became of the runs
+# ---------------------------------------------------------------- ends of the runs
 
 
-def test_a_death_is_told_with_when_where_and_why(make_run: MakeRun, find: Find, died: Mapping[str, Any]) -> None:
+def test_a_death_is_reported_with_step_place_and_cause(make_run: MakeRun, find: Find, died: Mapping[str, Any]) -> None:
     right = make_run("nnx", losses=(), reading=died)
     found = find(make_run("linen"), right)
     assert found["died"].effect == "blocks"
@@ -361,7 +361,7 @@ def test_deaths_without_an_exception(reading: dict[str, Any], words: str, make_r
     assert find(make_run("linen"), make_run("nnx", reading=reading))["died"].message == words
 
 
-def test_an_exception_that_was_survived_is_no_death_and_is_told(make_run: MakeRun, find: Find) -> None:
+def test_a_survived_exception_is_reported_but_is_not_a_death(make_run: MakeRun, find: Find) -> None:
     error = LogError(type="ValueError", message="caught", line=9, offset=90)
     found = find(make_run("linen"), make_run("nnx", reading={"exit_code": 0, "survived": error}))
     assert set(found) == {"survived-exception"}
@@ -387,7 +387,7 @@ def test_any_repeat_may_die(make_run: MakeRun, arm_of: Callable[..., ArmRuns], d
         ({"rewinds": 1}, "restarted", "note", "went back to an earlier step 1 time;"),
     ],
 )
-def test_what_was_not_read_is_told(
+def test_unread_steps_are_reported(
     coverage: dict[str, Any], kind: str, effect: str, words: str, make_run: MakeRun, find: Find
 ) -> None:
     right = make_run("nnx", reading={"coverage": COMPLETE.model_copy(update=coverage)})
@@ -405,14 +405,14 @@ def test_what_was_not_read_is_told(
         ("unknown", "incomplete-log", "does not show how the run ended"),
     ],
 )
-def test_a_log_without_an_exit_code_says_what_it_can(
+def test_a_log_without_an_exit_code_is_judged_by_its_steps(
     fate: str, kind: str, words: str, make_run: MakeRun, find: Find
 ) -> None:
     reading = {"coverage": COMPLETE.model_copy(update={"complete": False}), "exit_code": None, "fate": fate}
     assert words in find(make_run("linen"), make_run("nnx", reading=reading))[kind].message
 
 
-def test_what_was_not_read_of_a_repeat_leads_to_its_log(make_run: MakeRun, arm_of: Callable[..., ArmRuns]) -> None:
+def test_unread_steps_of_a_repeat_link_to_its_log(make_run: MakeRun, arm_of: Callable[..., ArmRuns]) -> None:
     unread = UnreadLine(line=104, offset=1040, text="completed step: 4, sec")
     torn = Coverage(step_lines_seen=7, step_lines_parsed=6, complete=False, truncated=True, unread=(unread,))
     arms = (
@@ -428,7 +428,7 @@ def test_what_was_not_read_of_a_repeat_leads_to_its_log(make_run: MakeRun, arm_o
     assert places == [Source(line=104, offset=1040, run=n) for n in (1, 2)]
 
 
-def test_gaps_and_rewinds_lead_to_their_line(make_run: MakeRun, find: Find) -> None:
+def test_gaps_and_rewinds_link_to_their_line(make_run: MakeRun, find: Find) -> None:
     coverage = Coverage(step_lines_seen=6, step_lines_parsed=6, complete=True, gaps=((2, 3),), rewinds=1)
     right = make_run("nnx", columns={"step": [0, 1, 4, 5, 4, 5]}, reading={"coverage": coverage})
     found = find(make_run("linen"), right)
@@ -436,7 +436,7 @@ def test_gaps_and_rewinds_lead_to_their_line(make_run: MakeRun, find: Find) -> N
     assert places == {"missing-steps": Source(line=102, offset=1020), "restarted": Source(line=104, offset=1040)}
 
 
-def test_the_log_of_a_dead_run_need_not_be_whole(make_run: MakeRun, find: Find, died: Mapping[str, Any]) -> None:
+def test_the_log_of_a_dead_run_may_be_incomplete(make_run: MakeRun, find: Find, died: Mapping[str, Any]) -> None:
     reading = dict(died) | {"coverage": Coverage(complete=False, truncated=True)}
     assert set(find(make_run("linen"), make_run("nnx", losses=(), reading=reading))) == {"died"}
 
@@ -452,13 +452,15 @@ def test_the_log_of_a_dead_run_need_not_be_whole(make_run: MakeRun, find: Find, 
         (None, None),
     ],
 )
-def test_starts_far_apart_are_noted(started: str | None, words: str | None, make_run: MakeRun, find: Find) -> None:
+def test_distant_starts_are_noted(started: str | None, words: str | None, make_run: MakeRun, find: Find) -> None:
     found = find(make_run("linen"), make_run("nnx", reading={"started": started, "ended": None}))
     assert {kind: finding.effect for kind, finding in found.items()} == ({"started-apart": "note"} if words else {})
     assert words is None or words in found["started-apart"].message
 
 
-def test_what_blocks_comes_first(make_run: MakeRun, arm_of: Callable[..., ArmRuns], died: Mapping[str, Any]) -> None:
+def test_blocking_findings_come_first(
+    make_run: MakeRun, arm_of: Callable[..., ArmRuns], died: Mapping[str, Any]
+) -> None:
     left = make_run("main", reading={"environment": ENVIRONMENT, "started": "2026-11-18T05:00:00+00:00"})
     right = make_run("feat/x", losses=(), reading=died)
     effects = [finding.effect for finding in find_findings((arm_of(left), arm_of(right)), declared=frozenset())]

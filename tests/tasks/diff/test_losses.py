@@ -1,4 +1,4 @@
-"""What losses say: an offset from a step on, what equal runs differ by anyway, NaN, and other draws."""
+"""The judgement of losses: persistent offsets, varying runs, NaN, and different random draws."""
 
 from collections.abc import Callable, Sequence
 from math import nan
@@ -49,7 +49,7 @@ def judge(make_run: MakeRun, arm_of: Callable[..., ArmRuns]) -> Judge:
 
 
 def wander(rng: np.random.Generator, size: float) -> np.ndarray:
-    """What another order of additions makes: nothing at first, then a gap that grows and changes its sign."""
+    """The effect of another order of additions: nothing at first, then a gap that grows and changes its sign."""
     shocks, gap = rng.normal(0.0, size, STEPS) * np.linspace(0.0, 1.0, STEPS), np.zeros(STEPS)
     for step in range(1, STEPS):
         gap[step] = 0.5 * gap[step - 1] + shocks[step]
@@ -63,12 +63,14 @@ def wander(rng: np.random.Generator, size: float) -> np.ndarray:
     ("first", "units"), [(0, 1), (1, 1), (10, 1), (25, 1), (40, 1), (48, 2)], ids=lambda value: str(value)
 )
 @pytest.mark.parametrize(("sign", "word"), [(0.001, "regressed"), (-0.001, "changed")])
-def test_a_thousandth_from_a_step_on_is_said_at_that_step(
+def test_a_persistent_offset_of_a_thousandth_is_reported_at_its_first_step(
     first: int, units: int, sign: float, word: str, judge: Judge
 ) -> None:
-    """That flips of the last digit are the last n of 50 steps and of one sign: 2^(1-n) / C(50, n), 0.04 % for n = 2.
+    """The chance that random flips of the last digit are the last n of 50 steps with one sign: 2^(1-n) / C(50, n), 0.04
+    % for n = 2.
 
-    A loss that wanders stays at one unit for some steps, so one unit has to last for ten."""
+    A random walk stays at one unit for some steps, so a gap of one unit has to last for ten.
+    """
     base = np.round(CURVE, 3)
     decision = judge([base], [base + units * sign * (np.arange(STEPS) >= first)])
     assert decision.verdict == word, decision.reason
@@ -76,14 +78,14 @@ def test_a_thousandth_from_a_step_on_is_said_at_that_step(
 
 
 @pytest.mark.parametrize("steps", [1, 9])
-def test_a_thousandth_at_the_last_steps_alone_may_be_rounding_or_wandering(steps: int, judge: Judge) -> None:
+def test_a_thousandth_at_the_last_steps_alone_may_be_rounding_or_a_random_walk(steps: int, judge: Judge) -> None:
     base = np.round(CURVE, 3)
     decision = judge([base], [base + 0.001 * (np.arange(STEPS) >= STEPS - steps)])
     assert decision.verdict == "same"
     assert "by at most one unit of the last printed digit, which rounding can explain" in decision.reason
 
 
-def test_a_jump_in_full_precision_is_no_rounding(judge: Judge) -> None:
+def test_a_jump_in_full_precision_is_too_large_for_rounding(judge: Judge) -> None:
     later = np.arange(STEPS) >= 20
     assert judge([CURVE], [CURVE + 0.001 * later], exact=True).verdict == "regressed"
     tiny = judge([CURVE], [CURVE + 1e-6 * later], exact=True)
@@ -92,24 +94,24 @@ def test_a_jump_in_full_precision_is_no_rounding(judge: Judge) -> None:
     assert proved.verdict == "regressed"  # one program gives the same bits
 
 
-def test_one_run_each_of_equal_arms_that_do_not_repeat_is_not_judged_worse(judge: Judge) -> None:
+def test_one_run_each_of_equal_nondeterministic_arms_is_not_judged_worse(judge: Judge) -> None:
     rng, trials = np.random.default_rng(3), 200
     words = [judge([wander(rng, 0.002)], [wander(rng, 0.002)]).verdict for _ in range(trials)]
     assert set(words) <= {"unknown", "regressed", "changed"}
-    # 1 % by the rule, of which 200 trials know 0.7 %
+    # 1 % by the rule, estimated by 200 trials to 0.7 %
     assert trials - words.count("unknown") <= trials * (0.01 + 3 * 0.007)
 
 
-def test_what_one_run_each_cannot_tell_asks_for_three(judge: Judge) -> None:
+def test_an_undecided_difference_of_one_run_each_needs_three(judge: Judge) -> None:
     rng = np.random.default_rng(4)
     decision = judge([wander(rng, 0.01)], [wander(rng, 0.01)])
     assert (decision.verdict, decision.runs_wanted) == ("unknown", 3)
     assert "cannot distinguish this from run-to-run noise; run each arm 2 more times (--repeats 3)" in decision.reason
 
 
-def test_more_than_other_draws_make_is_a_difference(judge: Judge) -> None:
+def test_a_gap_beyond_other_draws_is_a_difference(judge: Judge) -> None:
     rng = np.random.default_rng(5)
-    decision = judge([wander(rng, 0.01)], [wander(rng, 0.01) + np.linspace(-0.5, 1.0, STEPS)])  # no offset
+    decision = judge([wander(rng, 0.01)], [wander(rng, 0.01) + np.linspace(-0.5, 1.0, STEPS)])  # not an offset
     assert decision.verdict == "regressed"
     assert "other first weights or other data change it by at most 0.14" in decision.reason
 
@@ -125,7 +127,7 @@ def test_three_runs_each_of_equal_arms_are_not_judged_worse(judge: Judge) -> Non
 
 
 @pytest.mark.parametrize(("change", "word"), [(0.5, "regressed"), (-0.5, "changed"), (0.0, "same")])
-def test_three_runs_each_tell(change: float, word: str, judge: Judge) -> None:
+def test_three_runs_of_each_show_a_difference(change: float, word: str, judge: Judge) -> None:
     rng = np.random.default_rng(7)
     left, right = ([wander(rng, 0.005) for _ in range(3)] for _ in range(2))
     decision = judge(left, [curve + change for curve in right])
@@ -141,10 +143,10 @@ def test_the_test_of_blocks_is_students(judge: Judge) -> None:
     assert block.half == pytest.approx(4.604 * (2 / 3) ** 0.5, rel=1e-3)  # t(4) at 99 %
 
 
-def test_the_tolerance_comes_first_also_where_runs_vary(judge: Judge) -> None:
+def test_the_tolerance_comes_first_also_for_varying_runs(judge: Judge) -> None:
     rng = np.random.default_rng(8)
     left, right = ([wander(rng, 0.0005) for _ in range(3)] for _ in range(2))
-    near = [curve + 0.02 for curve in right]  # sure, and less than half a percent of 7 to 9
+    near = [curve + 0.02 for curve in right]  # significant, and less than half a percent of 7 to 9
     assert judge(left, near).verdict == "same"
     assert judge(left, near, other_draws=True).verdict == "same"
     assert judge(left, [curve + 0.1 for curve in right]).verdict == "regressed"
@@ -154,7 +156,7 @@ def test_the_tolerance_comes_first_also_where_runs_vary(judge: Judge) -> None:
 
 
 @pytest.mark.parametrize(("lost", "word"), [((False, True), "regressed"), ((True, False), "improved")])
-def test_a_number_lost_in_one_of_three_runs(lost: tuple[bool, bool], word: str, judge: Judge) -> None:
+def test_nan_in_one_of_three_runs(lost: tuple[bool, bool], word: str, judge: Judge) -> None:
     broken = np.where(np.arange(STEPS) >= 30, nan, CURVE)
     left, right = ([CURVE, broken if bad else CURVE, CURVE] for bad in lost)
     decision = judge(left, right)
@@ -162,12 +164,12 @@ def test_a_number_lost_in_one_of_three_runs(lost: tuple[bool, bool], word: str, 
     assert "from step 30 on in 1 of 3 runs" in decision.reason
 
 
-def test_numbers_lost_on_both_sides_are_no_answer(judge: Judge) -> None:
+def test_nan_on_both_sides_decides_nothing(judge: Judge) -> None:
     broken = np.where(np.arange(STEPS) >= 30, nan, CURVE)
     assert judge([broken], [broken]).verdict == "unknown"
 
 
-def test_nan_on_both_sides_hides_no_loss_that_is_half_higher(judge: Judge) -> None:
+def test_nan_on_both_sides_does_not_hide_a_loss_that_is_half_higher(judge: Judge) -> None:
     broken = np.where(np.arange(STEPS) == 7, nan, CURVE)
     higher = broken + 0.5 * (np.arange(STEPS) >= 20)
     decision = judge([broken], [higher])
@@ -183,14 +185,14 @@ def test_nan_that_begins_earlier_is_worse(judge: Judge) -> None:
     assert "from step 25 on" in judge([late], [early]).reason
 
 
-# ---------------------------------------------------------------- losses that wander
+# ---------------------------------------------------------------- random walks of losses
 
 
 @pytest.mark.parametrize("size", [1e-4, 2e-4, 4e-4, 2e-3])
 @pytest.mark.parametrize("steps", [10, 20, 30, 50])
 @pytest.mark.parametrize("at_once", [True, False], ids=["from step 1", "from any step"])
-def test_a_loss_that_wanders_is_no_offset(size: float, steps: int, at_once: bool) -> None:
-    """At most 1 %: of 1,000 trials with a chance of 1 % no more than 21 fail but once in a thousand tests."""
+def test_a_random_walk_is_not_an_offset(size: float, steps: int, at_once: bool) -> None:
+    """At most 1 %: of 1,000 trials with a chance of 1 % more than 21 fail once in a thousand tests."""
     rng, hits = np.random.default_rng(steps), 0
     for _ in range(1000):
         base = rng.uniform(2, 9) + rng.normal(0, 0.02, steps)
@@ -202,8 +204,8 @@ def test_a_loss_that_wanders_is_no_offset(size: float, steps: int, at_once: bool
 
 
 @pytest.mark.parametrize("size", [0.0005, 0.02])
-def test_runs_that_wander_are_no_change_and_can_be_the_same(size: float, judge: Judge) -> None:
-    """The chance of 1 % is shared by the six values that a trainer writes; binomial, as above."""
+def test_random_walks_are_not_a_change_and_can_be_the_same(size: float, judge: Judge) -> None:
+    """The chance of 1 % is shared by the six values of our trainer; binomial, as above."""
     rng, words = np.random.default_rng(11), []
     for _ in range(100):
         sides = [[CURVE + np.cumsum(rng.normal(0, size, STEPS)) for _ in range(3)] for _ in range(2)]
@@ -212,25 +214,25 @@ def test_runs_that_wander_are_no_change_and_can_be_the_same(size: float, judge: 
     assert (words.count("same") > 50) is (size < 0.01)  # t(4) × 0.0005 × √50 is a third of half a percent of 8
 
 
-def test_two_runs_of_each_that_vary_by_more_are_not_beyond_other_draws(judge: Judge) -> None:
+def test_two_varying_runs_of_each_are_not_beyond_other_draws(judge: Judge) -> None:
     rng, bad = np.random.default_rng(12), 0
     for _ in range(100):
         sides = [[CURVE + np.cumsum(rng.normal(0, 0.03, STEPS)) for _ in range(2)] for _ in range(2)]
         bad += judge(*sides, exact=True).verdict in ("changed", "regressed")
-    assert bad <= 4  # 1 % for the one value
+    assert bad <= 4  # 1 % for a single value
 
 
 @pytest.mark.parametrize(
     ("steps", "words"), [(range(30, STEPS), "from step 30 on"), ([3], "at 1 of 50 steps, first at step 3")]
 )
-def test_where_numbers_are_lost_is_said_as_it_is(steps: Sequence[int], words: str, judge: Judge) -> None:
+def test_the_reason_names_the_steps_with_nan(steps: Sequence[int], words: str, judge: Judge) -> None:
     broken = np.where(np.isin(np.arange(STEPS), steps), nan, CURVE)
     assert judge([broken], [broken]).reason == f"is NaN or infinite in both arms {words}"
     assert judge([CURVE], [broken]).reason == f"is NaN or infinite in the candidate {words}"
 
 
 @pytest.mark.parametrize("value", [0.0, 8.0])
-def test_losses_that_never_move_are_equal_and_show_nothing(value: float, judge: Judge) -> None:
+def test_constant_losses_are_equal_and_show_no_training(value: float, judge: Judge) -> None:
     decision = judge([[value] * STEPS], [[value] * STEPS])
     assert (decision.verdict, decision.reason) == (
         "unknown",
@@ -238,19 +240,17 @@ def test_losses_that_never_move_are_equal_and_show_nothing(value: float, judge: 
     )
 
 
-def test_what_is_called_a_loss_is_judged_as_the_loss_is(
-    make_run: MakeRun, compare: Callable[..., ComparisonRecord]
-) -> None:
+def test_lm_loss_is_judged_like_the_loss(make_run: MakeRun, compare: Callable[..., ComparisonRecord]) -> None:
     def run(arm: str, seed: int) -> RunRecord:
         losses = np.round(CURVE + np.random.default_rng(seed).normal(0, 0.02, STEPS), 3).tolist()
         reading = {"config": {"data_shuffle_seed": str(seed)}}
         return make_run(arm, losses=losses, seconds=[1.0] * STEPS, columns={"lm_loss": losses}, reading=reading)
 
     words = {row.metric: row.verdict for row in compare(run("linen", 1), run("nnx", 2)).rows}
-    assert (words["loss_per_step"], words["values_per_step"]) == ("same", "same")  # other draws, by their seeds
+    assert (words["loss_per_step"], words["values_per_step"]) == ("same", "same")  # other seeds
 
 
-# ---------------------------------------------------------------- what an offset is
+# ---------------------------------------------------------------- offsets
 
 
 @pytest.mark.parametrize(
@@ -258,14 +258,14 @@ def test_what_is_called_a_loss_is_judged_as_the_loss_is(
     [
         ([0] * 20, False),
         ([0] * 10 + [1] * 10, True),
-        ([0] * 10 + [1, -1] * 5, False),  # both ways
-        ([0] * 10 + [1] * 9 + [0], False),  # it came back
-        ([1] * 20, True),  # one and the same gap from the start
-        (list(range(1, 21)), False),  # from the start, and it changes: other draws do that
+        ([0] * 10 + [1, -1] * 5, False),  # in both directions
+        ([0] * 10 + [1] * 9 + [0], False),  # the gap closed again
+        ([1] * 20, True),  # a constant gap from the start
+        (list(range(1, 21)), False),  # a varying gap from the start: possibly other draws
         ([0] * 19 + [1], False),
     ],
 )
-def test_an_offset_begins_and_stays(gaps: list[int], expected: bool) -> None:
+def test_an_offset_begins_at_one_step_and_stays(gaps: list[int], expected: bool) -> None:
     base = np.full((1, len(gaps)), 8.0)
     sides = base, base + 0.001 * np.array(gaps)[None]
     assert is_offset(sides, exact=False) is expected
@@ -303,7 +303,7 @@ def test_two_implementations_of_maxtext_are_compared_by_their_curves(
 # ---------------------------------------------------------------- rules that travel
 
 
-def test_no_set_lacks_what_other_draws_need() -> None:
+def test_every_set_has_the_tolerance_of_other_draws() -> None:
     for name in {load_comparison("linen-vs-nnx").tolerances, "default", "other-draws"}:
         assert (load_tolerances(name)["loss_of_other_draws"].absolute or 0) > 0
 
@@ -317,11 +317,11 @@ TAKEN = {
 }
 
 
-def test_what_begins_with_one_state_is_compared_to_the_last_digit(
+def test_runs_from_one_state_are_compared_to_the_last_digit(
     make_run: MakeRun, compare: Callable[..., ComparisonRecord], row_of: Callable[[ComparisonRecord, str], MetricDiff]
 ) -> None:
     losses = np.round(CURVE, 3)
-    near = np.round(losses + 0.05 * np.sin(np.arange(STEPS)) ** 2, 3)  # 0.14 would let it pass
+    near = np.round(losses + 0.05 * np.sin(np.arange(STEPS)) ** 2, 3)  # 0.14 would hide it
     linen = make_run("linen", losses=losses.tolist(), seconds=[1.0] * STEPS, reading={"format": "maxtext"})
 
     def judged(curve: np.ndarray, **start: object) -> ComparisonRecord:
@@ -336,7 +336,7 @@ def test_what_begins_with_one_state_is_compared_to_the_last_digit(
         for arm, curve in (("linen", losses), ("nnx", near))
     )
     record = compare(left, right.model_copy(update={"start": StartReport.model_validate(TAKEN)}))
-    assert row_of(record, "loss_per_step").verdict == "same"  # each drops other units
+    assert row_of(record, "loss_per_step").verdict == "same"  # each arm drops different units
     for start, why in (
         ({"reason": "the other arm has kept none"}, "the other arm has kept none"),
         (
@@ -345,7 +345,7 @@ def test_what_begins_with_one_state_is_compared_to_the_last_digit(
         ),
     ):
         record = judged(near, **start)
-        assert row_of(record, "loss_per_step").verdict == "same"  # as other draws are judged
+        assert row_of(record, "loss_per_step").verdict == "same"  # judged like other draws
         (finding,) = [finding for finding in record.findings if finding.kind == "start"]
         assert why in finding.message
         assert finding.effect == "note"

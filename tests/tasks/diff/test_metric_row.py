@@ -1,4 +1,4 @@
-"""The rows: MaxView's figures, ours beside them, and a word for every cell that has none."""
+"""The metric rows: MaxView's figures, our additional ones, and a text for every cell without a value."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, nan
@@ -54,7 +54,7 @@ def test_differences_as_maxview_prints_them(difference: float | None, decimals: 
     assert show_difference(difference, decimals) == expected
 
 
-def test_maxviews_seven_rows_come_first_and_in_their_order(make_run: MakeRun, compare: Compare) -> None:
+def test_maxviews_seven_rows_come_first_in_their_order(make_run: MakeRun, compare: Compare) -> None:
     record = compare(make_run("linen"), make_run("nnx"))
     assert [row.title for row in record.rows if row.group == "maxview"] == SEVEN
     assert [row.group for row in record.rows[:7]] == ["maxview"] * 7
@@ -68,7 +68,7 @@ def test_the_figures_follow_maxviews_rules(make_run: MakeRun, compare: Compare, 
     expected = {
         "parameters": ("1.104 billion", "1.104 billion", "—"),
         "final_loss": ("7.5000", "7.2500", "-0.2500"),
-        "tflops_per_device": ("2.500", "2.000", "-0.500"),  # of the last step alone
+        "tflops_per_device": ("2.500", "2.000", "-0.500"),  # the last step only
         "tokens_per_s": ("2500.0", "2000.0", "-500.000"),
         "avg_step_time_s": ("0.300", "0.350", "+0.050"),  # without step 0
         "memory_percent": ("1.38", "1.38", "0"),
@@ -79,7 +79,7 @@ def test_the_figures_follow_maxviews_rules(make_run: MakeRun, compare: Compare, 
         assert (row.baseline_text, row.candidate_text, row.difference_text) == texts, metric
 
 
-def test_every_number_of_a_log_leads_to_its_line(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+def test_every_number_of_a_log_links_to_its_line(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     record = compare(make_run("linen"), make_run("nnx"))
     places = {metric: row_of(record, metric).baseline_source for metric in ("final_loss", "parameters")}
     assert places == {"final_loss": Source(line=105, offset=1050), "parameters": Source(line=40, offset=400)}
@@ -89,9 +89,7 @@ def test_every_number_of_a_log_leads_to_its_line(make_run: MakeRun, compare: Com
         assert row.candidate_source is not None, metric
 
 
-def test_single_steps_and_means_are_judged_by_the_steady_steps(
-    make_run: MakeRun, compare: Compare, row_of: RowOf
-) -> None:
+def test_single_steps_and_means_defer_to_the_steady_steps(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     record = compare(make_run("linen"), make_run("nnx"))
     steady = row_of(record, "step_time_s")
     for metric in ("tflops_per_device", "tokens_per_s", "avg_step_time_s"):
@@ -103,21 +101,23 @@ def test_single_steps_and_means_are_judged_by_the_steady_steps(
     assert steady.threshold == pytest.approx(0.02 * 0.1)
 
 
-# ---------------------------------------------------------------- dead arms and silent logs
+# ---------------------------------------------------------------- dead arms and missing values
 
 
-def test_a_dead_arm_hides_nothing_of_the_survivor(make_run: MakeRun, compare: Compare, died: Mapping[str, Any]) -> None:
+def test_a_dead_arm_does_not_hide_the_survivors_values(
+    make_run: MakeRun, compare: Compare, died: Mapping[str, Any]
+) -> None:
     record = compare(make_run("linen"), make_run("nnx", losses=(), reading=died))
     end, *rest = record.rows
     assert (end.metric, end.verdict, end.reason) == ("end", "regressed", "nnx · c0ffee died before the end")
     assert (end.baseline_text, end.candidate_text) == ("6 steps, final loss 7.0", "died: NotImplementedError")
     assert end.candidate_source == Source(line=258, offset=37578)
     living = compare(make_run("linen"), make_run("nnx"))
-    shared = {"Other values, step by step"}  # a count of what both have
+    shared = {"Other values, step by step"}  # a count of common steps
     assert {row.title: row.baseline_text for row in rest} == {
         row.title: row.baseline_text for row in living.rows if row.title not in shared
     }
-    assert {row.candidate_text for row in rest} == {"–, died", "0.12.0"}  # its log names its version of JAX
+    assert {row.candidate_text for row in rest} == {"–, died", "0.12.0"}  # its log contains the version of JAX
     assert {row.verdict for row in rest if row.candidate_text == "–, died"} == {"not judged"}
 
 
@@ -131,7 +131,9 @@ def test_two_dead_arms_are_both_named(make_run: MakeRun, compare: Compare, died:
     assert row.reason == "linen · c0ffee and nnx · c0ffee died before the end"
 
 
-def test_what_a_log_does_not_say_is_told_apart_from_a_death(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+def test_a_value_missing_in_a_log_is_distinguished_from_a_death(
+    make_run: MakeRun, compare: Compare, row_of: RowOf
+) -> None:
     silent = make_run("nnx", reading={"parameters": Parameters(), "memory": Memory()})
     row = row_of(compare(make_run("linen"), silent), "parameters")
     assert (row.candidate_text, row.verdict) == ("not in the log", "unknown")
@@ -152,7 +154,7 @@ def test_an_older_log_lacks_columns(make_run: MakeRun, compare: Compare, row_of:
 # ---------------------------------------------------------------- loss
 
 
-def test_one_step_is_told_as_one(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+def test_a_single_step_has_a_singular_noun(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     record = compare(make_run("linen", losses=(9.0,)), make_run("nnx", losses=(9.0,)))
     assert row_of(record, "loss_per_step").reason.endswith("at the one common step")
     assert row_of(record, "loss_per_step").baseline_text == "1 step"
@@ -183,7 +185,7 @@ def test_the_loss_of_every_step_is_judged(
     assert row.threshold_text == "equal to 3 decimals"
 
 
-def test_a_loss_that_differs_shows_where(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+def test_a_differing_loss_shows_its_step(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     record = compare(make_run("linen", losses=(9.0, 8.459)), make_run("nnx", losses=(9.0, 8.458)))
     row = row_of(record, "loss_per_step")
     assert (row.baseline_text, row.candidate_text, row.difference_text) == ("8.459", "8.458", "-0.001")
@@ -230,7 +232,7 @@ def test_final_losses_of_different_steps_are_not_compared(make_run: MakeRun, com
 @pytest.mark.parametrize(
     ("used", "verdict"), [(0.43, "same"), (0.44, "unknown"), (0.45, "regressed"), (0.42, "unknown"), (0.41, "improved")]
 )
-def test_memory_is_known_to_a_hundredth_of_a_gigabyte(
+def test_memory_is_printed_in_hundredths_of_a_gigabyte(
     used: float, verdict: str, make_run: MakeRun, compare: Compare, row_of: RowOf
 ) -> None:
     record = compare(make_run("linen", reading=memory(0.43)), make_run("nnx", reading=memory(used)))
@@ -263,7 +265,7 @@ def test_program_memory(total: float, verdict: str, make_run: MakeRun, compare: 
         (36 * 2**20, "improved", "0.0645"),
     ],
 )
-def test_program_memory_is_compared_in_bytes_where_both_trainers_tell_them(
+def test_program_memory_is_compared_in_bytes_if_both_trainers_report_them(
     temp: int, verdict: str, text: str, make_run: MakeRun, compare: Compare, row_of: RowOf
 ) -> None:
     def bytes_of(temp: int) -> dict[str, Any]:
@@ -273,7 +275,7 @@ def test_program_memory_is_compared_in_bytes_where_both_trainers_tell_them(
     left = make_run("linen", record=bytes_of(40 * 2**20))
     row = row_of(compare(left, make_run("nnx", record=bytes_of(temp))), "program_memory_gb")
     assert (row.verdict, row.candidate_text) == (verdict, text)
-    row = row_of(compare(left, make_run("nnx")), "program_memory_gb")  # which has only its log
+    row = row_of(compare(left, make_run("nnx")), "program_memory_gb")  # a trainer with a log only
     assert (row.verdict, row.candidate_text) == ("same", "1.5")
 
 
@@ -296,7 +298,7 @@ def repeats(make_run: MakeRun, arm: str, medians: Sequence[float]) -> list[RunRe
         ((1.20, 0.81, 0.99), "unknown"),
     ],
 )
-def test_three_repeats_can_tell(
+def test_three_repeats_can_decide(
     candidate: Sequence[float], verdict: str, make_run: MakeRun, compare: Compare, row_of: RowOf
 ) -> None:
     record = compare(repeats(make_run, "linen", (1.0, 1.01, 0.99)), repeats(make_run, "nnx", candidate))
@@ -305,7 +307,7 @@ def test_three_repeats_can_tell(
     assert record.verdict == verdict
 
 
-def test_one_run_of_each_on_a_loud_device_says_what_more_would_cost(
+def test_one_run_of_each_on_a_noisy_device_states_the_cost_of_more(
     make_run: MakeRun, compare: Compare, row_of: RowOf
 ) -> None:
     loud = {"reading": {"environment": Environment(jax="0.12.0", backend="cpu", device_kind="cpu")}}
@@ -316,10 +318,10 @@ def test_one_run_of_each_on_a_loud_device_says_what_more_would_cost(
     assert f"run each arm {more} more times (--repeats {row.runs_wanted}, about {more} minutes)" in row.reason
 
 
-def test_a_log_that_names_no_device_is_of_the_one_that_the_run_was_given(
+def test_a_log_without_a_device_belongs_to_the_devices_of_its_target(
     make_run: MakeRun, compare: Compare, row_of: RowOf
 ) -> None:
-    """A custom trainer reports no device: on `cpu` its steps are as noisy as any other's."""
+    """A custom trainer reports no device: on `cpu` its steps have the noise of a CPU."""
     mute = {"reading": {"environment": Environment()}}
 
     def verdict(platform: str) -> str:
@@ -333,8 +335,8 @@ def test_a_log_that_names_no_device_is_of_the_one_that_the_run_was_given(
     assert (verdict("cpu"), verdict("cuda"), verdict("tpu")) == ("unknown", "unknown", "regressed")
 
 
-def test_one_run_of_each_decides_on_a_device_that_repeats(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
-    """A TPU repeats to 0.4 %: 5 % is 12 times that."""
+def test_one_run_of_each_decides_on_a_device_with_low_noise(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    """Equal runs on a TPU differ by 0.4 %: 5 % is 12 times that."""
     record = compare(repeats(make_run, "linen", (1.0,)), repeats(make_run, "nnx", (1.05,)))
     row = row_of(record, "step_time_s")
     assert (row.verdict, row.evidence) == ("regressed", "one run of each")
@@ -345,14 +347,14 @@ def test_the_cell_shows_the_geometric_mean_of_the_repeats(make_run: MakeRun, com
     record = compare(repeats(make_run, "linen", (1.0, 1.2)), repeats(make_run, "nnx", (1.0, 5.0, 1.2)))
     row = row_of(record, "step_time_s")
     assert (row.baseline, row.candidate) == pytest.approx((1.2**0.5, 6 ** (1 / 3)))
-    assert row.baseline_text == "1.0954"  # each run has steps of one time: no spread to show
+    assert row.baseline_text == "1.0954"  # all steps of a run are equal: no scatter to show
 
 
 SLOW = (9.0, 2.0, 2.0, 2.0, 2.0, 2.0)
 KNOWN_SOURCE = {"versions": {"jax": "0.12.0", SOURCE: "f00d"}, "dirty": False}
 
 
-def test_a_run_that_grows_slower_at_its_end_is_not_the_same(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+def test_a_run_that_slows_down_at_its_end_is_not_the_same(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     even = [3.0, *[0.1] * 40]
     grows, losses = [*even[:31], *[0.2] * 10], [9.0 - n / 100 for n in range(41)]
     runs = [make_run(arm, seconds=times, losses=losses) for arm, times in (("linen", even), ("nnx", grows))]
@@ -362,9 +364,7 @@ def test_a_run_that_grows_slower_at_its_end_is_not_the_same(make_run: MakeRun, c
     assert row_of(compare(runs[0], runs[0]), "step_time_s").verdict == "same"
 
 
-def test_the_same_program_from_the_same_host_leaves_only_noise(
-    make_run: MakeRun, compare: Compare, row_of: RowOf
-) -> None:
+def test_the_same_program_and_host_code_leave_only_noise(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     slow = make_run("nnx", seconds=SLOW, plan=KNOWN_SOURCE, record=SAME_PROGRAM)
     record = compare(make_run("linen", plan=KNOWN_SOURCE, record=SAME_PROGRAM), slow)
     for metric in ("step_time_s", "avg_step_time_s"):
@@ -382,7 +382,7 @@ def test_the_same_program_from_the_same_host_leaves_only_noise(
         (("c0de", ""), "regressed"),
     ],
 )
-def test_sources_that_differ_in_no_code_leave_only_noise(
+def test_sources_with_equal_code_leave_only_noise(
     codes: tuple[str, str], verdict: str, make_run: MakeRun, compare: Compare, row_of: RowOf
 ) -> None:
     plans = [
@@ -397,8 +397,8 @@ def test_sources_that_differ_in_no_code_leave_only_noise(
     )
 
 
-def test_a_module_in_the_place_of_a_package_is_other_code(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
-    # the source digest covers model/ and configs/ only; the trainer starts in the checkout, whose `jax.py` it imports
+def test_a_module_that_shadows_a_package_is_different_code(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    # the source digest covers model/ and configs/ only; the trainer would import a `jax.py` in its checkout
     plans = [KNOWN_SOURCE | {"commit": f"{n}" * 40, "code": f"c0de{n}"} for n in range(2)]
     base = make_run("main", plan=plans[0], record=SAME_PROGRAM)
     slow = make_run("branch", seconds=SLOW, plan=plans[1], record=SAME_PROGRAM)
@@ -406,7 +406,7 @@ def test_a_module_in_the_place_of_a_package_is_other_code(make_run: MakeRun, com
 
 
 @pytest.mark.parametrize("other", [{"commit": "b" * 40}, {"config": {"steps": 6, "log_period": 1}}, {"dirty": True}])
-def test_a_branch_that_sleeps_is_slower_under_the_same_program(
+def test_a_branch_that_sleeps_is_slower_with_the_same_program(
     other: dict[str, Any], make_run: MakeRun, compare: Compare, row_of: RowOf
 ) -> None:
     slow = make_run("nnx", seconds=SLOW, plan=other, record=SAME_PROGRAM)
@@ -461,7 +461,7 @@ def test_stalls_and_the_first_step_are_shown_and_not_judged(make_run: MakeRun, c
     assert record.verdict == "same"
 
 
-def test_mfu_is_that_of_maxtext_s_guide(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+def test_mfu_agrees_with_maxtexts_guide(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     """764.67 TFLOP in 5.667 s are 29.40 % of the 459 TFLOP/s of a TPU v5p, which JAX calls v5."""
 
     def record_on(kind: str | None) -> ComparisonRecord:

@@ -1,4 +1,4 @@
-"""What equal runs differ by: as stated of the device, and the more as its history shows the longer that is."""
+"""The noise of equal runs: as stated for the device, and increasingly as in its history."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def test_without_a_history_the_noise_is_as_stated() -> None:
         assert (noise.scale, noise.df, noise.pairs, noise.source) == (0.1, 4.0, 0, "a busy machine")
 
 
-def test_what_is_stated_follows_the_device() -> None:
+def test_the_stated_noise_follows_the_device() -> None:
     scales = [learn_noise(load_noises()[kind]).scale for kind in ("tpu", "gpu", "cpu")]
     assert scales == sorted(scales)
     assert scales[-1] > 10 * scales[0]
@@ -35,20 +35,20 @@ def test_a_long_history_replaces_the_statement(df: float, scale: float) -> None:
     assert (noise.pairs, noise.source) == (3000, "history of cpu")
 
 
-def test_a_history_shows_more_noise_than_stated_and_heavier_tails() -> None:
+def test_a_history_can_show_more_noise_than_stated_and_heavier_tails() -> None:
     rng = np.random.default_rng(3)
-    # the statement is no ceiling: 40 values know their deviation to a ninth, 400 to a thirtieth
+    # the statement is not an upper bound: 40 values estimate their deviation to a ninth, 400 to a thirtieth
     forty, many = (learn_noise(STATED, past(rng.normal(0, 2 * STATED.equal_runs, pairs))) for pairs in (40, 400))
     assert forty.scale == pytest.approx(0.2, rel=0.35)
     assert many.scale == pytest.approx(0.2, rel=0.1)
-    # one pair in ten that something else disturbed: the tails are heavier than stated, and the middle is narrower
+    # one pair in ten was disturbed: the tails are heavier than stated, and the middle is narrower
     noise = learn_noise(STATED, past(rng.normal(0, 0.03, 40) + 0.5 * (np.arange(40) % 10 == 0)))
     assert noise.scale < STATED.equal_runs
     assert noise.df < STATED.weight
 
 
-def test_eight_pairs_of_a_machine_with_two_clocks_tell_one_clock_from_another() -> None:
-    """Pairs differ by 0, +6 or -6 %, as 1 : 2 : 1 of them should: one more of 6 % is no news then."""
+def test_eight_pairs_of_a_machine_with_two_clock_states_show_both() -> None:
+    """Pairs differ by 0, +6 or -6 %, in the expected ratio 1 : 2 : 1: one more difference of 6 % is then expected."""
     gpu = load_noises()["gpu"]
     known = learn_noise(gpu, past([0.06, 0.0, -0.06, 0.004, 0.06, -0.002, 0.001, -0.06]))
 
@@ -58,21 +58,21 @@ def test_eight_pairs_of_a_machine_with_two_clocks_tell_one_clock_from_another() 
     assert p(learn_noise(gpu)) < 0.0067 < 0.05 < p(known)
 
 
-def test_the_history_is_believed_more_the_longer_it_is() -> None:
+def test_a_longer_history_has_more_weight() -> None:
     rng = np.random.default_rng(2)
     off = []
     for pairs in (LEAST_PAIRS, 16, 128):
         found = [learn_noise(STATED, past(rng.normal(0, 0.01, pairs))).scale for _ in range(10)]
         off.append(float(np.mean(np.abs(np.log(np.array(found) / 0.01)))))
     assert off == sorted(off, reverse=True)
-    assert off[-1] < 0.15  # the deviation of 128 values is known to 6 %, and tails are allowed for
+    assert off[-1] < 0.15  # the deviation of 128 values is estimated to 6 %, and heavy tails are possible
 
 
-def test_few_pairs_lend_few_degrees_of_freedom() -> None:
+def test_few_pairs_contribute_few_degrees_of_freedom() -> None:
     noise = learn_noise(STATED, past([0.01, -0.02, 0.01, 0.0, 0.015, -0.01]))
-    assert noise.df <= 4 + 6 / 2  # what was stated, and half of one for each pair
+    assert noise.df <= 4 + 6 / 2  # the stated degrees, and half of one for each pair
     assert learn_noise(STATED, past(np.random.default_rng(4).normal(0, 0.01, 400))).df > 10
 
 
-def test_a_history_without_any_noise_is_not_believed_to_the_last_bit() -> None:
+def test_a_history_without_any_noise_is_not_believed_exactly() -> None:
     assert learn_noise(STATED, past([0.0] * 50)).scale >= 1e-4

@@ -1,4 +1,4 @@
-"""Logs that count their steps from 0 and from 1: the n-th step is compared with the n-th, and a note says so."""
+"""Logs that count their steps from 0 and from 1: the n-th steps are compared, and a note says so."""
 
 from collections.abc import Callable, Sequence
 
@@ -51,7 +51,7 @@ def test_a_log_that_lacks_its_first_step_keeps_its_numbers(run: Run, compare: Co
     assert record.parities[0].different == 0
 
 
-def test_a_run_that_went_on_from_another_step_keeps_its_numbers(run: Run, compare: Compare) -> None:
+def test_a_run_resumed_at_another_step_keeps_its_numbers(run: Run, compare: Compare) -> None:
     record = compare(run("linen"), run("nnx", first=2))
     assert effects_of(record)["steps"] == "qualifies"
     assert "numbering" not in effects_of(record)

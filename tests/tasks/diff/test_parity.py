@@ -1,4 +1,4 @@
-"""Where losses stop being equal, bit for bit or as printed, and the three floors."""
+"""The first difference of losses, bit for bit or as printed, and the three floors."""
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -60,12 +60,12 @@ def test_only_common_steps_count(make_run: MakeRun) -> None:
     assert compare_losses(left, make_run("nnx", losses=(1.0,), first=9)).parity.steps == 0
 
 
-def test_a_step_done_twice_counts_as_it_was_last(make_run: MakeRun) -> None:
+def test_the_last_row_of_a_repeated_step_counts(make_run: MakeRun) -> None:
     again = make_run("nnx", losses=(9.0, 1.0, 8.0, 7.0), columns={"step": [0, 1, 1, 2]})
     assert compare_losses(make_run("linen", losses=(9.0, 8.0, 7.0)), again).parity.first is None
 
 
-def test_logs_that_print_more_are_held_to_more(make_run: MakeRun) -> None:
+def test_logs_with_more_digits_are_compared_in_more_digits(make_run: MakeRun) -> None:
     left, right = make_run("linen", losses=(10.90931, 9.0)), make_run("nnx", losses=(10.90932, 9.0))
     parity = compare_losses(left, right)
     assert parity.parity.first is not None
@@ -78,17 +78,17 @@ def test_logs_that_print_more_are_held_to_more(make_run: MakeRun) -> None:
     ("left", "right", "first"),
     [((1.0, nan), (1.0, nan), None), ((1.0, nan), (1.0, 0.5), 1), ((1.0, 0.5), (1.0, inf), 1), ((inf,), (inf,), None)],
 )
-def test_what_is_no_number(left: Any, right: Any, first: int | None, make_run: MakeRun) -> None:
+def test_nan_and_infinities(left: Any, right: Any, first: int | None, make_run: MakeRun) -> None:
     parity = compare_losses(make_run("linen", losses=left), make_run("nnx", losses=right))
     assert (parity.parity.first.step if parity.parity.first else None) == first
 
 
-def test_a_number_lost_is_the_largest_difference(make_run: MakeRun) -> None:
+def test_a_nan_on_one_side_is_the_largest_difference(make_run: MakeRun) -> None:
     left, right = make_run("linen", losses=(9.0, 8.0, 7.0)), make_run("nnx", losses=(5.0, nan, 1.0))
     assert compare_losses(left, right).parity.largest_step == 1
 
 
-def test_steps_without_a_loss_are_left_out(make_run: MakeRun) -> None:
+def test_steps_without_a_loss_are_skipped(make_run: MakeRun) -> None:
     left = make_run("linen", losses=(None, 8.0, 7.0))
     assert compare_losses(left, make_run("nnx", losses=(9.0, 8.0, 7.0))).parity.steps == 2
 
@@ -96,7 +96,7 @@ def test_steps_without_a_loss_are_left_out(make_run: MakeRun) -> None:
 # ---------------------------------------------------------------- bit for bit
 
 
-def test_full_precision_sees_what_printing_hides(make_run: MakeRun) -> None:
+def test_full_precision_finds_differences_below_the_printed_digits(make_run: MakeRun) -> None:
     left = make_run("linen", losses=(9.0, 8.0), exact=(9.0, 8.0000001))
     right = make_run("nnx", losses=(9.0, 8.0), exact=(9.0, 8.0000002))
     parity = compare_losses(left, right)
@@ -113,7 +113,7 @@ def test_bits_are_compared_not_values(make_run: MakeRun) -> None:
     assert compare_losses(left, make_run("nnx", exact=(0.0, nan))).parity.first is None
 
 
-def test_one_side_in_full_precision_is_held_to_what_the_other_prints(make_run: MakeRun) -> None:
+def test_a_side_in_full_precision_is_compared_as_the_other_prints(make_run: MakeRun) -> None:
     left = make_run("linen", losses=(9.0, 8.123), exact=(9.0004, 8.1231234))
     parity = compare_losses(left, make_run("nnx", losses=(9.0, 8.123)))
     assert parity.parity.precision == PRINTED
@@ -135,7 +135,7 @@ STEPS = 6
 
 
 def not_a_tie(value: Decimal) -> bool:
-    return (value * 1000) % 1 != Decimal("0.5")  # of a tie, printing keeps the even neighbour on both sides
+    return (value * 1000) % 1 != Decimal("0.5")  # a tie is rounded to the even neighbour on both sides
 
 
 true_losses = st.decimals(min_value="0.01", max_value="20", places=7).filter(not_a_tie)
@@ -160,7 +160,7 @@ def test_a_thousandth_injected_at_step_k_is_found_at_k(
         return
     printed = [[float(f"{loss:.3f}") for loss in side] for side in (losses, changed)]
     left = [make_run("linen", losses=printed[0], seconds=(1.0,) * STEPS, repeat=n) for n in range(repeats[0])]
-    # one run of the candidate or all of them: with several runs of one arm, one alone is told as its own variation
+    # one run of the candidate or all of them: a difference of one run among several is that arm's own variation
     right = [make_run("nnx", losses=printed[1], seconds=(1.0,) * STEPS, repeat=n) for n in range(repeats[1])]
     found = compare_losses(left, right)
     assert found.parity.first is not None
@@ -193,7 +193,7 @@ def test_the_last_bit_injected_at_step_k_is_found_at_k(
 # ---------------------------------------------------------------- every repeat counts
 
 
-def test_a_difference_in_the_last_repeat_alone_is_seen(make_run: MakeRun) -> None:
+def test_a_difference_in_the_last_repeat_alone_is_found(make_run: MakeRun) -> None:
     left = [make_run("linen", repeat=n) for n in range(3)]
     right = [make_run("nnx", repeat=n, losses=(9.0, 8.5, 8.0 + (n == 2), 7.5, 7.25, 7.0)) for n in range(3)]
     found = compare_losses(left, right)
@@ -201,22 +201,22 @@ def test_a_difference_in_the_last_repeat_alone_is_seen(make_run: MakeRun) -> Non
     assert found.within[1] is not None
     assert (found.within[1].step, found.within[1].values) == (2, ("8", "8", "9"))
     assert [place.run for place in found.within[1].places if place] == [0, 1, 2]
-    assert found.parity.first is None  # two runs of it equal the baseline: that is its own doing
+    assert found.parity.first is None  # two of its runs equal the baseline: the arm itself varies
     assert found.parity.runs == (3, 3)
 
 
-def test_arms_that_lie_further_apart_than_their_own_runs_differ(make_run: MakeRun) -> None:
+def test_arms_that_differ_by_more_than_their_own_runs(make_run: MakeRun) -> None:
     left = [make_run("linen", losses=(9.0, 8.0 + n * 0.001), repeat=n) for n in range(2)]
     near = [make_run("nnx", losses=(9.0, 8.005 + n * 0.001), repeat=n) for n in range(2)]
     far = [make_run("nnx", losses=(9.0, 8.5), repeat=n) for n in range(2)]
     found = compare_losses(left, near)
     assert found.parity.largest_gap == pytest.approx(0.004)  # 8.001 and 8.005
     assert found.varies
-    assert compare_losses(left, far).varies  # the runs of one arm are enough
+    assert compare_losses(left, far).varies  # the runs of one arm are sufficient
     assert not compare_losses(left[:1], far).varies
 
 
-def test_the_place_of_a_difference_names_the_run(make_run: MakeRun) -> None:
+def test_the_place_of_a_difference_includes_the_run(make_run: MakeRun) -> None:
     left = [make_run("linen", losses=(9.0, 8.0 + 0.1 * n), repeat=n) for n in range(2)]
     found = compare_losses(left, make_run("nnx", losses=(9.0, 9.5)))
     assert found.places[0] == Source(line=101, offset=1010, run=1)  # 8.1 is nearer to 9.5 than 8.0
@@ -226,13 +226,13 @@ def test_the_place_of_a_difference_names_the_run(make_run: MakeRun) -> None:
 @pytest.mark.parametrize(
     ("left", "right", "gap"),
     [
-        ([(1.0, nan), (1.0, 2.0)], [(1.0, nan)], None),  # one run of each lost the number: no difference between arms
+        ([(1.0, nan), (1.0, 2.0)], [(1.0, nan)], None),  # one run of each has NaN: no difference between the arms
         ([(1.0, nan), (1.0, nan)], [(1.0, 2.0)], inf),
         ([(1.0, nan), (1.0, inf)], [(1.0, 2.0)], inf),
         ([(1.0, 2.0), (1.0, 3.0)], [(1.0, nan), (1.0, 2.5)], None),
     ],
 )
-def test_lost_numbers_among_repeats(left: Any, right: Any, gap: float | None, make_run: MakeRun) -> None:
+def test_nan_among_repeats(left: Any, right: Any, gap: float | None, make_run: MakeRun) -> None:
     found = compare_losses(
         [make_run("linen", losses=losses, repeat=n) for n, losses in enumerate(left)],
         [make_run("nnx", losses=losses, repeat=n) for n, losses in enumerate(right)],
@@ -240,7 +240,7 @@ def test_lost_numbers_among_repeats(left: Any, right: Any, gap: float | None, ma
     assert found.parity.largest_gap == gap
 
 
-def test_a_repeat_that_died_does_not_hide_later_steps(make_run: MakeRun) -> None:
+def test_a_dead_repeat_does_not_hide_later_steps(make_run: MakeRun) -> None:
     dead = make_run("linen", losses=(9.0,), repeat=1, reading={"exit_code": 137})
     found = compare_losses([make_run("linen"), dead], make_run("nnx", losses=(9.0, 8.5, 8.0, 7.5, 7.25, 6.0)))
     assert (found.parity.steps, found.parity.runs) == (6, (1, 1))
@@ -280,16 +280,16 @@ def test_every_value_without_noise_is_compared(make_run: MakeRun) -> None:
         (["energy per GPU (J/iter/GPU)", "TFLOPs", "hip mem usage"], False),
         (["grad norm", "params norm", "loss scale", "consumed samples", "number of skipped iterations"], True),
         (["lm_loss", "moe_lb_loss", "learning_rate", "reward_accuracy"], True),  # MaxText's
-        (["perplexity", "lm loss PPL"], False),  # exp(loss), which is compared itself
+        (["perplexity", "lm loss PPL"], False),  # exp(loss), and the loss is compared
     ],
 )
-def test_what_a_clock_decides_is_no_such_value(names: list[str], shared: bool, make_run: MakeRun) -> None:
+def test_clock_values_are_not_compared(names: list[str], shared: bool, make_run: MakeRun) -> None:
     runs = [make_run(arm, columns={name: [1.0] * 6 for name in names}) for arm in ("linen", "nnx")]
     arms = (ArmRuns(name="linen", label="", runs=(runs[0],)), ArmRuns(name="nnx", label="", runs=(runs[1],)))
     assert set(names) & set(shared_metrics(arms)) == (set(names) if shared else set())
 
 
-def test_exponents_are_known_to_their_digits(make_run: MakeRun) -> None:
+def test_exponents_have_the_precision_of_their_digits(make_run: MakeRun) -> None:
     """Megatron prints 1.090931E+01: six decimals of the mantissa, five of the value."""
     megatron = {"format": "megatron"}
     left = make_run("linen", losses=(10.90931, 0.9876543), reading=megatron)
@@ -310,7 +310,7 @@ PROGRAM: dict[str, Any] = {
 
 @pytest.fixture
 def floors(make_run: MakeRun, arm_of: ArmOf) -> Callable[..., Mapping[str, Floor]]:
-    """The floors of a baseline that proved everything and a candidate that differs in what is given."""
+    """The floors of a baseline that proved everything and a candidate with the given differences."""
 
     def build(exact: Any = True, metrics: Any = None, **changes: Any) -> Mapping[str, Floor]:
         left = make_run("linen", exact=True, record={"program": PROGRAM})
@@ -355,7 +355,7 @@ def test_all_three_floors_hold(floors: Callable[..., Mapping[str, Floor]]) -> No
         ({"cross_restore": {"holds": None, "evidence": "no checkpoint"}}, "same checkpoint", True, "same bits"),
     ],
 )
-def test_a_floor_that_does_not_hold_says_why(
+def test_a_failed_floor_has_a_reason(
     changes: dict[str, Any], name: str, holds: bool | None, evidence: str, floors: Callable[..., Mapping[str, Floor]]
 ) -> None:
     floor = floors(**changes)[name]
@@ -370,7 +370,7 @@ def test_gradients_count_too(floors: Callable[..., Mapping[str, Floor]]) -> None
     assert floors(metrics=without)["same bits"].holds is True  # only one arm wrote it: nothing to compare
 
 
-def test_a_checkpoint_that_nobody_crossed_is_not_known(make_run: MakeRun, arm_of: ArmOf) -> None:
+def test_a_checkpoint_without_a_cross_restore_is_unknown(make_run: MakeRun, arm_of: ArmOf) -> None:
     alone = PROGRAM | {"cross_restore": None}
     left, right = make_run("linen", record={"program": alone}), make_run("nnx", record={"program": alone})
     (floor,) = [floor for floor in floors_of(arm_of(left), arm_of(right)) if floor.name == "same checkpoint"]
@@ -378,7 +378,7 @@ def test_a_checkpoint_that_nobody_crossed_is_not_known(make_run: MakeRun, arm_of
     assert floor.evidence == "no arm tried to restore the other's checkpoint"
 
 
-def test_any_repeat_may_bring_the_proof_or_the_failure(make_run: MakeRun, arm_of: ArmOf) -> None:
+def test_any_repeat_may_contain_the_proof_or_the_failure(make_run: MakeRun, arm_of: ArmOf) -> None:
     none = make_run("linen", record={"program": PROGRAM | {"cross_restore": None}})
     good = make_run("nnx", record={"program": PROGRAM})
     bad = make_run("nnx", record={"program": {"cross_restore": {"holds": False, "evidence": "lost"}}})
@@ -387,11 +387,11 @@ def test_any_repeat_may_bring_the_proof_or_the_failure(make_run: MakeRun, arm_of
     assert floors["same checkpoint"].evidence == "lost"
 
 
-def test_logs_from_elsewhere_have_no_floors(make_run: MakeRun, arm_of: ArmOf) -> None:
+def test_ingested_logs_have_no_floors(make_run: MakeRun, arm_of: ArmOf) -> None:
     assert floors_of(arm_of(make_run("linen")), arm_of(make_run("nnx"))) == []
 
 
-def test_floors_look_at_every_repeat(make_run: MakeRun, arm_of: ArmOf) -> None:
+def test_floors_include_every_repeat(make_run: MakeRun, arm_of: ArmOf) -> None:
     other = PROGRAM | {"stablehlo_sha256": "beef" * 16}
     good = [make_run(arm, exact=True, record={"program": PROGRAM}) for arm in ("linen", "linen", "nnx")]
     odd = make_run("nnx", exact=(9.0, 8.5, 8.0, 7.5, 7.25, 7.1), record={"program": other})

@@ -1,4 +1,4 @@
-"""Going on until it is decided: when, with how many more runs, and when not."""
+"""`--until-decided`: when it adds runs, how many, and when it stops."""
 
 from collections.abc import Callable
 
@@ -14,10 +14,10 @@ type Compare = Callable[..., ComparisonRecord]
 @pytest.mark.parametrize(
     ("repeats", "wanted", "most", "expected"),
     [
-        (1, 3, 30, 3),  # what is asked for
-        (1, None, 30, 3),  # with fewer nothing can be told
+        (1, 3, 30, 3),  # requested by the verdict
+        (1, None, 30, 3),  # the minimum for an estimate
         (3, 5, 30, 5),
-        (3, 40, 30, 6),  # a guess out of three runs: not at once
+        (3, 40, 30, 6),  # an estimate from three runs: not at once
         (3, None, 30, 6),
         (6, 3, 30, 7),  # one at least
         (20, 90, 30, 30),
@@ -37,7 +37,7 @@ def unsure(make_run: MakeRun, compare: Compare) -> ComparisonRecord:
     return compare(runs["linen"], runs["nnx"])
 
 
-def test_a_row_that_is_not_decided_asks_for_more_and_says_why(unsure: ComparisonRecord) -> None:
+def test_an_undecided_row_adds_runs_and_gives_the_reason(unsure: ComparisonRecord) -> None:
     assert [row.metric for row in undecided_rows(unsure)] == ["step_time_s"]
     look = next_look(unsure, repeats=3, patience=Patience(), spent_s=100.0)
     assert look.repeats == 6
@@ -45,27 +45,27 @@ def test_a_row_that_is_not_decided_asks_for_more_and_says_why(unsure: Comparison
     assert look.why.endswith("is undecided: 3 more runs of each arm, about 3 minutes")  # two runs of 30 s, three times
 
 
-def test_the_budget_and_the_number_are_ends(unsure: ComparisonRecord) -> None:
+def test_the_budget_and_the_number_of_repeats_are_limits(unsure: ComparisonRecord) -> None:
     def repeats(patience: Patience) -> int | None:
         return next_look(unsure, repeats=3, patience=patience, spent_s=100.0).repeats
 
     assert repeats(Patience(most=4)) == 4
     assert repeats(Patience(most=3)) is None
-    assert repeats(Patience(budget_s=230.0)) == 5  # 130 s are left, for two of 60 s
+    assert repeats(Patience(budget_s=230.0)) == 5  # 130 s remain for two runs of 60 s
     assert repeats(Patience(budget_s=150.0)) is None
     assert repeats(Patience(budget_s=90.0)) is None
     stopped = next_look(unsure, repeats=3, patience=Patience(budget_s=150.0), spent_s=100.0)
     assert stopped.why.endswith("is undecided, and the time budget of 2 minutes allows no more runs")
 
 
-def test_what_is_decided_or_cannot_be_compared_needs_no_more(unsure: ComparisonRecord) -> None:
+def test_a_decided_or_incomparable_row_needs_no_more_runs(unsure: ComparisonRecord) -> None:
     decided = tuple(row.model_copy(update={"verdict": "same"}) for row in unsure.rows)
     assert undecided_rows(unsure.model_copy(update={"rows": decided})) == []
     look = next_look(unsure.model_copy(update={"rows": decided}), repeats=3, patience=Patience(), spent_s=0.0)
     assert (look.repeats, look.why) == (None, "")
 
 
-def test_rounding_is_not_helped_by_more_runs(make_run: MakeRun, compare: Compare) -> None:
+def test_more_runs_do_not_resolve_rounding(make_run: MakeRun, compare: Compare) -> None:
     record = compare(make_run("linen"), make_run("nnx", losses=(9.0, 8.5, 8.0, 7.5, 7.25, 7.001)))
 
     def of(metric: str) -> MetricDiff:

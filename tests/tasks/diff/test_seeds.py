@@ -1,4 +1,4 @@
-"""The two MaxView pages of the founding documents: their tables digit for digit, and what they did not tell."""
+"""The two MaxView pages of the founding documents: their tables digit for digit, and facts that they do not mention."""
 
 import io
 import os
@@ -75,7 +75,7 @@ def findings(record: ComparisonRecord) -> dict[str, tuple[str, str]]:
     return {finding.kind: (finding.effect, finding.message) for finding in record.findings}
 
 
-def test_the_cases_are_those_of_the_pages(page_000: ComparisonRecord, page_002: ComparisonRecord) -> None:
+def test_the_cases_are_on_the_pages(page_000: ComparisonRecord, page_002: ComparisonRecord) -> None:
     assert (page_000.case, page_002.case) == ("11_optimizer_offload_false", "03_dropout")
 
 
@@ -120,7 +120,7 @@ def test_002_ran_different_code_under_one_commit(page_002: ComparisonRecord) -> 
         ("missing-field", "574ad3fb9 have no lm_loss, perplexity; those of main · 574ad3fb9 do"),
     ],
 )
-def test_what_002_does_not_flag(kind: str, words: str, page_002: ComparisonRecord) -> None:
+def test_unflagged_facts_of_002(kind: str, words: str, page_002: ComparisonRecord) -> None:
     assert words in findings(page_002)[kind][1]
 
 
@@ -134,7 +134,7 @@ def test_what_002_does_not_flag(kind: str, words: str, page_002: ComparisonRecor
         ("started-apart", ("XPK Start: Sat Apr 18", "XPK Start: Sun Apr 19")),
     ],
 )
-def test_the_evidence_of_002_leads_to_its_place(kind: str, words: tuple[str, str], page_002: ComparisonRecord) -> None:
+def test_the_evidence_of_002_links_to_its_lines(kind: str, words: tuple[str, str], page_002: ComparisonRecord) -> None:
     data = page("002").read_bytes()
     (finding,) = [finding for finding in page_002.findings if finding.kind == kind]
     shown = sorted(finding.evidence, key=lambda evidence: evidence.arm != "main")
@@ -176,14 +176,14 @@ def test_equal_final_losses_hide_a_step_that_differs(page_002: ComparisonRecord,
     assert (page_002.divergence.step, page_002.divergence.precision) == (4, "printed precision (3 decimals)")
 
 
-def test_the_commit_of_a_checkpoint_is_not_seen_from_process_7(page_002: ComparisonRecord, row_of: RowOf) -> None:
+def test_the_commit_of_a_checkpoint_is_not_visible_from_process_7(page_002: ComparisonRecord, row_of: RowOf) -> None:
     row = row_of(page_002, "checkpoints")
     assert row.baseline_text == "2 announced, commit not visible from this host"
     assert row.candidate_text == "2 of 2 committed"
     assert row.verdict == "unknown"
 
 
-def test_as_a_control_002_did_not_run_one_commit(tmp_path: Path) -> None:
+def test_as_a_control_002_has_two_different_commits(tmp_path: Path) -> None:
     record = compare("002", tmp_path, aa=True)
     assert "same-commit" not in findings(record)
     assert record.verdict == "unknown"
@@ -196,7 +196,7 @@ def test_as_a_control_002_did_not_run_one_commit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", ["000", "002"])
 @pytest.mark.parametrize("change", [0.001, -0.001])
 def test_a_changed_loss_is_found_at_its_step(number: str, change: float, tmp_path: Path) -> None:
-    """The log as it is, against itself with the loss of one step changed by the last digit that it prints."""
+    """The log against itself with the loss of one step changed by one printed unit."""
     begin, end = scrape(page(number)).runs[0].span
     text = page(number).read_bytes()[begin:end]
     (tmp_path / "a").mkdir()
@@ -221,7 +221,7 @@ def test_the_table_of_000_digit_for_digit(page_000: ComparisonRecord) -> None:
     assert table(page_000) == PAGE_000
 
 
-def test_000_says_why_the_candidate_died_and_where(page_000: ComparisonRecord) -> None:
+def test_000_shows_why_and_where_the_candidate_died(page_000: ComparisonRecord) -> None:
     assert page_000.verdict == "regressed"
     assert exit_status([page_000]) == 1
     cause = page_000.candidate.cause_of_death
@@ -234,7 +234,7 @@ def test_000_says_why_the_candidate_died_and_where(page_000: ComparisonRecord) -
     assert f": not implemented: {cause.message} ({cause.type}, exit code 1, " in page_000.headline
 
 
-def test_what_000_does_not_flag(page_000: ComparisonRecord) -> None:
+def test_unflagged_facts_of_000(page_000: ComparisonRecord) -> None:
     found = findings(page_000)
     assert {kind: effect for kind, (effect, _) in found.items()} == {
         "died": "blocks",
@@ -261,7 +261,7 @@ def test_no_value_of_the_survivor_of_000_is_lost_on_any_surface(page_000: Compar
             assert value in re.sub(r"\s+", " ", text), (surface, value)
 
 
-def test_what_lived_of_000_is_said_in_its_end(page_000: ComparisonRecord, row_of: RowOf) -> None:
+def test_the_survivor_of_000_is_named_in_its_end(page_000: ComparisonRecord, row_of: RowOf) -> None:
     steady = row_of(page_000, "step_time_s")
     assert (steady.candidate_text, steady.verdict) == ("–, died", "not judged")
     assert row_of(page_000, "end").baseline_text == "10 steps, final loss 8.179"
@@ -271,10 +271,10 @@ def test_no_cell_of_a_dead_arm_is_blank(page_000: ComparisonRecord) -> None:
     first, *rest = page_000.rows
     assert first.candidate_text == "died: not implemented"
     assert {row.candidate_text for row in rest} == {"–, died", "0.9.2"}
-    assert not any(row.verdict in ("regressed", "unknown") for row in rest)  # its end alone is judged
+    assert not any(row.verdict in ("regressed", "unknown") for row in rest)  # only its end is judged
 
 
-# ---------------------------------------------------------------- every number leads to its line
+# ---------------------------------------------------------------- links from numbers to lines
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_the_places_in_002(
 # ---------------------------------------------------------------- 004: Megatron's table of arguments
 
 
-def test_a_changed_argument_of_megatron_leads_to_its_line(tmp_path: Path) -> None:
+def test_a_changed_argument_of_megatron_links_to_its_line(tmp_path: Path) -> None:
     text = page("004").read_bytes()
     assert text.count(b" seed ........") == 1
     sides = []
@@ -325,7 +325,7 @@ def test_a_changed_argument_of_megatron_leads_to_its_line(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arm", "expected"),
     [
-        # as the log tells them: two of Orbax's own figures, and the times of the lines around the last wait
+        # from the log: two of Orbax's own figures, and the times of the lines around the last wait
         ("main", {"waits for saves": 32.833347, "blocking saves": 0.75, "wait at the end": 52.337448}),
         (
             "feat/Migrate-Decoder-And-Tests-to-NNX",
@@ -333,7 +333,7 @@ def test_a_changed_argument_of_megatron_leads_to_its_line(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_where_the_time_of_002_went_in_its_own_words(
+def test_the_time_account_of_002_agrees_with_its_log(
     arm: str, expected: dict[str, float], page_002: ComparisonRecord
 ) -> None:
     (account,) = [account for account in page_002.times if account.arm == arm]

@@ -1,4 +1,4 @@
-"""What silently does nothing, and runs that do not repeat themselves."""
+"""Settings and fields without an effect, and nondeterministic runs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +37,7 @@ def values(name: str, column: Any) -> dict[str, Any]:
     return {"columns": {name: list(column)}}
 
 
-def test_a_field_that_one_arm_lacks(make_run: MakeRun, find: Find) -> None:
+def test_a_field_missing_in_one_arm(make_run: MakeRun, find: Find) -> None:
     found = find(make_run("linen", **values("moe_lb_loss", MOVING)), make_run("nnx"))
     assert set(found) == {"missing-field"}
     assert found["missing-field"].message == (
@@ -56,12 +56,12 @@ def test_a_field_that_one_arm_lacks(make_run: MakeRun, find: Find) -> None:
         ((0.5,) * 6, (0.0,) * 6, "zero-field", ["0 in 6 steps", "0.5"]),
         (MOVING, (0.2,) * 6, "constant-field", ["0.2 in 6 steps", "0.1 to 0.3"]),
         ((0.0,) * 6, (0.0,) * 6, None, []),  # off in both
-        ((0.2,) * 6, (0.3,) * 6, None, []),  # fixed in both; that they differ is the table's to say
+        ((0.2,) * 6, (0.3,) * 6, None, []),  # constant in both; their difference is a row of the table
         ((None,) * 4 + (0.1, 0.2), (None,) * 4 + (0.0, 0.0), None, []),  # two values are too few
         ((0.0, 0.0, 0.0, 0.0, 0.0, 0.1), (0.0, 0.0, 0.0, 0.0, 0.1, 0.1), None, []),
     ],
 )
-def test_a_field_that_never_moves(
+def test_a_constant_field(
     left: Any, right: Any, kind: str | None, texts: list[str], make_run: MakeRun, find: Find
 ) -> None:
     sides = make_run("linen", **values("moe_lb_loss", left)), make_run("nnx", **values("moe_lb_loss", right))
@@ -82,15 +82,15 @@ def test_the_evidence_of_a_field_is_its_first_value_that_is_not_zero(make_run: M
     ]  # fmt: skip
 
 
-def test_a_clock_that_stands_still_is_no_finding(make_run: MakeRun, find: Find) -> None:
+def test_a_constant_clock_is_not_a_finding(make_run: MakeRun, find: Find) -> None:
     assert find(make_run("linen"), make_run("nnx", seconds=(0.1,) * 6)) == {}
 
 
-def test_a_loss_that_never_moves_is_one(make_run: MakeRun, find: Find) -> None:
+def test_a_constant_loss_is_a_finding(make_run: MakeRun, find: Find) -> None:
     assert set(find(make_run("linen"), make_run("nnx", losses=(9.0,) * 6))) == {"constant-field"}
 
 
-def test_fields_of_other_trainers_are_not_held_against_each_other(make_run: MakeRun, find: Find) -> None:
+def test_fields_of_different_trainers_are_not_compared(make_run: MakeRun, find: Find) -> None:
     other = make_run("nnx", **values("grad_norm", MOVING), reading={"format": "megatron"})
     assert set(find(make_run("linen"), other)) == {"log-format"}
 
@@ -116,7 +116,7 @@ def test_an_array_that_neither_arm_trains(make_run: MakeRun, arm_of: Callable[..
     assert [item.kind for item in find_untrained(arms)] == ["frozen-array"] * 2
 
 
-def test_a_norm_of_parameters_that_never_moves(make_run: MakeRun, find: Find) -> None:
+def test_a_constant_norm_of_parameters(make_run: MakeRun, find: Find) -> None:
     moving = values("param_norm/wi", MOVING)
     still = values("param_norm/wi", (0.5,) * 6)
     one = find(make_run("linen", **moving), make_run("nnx", **still))
@@ -130,7 +130,7 @@ def test_a_norm_of_parameters_that_never_moves(make_run: MakeRun, find: Find) ->
     [
         ({"enable_dropout": "True"}, {"enable_dropout": "False"}, True),
         ({"quantization": "int8"}, {"quantization": ""}, True),
-        ({"remat_policy": "full"}, {"remat_policy": "minimal"}, False),  # which should change nothing
+        ({"remat_policy": "full"}, {"remat_policy": "minimal"}, False),  # a key without an effect on losses
         ({"dropout_rate": "0.1", "enable_dropout": "False"}, {"dropout_rate": "0.2", "enable_dropout": "False"}, False),
     ],
 )

@@ -1,4 +1,4 @@
-"""Branches that train the same program with a slower loop around it: each is found by real trainings, and named."""
+"""Branches with a slower host loop around the same program: each is found by real trainings, and named."""
 
 import shutil
 import subprocess
@@ -20,9 +20,9 @@ from tasks.store import Store
 pytestmark = [pytest.mark.long, pytest.mark.by_hand]
 
 ROOT = Path(__file__).parent.parent.parent.parent
-# so many steps that one run of each can tell on a machine that does other work, too
+# enough steps for one run of each to decide, also on a machine with other load
 OVERRIDES = ("steps=40", "checkpoint_period=100", "max_target_length=32", "log_config=false")
-# a branch, what of the trainer's loop it writes in other words, and the part of a step that the sentence has to name
+# a branch, the replaced text of the trainer's loop, and the part of a step that the sentence must name
 BRANCHES = {
     "sleeps": (
         "        run.outputs.before(step)\n",
@@ -36,7 +36,7 @@ BRANCHES = {
     ),
     "logs-too-much": (
         "        report.log_step(run.config, step=step,",
-        # lines to a slow sink: it is the sink's time that counts, however many lines a busy machine gets done
+        # lines to a slow sink: the sink's time counts, however many lines a busy machine prints
         "        for number in range(40):\n            logging.info('array %d of step %d', number, step)\n"
         "            __import__('time').sleep(0.01)\n        report.log_step(run.config, step=step,",
         "logging",
@@ -51,7 +51,7 @@ BRANCHES = {
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The trainer as it is on `main`, and one branch for each way to slow its loop down."""
+    """The trainer as on `main`, and one branch for each way to slow its loop down."""
     folder = tmp_path_factory.mktemp("repository")
     for name in ("configs", "model"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -77,7 +77,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def compare(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ComparisonRecord]:
-    """compare(branch): with `main`, whose run serves every branch."""
+    """compare(branch): against `main`, with one common run of `main`."""
     out, cache = tmp_path_factory.mktemp("out"), tmp_path_factory.mktemp("cache")
     store = Store(out)
     done: dict[str, RunRecord] = {}

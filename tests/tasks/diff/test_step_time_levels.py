@@ -1,4 +1,4 @@
-"""The two levels of a run, and what its steps leave open of them."""
+"""The two levels of a run, and their uncertainty."""
 
 import numpy as np
 import pytest
@@ -6,25 +6,25 @@ import pytest
 from tasks.metrics.step_time_levels import find_levels, usable_steps, usual_step
 
 
-def test_disturbed_steps_move_the_quick_steps_less_than_the_middle() -> None:
+def test_disturbed_steps_change_the_steady_level_less_than_the_median() -> None:
     busy = np.full(50, 0.1)
-    busy[10:40] = np.linspace(0.13, 0.25, 30)  # most of them, and each by another amount
+    busy[10:40] = np.linspace(0.13, 0.25, 30)  # most steps, each by another amount
     levels = find_levels(busy)
     assert levels is not None
     assert levels.quick.seconds == pytest.approx(0.1)
     assert levels.middle.seconds > 0.14
 
 
-def test_stalls_and_artefacts_do_not_move_the_usual_step() -> None:
+def test_stalls_and_artefacts_do_not_change_the_usual_step() -> None:
     # by hand: a quarter of nine are three; 0.006, 0.008 and 0.070 are not within a quarter, 0.070, 0.070 and 0.071 are
     seconds = np.array([2.864, 0.006, 0.070, 0.424, 0.071, 0.070, 9.285, 0.072, 0.008])
     assert usual_step(seconds) == pytest.approx(0.070)
     assert usable_steps(seconds).tolist() == [2.864, 0.070, 0.424, 0.071, 0.070, 9.285, 0.072]
-    # what is a fifth quicker than usual may be, and what is more is no step's own time
+    # a step up to a fifth quicker than usual is possible; a quicker one is an artefact
     assert usable_steps(np.array([0.1, 0.1, 0.1, 0.1, 0.081, 0.05])).tolist() == [0.1, 0.1, 0.1, 0.1, 0.081]
 
 
-def test_dispatch_artefacts_are_no_quick_steps_but_count_in_the_median() -> None:
+def test_dispatch_artefacts_are_excluded_from_the_steady_steps_but_count_in_the_median() -> None:
     levels = find_levels(np.array([0.006, 0.008, 0.070, 0.070, 0.071, 0.072, 0.424, 2.864, 9.285]))
     assert levels is not None
     assert levels.middle.seconds == 0.071
@@ -36,7 +36,7 @@ def test_fewer_than_two_steps_have_no_level(seconds: list[float]) -> None:
     assert find_levels(np.array(seconds)) is None
 
 
-def test_equal_steps_leave_nothing_open_but_what_a_log_rounds() -> None:
+def test_equal_steps_have_only_the_uncertainty_of_rounding() -> None:
     steps = np.full(50, 0.031)
     exact, printed = find_levels(steps), find_levels(steps, unit=0.001)
     assert exact is not None
@@ -45,7 +45,7 @@ def test_equal_steps_leave_nothing_open_but_what_a_log_rounds() -> None:
     assert printed.quick.error == pytest.approx(0.001 / 12**0.5 / 0.031)  # of a uniform distribution
 
 
-def test_the_error_is_that_of_independent_steps_where_they_are() -> None:
+def test_independent_steps_have_the_error_of_independent_values() -> None:
     rng = np.random.default_rng(1)
     found = [find_levels(np.exp(rng.normal(0.0, 0.05, 400))) for _ in range(20)]
     # the median of n normal values scatters by σ √(π / 2n)
@@ -53,7 +53,7 @@ def test_the_error_is_that_of_independent_steps_where_they_are() -> None:
     assert mean == pytest.approx(0.05 * (np.pi / 800) ** 0.5, rel=0.15)
 
 
-def test_steps_that_wander_together_leave_more_open() -> None:
+def test_autocorrelated_steps_have_a_larger_error() -> None:
     rng = np.random.default_rng(1)
     shocks = rng.normal(0.0, 0.05, 400)
     waves = np.repeat(rng.normal(0.0, 0.05, 20), 20)
@@ -68,7 +68,7 @@ def test_equal_steps_have_equal_errors() -> None:
     assert find_levels(steps) == find_levels(steps.copy())
 
 
-def test_a_long_run_is_known_better_and_at_once() -> None:
+def test_a_long_run_is_more_certain_and_quickly_evaluated() -> None:
     rng = np.random.default_rng(2)
     short, long = (find_levels(np.exp(rng.normal(0.0, 0.05, n))) for n in (5_000, 500_000))
     assert short is not None

@@ -21,7 +21,7 @@ def stall(step: int, cause: str, seconds: float = 0.0) -> Stall:
 
 @pytest.fixture
 def account(make_run: MakeRun) -> Callable[..., TimeAccount | None]:
-    """account(seconds, stalls, …): of one run; its length is not known unless told."""
+    """account(seconds, stalls, …): of one run; its length is unknown by default."""
 
     def build(seconds: Sequence[float], stalls: Sequence[Stall] = (), **reading: Any) -> TimeAccount | None:
         given = {"stalls": tuple(stalls), "started": None, "ended": None} | reading
@@ -35,12 +35,12 @@ def seconds_of(account: TimeAccount | None) -> dict[str, float]:
     return {part.part: pytest.approx(part.seconds) for part in account.parts}
 
 
-def test_every_cause_has_its_part(account: Callable[..., TimeAccount | None]) -> None:
+def test_every_cause_has_a_part(account: Callable[..., TimeAccount | None]) -> None:
     found = account(
         (50.0, 1.0, 1.0, 21.0, 1.0, 6.0, 1.0, 1.0, 4.0, 1.0),
         [stall(0, "compile"), stall(3, "checkpoint"), stall(5, "profiler"), stall(8, "checkpoint")],
     )
-    # the steady median is 1: ten steps computed, and what is above that belongs to the causes
+    # the steady median is 1: ten steps of computation; the excess belongs to the causes
     assert seconds_of(found) == {"compute": 10.0, "compile": 49.0, "checkpoint": 23.0, "profiler": 5.0}
     assert found is not None
     assert found.total_s == 87.0
@@ -49,7 +49,7 @@ def test_every_cause_has_its_part(account: Callable[..., TimeAccount | None]) ->
     assert checkpoint.source == Source(line=103, offset=1030)  # of the longer of the two
 
 
-def test_dispatch_and_compute_together_are_what_was_computed(account: Callable[..., TimeAccount | None]) -> None:
+def test_dispatch_and_compute_together_are_the_computing_time(account: Callable[..., TimeAccount | None]) -> None:
     found = account((1.0, 1.0, 1.0, 1.9, 0.1, 1.0, 1.0), [stall(3, "dispatch")])
     assert seconds_of(found) == {"compute": 6.1, "dispatch": 0.9}
 
@@ -64,7 +64,7 @@ def test_dispatch_and_compute_together_are_what_was_computed(account: Callable[.
         (("2026-11-18T09:00:00", "2026-11-18T10:00:50"), {"outside": 52.0}),  # another clock
     ],
 )
-def test_what_lies_outside_of_the_steps(
+def test_time_outside_of_the_steps(
     times: tuple[str | None, str | None], expected: dict[str, float], make_run: MakeRun
 ) -> None:
     whole = {"started": "2026-11-18T10:00:00+00:00", "ended": "2026-11-18T10:01:00+00:00", "stalls": ()}
@@ -85,7 +85,7 @@ def test_what_lies_outside_of_the_steps(
     ("seconds", "times", "expected"),
     [
         ((), [], {"start": 60.0}),
-        # 5 s of a step whose line stands at :20, and nothing after it until 10:01:00
+        # 5 s of a step whose line is at :20, and nothing after it until 10:01:00
         ((5.0,), ["2026-11-18T10:00:20"], {"first steps": 5.0, "start": 15.0, "end": 40.0}),
         ((5.0,), [None], {"first steps": 5.0, "outside": 55.0}),
     ],
@@ -99,7 +99,7 @@ def test_a_run_that_died_before_it_was_steady_is_shown_up_to_its_end(
     assert account_run(run) is None
     assert seconds_of(account_death(run)) == expected
     assert account_death(make_run("linen", reading=end | {"exit_code": 0}, **made)) is None  # it did not die
-    assert account_death(make_run("linen", reading=end | {"ended": None}, **made)) is None  # nobody knows when
+    assert account_death(make_run("linen", reading=end | {"ended": None}, **made)) is None  # the end is unknown
 
 
 def wait(part: str, seconds: float, offset: int) -> Wait:
@@ -109,19 +109,19 @@ def wait(part: str, seconds: float, offset: int) -> Wait:
 @pytest.mark.parametrize(
     ("times", "deferred", "expected"),
     [
-        # the steps' lines stand at 1000, 1010, 1020, 1030; 52 of the 60 s are not in them
+        # the steps' lines are at 1000, 1010, 1020, 1030; 52 of the 60 s are outside of them
         (("2026-11-18T10:00:20", "2026-11-18T10:00:50"), False,
          {"start": 15.0, "waits for saves": 20.0, "wait at the end": 9.0, "between": 7.0, "end": 1.0}),
         # the first line came after the second step
         (("2026-11-18T10:00:20", "2026-11-18T10:00:50"), True,
          {"start": 14.0, "waits for saves": 20.0, "wait at the end": 9.0, "between": 8.0, "end": 1.0}),
-        # a log that says more than there was room for
+        # the log reports more waiting than the rest
         (("2026-11-18T10:00:20", "2026-11-18T10:00:30"), False,
          {"start": 15.0, "waits for saves": 7.0, "wait at the end": 9.0, "end": 21.0}),
         ((None, None), False, {"waits for saves": 20.0, "wait at the end": 9.0, "outside": 23.0}),
     ],
 )  # fmt: skip
-def test_what_the_log_says_of_its_waits_is_taken_out_of_the_rest(
+def test_waits_in_the_log_are_subtracted_from_the_rest(
     times: tuple[str | None, str | None], deferred: bool, expected: dict[str, float], make_run: MakeRun
 ) -> None:
     whole = {

@@ -1,4 +1,4 @@
-"""Step times of machines that are not steady: what one run cannot show, where the arms ran, time that stalls take."""
+"""Step times of unsteady machines: level changes inside a run, places of runs, and stalls."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -35,13 +35,13 @@ LOSSES = [9.0 - n / 100 for n in range(41)]
 
 
 @pytest.mark.parametrize("since", [5, 20, 50, 90])
-def test_a_level_that_changes_inside_a_run_is_found_with_its_size(since: int) -> None:
+def test_a_level_change_inside_a_run_is_found_with_its_size(since: int) -> None:
     rng = np.random.default_rng(since)
     seconds = 0.4 * np.exp(rng.normal(0, 0.005, 100) + 0.15 * (np.arange(100) >= since))
     assert find_shift(seconds) == pytest.approx(0.15, abs=0.01)
 
 
-def test_steps_that_keep_their_level_have_no_shift_whatever_stalls() -> None:
+def test_steps_with_one_level_have_no_shift_despite_stalls() -> None:
     rng = np.random.default_rng(1)
     found = []
     for _ in range(600):
@@ -50,7 +50,7 @@ def test_steps_that_keep_their_level_have_no_shift_whatever_stalls() -> None:
     assert np.count_nonzero(found) <= 2  # one in 1000 by chance
 
 
-def test_a_run_that_throttles_is_no_evidence(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+def test_a_throttled_run_is_no_evidence(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     even = [3.0, *[0.1] * 40]
     throttled = [3.0, *[0.1] * 8, *[0.115] * 32]
     runs = [make_run(arm, seconds=s, losses=LOSSES, **HERE) for arm, s in (("linen", even), ("nnx", throttled))]
@@ -69,10 +69,10 @@ def test_runs_that_scatter_more_than_stated_are_judged_by_their_own_scatter() ->
     assert effect.wide
     assert effect.scale == pytest.approx(0.06 * (0.8 / 8) ** 0.5 * 2**0.5)
     assert effect.df == 4
-    assert effect.p > 0.0067  # 4 of 5 against 0 of 5 is what Fisher's exact test gives 4.8 %
+    assert effect.p > 0.0067  # Fisher's exact test gives 4.8 % for 4 of 5 against 0 of 5
 
 
-def test_a_few_runs_that_agree_do_not_outweigh_a_history_of_two_clock_states() -> None:
+def test_a_few_agreeing_runs_do_not_outweigh_a_history_of_two_clock_states() -> None:
     """Clocks 6 % apart, drawn for each run: in 2 of 64 draws of three runs each, the arms have one state each."""
     slow, quick = tuple(0.4 * np.exp([0.061, 0.058, 0.06])), tuple(0.4 * np.exp([0.001, -0.002, 0.0]))
     history = Noise(scale=0.04, df=3.0, pairs=20, source="history of gpu")  # pairs differ by 0, 0, +6 and -6 %
@@ -89,8 +89,8 @@ def test_runs_that_rise_and_fall_together_are_still_pairs() -> None:
     assert effect.p < 0.001
 
 
-def test_what_the_runs_show_counts_in_how_many_are_asked_for() -> None:
-    """A machine that is ten times as calm as stated: each further run says so, and fewer are needed."""
+def test_the_scatter_of_the_runs_sets_the_number_of_requested_runs() -> None:
+    """A machine with a tenth of the stated noise: each further run shows it, and fewer runs are requested."""
     stated = Noise(scale=0.1, df=3.0, source="stated")
     rng = np.random.default_rng(4)
     calm = [tuple(np.exp(rng.normal(mean, 0.01, 4)).tolist()) for mean in (0.0, 0.05)]
@@ -106,7 +106,7 @@ def test_what_the_runs_show_counts_in_how_many_are_asked_for() -> None:
 # ---------------------------------------------------------------- where the arms ran
 
 
-def test_logs_that_do_not_say_where_they_ran_have_a_place_between_them(make_run: MakeRun, arm_of: ArmOf) -> None:
+def test_logs_without_a_place_have_the_variance_between_places(make_run: MakeRun, arm_of: ArmOf) -> None:
     apart = lie_apart((arm_of(make_run("a")), arm_of(make_run("b"))), TPU)
     assert apart == (pytest.approx(0.006), NO_PLACE)
     own = lie_apart((arm_of(make_run("a", **HERE)), arm_of(make_run("b", **HERE))), TPU)
@@ -131,7 +131,7 @@ def at(hour: int, day: int = 18) -> dict[str, Any]:
     return {"started": f"2026-11-{day}T{hour:02d}:00:00+00:00", "ended": f"2026-11-{day}T{hour:02d}:09:00+00:00"}
 
 
-def test_what_lies_between_counts_once_for_each_day(make_run: MakeRun, arm_of: ArmOf) -> None:
+def test_the_variance_between_days_counts_once_for_each_day(make_run: MakeRun, arm_of: ArmOf) -> None:
     def arms(*days: tuple[str, Sequence[int]]) -> Any:
         return tuple(
             arm_of(*(make_run(name, repeat=n, reading=at(10, day), **HERE) for n, day in enumerate(found)))
@@ -147,7 +147,7 @@ def test_what_lies_between_counts_once_for_each_day(make_run: MakeRun, arm_of: A
     assert lie_apart(arms(("a", (11, 13, 15)), ("b", (11, 13, 15))), TPU) == (0.0, "")
 
 
-def test_a_baseline_of_forty_minutes_ago_is_no_neighbour(make_run: MakeRun, arm_of: ArmOf) -> None:
+def test_a_baseline_of_forty_minutes_ago_is_not_a_neighbour(make_run: MakeRun, arm_of: ArmOf) -> None:
     arms = arm_of(make_run("a", reading=at(10), **HERE)), arm_of(make_run("b", reading=at(10) | at(11), **HERE))
     assert lie_apart(arms, TPU)[1] == OTHER_TIMES
 
@@ -177,7 +177,7 @@ def test_a_longer_mean_step_is_never_the_same(
 def test_a_longer_mean_step_of_some_runs_is_not_the_same(
     of_runs: Sequence[float], make_run: MakeRun, compare: Compare, row_of: RowOf
 ) -> None:
-    """The mean step of all runs together is 1.3 times as long, that of one run is not."""
+    """The mean step of all runs together is 1.3 times as long, the mean step of one run is not."""
     assert sum(of_runs) / len(of_runs) == pytest.approx(0.3)
     even = [3.0, *[0.1] * 40]
     stalls = [[3.0, *(0.1 + share * 0.1 * 8 * (n % 8 == 0) for n in range(40))] for share in of_runs]
@@ -209,7 +209,7 @@ def test_time_between_the_printed_seconds_is_part_of_the_mean_step(
 # ---------------------------------------------------------------- printed digits, and one number per name
 
 
-def test_quantiles_of_rounded_steps_follow_how_many_are_rounded_up() -> None:
+def test_quantiles_of_rounded_steps_depend_on_the_share_rounded_up() -> None:
     few, many = np.repeat([0.070, 0.071], (60, 40)), np.repeat([0.070, 0.071], (40, 60))
     levels = [find_levels(steps, unit=0.001) for steps in (few, many)]
     assert levels[0] is not None
@@ -220,7 +220,7 @@ def test_quantiles_of_rounded_steps_follow_how_many_are_rounded_up() -> None:
     assert np.array_equal(np.round(spread_rounded(few, 0.001), 3), few)
 
 
-def test_a_row_shows_the_level_that_was_judged(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+def test_a_row_shows_the_judged_level(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     """Most steps take longer, the quickest do not."""
     even, slow = [3.0, *[0.1] * 40], [3.0, *[0.1 if n % 4 == 0 else 0.12 for n in range(40)]]
     runs = [make_run(arm, seconds=s, losses=LOSSES, **HERE) for arm, s in (("linen", even), ("nnx", slow))]
@@ -231,7 +231,7 @@ def test_a_row_shows_the_level_that_was_judged(make_run: MakeRun, compare: Compa
     assert row.effect_low < row.effect < row.effect_high
 
 
-def test_a_difference_that_does_not_follow_from_its_cells_is_refused(make_run: MakeRun, arm_of: ArmOf) -> None:
+def test_a_difference_inconsistent_with_its_cells_is_refused(make_run: MakeRun, arm_of: ArmOf) -> None:
     arms, cells = (arm_of(make_run("a")), arm_of(make_run("b"))), (Measured(value=0.0796), Measured(value=0.0797))
     with pytest.raises(ValueError, match=r"0\.0796 and 0\.0797 do not differ by \+24\.5 %"):
         make_row(STEP_TIME, cells, arms, Decision(verdict="regressed", reason="", effect=0.245))
@@ -240,8 +240,8 @@ def test_a_difference_that_does_not_follow_from_its_cells_is_refused(make_run: M
 # ---------------------------------------------------------------- a busy machine
 
 
-def test_what_other_work_takes_from_a_step_is_no_part_of_it(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
-    """The machine was three times as slow while the candidate ran, and its threads waited two thirds of the time."""
+def test_time_taken_by_other_load_is_excluded_from_a_step(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    """The machine was three times as slow during the candidate's run, and its threads waited two thirds of the time."""
 
     def run(arm: str, busy: float, repeat: int, *, measured: bool = True) -> RunRecord:
         table: dict[str, Any] = {"step": range(41), "loss": LOSSES, "step_time_s": [3.0] + [0.1 * busy] * 40}
@@ -260,6 +260,6 @@ def test_what_other_work_takes_from_a_step_is_no_part_of_it(make_run: MakeRun, c
     row = row_of(compare(base, innocent), "step_time_s")
     assert row.verdict != "regressed"
     assert (row.baseline, row.candidate) == (pytest.approx(0.1), pytest.approx(0.1))
-    # where one arm did not measure it, both are compared by the wall
+    # if one arm did not measure it, both are compared by wall time
     older = [run("linen", 1.0, n, measured=False) for n in range(3)]
     assert row_of(compare(older, innocent), "step_time_s").candidate == pytest.approx(0.3)

@@ -1,4 +1,4 @@
-"""Planted changes of level are found, equal levels give none, and drifts and outliers are told apart from changes."""
+"""Planted level changes are found, equal levels give none, and drifts and outliers are distinguished from changes."""
 
 from itertools import combinations, pairwise
 
@@ -35,7 +35,7 @@ def slow_split(series: np.ndarray, least: int) -> tuple[int, float]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_split_is_the_one_of_its_definition(seed: int) -> None:
+def test_the_split_equals_its_definition(seed: int) -> None:
     series = noise(14, seed)
     series[9:] += seed
     found = best_split(pair_sums(series), 0, 14, least=2)
@@ -58,7 +58,7 @@ def test_a_short_section_has_no_split() -> None:
 
 @pytest.mark.parametrize("place", [5, 20, 36])
 @pytest.mark.parametrize("size", [-6.0, 6.0])
-def test_a_step_is_found_where_it_is_with_its_size(place: int, size: float) -> None:
+def test_a_step_is_found_at_its_place_with_its_size(place: int, size: float) -> None:
     for seed in range(10):
         series = 100 + noise(40, seed)
         series[place:] += size
@@ -93,7 +93,7 @@ def test_changes_far_apart_in_a_long_series_are_all_found() -> None:
     found = [change.index for change in find_trend(series.tolist()).changes]
     for place in (60, 150, 290):
         assert min(abs(index - place) for index in found) <= 1
-    assert len(found) <= 4  # one more would be bad luck, two are a fault
+    assert len(found) <= 4  # one more is possible by chance, two are a fault
 
 
 def test_equal_levels_give_few_false_alarms() -> None:
@@ -101,7 +101,7 @@ def test_equal_levels_give_few_false_alarms() -> None:
     assert false <= 5  # 2 expected
 
 
-def test_autocorrelated_nights_are_no_changes() -> None:
+def test_autocorrelated_nights_are_not_changes() -> None:
     false = sum(bool(find_trend((100 + noise(60, seed, memory=0.6)).tolist()).changes) for seed in range(60))
     assert false <= 10  # without the correction more than half of them
 
@@ -111,7 +111,7 @@ def test_memory_is_estimated_within_the_levels() -> None:
         found = []
         for seed in range(40):
             series = noise(100, seed, memory=true)
-            series[50:] += 30  # a level of its own, which is no memory
+            series[50:] += 30  # a level change, which is not autocorrelation
             found.append(find_memory(series, [50]))
         assert np.mean(found) == pytest.approx(true, abs=0.08)
 
@@ -126,7 +126,7 @@ def test_isolated_nights_are_outliers_and_no_change(spike: int) -> None:
         assert not any(16 <= change.index <= 19 for change in trend.changes)
 
 
-def test_the_last_night_may_start_a_level_and_is_no_outlier() -> None:
+def test_the_last_night_may_start_a_level_and_is_not_an_outlier() -> None:
     series = 100 + noise(30, 4)
     series[-1] += 40
     trend = find_trend(series.tolist())
@@ -159,7 +159,7 @@ def test_a_step_is_not_reported_as_a_drift() -> None:
         assert find_trend(series.tolist()).drift is None
 
 
-def test_few_nights_give_no_answer_and_say_so() -> None:
+def test_too_few_nights_give_no_answer_and_a_message() -> None:
     for nights in range(2 * LEAST_NIGHTS):
         trend = find_trend([1.0, 9.0, 2.0, 7.0, 3.0, 8.0][:nights])
         assert trend.too_few
@@ -199,7 +199,7 @@ def test_values_that_are_not_finite_are_refused() -> None:
 
 
 @pytest.mark.parametrize("nights", [0, 1, 2, 7, 51, 101])
-def test_any_length_has_an_answer(nights: int) -> None:
+def test_series_of_any_length_have_an_answer(nights: int) -> None:
     trend = find_trend(noise(nights, 7).tolist())
     assert trend.nights == nights
     assert all(a.index < b.index for a, b in pairwise(trend.changes))

@@ -54,10 +54,10 @@ def test_a_change_of_the_candidate_is_shown_with_its_commits(
     assert f"page: {store.path / 'history.html'}" in shown
 
 
-def test_after_runs_of_an_unknown_machine_comes_the_changed_series_alone(
+def test_after_runs_of_an_unknown_machine_only_the_changed_series_is_suggested(
     store: Store, night: Night, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its runs cannot be repeated from here."""
+    """Its runs cannot be repeated on this machine."""
     write_nights(store, night, slower="nnx", target="as logged")
     assert run(store) == 1
     _, _, command = capsys.readouterr().out.rpartition("\nnext: ")
@@ -67,7 +67,9 @@ def test_after_runs_of_an_unknown_machine_comes_the_changed_series_alone(
     assert "nnx moved against linen: the change is in nnx" in capsys.readouterr().out
 
 
-def test_a_change_of_the_machine_is_no_failure(store: Store, night: Night, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_change_of_the_machine_is_not_a_failure(
+    store: Store, night: Night, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_nights(store, night, slower="both")
     assert run(store, "--metric", "step_time_s") == 0
     assert "drifted, not your branch: the ratio of the two is stable" in capsys.readouterr().out

@@ -49,7 +49,7 @@ def test_a_comparison_gives_one_row_per_run_and_metric(store: Store, night: Nigh
     )  # fmt: skip
 
 
-def test_a_comparison_made_again_replaces_its_rows(store: Store, night: Night) -> None:
+def test_a_repeated_comparison_replaces_its_rows(store: Store, night: Night) -> None:
     append_comparison(night(1), store)
     again = night(1, seconds=0.2)
     append_comparison(again, store)
@@ -125,7 +125,7 @@ def test_a_reader_retries_during_many_compactions(store: Store, night: Night, mo
 
     def compact_before(self: object, names: list[str]) -> dict[str, bytes]:
         asked.append(names)
-        if len(asked) < 9:  # every file that was listed is gone before it is read
+        if len(asked) < 9:  # every listed file is gone before it is read
             monkeypatch.setattr(type(files), "read_many", read)
             append_comparison(night(3 + len(asked)), store)
             compact_history(files)
@@ -142,10 +142,10 @@ def test_the_history_is_rebuilt_from_the_folders_alone(store: Store, night: Nigh
     for day in (1, 2):
         record = night(day)
         publish_comparison(record, store)
-    night(3)  # its runs are there, and no comparison holds them
+    night(3)  # its runs exist, but no comparison contains them
     before = load_history(store.files)
     moved = tmp_path / "moved"
-    store.path.rename(moved)  # as an archive is, years later
+    store.path.rename(moved)  # as in an old archive
     for entry in Store(moved).files.entries("history"):
         Store(moved).files.delete(entry.name)
     store = open_store(moved)
@@ -157,7 +157,9 @@ def test_the_history_is_rebuilt_from_the_folders_alone(store: Store, night: Nigh
     assert lone["role"].unique(maintain_order=True).to_list() == ["baseline", "candidate"]
     assert set(lone["verdict"]) == {None}
     publish_comparison(night(3), store)
-    assert not load_history(store.files)["comparison_id"].str.starts_with("run-").any()  # now they are held by one
+    assert (
+        not load_history(store.files)["comparison_id"].str.starts_with("run-").any()
+    )  # now one comparison contains them
 
 
 def test_a_damaged_file_is_named(store: Store, night: Night) -> None:
@@ -198,7 +200,7 @@ def test_noise_is_taken_from_equal_runs_only(store: Store, night: Night) -> None
     assert [group.commit for group in groups][:2] == ["bbbbbbb", "bbbbbbb"]  # the latest first
     assert noise_groups(history, target="v6e-32", metric="step_time_s") == []
     (left, _) = noise_groups(history, target="cpu", metric="step_time_s", but=["n1-linen-r0", "n1-nnx-r0"])
-    assert left.commit == "bbbbbbb"  # of the other commit one run is left, which tells nothing
+    assert left.commit == "bbbbbbb"  # the other commit has one run left, which is not enough
 
 
 def test_each_branch_has_its_own_series_and_dead_runs_have_none(store: Store, night: Night) -> None:

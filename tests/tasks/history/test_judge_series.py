@@ -35,7 +35,7 @@ def make(
     rng = np.random.default_rng(0)
     made = []
     for n in range(nights):
-        shared = 1 + 0.003 * rng.normal()  # the machine's mood of the night
+        shared = 1 + 0.003 * rng.normal()  # the machine's noise of the night
         made.append(
             Night(
                 comparison_id=f"c{n}",
@@ -96,7 +96,7 @@ def test_a_higher_rate_is_an_improvement() -> None:
     assert {event.worse for event in judge(make(flat, from_20, better="equal")).events} == {None}
 
 
-def test_a_slow_machine_is_told_from_the_branch() -> None:
+def test_a_slow_machine_is_distinguished_from_the_branch() -> None:
     judged = judge(make(lambda n: 1 + 0.004 * n, lambda n: 1 + 0.004 * n))
     assert not judged.events
     assert any("machine or main drifted, not your branch" in note for note in judged.notes)
@@ -108,7 +108,7 @@ def test_a_calm_series_has_no_event() -> None:
     assert not judged.notes
 
 
-def test_few_nights_say_how_many_are_needed() -> None:
+def test_few_nights_give_the_number_of_needed_nights() -> None:
     judged = judge(make(flat, flat, nights=4))
     assert judged.notes == ("4 nights: a change of level needs three before and three after it",)
 

@@ -121,7 +121,7 @@ def test_the_limits_and_the_largest_differences_of_references_are_drawn(night: N
     assert check_card(card, store) == ["06_moe: references/hf.json differs from the card's record"]
 
 
-def test_a_case_of_later_is_drawn_as_never_compared(night: Night, store: Store) -> None:
+def test_a_new_case_is_drawn_as_never_compared(night: Night, store: Store) -> None:
     keep(night(1), store)
     card = make_card(store)
     older = card.model_copy(update={"rows": tuple(row for row in card.rows if row.case != "07_mla")})

@@ -64,7 +64,11 @@ def test_the_arms_of_a_proved_pair_are_equal_and_count_once() -> None:
 
 
 def test_the_standard_errors_of_two_runs_are_combined() -> None:
-    rows = [row(0, 1.0, error=0.03), row(1, 1.0, error=0.04), row(2, 1.0)]  # the last as an older version wrote it
+    rows = [
+        row(0, 1.0, error=0.03),
+        row(1, 1.0, error=0.04),
+        row(2, 1.0),
+    ]  # the last row is in the format of an older version
     found = equal_differences(table(rows), target="cpu", metric=QUICK, case="01_base")
     assert [error for _, error in found] == pytest.approx([0.05, 0.04])
 
@@ -88,7 +92,7 @@ def test_a_case_with_little_history_uses_the_targets() -> None:
     assert (past.source, len(past.differences)) == ("history of cpu", 59 + 2)
     own = past_noise(table(rows), target="cpu", case="03_dropout")[QUICK]
     assert (own.source, len(own.differences)) == ("history of 03_dropout on cpu", 59)
-    # eight pairs of its own a case needs, or else the target of any
+    # a case needs eight pairs; otherwise any case of the target counts
     nine = [row(i, 1.0 + i, case="03_dropout") for i in range(9)]
     assert past_noise(table(nine), target="cpu", case="03_dropout")[QUICK].source == "history of 03_dropout on cpu"
     assert past_noise(table(nine[:8]), target="cpu", case="03_dropout") == {}
@@ -108,7 +112,7 @@ def test_earlier_comparisons_give_the_noise_of_the_next(store: Store, night: Nig
     assert set(past) == {"step_time_s", "step_time_quick_s"}
     (known,) = [row for row in compare_case(case, past=past).rows if row.metric == "step_time_s"]
     (alone,) = [row for row in compare_case(case).rows if row.metric == "step_time_s"]
-    # what is stated of a CPU is 10 %, the history of this one knows 2 % at most
+    # the stated noise of a CPU is 10 %, the history of this one shows 2 % at most
     assert (known.verdict, alone.verdict) == ("regressed", "unknown")
     assert known.effect == alone.effect == pytest.approx(0.2)
     assert known.effect_low is not None
@@ -116,7 +120,7 @@ def test_earlier_comparisons_give_the_noise_of_the_next(store: Store, night: Nig
     assert "pairs of the history of " in known.reason
     assert "pairs of the history" not in alone.reason
     append_comparison(later, store)
-    assert read_past(case, store) == past  # the runs that are judged do not count
+    assert read_past(case, store) == past  # the judged runs do not count
 
 
 def test_neighbours_belong_to_one_group() -> None:

@@ -53,7 +53,7 @@ def test_a_bucket_without_the_right_to_write(viewer: str, capsys: pytest.Capture
     (page,) = (tmp_path / "cache").rglob("history.html")
     assert f"page: {page}" in shown.out
     assert "link:" not in shown.out  # there is no such object
-    # what is not beside the page is reached where it is
+    # files in other folders are linked by their address
     assert "https://storage.cloud.google.com/viewer/comparisons/linen-vs-nnx/01_base/" in page.read_text()
     assert [(entry.name, entry.version) for entry in open_store(viewer, reading=True).files.entries()] == before
 
@@ -68,7 +68,7 @@ def test_options_that_write_need_the_right_to_write(
     assert "--role=roles/storage.objectUser" in told
 
 
-def test_a_bucket_that_may_not_even_be_read(gcs_url: str) -> None:
+def test_a_bucket_without_the_right_to_read(gcs_url: str) -> None:
     with pytest.raises(StoreError, match=r"objects\.get, storage\.objects\.list\); .*roles/storage\.objectViewer"):
         open_store("gs://blind", reading=True)
     assert open_store(gcs_url, reading=True).writable
@@ -85,12 +85,12 @@ def test_a_missing_folder_is_not_created(tmp_path: Path, capsys: pytest.CaptureF
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_folder_that_may_only_be_read(
+def test_a_read_only_folder(
     store: Store, night: Night, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append_comparison(night(1), store)
     before = sorted(store.path.rglob("*"))
-    # root may write everywhere but on a disk that was mounted for reading: what the kernel answers there is all we need
+    # root may write everywhere except on a read-only mount: the kernel's answer there is all that the test needs
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     assert call(["history", "--metric", "step_time_s", "--out", str(store.path)]) == 3
     shown = capsys.readouterr()
@@ -103,7 +103,7 @@ def test_a_folder_that_may_only_be_read(
         open_store(store.path, reading=True)
 
 
-def test_a_disk_that_was_mounted_for_reading() -> None:
+def test_a_read_only_disk() -> None:
     folder = next((Path(p) for p in ("/sys/kernel", "/proc/self") if not os.access(p, os.W_OK)), None)
     if folder is None:
         pytest.skip("every file system of this machine can be written")

@@ -58,7 +58,7 @@ def test_two_writers_and_two_compactions_at_once_lose_nothing(machine: Any) -> N
         heights = work[2].result()
         for one in work:
             one.result()
-    assert heights == sorted(heights)  # what was once there never goes
+    assert heights == sorted(heights)  # an existing comparison never disappears
     history = load_history(machine())
     assert history["comparison_id"].to_list() == [f"{number:04x}" for number in range(2 * EACH)]
     assert history["value"].to_list() == [0.5 if number % 3 == 0 else 0.1 for number in range(2 * EACH)]

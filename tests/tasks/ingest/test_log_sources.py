@@ -1,4 +1,4 @@
-"""Logs from streams and folders, and the text that a reading's offsets refer to."""
+"""Logs from streams and folders, and the text to which a reading's offsets refer."""
 
 import gzip
 import io
@@ -39,7 +39,7 @@ def test_a_folder(logs: Any, tmp_path: Path) -> None:
         scrape_folder(tmp_path / "config.yml")
 
 
-def test_the_copy_is_the_text_of_the_offsets(logs: Any, tmp_path: Path) -> None:
+def test_offsets_refer_to_the_copied_text(logs: Any, tmp_path: Path) -> None:
     text = b"".join(b"[pod/job-0/jax] " + line for line in logs.framed(*logs.steps(9)).splitlines(keepends=True))
     (tmp_path / "log.gz").write_bytes(gzip.compress(text.replace(b"completed", b"\x1b[32mcompleted")))
     copy_log(tmp_path / "log.gz", tmp_path / "copy")
@@ -77,7 +77,7 @@ def test_several_sources_are_one_reading(logs: Any, tmp_path: Path) -> None:
 
 
 class Pipe(io.RawIOBase):
-    """What a job writes, piece by piece, until somebody interrupts."""
+    """The output of a job, piece by piece, until an interruption."""
 
     def __init__(self, pieces: list[bytes]) -> None:
         self.pieces = pieces
@@ -88,7 +88,7 @@ class Pipe(io.RawIOBase):
         return self.pieces.pop(0)
 
 
-def test_an_interrupted_stream_gives_what_came(logs: Any) -> None:
+def test_an_interrupted_stream_gives_the_received_part(logs: Any) -> None:
     told: list[tuple[int, bytes]] = []
     data = logs.framed(*logs.steps(9))
     cut = data.index(b"completed step: 5")
@@ -126,15 +126,15 @@ def test_addresses_in_buckets(logs: Any, gcs_url: str) -> None:
         read_sources(["gs://"])
 
 
-def test_an_object_that_is_stored_as_gzip(logs: Any, gcs_url: str) -> None:
+def test_an_object_stored_as_gzip(logs: Any, gcs_url: str) -> None:
     text = logs.framed(*logs.steps(6))
     blob = storage.Client().bucket("bucket").blob(f"{gcs_url.removeprefix('gs://bucket/')}/log.txt")
-    blob.content_encoding = "gzip"  # what gsutil cp -z and gcloud storage cp --gzip-local leave
+    blob.content_encoding = "gzip"  # as gsutil cp -z and gcloud storage cp --gzip-local store it
     blob.upload_from_string(gzip.compress(text), content_type="text/plain")
     assert read_sources([f"{gcs_url}/log.txt"]).runs[0].steps.height == 6
 
 
-def test_logs_of_a_bucket_on_this_machine(logs: Any, gcs_url: str, tmp_path: Path) -> None:
+def test_logs_of_a_bucket_mounted_on_this_machine(logs: Any, gcs_url: str, tmp_path: Path) -> None:
     for arm in ("linen", "nnx"):
         GcsFiles(gcs_url).write(f"{arm}/log.txt", logs.framed(*logs.steps(3)))
     (tmp_path / "log.txt").write_bytes(b"here")

@@ -1,4 +1,4 @@
-"""Logs of a named place: earlier ingests tell what equal runs there differ by, and where they cannot, what to type."""
+"""Logs of a named target: earlier ingests give the noise of equal runs, or the message names the command to type."""
 
 import random
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def ingest(store: Store, tmp_path: Path) -> Ingest:
-    """ingest(seconds of one, of the other, …): two logs of a place, compared and appended to the history as ever."""
+    """ingest(seconds of one, of the other, …): two logs of a target, compared and added to the history."""
     made: list[Path] = []
 
     def run(*seconds: float, target: str | None = "lab", aa: bool = False, **changes: Any) -> ComparisonRecord:
@@ -61,7 +61,7 @@ def ingest(store: Store, tmp_path: Path) -> Ingest:
 
 
 def controls(ingest: Ingest, count: int, **changes: Any) -> None:
-    """Pairs of logs that are meant to be of one commit, whose runs differ by NOISE."""
+    """Pairs of logs of one commit, whose runs differ by NOISE."""
     rng = random.Random(5)
     for _ in range(count):
         ingest(*(1.0 + rng.gauss(0, NOISE) for _ in range(2)), aa=True, **changes)
@@ -71,7 +71,7 @@ def step_time(record: ComparisonRecord) -> MetricDiff:
     return next(row for row in record.rows if row.metric == "step_time_s")
 
 
-def test_without_a_place_it_says_why_it_cannot_know_and_what_to_type(ingest: Ingest) -> None:
+def test_without_a_target_the_message_gives_the_reason_and_a_command(ingest: Ingest) -> None:
     record = ingest(1.0, 1.02, target=None)
     row = step_time(record)  # 2 % where equal runs differ by 1.4 %: more than a handful of runs
     assert (row.verdict, row.evidence) == ("unknown", "one run of each")
@@ -79,55 +79,59 @@ def test_without_a_place_it_says_why_it_cannot_know_and_what_to_type(ingest: Ing
     assert f"run each arm {row.runs_wanted - 1} more time" in row.reason
     assert "give maxview ingest the logs of further runs" in row.reason
     assert "--target NAME" in row.reason
-    assert "--repeats" not in row.reason  # logs cannot be asked for more runs
+    assert "--repeats" not in row.reason  # a command cannot repeat the runs of given logs
 
 
-def test_a_place_without_equal_runs_says_how_to_give_it_some(ingest: Ingest) -> None:
+def test_a_target_without_equal_runs_says_how_to_add_some(ingest: Ingest) -> None:
     ingest(1.0, 1.0)  # possibly two settings
     row = step_time(ingest(1.0, 1.02))
     assert row.verdict == "unknown"
     assert "(or add 8 pairs of equal runs to the history of lab: --aa --target lab)" in row.reason
 
 
-def test_earlier_controls_of_the_place_supply_the_noise(ingest: Ingest, store: Store) -> None:
+def test_earlier_controls_of_the_target_supply_the_noise(ingest: Ingest, store: Store) -> None:
     controls(ingest, 12)
     row = step_time(ingest(1.0, 1.002))
-    # two runs that are off by 0.4 % each differ from each other by √2 times that: 0.2 % surely lies inside ±3 %
+    # two runs with errors of 0.4 % each differ by √2 times that: 0.2 % surely lies inside ±3 %
     assert row.verdict == "same"
     assert "12 pairs of the history of logs on lab" in row.reason
     assert row.effect == pytest.approx(0.002, abs=0.002)
     slower = step_time(ingest(1.0, 1.3))
-    assert (slower.verdict, slower.evidence) == ("regressed", "one run of each")  # 50 times what equal runs differ by
+    assert (slower.verdict, slower.evidence) == ("regressed", "one run of each")  # 50 times the noise of equal runs
 
 
-def test_other_places_and_other_runs_tell_nothing(ingest: Ingest) -> None:
+def test_other_targets_and_other_runs_do_not_count(ingest: Ingest) -> None:
     for target in ("attic", None):
         controls(ingest, 8, target=target)
         row = step_time(ingest(1.0, 1.002))
         assert row.effect is not None
         assert row.effect_high is not None
-        # as stated of a device that no log names: 1.4 %, of which Student's t with 6 degrees takes 3.7 at 99 %
+        # as stated for an unknown device: 1.4 %; Student's t with 6 degrees is 3.7 at 99 %
         assert row.effect_high - row.effect == pytest.approx(3.707 * 0.014, rel=0.1)
 
 
-def test_what_is_alike_has_one_commit_and_says_the_same_of_itself(ingest: Ingest, store: Store) -> None:
+def test_equal_runs_have_one_commit_and_equal_reports(ingest: Ingest, store: Store) -> None:
     controls(ingest, 3)
     ingest(1.0, 1.0)
     found = noise_groups(load_history(store.files), target="lab", metric="step_time_s")
-    assert [len(group.values) for group in found] == [2, 2, 2]  # no commit: only the two of a control are of one
+    assert [len(group.values) for group in found] == [
+        2,
+        2,
+        2,
+    ]  # without a commit only the two runs of a control are equal
     assert {group.commit for group in found} == {""}
 
 
-def test_which_runs_are_alike(ingest: Ingest, store: Store) -> None:
+def test_runs_that_count_as_equal(ingest: Ingest, store: Store) -> None:
     record = ingest(1.0, 1.0)
     plain, _ = read_runs(record, store)
-    assert alike_word(plain, record, "baseline") is None  # its log names no commit: it could be of anything
+    assert alike_word(plain, record, "baseline") is None  # its log names no commit: it could be any
     run = plain.model_copy(update={"commit": "c0ffee1"})
     control, word = record.model_copy(update={"aa": True}), alike_word(run, record, "baseline")
     assert word is not None
     assert alike_word(run.model_copy(update={"arm": "x", "label": "x"}), record, "baseline") == word
     assert alike_word(run, record.model_copy(update={"id": "another"}), "baseline") == word
-    # a setting that no log prints may be what the candidate differs in, unless it is said to differ in nothing
+    # logs may omit the setting in which the candidate differs, unless the comparison is a control
     assert alike_word(run, record, "candidate") != word
     assert alike_word(run, control, "candidate") == alike_word(run, control, "baseline")
     other_commit = run.model_copy(update={"commit": "c0ffee2"})
@@ -146,7 +150,7 @@ def test_which_runs_are_alike(ingest: Ingest, store: Store) -> None:
     )
 
 
-def test_the_history_comes_back_from_the_folders(ingest: Ingest, store: Store) -> None:
+def test_the_history_is_rebuilt_from_the_folders(ingest: Ingest, store: Store) -> None:
     controls(ingest, 4)
     before = load_history(store.files)
     for entry in list(store.files.entries("history")):
@@ -156,7 +160,7 @@ def test_the_history_comes_back_from_the_folders(ingest: Ingest, store: Store) -
 
 
 @pytest.mark.parametrize("name", ["as logged", "../x", "", "-x", "a/b"])
-def test_a_place_needs_a_plain_name(
+def test_a_target_needs_a_plain_name(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""What a finished run left in its folder, put together into its record."""
+"""The record of a finished run, built from the files in its folder."""
 
 import json
 import subprocess
@@ -47,7 +47,7 @@ def reading_of(directory: RunDirectory) -> Callable[..., RunReading]:
         (("c: n1", "c: n2"), "cluster c: n1; then cluster c: n2"),  # it was restarted
     ],
 )
-def test_the_launchers_note_is_the_place_of_a_run(
+def test_the_launchers_note_gives_the_place_of_a_run(
     notes: tuple[str, ...], place: str | None, reading_of: Callable[..., RunReading], directory: RunDirectory
 ) -> None:
     noted = "".join(f"maxview: the job ran on cluster {note}\n" for note in notes)
@@ -71,7 +71,7 @@ def test_the_launchers_note_is_the_place_of_a_run(
         (128, "ExitCode", "ended with exit code 128 and no exception in its log"),
     ],
 )
-def test_an_exit_code_is_a_cause_and_its_line_the_place(
+def test_an_exit_code_is_a_cause_with_its_line(
     code: int, kind: str, message: str, reading_of: Callable[..., RunReading], directory: RunDirectory
 ) -> None:
     error = with_cause(reading_of(code), directory.log, supervised=True).error
@@ -109,7 +109,7 @@ LOGGED = "I0418 00:55:39.221671 135 train.py:70] Config param steps: 3\n"
         (LOGGED * 2, "ended with exit code 2 and no exception in its log", 6),
     ],
 )
-def test_what_a_trainer_said_that_refused_its_config_is_the_cause(
+def test_the_message_of_a_trainer_that_refused_its_config_is_the_cause(
     said: str, message: str, line: int, reading_of: Callable[..., RunReading], directory: RunDirectory
 ) -> None:
     broken = "" if said.endswith("\n") else "\n"
@@ -121,7 +121,7 @@ def test_what_a_trainer_said_that_refused_its_config_is_the_cause(
     assert directory.log.read_text().splitlines()[line - 1] == expected
 
 
-def test_no_exit_code_is_a_cause_too(reading_of: Callable[..., RunReading], directory: RunDirectory) -> None:
+def test_a_missing_exit_code_is_a_cause(reading_of: Callable[..., RunReading], directory: RunDirectory) -> None:
     error = with_cause(
         reading_of(None, "XPK Start: x\ncompleted step: 0\ncompleted st"), directory.log, supervised=True
     ).error
@@ -129,7 +129,7 @@ def test_no_exit_code_is_a_cause_too(reading_of: Callable[..., RunReading], dire
     assert (error.type, error.line, error.offset) == ("Killed", 3, 31)
 
 
-def test_a_log_that_nobody_closes_with_an_exit_code_tells_nothing_by_its_lack(
+def test_in_a_log_that_never_has_an_exit_code_its_absence_means_nothing(
     reading_of: Callable[..., RunReading], directory: RunDirectory
 ) -> None:
     reading = reading_of(None, "a log\nwithout a frame\n")
@@ -154,7 +154,7 @@ def test_a_full_disk_is_named_with_the_remedy(reading_of: Callable[..., RunReadi
     )
     assert error.why == "line 2 says: No space left on device (free some)"
     named = reading_of(1, error=LogError(message="[Errno 28] No space left on device: '/data/x'", **known))
-    assert with_full_disk(named, directory.path) == named  # the log knows better
+    assert with_full_disk(named, directory.path) == named  # the log has a better cause
 
 
 def test_an_exception_is_the_better_cause(reading_of: Callable[..., RunReading], directory: RunDirectory) -> None:
@@ -174,7 +174,7 @@ def test_an_exception_is_the_better_cause(reading_of: Callable[..., RunReading],
         ("first\nEXIT_CODE=0\nsecond\nthird\n", (18, 31), 4, 25),
     ],
 )
-def test_where_a_runs_text_ends(text: str, span: tuple[int, int], line: int, offset: int, tmp_path: Path) -> None:
+def test_the_end_of_a_runs_text(text: str, span: tuple[int, int], line: int, offset: int, tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_text(text)
     place = find_end(log, span)
@@ -198,7 +198,7 @@ def test_metrics_in_full_precision(directory: RunDirectory) -> None:
 
 
 @pytest.mark.parametrize("torn", ['{"step": 1, "lo', '{"step": 1, "loss": 7.25}', "{"])
-def test_a_line_that_was_not_ended_was_not_written(torn: str, directory: RunDirectory) -> None:
+def test_an_unterminated_line_is_ignored(torn: str, directory: RunDirectory) -> None:
     directory.metrics.write_text('{"step": 0, "loss": 8.0}\n' + torn)
     frame = read_metrics(directory.metrics)
     assert frame is not None
@@ -226,7 +226,7 @@ def proof(path: Path, step: int | None) -> CheckpointProof:
     return CheckpointProof(step=step, path=str(path), ok=True, checks=("commit",))
 
 
-def test_a_record_holds_all_that_the_folder_holds(tmp_path: Path) -> None:
+def test_a_record_has_all_contents_of_the_folder(tmp_path: Path) -> None:
     plan = resolve(Request(comparison="linen-vs-nnx"), tmp_path)[1]
     directory = RunDirectory(Path(plan.directory)).create()
     directory.log.write_text(LOG.format(code=137))

@@ -1,4 +1,4 @@
-"""Seconds as fine as a log tells them: by the tokens per second of the same row."""
+"""Step times in the finest resolution of a log: from the tokens per second of the same row."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from tasks.metrics.step_seconds import PRINTED_UNIT_S, refine_seconds, tokens_of
 
 TOKENS = 128
-# as of the second founding log: steady steps that all print as 0.071, and what waits for a checkpoint
+# as in the second founding log: steady steps that all print as 0.071, and steps that wait for a checkpoint
 TRUE = np.array([0.070638, 0.070911, 0.071204, 0.071362, 0.424118, 2.863907, 9.285331])
 
 
@@ -14,7 +14,7 @@ def printed(true: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.round(true, 3), np.round(TOKENS / true, 3)
 
 
-def test_what_a_log_rounds_away_stands_in_the_rate() -> None:
+def test_the_rate_has_the_digits_that_rounding_removed() -> None:
     assert printed(TRUE)[0].tolist()[:4] == [0.071] * 4
     fine, unit = refine_seconds(*printed(TRUE))
     # half a unit of the third decimal of the rate, as a share of it
@@ -26,7 +26,7 @@ def test_what_a_log_rounds_away_stands_in_the_rate() -> None:
     assert unit < PRINTED_UNIT_S / 10_000
 
 
-def test_without_a_long_step_the_shares_are_exact_and_the_whole_is_within_what_was_printed() -> None:
+def test_without_a_long_step_the_ratios_are_exact_and_the_sum_is_within_the_printed_precision() -> None:
     quick = TRUE[:4]
     found, _ = refine_seconds(*printed(quick))
     assert found / found[0] == pytest.approx(quick / quick[0], rel=1e-6)
@@ -36,12 +36,12 @@ def test_without_a_long_step_the_shares_are_exact_and_the_whole_is_within_what_w
 @pytest.mark.parametrize(
     ("seconds", "rate"),
     [
-        ([0.071], [1812.056]),  # one row agrees with anything
-        ([0.1, 0.1, 0.1], [1280.0, 1280.0, 1900.0]),  # a rate that is none of this step
+        ([0.071], [1812.056]),  # a single row agrees with any count of tokens
+        ([0.1, 0.1, 0.1], [1280.0, 1280.0, 1900.0]),  # a rate that does not belong to this step
         ([0.1, 0.1], [np.nan, np.inf]),
     ],
 )
-def test_rows_that_do_not_agree_are_left_as_they_are(seconds: list[float], rate: list[float]) -> None:
+def test_inconsistent_rows_stay_unchanged(seconds: list[float], rate: list[float]) -> None:
     fine, unit = refine_seconds(np.array(seconds), np.array(rate))
     assert fine.tolist() == seconds
     assert unit == PRINTED_UNIT_S
@@ -52,7 +52,7 @@ def test_a_row_without_a_rate_keeps_its_seconds() -> None:
     assert fine == pytest.approx([128 / 1812.056, 0.071, 128 / 13.786, np.nan], nan_ok=True)
 
 
-def test_a_long_step_gives_the_tokens_away() -> None:
+def test_a_long_step_determines_the_tokens() -> None:
     # 9.2845 … 9.2855 s at 13.7855 … 13.7865 per second: 127.99 to 128.02 tokens
     assert tokens_of(np.array([0.071, 9.285]), np.array([1812.056, 13.786])) == 128.0
     assert tokens_of(np.array([0.071, 9.285]), np.array([1812.056, 15.0])) is None

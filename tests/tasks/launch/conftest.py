@@ -19,7 +19,7 @@ def start(make_plan: Callable[..., RunPlan], directory: RunDirectory) -> Iterato
     """start(code, *words, grace_s=…, **plan): a launched run, ended when the test ends."""
     handles = []
 
-    # whatever is asked to end gets half a minute for it, and takes it on a busy machine only
+    # processes get half a minute to end, and need it only on a busy machine
     def launch(code: str, *words: str, grace_s: float = 30.0, **changes: Any) -> LocalHandle:
         handle = process_group.launch(make_plan(code, *words, **changes), directory.log, grace_s=grace_s)
         handles.append(handle)

@@ -1,4 +1,4 @@
-"""A backend is one package and its line in BACKENDS: nothing else of the project knows its name."""
+"""A backend is one package and its line in BACKENDS: the rest of the project does not contain its name."""
 
 import re
 import shutil
@@ -36,7 +36,7 @@ batch:
 
 @pytest.fixture
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
-    monkeypatch.setitem(BACKENDS, "batch", "tests.standins.batch")  # the line of its registration
+    monkeypatch.setitem(BACKENDS, "batch", "tests.standins.batch")  # its registration
     tree = shutil.copytree(CONFIG_ROOT, tmp_path / "configs", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     (tree / "targets" / "slurm.yml").write_text(TARGET)
     return load_target("slurm", root=tree)
@@ -47,33 +47,33 @@ def plan(target: Target, make_plan: Callable[..., RunPlan]) -> RunPlan:
     return make_plan("print('trained')", backend=target.backend, launch=target.launch_settings({"PARTITION": "tpu"}))
 
 
-def test_its_settings_come_from_the_section_of_its_name(target: Target) -> None:
+def test_settings_come_from_the_section_with_its_name(target: Target) -> None:
     assert target.launch_settings({}) == Batch(partition="gpu")
     assert (target.trains_here, target.plays_logs, target.hires_chips) == (False, False, False)
     with pytest.raises(ConfigError, match=r"configs/targets/slurm.yml: partition: .*got 'a b'"):
         target.launch_settings({"PARTITION": "a b"})
 
 
-def test_its_checks_are_asked(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_checks_are_run(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(find_obstacles(target, {})) == ["partition gpu does not exist: `sinfo` lists them"]
     monkeypatch.setenv("BATCH_PARTITIONS", "gpu")
     assert list(find_obstacles(target, {})) == []
 
 
-def test_its_job_is_launched_followed_and_found_again(plan: RunPlan, directory: RunDirectory) -> None:
+def test_a_job_is_launched_followed_and_found_again(plan: RunPlan, directory: RunDirectory) -> None:
     run = job.launch_or_attach(plan, directory)
     assert isinstance(run.handle, BatchHandle)
     events = list(watch(job.follow(run)))
     assert [event.text for event in events if isinstance(event, LogLine)] == ["partition tpu", "trained", "EXIT_CODE=0"]
     assert [event.exit_code for event in events if isinstance(event, RunEnded)] == [0]
     assert job.has_ended(run.handle)
-    # from the files alone, as another flow reads them
+    # from the files alone, like another flow
     assert directory.read_plan() == plan
     assert directory.read_handle() == run.handle
     assert job.launch_or_attach(plan, directory).handle == run.handle
 
 
-def test_its_causes_have_a_kind_of_death(plan: RunPlan, tmp_path: Path) -> None:
+def test_causes_of_death_have_a_class(plan: RunPlan, tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_text(CAUSE_LINE.format(type="NodeFail", message="the node is down") + "\n")
     found = find_platform_cause(log, (0, 0))
@@ -87,8 +87,8 @@ def test_the_handle_of_an_unknown_backend_is_a_damaged_file(directory: RunDirect
         directory.read_handle()
 
 
-def test_no_other_code_names_a_backends_package() -> None:
-    """xpk's name stands in its own package, in its line of BACKENDS, and as the frame of logs ("XPK Start:")."""
+def test_other_code_does_not_name_a_backends_package() -> None:
+    """xpk's name occurs in its own package, in its line of BACKENDS, and as the frame of logs ("XPK Start:")."""
     root = CONFIG_ROOT.parent
     named = {
         f"{path.relative_to(root)}: {line.strip()}"
@@ -102,7 +102,7 @@ def test_no_other_code_names_a_backends_package() -> None:
 
 
 def test_reading_the_settings_of_every_backend_loads_no_library() -> None:
-    """Every command reads targets, so that settings may import nothing slow."""
+    """Every command reads targets, so settings must not import slow libraries."""
     code = (
         "import sys; from configs.launch import BACKENDS, settings_model; [settings_model(b) for b in BACKENDS]; "
         "print({'kubernetes', 'polars', 'psutil'} & sys.modules.keys())"

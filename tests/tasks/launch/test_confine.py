@@ -20,7 +20,7 @@ type MakePlan = Callable[..., RunPlan]
 
 @pytest.fixture(scope="module")
 def offered() -> bool:
-    """Whether the system offers a namespace of mounts; asked in another process, since this one has threads."""
+    """Whether the system supports mount namespaces; tested in another process, since this one has threads."""
     code = "from tasks.launch.local import confine; print(confine.can_confine([]))"
     argv, root = [sys.executable, "-c", code], Path(confine.__file__).parents[3]
     return subprocess.run(argv, cwd=root, check=True, capture_output=True, text=True).stdout == "True\n"
@@ -81,7 +81,7 @@ def log_of(plan: RunPlan, directory: RunDirectory) -> str:
 
 
 @needs_namespaces
-def test_an_arm_cannot_touch_the_other_one(store: Store, make_plan: MakePlan, tmp_path: Path) -> None:
+def test_an_arm_cannot_change_the_other_arm(store: Store, make_plan: MakePlan, tmp_path: Path) -> None:
     baseline, candidate = store.run("baseline"), store.run("candidate").create()
     finish(baseline)
     words = (str(baseline.path), str(tmp_path / "state"), str(candidate.path))
@@ -102,7 +102,7 @@ def test_a_compile_may_write_to_the_cache_of_compiled_programs(store: Store, mak
     assert (programs / "one").exists(), log
 
 
-# detours past the mounts of root: the supervisor's view of the disk, its memory, a file by its handle
+# detours for root: the supervisor's mounts, its memory, a file by its handle
 DETOURS = """
 import ctypes, os, sys
 record, = sys.argv[1:]
@@ -130,7 +130,7 @@ for what, act in {
 
 
 @needs_namespaces
-def test_no_detour_leads_to_the_other_arm(store: Store, make_plan: MakePlan) -> None:
+def test_detours_do_not_lead_to_the_other_arm(store: Store, make_plan: MakePlan) -> None:
     baseline, candidate = store.run("baseline"), store.run("candidate").create()
     finish(baseline)
     log = log_of(make_plan(DETOURS, str(baseline.record), directory=str(candidate.path)), candidate)
@@ -141,7 +141,7 @@ def test_no_detour_leads_to_the_other_arm(store: Store, make_plan: MakePlan) -> 
 
 
 @needs_namespaces
-def test_what_is_installed_from_a_cache_cannot_be_changed_there(
+def test_packages_installed_from_a_cache_cannot_be_changed_there(
     store: Store, make_plan: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Installed packages are hard links to the files in uv's cache; environments are in maxview's."""
@@ -197,14 +197,14 @@ for folder in sys.argv[1:]:
     run = store.run("r").create()
     folders = (arms, program / ".venv" / "bin", program, work)
     plan = make_plan(code, *map(str, folders), directory=str(run.path), start_folder=str(work))
-    argv = ("env", "A=1", str(arms / "bin" / "python"), *plan.argv[1:])  # as a target's `wrap` leaves it
+    argv = ("env", "A=1", str(arms / "bin" / "python"), *plan.argv[1:])  # as a target's `wrap` does
     log = log_of(plan.model_copy(update={"argv": argv}), run)
     said = [line for line in log.splitlines() if line in ("worked", "refused")]
     assert said == ["refused", "refused", "refused", "worked"], log
 
 
 @needs_namespaces
-def test_signals_and_exit_codes_stay(store: Store, make_plan: MakePlan) -> None:
+def test_signals_and_exit_codes_are_unchanged(store: Store, make_plan: MakePlan) -> None:
     """SIGTERM reaches the trainer itself, which then saves."""
     run = store.run("r").create()
     code = (
@@ -221,7 +221,7 @@ def test_signals_and_exit_codes_stay(store: Store, make_plan: MakePlan) -> None:
     assert run.log.read_text().endswith("EXIT_CODE=7\n")
 
 
-def test_where_no_namespace_is_offered_the_command_starts(tmp_path: Path) -> None:
+def test_without_a_namespace_the_command_starts_unconfined(tmp_path: Path) -> None:
     """Simulates a container whose filter refuses unshare(2)."""
     program = f"""
 import runpy, sys
@@ -236,7 +236,7 @@ module["main"](sys.argv[1:])
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_machine_with_devices_confines_only_what_runs_on_the_cpu(
+def test_on_a_machine_with_devices_only_cpu_trainers_are_confined(
     offered: bool, there: bool, store: Store, make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(process_group, "has_devices", lambda: there)
@@ -251,7 +251,7 @@ def test_a_machine_with_devices_confines_only_what_runs_on_the_cpu(
 
 
 @pytest.mark.parametrize("name", ["record.json", "log.txt", "metrics.jsonl"])
-def test_a_finished_run_that_was_changed_is_run_again(name: str, store: Store, make_plan: MakePlan) -> None:
+def test_a_changed_finished_run_is_repeated(name: str, store: Store, make_plan: MakePlan) -> None:
     directory = store.run("r")
     finish(directory)
     assert find_finished(directory) is not None
@@ -275,13 +275,13 @@ def turn(directory: RunDirectory, plan: RunPlan, told: list[str]) -> AbstractCon
 def test_a_run_whose_files_were_deleted_is_a_new_one(store: Store, make_plan: MakePlan) -> None:
     directory, told = store.run("r"), list[str]()
     finish(directory)
-    shutil.rmtree(store.path)  # as people clear a store
+    shutil.rmtree(store.path)  # as users clear a store
     with turn(directory, make_plan("pass"), told) as finished:
         assert finished is None
     assert told == []
 
 
-def test_a_repeated_run_that_was_killed_again_was_changed_by_nobody(store: Store, make_plan: MakePlan) -> None:
+def test_a_repeated_run_that_was_killed_again_counts_as_unchanged(store: Store, make_plan: MakePlan) -> None:
     directory, told = store.run("r"), list[str]()
     finish(directory, code=1)
     with turn(directory, make_plan("pass"), told) as finished:
@@ -292,15 +292,13 @@ def test_a_repeated_run_that_was_killed_again_was_changed_by_nobody(store: Store
     assert told == []
 
 
-def test_an_output_of_another_machine_has_no_seal_and_counts(store: Store, tmp_path: Path) -> None:
+def test_an_output_from_another_machine_has_no_seal_and_is_accepted(store: Store, tmp_path: Path) -> None:
     finish(store.run("r"))
     moved = shutil.copytree(tmp_path / "out", tmp_path / "moved")
     assert find_finished(open_store(moved).run("r")) is not None
 
 
-def test_a_state_folder_that_cannot_be_written_seals_nothing(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwritable_state_folder_has_no_seals(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("MAXVIEW_STATE", str(tmp_path / "file" / "below"))
     finish(store.run("r"))

@@ -1,4 +1,4 @@
-"""MaxText trains on from the other arm's checkpoint, and Linen restores the matching part of NNX's tree."""
+"""MaxText continues the other arm's checkpoint, and Linen restores the matching part of NNX's tree."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ def test_every_loss_after_the_restored_step_counts(
     assert compare_losses(make_plan("", arm="nnx"), before, 0, tmp_path / "ours", 1).holds is None  # it died
 
 
-def test_only_maxtext_on_this_machine_crosses_and_from_the_run_before(make_plan: MakePlan) -> None:
+def test_only_maxtext_on_this_machine_restores_the_previous_runs_checkpoint(make_plan: MakePlan) -> None:
     def plan(arm: str, **changes: object) -> RunPlan:
         return make_plan("", **({"arm": arm, "trainer": "maxtext", "run_name": arm} | changes))
 
@@ -61,7 +61,7 @@ def test_only_maxtext_on_this_machine_crosses_and_from_the_run_before(make_plan:
         assert find_partner(nnx, [other, nnx]) is None
 
 
-def test_linen_restores_nnx_s_tree_without_its_random_numbers(tmp_path: Path) -> None:
+def test_linen_restores_nnxs_tree_without_its_random_numbers(tmp_path: Path) -> None:
     def entry(*keys: str) -> dict[str, object]:
         return {
             "key_metadata": [{"key": key, "key_type": 2} for key in keys],
@@ -77,5 +77,7 @@ def test_linen_restores_nnx_s_tree_without_its_random_numbers(tmp_path: Path) ->
     copy = map_to_linen(items, tmp_path / "copy")
     assert json.loads((copy / "_METADATA").read_text()) == {"tree_metadata": weights, "use_zarr3": False}
     assert (copy / "d" / "data").read_bytes() == b"bits"
-    assert json.loads((items / "_METADATA").read_text())["tree_metadata"] == weights | random  # theirs stays whole
+    assert (
+        json.loads((items / "_METADATA").read_text())["tree_metadata"] == weights | random
+    )  # the original is unchanged
     assert map_to_linen(copy, tmp_path / "not needed") == copy

@@ -1,4 +1,4 @@
-"""The run whose checkpoint another run restores as a proof, also when a dead run is repeated."""
+"""The run whose checkpoint another run restores as a proof, also if a dead run is repeated."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +28,7 @@ class Runs:
         return SimpleNamespace(path=Path(name), read_record=lambda: known, read_program=lambda: self._program)
 
 
-def test_a_run_restores_from_the_one_before_it() -> None:
+def test_a_run_restores_the_previous_runs_checkpoint() -> None:
     store: Any = Runs()
     assert [find_partner(plan, PLANS, store) for plan in PLANS] == [None, Path("x-r0"), Path("y-r0"), Path("x-r1")]
     assert find_partner(PLANS[2], [PLANS[0], PLANS[2]], store) is None  # the same arm twice
@@ -38,7 +38,7 @@ def test_a_run_restores_from_the_one_before_it() -> None:
     ("crossing", "partner"),
     [(NOT_TRIED, Path("y-r0")), (HELD, None), ({"holds": False}, None), (None, None)],
 )
-def test_a_repeated_first_run_restores_from_the_run_that_could_not(crossing: Any, partner: Any) -> None:
+def test_a_repeated_first_run_restores_the_second_runs_checkpoint(crossing: Any, partner: Any) -> None:
     store: Any = Runs({"cross_restore": crossing})
     assert find_partner(PLANS[0], PLANS, store) == partner
     assert find_partner(PLANS[2], PLANS, store) == Path("y-r0")
@@ -48,7 +48,7 @@ def test_a_repeated_first_run_restores_from_the_run_that_could_not(crossing: Any
 def test_only_a_finished_second_run_is_restored() -> None:
     not_recorded: Any = Runs({"cross_restore": NOT_TRIED}, exit_code=None)  # its flow was killed
     assert find_partner(PLANS[0], PLANS, not_recorded) == Path("y-r0")
-    stopped: Any = Runs({"cross_restore": NOT_TRIED}, exit_code=143)  # it is run again, and tries again
+    stopped: Any = Runs({"cross_restore": NOT_TRIED}, exit_code=143)  # it is repeated, and restores again
     assert find_partner(PLANS[0], PLANS, stopped) is None
     still_training: Any = Runs({"cross_restore": None}, exit_code=None)
     assert find_partner(PLANS[0], PLANS, still_training) is None

@@ -30,20 +30,20 @@ TRAINER = (sys.executable, "-c", "import model.train")
 
 
 def run(plan: RunPlan, directory: RunDirectory) -> str:
-    """The log of the run, once it is over."""
+    """The log of the finished run."""
     launched = job.launch_or_attach(plan, directory)
     assert isinstance(launched.handle, LocalHandle)
     return b"".join(piece for piece in job.follow(launched) if isinstance(piece, bytes)).decode()
 
 
-def test_a_branch_cannot_change_what_the_next_one_runs(
+def test_a_branch_cannot_change_the_code_of_the_next_run(
     make_plan: MakePlan,
     repository: Path,
     run_git: Callable[..., str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process_group, "has_devices", lambda: True)  # a machine whose trainers are not confined
+    monkeypatch.setattr(process_group, "has_devices", lambda: True)  # a machine without confinement
     shas = [run_git("rev-parse", name) for name in ("main", "feat/x")]
     main, branch = (make_checkout(str(repository), sha, tmp_path / "cache") for sha in shas)
     hostile = make_plan(HOSTILE, str(main), checkout=str(branch), commit=shas[1], environment={})
@@ -65,7 +65,7 @@ def test_a_branch_cannot_change_what_the_next_one_runs(
     assert run(honest, store.run("second")).splitlines()[1:2] == ["one"]
 
 
-def test_a_target_can_take_the_network_away(
+def test_a_target_can_remove_the_network(
     make_plan: MakePlan, directory: RunDirectory, free_port: Callable[[], int]
 ) -> None:
     words = ("unshare", "--user", "--map-current-user", "--net", "--")

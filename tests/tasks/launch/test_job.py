@@ -30,7 +30,7 @@ from tasks.store import RunDirectory
 
 type MakePlan = Callable[..., RunPlan]
 
-# appends to a file that survives the run, so that a test can count how often the command ran
+# appends to a file that survives the run, so that a test can count the starts
 COUNT = "import sys, time; open(sys.argv[1], 'a').write('x'); print('up', flush=True); time.sleep(float(sys.argv[2]))"
 FLOW = """\
 import json, os, signal, sys
@@ -121,7 +121,7 @@ def test_a_new_flow_attaches_and_may_stop_the_run(plan: RunPlan, directory: RunD
     assert count.read_text() == "x"
 
 
-def test_kill_9_of_the_flow_leaves_the_run_going_and_its_log_is_closed(
+def test_kill_9_of_the_flow_leaves_the_run_alive_and_its_log_is_closed(
     make_plan: MakePlan, directory: RunDirectory, count: Path, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
@@ -135,16 +135,14 @@ def test_kill_9_of_the_flow_leaves_the_run_going_and_its_log_is_closed(
     assert process_group.is_alive(handle)
     go.touch()
     wait_for(lambda: directory.log.read_text().endswith("\nEXIT_CODE=0\n"))
-    end(handle)  # which is a moment later
-    # and the next flow finds it finished, without running it again
+    end(handle)  # a moment later
+    # the next flow finds it finished, and does not start it again
     (again,) = another_flow("attach", plan)
     assert again == {"pid": handle.pid, "alive": False}
     assert count.read_text() == "x"
 
 
-def test_a_run_that_ended_badly_starts_again_and_keeps_its_log(
-    make_plan: MakePlan, directory: RunDirectory, count: Path
-) -> None:
+def test_a_failed_run_starts_again_and_keeps_its_log(make_plan: MakePlan, directory: RunDirectory, count: Path) -> None:
     plan = make_plan("import sys; open(sys.argv[1], 'a').write('x'); sys.exit(3)", str(count))
     for times in (1, 2, 3):
         end(launch_or_attach(plan, directory).handle)
@@ -202,7 +200,7 @@ def test_two_flows_at_once_start_one_run(plan: RunPlan, directory: RunDirectory,
     assert count.read_text() == "x"
 
 
-def test_a_log_that_another_process_writes_is_left_alone(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
+def test_a_log_that_another_process_writes_is_unchanged(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
     directory.log.write_text("precious\n")
     descriptor = open_locked(directory.log)
     try:

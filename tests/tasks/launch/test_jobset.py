@@ -68,12 +68,12 @@ def test_a_job_that_runs() -> None:
     assert seconds_between(view.created, view.started) == 10.0
 
 
-def test_a_job_that_ended_well() -> None:
+def test_a_successful_job() -> None:
     view = view_job(jobset(Completed="done"), [pod(0, state=ended(0)), pod(1, state=ended(0, 40))], [])
     assert (view.over, view.terminal, view.exit_code, view.cause) == (True, "Completed", 0, None)
 
 
-def test_the_exit_code_is_that_of_the_pod_that_failed_first() -> None:
+def test_the_exit_code_comes_from_the_pod_that_failed_first() -> None:
     pods = [pod(0, state=ended(143, 31)), pod(1, state=ended(37, 30)), pod(0, 1, state=ended(137, 35))]
     view = view_job(jobset(Failed="jobset failed"), pods, [])
     assert view.exit_code == 37
@@ -134,8 +134,8 @@ def test_kueue_evicts() -> None:
     assert again.evicted is None
 
 
-def test_a_job_that_is_gone() -> None:
+def test_a_deleted_job() -> None:
     assert view_job(None, [], []).over
-    left = view_job(None, [pod(state=RUNNING)], [])  # its pods are given their grace
+    left = view_job(None, [pod(state=RUNNING)], [])  # its pods have their grace period
     assert left.first is not None
     assert not left.exists

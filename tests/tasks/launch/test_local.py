@@ -50,7 +50,7 @@ def text_of(handle: LocalHandle) -> str:
 
 
 def end_of(handle: LocalHandle) -> str:
-    """The whole log, once the run is over."""
+    """The whole log of the finished run."""
     wait_for(lambda: not process_group.is_alive(handle))
     return text_of(handle)
 
@@ -103,18 +103,18 @@ def test_exit_codes_are_those_of_a_shell(code: str, expected: int, start: Start)
     assert end_of(start(code)).endswith(f"\nEXIT_CODE={expected}\n")
 
 
-def test_the_frame_never_starts_in_the_middle_of_a_line(start: Start) -> None:
+def test_the_frame_always_starts_on_a_new_line(start: Start) -> None:
     assert "torn\nXPK End: " in end_of(start("import os; os.write(1, b'torn')"))
 
 
-def test_output_comes_as_it_is_written(start: Start) -> None:
+def test_output_arrives_as_it_is_written(start: Start) -> None:
     handle = start(SLEEP)
     wait_for(lambda: is_up(handle))
     assert process_group.is_alive(handle)
     assert "EXIT_CODE" not in text_of(handle)
 
 
-def test_a_command_that_cannot_start_says_so(start: Start) -> None:
+def test_a_command_that_cannot_start_is_reported(start: Start) -> None:
     log = end_of(start("", argv=("/nowhere/trainer", "x")))
     assert "maxview: cannot start /nowhere/trainer: No such file or directory\n" in log
     assert log.endswith("\nEXIT_CODE=127\n")
@@ -167,7 +167,7 @@ def test_stop_gives_up_on_a_supervisor_that_hangs(start: Start) -> None:
     assert is_gone(trainer)
 
 
-def test_stop_of_a_run_that_has_ended_does_nothing(start: Start) -> None:
+def test_stop_of_an_ended_run_does_nothing(start: Start) -> None:
     handle = start("print('done')")
     log = end_of(handle)
     process_group.stop(handle)
@@ -201,7 +201,7 @@ def test_the_time_limit_kills_a_trainer_that_ignores_sigterm(start: Start) -> No
 
 
 @pytest.mark.parametrize("ignores", [False, True])
-def test_nothing_of_the_group_outlives_the_command(ignores: bool, start: Start, tmp_path: Path) -> None:
+def test_no_process_of_the_group_outlives_the_command(ignores: bool, start: Start, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     child = "import os, signal, sys, time\n"
     child += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" if ignores else ""
@@ -236,7 +236,7 @@ def test_stop_finds_the_processes_of_a_killed_supervisor(start: Start, tmp_path:
     grandchild = int(mark.read_text())
     wait_for(lambda: guards_of(handle))
     for guard in guards_of(handle):
-        guard.kill()  # it would end the rest at once
+        guard.kill()  # it would end the other processes at once
     os.kill(handle.pid, signal.SIGKILL)
     wait_for(lambda: not process_group.is_alive(handle))
     assert psutil.pid_exists(grandchild)  # without the guard, only the supervisor's own child dies with it
@@ -245,10 +245,10 @@ def test_stop_finds_the_processes_of_a_killed_supervisor(start: Start, tmp_path:
     wait_for(lambda: is_gone(grandchild))
 
 
-# ---------------------------------------------------------------- what the command is given
+# ---------------------------------------------------------------- the command's arguments and environment
 
 
-def test_no_argument_is_ever_interpreted(start: Start, tmp_path: Path) -> None:
+def test_arguments_are_never_interpreted(start: Start, tmp_path: Path) -> None:
     words = [
         "$(touch pwned)",
         "`id`",
@@ -320,7 +320,7 @@ def test_the_command_sees_that_environment(start: Start, monkeypatch: pytest.Mon
     assert supervisors.count("secret") == 1  # it can be read from there too
 
 
-def test_the_command_runs_where_the_trainer_is(start: Start) -> None:
+def test_the_command_runs_in_the_trainers_folder(start: Start) -> None:
     assert f"\n{CONFIG_ROOT.parent}\n" in end_of(start("import os; print(os.getcwd())"))
 
 
@@ -354,7 +354,7 @@ def test_a_run_without_a_stored_handle_never_begins(
     os.close(open_locked(directory.log))  # the log's lock is free
 
 
-def test_a_launcher_killed_before_it_noted_the_handle_starts_nothing(
+def test_a_launcher_killed_before_it_stored_the_handle_starts_nothing(
     make_plan: MakePlan, directory: RunDirectory, tmp_path: Path
 ) -> None:
     plan = make_plan(f"open({str(tmp_path / 'began')!r}, 'w')")
@@ -379,7 +379,7 @@ def test_a_folder_that_cannot_be_written_is_refused(make_plan: MakePlan, directo
         process_group.launch(make_plan("pass"), directory.log)
 
 
-def test_a_log_that_cannot_be_a_file_is_refused(make_plan: MakePlan, directory: RunDirectory) -> None:
+def test_a_log_path_that_is_not_a_file_is_refused(make_plan: MakePlan, directory: RunDirectory) -> None:
     directory.log.mkdir()
     with pytest.raises(LaunchError, match="cannot be written: Is a directory; choose another --out"):
         process_group.launch(make_plan("pass"), directory.log)
@@ -399,7 +399,7 @@ def test_a_reused_pid_is_not_the_run(start: Start) -> None:
 
 
 @pytest.mark.parametrize("by_s", [3600.0, -3600.0])
-def test_a_clock_that_is_set_changes_nothing(start: Start, monkeypatch: pytest.MonkeyPatch, by_s: float) -> None:
+def test_a_changed_clock_has_no_effect(start: Start, monkeypatch: pytest.MonkeyPatch, by_s: float) -> None:
     handle = start(SLEEP)
     wait_for(lambda: is_up(handle))
     booted = psutil.boot_time() + by_s  # Linux shows a set clock as a moved boot time
@@ -422,16 +422,16 @@ def test_an_unused_pid_is_not_alive(start: Start) -> None:
     assert not process_group.is_alive(handle.model_copy(update={"pid": 2**22 - 1}))
 
 
-def test_a_run_that_has_ended_leaves_no_zombie(start: Start) -> None:
+def test_an_ended_run_leaves_no_zombie(start: Start) -> None:
     handle = start("pass")
     end_of(handle)
     assert not psutil.pid_exists(handle.pid)
 
 
-# ---------------------------------------------------------------- what a run leaves that would hang or fill
+# ---------------------------------------------------------------- files that would block a reader or fill a disk
 
 
-def test_a_log_that_grows_without_end_is_ended(start: Start) -> None:
+def test_an_endless_log_is_ended(start: Start) -> None:
     handle = start("import os\nwhile True: os.write(1, b'x' * 65536 + b'\\n')", log_limit_mb=3)
     log = end_of(handle)
     assert "\nmaxview: the log exceeds 3 MB, ending the run (log_limit_mb of the target sets it)\n" in log
@@ -448,7 +448,7 @@ def test_a_run_that_fills_its_log_and_ignores_sigterm_is_killed_at_once(start: S
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "program.json", "log.txt"])
-def test_a_pipe_that_a_run_leaves_is_refused_by_name(name: str, directory: RunDirectory) -> None:
+def test_a_pipe_left_by_a_run_is_refused_by_name(name: str, directory: RunDirectory) -> None:
     directory.create()
     os.mkfifo(directory.path / name)
     with pytest.raises(StoreError, match=rf"{name}: is not a regular file.*remove"):
@@ -475,14 +475,14 @@ def test_a_link_to_another_runs_file_is_refused_by_name(name: str, directory: Ru
     directory.check_files()
 
 
-def test_metrics_without_end_are_refused(directory: RunDirectory) -> None:
+def test_endless_metrics_are_refused(directory: RunDirectory) -> None:
     directory.create().metrics.touch()
     os.truncate(directory.metrics, 1 << 40)
     with pytest.raises(StoreError, match=r"metrics\.jsonl: 1,099\.5 GB, at most 1 GB are read"):
         directory.check_files()
 
 
-def test_a_pipe_in_the_place_of_a_record_is_refused(directory: RunDirectory) -> None:
+def test_a_pipe_in_place_of_a_record_is_refused(directory: RunDirectory) -> None:
     os.mkfifo(directory.create().record)
     with pytest.raises(StoreError, match="is a pipe"):
         directory.read_record()

@@ -72,7 +72,7 @@ def test_the_second_flow_waits_and_reuses_the_firsts_run(make_plan: MakePlan, di
 
 
 @pytest.mark.usefixtures("quick")
-def test_the_second_flow_repeats_a_run_that_died(make_plan: MakePlan, directory: RunDirectory) -> None:
+def test_the_second_flow_repeats_a_failed_run(make_plan: MakePlan, directory: RunDirectory) -> None:
     directory.create().write_record(record_of(directory, exit_code=1))
     with turn_of(make_plan("pass"), directory, ("one",), life_of=unknown, wait=never) as finished:
         assert finished is None

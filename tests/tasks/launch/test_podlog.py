@@ -71,7 +71,7 @@ def opened_again(before: list[bytes], after: list[bytes]) -> tuple[list[bytes], 
 LINES = stamped([(0, "XPK Start: now"), (12, "b"), (13, "c"), (14, "d"), (31, "e"), (32, "f")])
 
 
-def test_a_log_that_goes_on_has_no_gap() -> None:
+def test_a_continued_log_has_no_gap() -> None:
     taken, gaps = opened_again(LINES[:3], LINES[1:])
     assert (taken, gaps) == ([line.partition(b" ")[2] for line in LINES], [])
 
@@ -90,13 +90,13 @@ def test_a_log_with_a_rotated_start_has_a_gap_there() -> None:
     assert [(gap.after, gap.before) for gap in gaps] == [(None, "2026-11-21T05:00:01.300000000Z")]
 
 
-def test_times_of_another_zone_are_the_same_times() -> None:
+def test_times_in_another_zone_are_equal() -> None:
     cursor = LogCursor()
     cursor.take(b"2026-11-21T07:00:01.5+02:00 XPK Start: now\n")
     assert cursor.since == "2026-11-21T05:00:01Z"
 
 
-def test_an_error_message_of_the_kubelet_is_no_line() -> None:
+def test_an_error_message_of_the_kubelet_is_not_a_line() -> None:
     with pytest.raises(ValueError, match="unable"):
         LogCursor().take(b"unable to retrieve container logs for containerd://4711\n")
 
@@ -118,13 +118,13 @@ PREEMPTED = JobCause(type="Preempted", message="to make\nroom")
 CAUSE = b"maxview: the job was ended: Preempted: to make room\n"
 
 
-def test_the_cause_stands_before_the_end_of_the_frame(tmp_path: Path) -> None:
+def test_the_cause_is_before_the_end_of_the_frame(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     told = gather(log, [b"a\n", b"XPK End: now\n", b"EXIT_CODE=143\n"], PREEMPTED, 143)
     assert log.read_bytes() == b"a\n" + CAUSE + b"XPK End: now\nEXIT_CODE=143\n" == b"".join(told)
 
 
-def test_a_frame_that_the_pod_could_not_close_is_closed(tmp_path: Path) -> None:
+def test_a_frame_left_open_by_the_pod_is_closed(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     gather(log, [b"a\n", b"half a li"], None, 137)
     head, end, code = log.read_bytes().rsplit(b"\n", 3)[:3]
@@ -139,13 +139,13 @@ def test_without_an_exit_code_the_frame_stays_open(tmp_path: Path) -> None:
     assert log.read_bytes() == b"a\n" + CAUSE
 
 
-def test_what_a_trainer_prints_in_the_form_of_a_frame_is_kept(tmp_path: Path) -> None:
+def test_trainer_output_in_the_form_of_a_frame_is_kept(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     gather(log, [b"EXIT_CODE=9\n", b"b\n", b"XPK End: now\n", b"EXIT_CODE=0\n"], None, 0)
     assert log.read_bytes() == b"EXIT_CODE=9\nb\nXPK End: now\nEXIT_CODE=0\n"
 
 
-def test_a_log_is_replaced_only_by_another(tmp_path: Path) -> None:
+def test_a_log_is_replaced_only_by_a_different_one(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_bytes(b"what an earlier flow has read\n")
     assert gather(log, [], None, None) == []
@@ -154,7 +154,7 @@ def test_a_log_is_replaced_only_by_another(tmp_path: Path) -> None:
     assert log.read_bytes() == b"all of it\n"
 
 
-def test_a_log_is_not_asked_for_sooner_than_the_server_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_requested_no_sooner_than_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
     kube = pytest.importorskip("tasks.launch.xpk.kube", reason="runs on clusters need kubernetes: uv sync --extra k8s")
 
     class Overloaded:

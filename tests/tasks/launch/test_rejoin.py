@@ -1,4 +1,4 @@
-"""One log of a run that was interrupted: what it went on from comes first, and a flow may be killed in between."""
+"""One log of an interrupted run: earlier attempts come first, and a flow may be killed in between."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ ENDED = "XPK End: Sat Apr 18 00:56:24 UTC 2026\nEXIT_CODE=0\n"
 
 @pytest.fixture(scope="module", autouse=True)
 def _readers_are_warm() -> None:
-    """The threads that read tables keep descriptors of their own."""
+    """The threads that read tables keep file descriptors."""
     scrape_text(attempt([0, 1], ENDED).encode(), name="x")
 
 
@@ -55,7 +55,7 @@ def write(folder: Path, *attempts: str) -> Path:
         pytest.param([attempt([0, 1, 2], KILLED), attempt([2, 3], KILLED)], [2, 3], [1], id="it died again"),
     ],
 )  # fmt: skip
-def test_a_log_holds_what_its_run_is_made_of(
+def test_a_log_contains_all_attempts_of_its_run(
     tmp_path: Path, attempts: list[str], steps: list[int], taken: list[int]
 ) -> None:
     log = write(tmp_path, *attempts)
@@ -74,7 +74,7 @@ def test_a_log_holds_what_its_run_is_made_of(
     assert not list(tmp_path.glob(".*"))
 
 
-def test_the_exception_of_an_attempt_is_not_that_of_the_run(tmp_path: Path) -> None:
+def test_the_exception_of_an_attempt_is_not_the_runs(tmp_path: Path) -> None:
     lost = 'Traceback (most recent call last):\n  File "a.py", line 9, in h\n    f()\nRuntimeError: lost a slice\n'
     log = write(tmp_path, attempt([0, 1], lost + KILLED), attempt([1, 2], ENDED))
     rejoin_attempts(log)
@@ -91,7 +91,7 @@ def test_logs_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     assert [path.read_text() for path in list_earlier_logs(log)] == [f"attempt {number}\n" for number in range(11)]
 
 
-def test_a_log_that_nothing_came_before_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_without_earlier_attempts_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = write(tmp_path, attempt([0, 1], ENDED))
     monkeypatch.setattr(rejoin, "scrape_run", lambda _: pytest.fail("it may have gigabytes, and is read again"))
     rejoin_attempts(log)

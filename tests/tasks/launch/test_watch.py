@@ -1,4 +1,4 @@
-"""Following the log of a job that runs: every line and event as it is written, and the end however it comes."""
+"""Following the log of a running job: every line and event as it is written, and the end in every form."""
 
 import os
 import signal
@@ -29,12 +29,12 @@ def say(line):
 
 
 def start(log: Path, body: str) -> "subprocess.Popen[bytes]":
-    """A process that writes a log in its own time."""
+    """A process that writes a log at its own pace."""
     return subprocess.Popen([sys.executable, "-c", WRITER + body, str(log)])
 
 
 def follow(process: "subprocess.Popen[bytes]", log: Path, looks: list[bool] | None = None) -> Iterator[JobEvent]:
-    """What is seen of it; `looks` gets, of each look at the process, whether it was alive."""
+    """Return the observed events; `looks` gets, for each poll of the process, whether it was alive."""
 
     def is_alive() -> bool:
         alive = process.poll() is None
@@ -45,7 +45,7 @@ def follow(process: "subprocess.Popen[bytes]", log: Path, looks: list[bool] | No
     return watch(read_growing(log, is_alive, poll_s=0.02))
 
 
-def test_events_come_while_the_job_still_runs(tmp_path: Path) -> None:
+def test_events_arrive_while_the_job_runs(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     go = tmp_path / "go"
     body = f"""
@@ -61,7 +61,7 @@ say("EXIT_CODE=0")
     for event in follow(process, log):
         seen.append(event)
         if isinstance(event, StepCompleted) and event.step == 0:
-            assert process.poll() is None  # it waits for us: the first step was not seen at the end
+            assert process.poll() is None  # it waits for the test: the first step was not seen only at the end
             go.touch()
     steps = [(event.step, event.seconds, event.loss) for event in seen if isinstance(event, StepCompleted)]
     assert steps == [(0, 0.5, 3.0), (1, 0.5, 3.1)]
@@ -69,7 +69,7 @@ say("EXIT_CODE=0")
     assert [event.text for event in seen if isinstance(event, LogLine)] == log.read_text().splitlines()
 
 
-def test_checkpoints_are_events_of_their_own(tmp_path: Path) -> None:
+def test_checkpoints_are_separate_events(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     prefix = "I0418 00:55:38.202609 135104514455360"
     body = f"""
@@ -91,7 +91,7 @@ say("EXIT_CODE=0")
 
 
 @pytest.mark.parametrize("way", ["exception", "killed"])
-def test_a_death_is_told_at_the_next_look(tmp_path: Path, way: str) -> None:
+def test_a_death_is_reported_at_the_next_poll(tmp_path: Path, way: str) -> None:
     log = tmp_path / "log.txt"
     body = f"say({STEP.format(0)!r})\n" + (
         "say('Traceback (most recent call last):')\n"
@@ -120,7 +120,7 @@ def test_a_death_is_told_at_the_next_look(tmp_path: Path, way: str) -> None:
     (looks_since, event) = told[0]
     if way == "killed":
         killer.join()
-    assert looks_since <= 1  # a moment apart, whatever else the machine does between them
+    assert looks_since <= 1  # at distinct times, even on a busy machine
     assert POLL_S <= 2.0
     if way == "exception":
         assert (event.error.type, event.error.message) == ("ValueError", "the mesh has no axis fsdp")
@@ -128,6 +128,6 @@ def test_a_death_is_told_at_the_next_look(tmp_path: Path, way: str) -> None:
         assert event == RunEnded()
 
 
-def test_a_job_that_never_wrote_a_log_is_gone(tmp_path: Path) -> None:
+def test_a_job_without_a_log_is_gone(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", "pass"])
     assert list(follow(process, tmp_path / "log.txt")) == [RunEnded()]

@@ -1,4 +1,4 @@
-"""Names, the one line of bash, and the words of xpk, for whatever cases, arms and values people think of."""
+"""Names, the one line of bash, and the arguments of xpk, for arbitrary cases, arms and values."""
 
 import base64
 import re
@@ -24,7 +24,7 @@ from tasks.launch.xpk.workload import (
 from tasks.records import RunPlan
 from tasks.resolve.plans import Request, resolve
 
-NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # what xpk 1.16 accepts
+NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # xpk 1.16's rule
 SETTINGS = Xpk(cluster="c", project="p", zone="us-east5-b", tpu_type="v6e-32", image="gcr.io/p/t:1")
 
 
@@ -37,20 +37,20 @@ names = st.text(min_size=1, max_size=64)
 
 
 @given(case=names, arm=names, repeat=st.integers(0, 99), attempt=st.integers(1, 9999))
-def test_every_name_is_one_that_xpk_takes(case: str, arm: str, repeat: int, attempt: int) -> None:
+def test_xpk_accepts_every_name(case: str, arm: str, repeat: int, attempt: int) -> None:
     family = family_of(plan_of(case=case, arm=arm, repeat=repeat))
     name = name_attempt(family, attempt)
     assert NAME.fullmatch(name)
-    assert len(name) <= 40  # of xpk's
-    assert len(f"{name}-slice-job-255-9999-abcde") <= 63  # of the longest pod that JobSet makes of it
+    assert len(name) <= 40  # xpk's limit
+    assert len(f"{name}-slice-job-255-9999-abcde") <= 63  # the longest pod name that JobSet derives from it
     assert attempt_of(name, family) == attempt
 
 
-def test_a_name_says_case_and_arm() -> None:
+def test_a_name_contains_case_and_arm() -> None:
     assert family_of(plan_of()).startswith("c03-dropout-linen-r0-")
 
 
-def test_names_differ_where_runs_do() -> None:
+def test_different_runs_have_different_names() -> None:
     long = "x" * 60
     plans = [
         plan_of(),
@@ -62,13 +62,13 @@ def test_names_differ_where_runs_do() -> None:
     assert len({family_of(plan) for plan in plans}) == len(plans)
 
 
-def test_an_attempt_of_another_family_is_none() -> None:
+def test_an_attempt_of_another_workload_is_ignored() -> None:
     assert attempt_of("c-linen-0123456789", "c-nnx-0123456789") is None
     assert attempt_of("c-nnx-0123456789-b2", "c-nnx-0123456789") is None
 
 
 @given(st.text().filter(lambda text: "\0" not in text))
-def test_every_word_comes_through_bash_and_yaml_on_one_line(word: str) -> None:
+def test_every_word_survives_bash_and_yaml_on_one_line(word: str) -> None:
     quoted = quote(word)
     assert quoted.isascii()
     assert "\n" not in quoted
@@ -88,7 +88,7 @@ HOSTILE = [
 ]
 
 
-def test_hostile_words_come_through_bash() -> None:
+def test_hostile_words_survive_bash() -> None:
     code = (
         "import sys; sys.stdout.buffer.write(b'\\0'.join(w.encode('utf-8', 'surrogateescape') for w in sys.argv[1:]))"
     )
@@ -110,7 +110,7 @@ def test_the_line_unpacks_the_config_and_becomes_the_trainer() -> None:
     assert base64.b64decode(packed[1]).decode() == "steps: 3  # é\n"
 
 
-def test_the_words_of_xpk() -> None:
+def test_the_arguments_of_xpk() -> None:
     settings = SETTINGS.model_copy(update={"num_slices": 2, "extra": ("--spot",), "argv": ("uvx", "xpk==1.16.0")})
     argv = create_argv(plan_of(), settings, "a-name", "the command")
     assert argv[:4] == ["uvx", "xpk==1.16.0", "workload", "create"]
@@ -124,7 +124,7 @@ def test_the_words_of_xpk() -> None:
 
 
 @pytest.mark.parametrize("word", ["c; rm -rf /", "$(id)", "a b", "--flag", "", "a'b", "a\nb"])
-def test_no_setting_carries_a_shell_in(word: str) -> None:
+def test_no_setting_can_inject_shell_code(word: str) -> None:
     for key in ("cluster", "project", "image", "tpu_type", "namespace"):
         with pytest.raises(ValueError, match=key):
             Xpk.model_validate(SETTINGS.model_dump() | {key: word})

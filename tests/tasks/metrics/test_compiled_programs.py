@@ -28,7 +28,7 @@ for rows in {rows}:
 
 
 def train(rows: tuple[int, ...], folder: Path) -> str:
-    """Run real JAX on batches of so many rows; return the lines that it logs of the step's compiles."""
+    """Run real JAX on batches with these numbers of rows; return its log lines about the step's compiles."""
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_LOG_COMPILES": "1", VARIABLE: str(folder / FOLDER)}
     done = subprocess.run(
         [sys.executable, "-c", TRAINER.format(rows=rows)], env=environment, capture_output=True, text=True, check=True
@@ -38,7 +38,7 @@ def train(rows: tuple[int, ...], folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, str]]:
-    """By arm: the folder with the programs that JAX wrote, and the lines that it logged."""
+    """By arm: the folder with JAX's programs, and JAX's log lines."""
     found = {}
     for arm, rows in (("once", (4, 4)), ("again", (4, 4, 5))):
         folder = tmp_path_factory.mktemp(arm)
@@ -67,16 +67,16 @@ def test_a_second_compile_regresses_and_the_finding_names_both_signatures(
     assert history_rows(record, records).filter(metric="compiled_programs")["value"].to_list() == [1.0, 2.0]
 
 
-def test_the_programs_that_jax_wrote_are_counted_once_and_stay_known(lines: dict[str, tuple[Path, str]]) -> None:
+def test_written_programs_are_counted_once_and_stay_known(lines: dict[str, tuple[Path, str]]) -> None:
     folder, _ = lines["again"]
     assert keep_step_program(folder) is not None
     expected = (StepCompile(signature=("2xf32", "4x3xf32")), StepCompile(signature=("2xf32", "5x3xf32")))
     assert read_compiles(folder) == expected
-    assert keep_step_program(folder) is not None  # a flow that is repeated finds the programs gone
+    assert keep_step_program(folder) is not None  # in a repeated flow the programs are gone
     assert read_compiles(folder) == expected
 
 
-def test_a_log_that_does_not_say_it_has_no_row(logs: Any, tmp_path: Path) -> None:
+def test_a_log_without_compiles_has_no_row(logs: Any, tmp_path: Path) -> None:
     files = [tmp_path / "a.txt", tmp_path / "b.txt"]
     for number, file in enumerate(files):
         file.write_bytes(logs.framed(*logs.steps(6 + number)))

@@ -1,4 +1,4 @@
-"""The facts of a run: computed once, stored with its record, and computed again where the code is another."""
+"""The facts of a run: computed once, stored with its record, and computed again after a change of the code."""
 
 from pathlib import Path
 
@@ -18,13 +18,13 @@ LOGS = [SAMPLES / "13_eval-linen.txt", SAMPLES / "13_eval-nnx.txt"]
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> RunRecord:
-    """The record of a run that was just recorded."""
+    """The record of a newly recorded run."""
     return archive(read_pair(LOGS), open_store(str(tmp_path)))[0]
 
 
 @pytest.fixture
 def stored(recorded: RunRecord, tmp_path: Path) -> RunRecord:
-    """The same record, as its store returns it."""
+    """The same record, read from its store."""
     read = open_store(str(tmp_path)).run_of_log(recorded.log).read_record()
     assert read is not None
     return read
@@ -34,7 +34,7 @@ def refuse(run: RunRecord) -> None:
     raise AssertionError("computed again")
 
 
-def test_the_facts_of_a_recorded_run_are_those_of_its_log_and_are_never_computed_again(
+def test_the_facts_of_a_recorded_run_agree_with_its_log_and_are_never_computed_again(
     recorded: RunRecord, stored: RunRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh = compute_facts(stored.model_copy(update={"facts": None}))
@@ -43,13 +43,13 @@ def test_the_facts_of_a_recorded_run_are_those_of_its_log_and_are_never_computed
     assert facts_of(recorded) == facts_of(stored) == fresh
 
 
-def test_an_older_record_has_its_facts_computed_once(stored: RunRecord) -> None:
+def test_the_facts_of_an_older_record_are_computed_once(stored: RunRecord) -> None:
     old = stored.model_copy(update={"facts": None})
     assert facts_of(old) is facts_of(old)
     assert facts_of(old) == stored.facts
 
 
-def test_facts_that_other_code_computed_are_not_believed(stored: RunRecord) -> None:
+def test_facts_from_other_code_are_not_used(stored: RunRecord) -> None:
     assert stored.facts is not None
     values = {name: one.model_copy(update={"value": 7.0}) for name, one in stored.facts.values.items()}
     other = stored.model_copy(update={"facts": stored.facts.model_copy(update={"code": "0" * 16, "values": values})})

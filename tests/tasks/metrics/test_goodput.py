@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def write(logs: Logs, path: Path, *, repeated: int = 0) -> Path:
-    """A framed log of 3600 s: a first step of 1000 s, 20 of 100 s, and before them some that a restart repeats."""
+    """A framed log of 3600 s: a first step of 1000 s, 20 of 100 s, preceded by steps that a restart repeats."""
     lines = [logs.line(logs.step_text(0, seconds=1000.0), second=1100)]
     for n in (*range(1, repeated + 1), *range(1, 21)):
         lines.append(logs.line(logs.step_text(n, seconds=100.0), second=1100 + 100 * len(lines)))

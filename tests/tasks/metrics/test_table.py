@@ -1,4 +1,4 @@
-"""The table of metrics: what every entry has to say."""
+"""The table of metrics: requirements of every entry."""
 
 import pytest
 
@@ -8,11 +8,11 @@ from tasks.metrics.program_metrics import PROGRAM_METRICS
 from tasks.metrics.table import METRICS
 
 EVERY = (*METRICS, *PROGRAM_METRICS)
-# classes that rules of their own choose where equal runs vary, or where the arms draw other weights
+# tolerances chosen by rules, for varying runs or arms with different weights
 CHOSEN = {"loss_of_varying_runs", "loss_of_other_draws", "step_values_of_varying_runs"}
 
 
-def test_a_name_stands_for_one_metric() -> None:
+def test_a_name_belongs_to_one_metric() -> None:
     for table in (METRICS, PROGRAM_METRICS):
         names = [name for metric in table for name in (metric.name, metric.quick) if name]
         assert len(names) == len(set(names))

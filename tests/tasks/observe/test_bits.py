@@ -1,4 +1,4 @@
-"""Arrays without bits of their own are measured like any other."""
+"""Arrays of types without bits of their own are measured like any other."""
 
 import jax
 import numpy as np

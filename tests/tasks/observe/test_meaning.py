@@ -1,4 +1,4 @@
-"""Names of arguments that mean the same in Linen's and NNX's steps, as MaxText's and our own programs have them."""
+"""Arguments with equal meanings in Linen's and NNX's steps, in MaxText's and in our programs."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_one_meaning_of_several_names(names: tuple[str, ...], meaning: tuple[str
     assert {meaning_of(name) for name in names} == {meaning}
 
 
-def test_streams_of_random_numbers_are_no_weights() -> None:
+def test_random_streams_are_not_weights() -> None:
     assert meaning_of("state['model']['decoder']['rngs']['dropout']['key'].value")[0] == "random numbers"
 
 

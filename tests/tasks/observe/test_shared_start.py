@@ -1,4 +1,4 @@
-"""A judged run that begins with another one's state, and the program that a judged run leaves."""
+"""A judged run that starts with another run's state, and its kept program."""
 
 import gzip
 import re
@@ -25,13 +25,13 @@ def train(plan: RunPlan, *, recorded: bool = True) -> list[str]:
     return re.findall(r"loss (\S+)", log.read_text())
 
 
-def test_losses_are_the_other_arms_in_every_digit(plan_of: Planned) -> None:
+def test_losses_equal_the_other_arms_in_every_digit(plan_of: Planned) -> None:
     first = plan_of("first")
     kept = first.model_copy(update={"start": SharedStart()})
     alone, other = train(first, recorded=False), train(plan_of("apart", words=("1",)))
     assert len(alone) == 3
     assert alone != other
-    assert train(kept) == alone  # keeping its start changes nothing
+    assert train(kept) == alone  # saving its start changes nothing
     taking = plan_of("second", words=("1",)).model_copy(update={"start": SharedStart(taken_from="first")})
     assert train(taking) == alone  # weights, and the batch of every step
     report = read_start(taking)
@@ -40,18 +40,18 @@ def test_losses_are_the_other_arms_in_every_digit(plan_of: Planned) -> None:
     assert len(report.replaced) == 9
 
 
-def test_what_has_another_shape_is_told(plan_of: Planned) -> None:
+def test_a_different_shape_is_reported(plan_of: Planned) -> None:
     train(plan_of("first").model_copy(update={"start": SharedStart()}))
     wider = plan_of("second", ("(WIDTH, 4)", "(WIDTH, 5)"), ("x[:, :4]", "x[:, :5]"))
     taking = wider.model_copy(update={"start": SharedStart(taken_from="first")})
-    assert len(train(taking)) == 3  # it trains all the same
+    assert len(train(taking)) == 3  # it trains anyway
     report = read_start(taking)
     assert report is not None
     assert not report.is_shared
     assert report.kept["state['params']['head']"] == "shape (16, 5) here, (16, 4) there"
 
 
-def test_without_a_start_to_take_it_begins_with_its_own(plan_of: Planned) -> None:
+def test_without_a_stored_start_a_run_keeps_its_own(plan_of: Planned) -> None:
     taking = plan_of("second").model_copy(update={"start": SharedStart(taken_from="never ran")})
     assert train(taking) == train(plan_of("alone"), recorded=False)
     report = read_start(taking)
@@ -68,7 +68,7 @@ def test_the_program_of_the_step_is_kept(plan_of: Planned) -> None:
     assert "module @jit_train_step" in text
     assert "stablehlo.dot_general" in text
     assert "trainer.py" in text  # with its source lines
-    assert keep_step_program(Path(plan.directory)) == kept  # asked again, it is still there
+    assert keep_step_program(Path(plan.directory)) == kept  # at the second request it still exists
 
 
 def test_pods_have_no_common_folder(plan_of: Planned) -> None:

@@ -13,7 +13,7 @@ from tasks.records import CompiledProgram
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = ROOT / "tests" / "samples" / "preflight"  # of tests/standins/preflight/faulty.py
-# what the fault is, where it was put
+# the kind of the fault, and its place
 FIRST = {
     "gather-in-loop": ("all-gather in a loop", "head"),
     "no-donation": ("donation", ""),
@@ -46,7 +46,7 @@ def test_a_planted_fault_is_first(whole: Side, fault: str) -> None:
     assert (mended.what, mended.share) == (what, -first.share)
 
 
-def test_a_difference_leads_to_its_line(whole: Side) -> None:
+def test_a_difference_links_to_its_line(whole: Side) -> None:
     first = compare_programs(whole, read(SAMPLES / "gather-in-loop")).differences[0]
     assert first.baseline_source is None  # there is none
     assert first.candidate_source is not None
@@ -62,7 +62,7 @@ def test_a_program_equals_itself(whole: Side) -> None:
     assert (same.differences, same.left_out) == ((), 0)
 
 
-def test_unnamed_inputs_are_no_difference(whole: Side) -> None:
+def test_unnamed_inputs_are_not_a_difference(whole: Side) -> None:
     faulty = read(SAMPLES / "wrong-sharding")
     unnamed = faulty._replace(program=faulty.program.model_copy(update={"arrays": ()}))
     found = compare_programs(whole, unnamed).differences
@@ -70,7 +70,7 @@ def test_unnamed_inputs_are_no_difference(whole: Side) -> None:
     assert not [one for one in found if one.what.startswith("inputs")]
 
 
-def test_the_counted_work_is_the_steps(whole: Side) -> None:
+def test_the_counted_work_equals_the_steps(whole: Side) -> None:
     """Per device: 2 of 8 sequences of 256 tokens; three products per layer, once forward, twice backward, and two of
     them recomputed; the head's product three times and once recomputed."""
     assert whole.analysis is not None
@@ -81,7 +81,7 @@ def test_the_counted_work_is_the_steps(whole: Side) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", FIRST)
-def test_a_planted_fault_is_first_as_todays_compiler_has_it(fault: str, tmp_path: Path) -> None:
+def test_a_planted_fault_is_first_with_the_installed_compiler(fault: str, tmp_path: Path) -> None:
     pytest.importorskip("libtpu", reason="the extra `tpu` is not installed")
     for name in ("none", fault):
         argv = [sys.executable, "-m", "tests.standins.preflight.faulty", name, str(tmp_path / name)]

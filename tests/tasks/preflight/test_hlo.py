@@ -1,4 +1,4 @@
-"""Programs whose work is counted by hand: loops, products, collectives."""
+"""Programs with hand-counted work: loops, products, collectives."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tasks.preflight.analyse import analyse_program, locate
 from tasks.preflight.hlo import read_program
 from tasks.preflight.loops import count_runs
 
-# a loop of {trips} rounds; in each a product of [8,16] and [16,32], and a gather of the second one's halves
+# a loop of {trips} rounds; in each a product of [8,16] and [16,32], and a gather of the second operand's halves
 LOOP = """\
 HloModule jit_step, is_scheduled=true, input_output_alias={{ {{0}}: (0, {{}}, may-alias) }}
 
@@ -68,7 +68,7 @@ def test_a_loop_with_an_unknown_trip_count_is_reported() -> None:
     assert analyse_program(text.splitlines(keepends=True)).work.unknown_loops == 1
 
 
-def test_an_instruction_knows_its_line_and_place() -> None:
+def test_an_instruction_has_its_line_and_place() -> None:
     text = LOOP.format(start=0, direction="LT", limit=7, step=1)
     whole = read_program(text.splitlines(keepends=True)).computations["body"].instructions["whole"]
     assert text.splitlines()[whole.line - 1].lstrip().startswith("%whole = ")
@@ -81,7 +81,7 @@ def test_an_instruction_knows_its_line_and_place() -> None:
         # a 3-wide window over 5 values without padding: 3 places × 3; with it 5 × 3 less the 2 that fall outside
         ("b0f_0io->b0f", "size=3", "1,5,2", "3,2,4", "1,3,4", 3 * 3 * 2 * 4),
         ("b0f_0io->b0f", "size=3 pad=1_1", "1,5,2", "3,2,4", "1,5,4", (5 * 3 - 2) * 2 * 4),
-        # how TPUs write a batch of 4 products: an axis whose holes let only one pair of each meet
+        # a TPU's form of a batch of 4 products: an axis whose holes let only one pair of each meet
         ("0bf_0io->0bf", "size=4 stride=3 pad=0_0 lhs_dilate=4", "4,8,16", "4,16,32", "4,8,32", 4 * 8 * 16 * 32),
     ],
 )
@@ -98,7 +98,7 @@ ENTRY %main (a: f32[{left}], b: f32[{right}]) -> f32[{out}] {{
     assert analyse_program(text.splitlines(keepends=True)).work.work.flops == 2 * products
 
 
-def test_a_permutes_runtime_counters_are_not_sent() -> None:
+def test_a_permutes_runtime_counters_are_not_counted() -> None:
     text = """HloModule m
 ENTRY %main (a: bf16[8,32]) -> bf16[8,32] {
   %a = bf16[8,32] parameter(0)
@@ -148,7 +148,7 @@ ENTRY %main (a: bf16[4,8], b: bf16[8,2]) -> bf16[4,2] {
     assert locate(kernel.instruction.op_name) == ("forward", "layers/splash")
 
 
-def test_runs_of_a_computation_that_is_called_twice_add_up() -> None:
+def test_runs_of_a_computation_with_two_callers_add_up() -> None:
     text = """HloModule m
 %twice (a: f32[4]) -> f32[4] {
   %a = f32[4] parameter(0)

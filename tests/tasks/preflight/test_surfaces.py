@@ -41,7 +41,7 @@ def record(compiles: list[Compiled]) -> ComparisonRecord:
     return compare_compiles(*compiles, comparison="linen-vs-nnx", case="01_base", rules=rules)
 
 
-def test_the_page_leads_from_a_difference_to_its_line(record: ComparisonRecord, tmp_path: Path) -> None:
+def test_the_page_links_a_difference_to_its_line(record: ComparisonRecord, tmp_path: Path) -> None:
     lines = {
         f"{arm}/optimised.hlo.gz": read_packed_lines(SAMPLES / sample / "optimised.hlo.gz")
         for arm, sample in SIDES.items()
@@ -65,7 +65,7 @@ def test_terminal_and_artifact_name_the_first_difference(record: ComparisonRecor
     assert "The compiled step" in text
     assert re.search(r"Bytes in collectives \(MiB\) +40\.00 +50\.00 +\+10\.00:", text)
     assert "Bytes in collectives +25.0 %" in text  # 10 of 40
-    assert "step lines" not in text  # a compile has none
+    assert "step lines" not in text  # a compile has no steps
     assert "JAX 0.12.0.1  devices 4" in text
     assert "all-gather in a loop" in summary_markdown(record)
 

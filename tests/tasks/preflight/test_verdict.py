@@ -72,7 +72,7 @@ def test_the_compiled_arms_are_named(
 @pytest.mark.parametrize(
     ("sample", "row"), [("no-donation", "program_memory_gb"), ("gather-in-loop", "collective_bytes")]
 )
-def test_more_is_regressed_and_less_is_improved(sample: str, row: str) -> None:
+def test_a_larger_cost_is_regressed_and_a_smaller_one_improved(sample: str, row: str) -> None:
     worse = judge(compiled("linen", "none"), compiled("nnx", sample))
     assert worse.verdict == "regressed"
     assert next(one for one in worse.rows if one.metric == row).verdict == "regressed"
@@ -100,12 +100,14 @@ def test_a_program_that_does_not_fit_is_a_result_with_its_cause(failed: str, ver
     else:
         assert sums < {row.metric for row in record.rows}
         assert not record.absent
-    assert {row.verdict for row in record.rows if row.metric in sums} <= {"not judged"}  # that it compiles is judged
+    assert {row.verdict for row in record.rows if row.metric in sums} <= {
+        "not judged"
+    }  # successful compilation is a judged row
     assert record.programs is not None
     assert set(record.programs.unfit) == ({"linen", "nnx"} if failed == "both" else {failed})
 
 
-def test_a_program_that_is_larger_than_the_device_does_not_fit() -> None:
+def test_a_program_larger_than_the_device_does_not_fit() -> None:
     right = compiled("nnx", "none")
     small = right.program.model_copy(update={"hbm_bytes": 2**20})
     record = judge(compiled("linen", "none"), right.model_copy(update={"program": small}))

@@ -35,7 +35,7 @@ SECONDS_MAIN = (4.277, 1.399, 0.035, 0.823, 0.076, 0.071, 0.142, 9.671, 0.075, 0
 SECONDS_BRANCH = (3.950, 2.864, 0.424, 0.008, 0.070, 0.072, 9.285, 0.006, 0.070, 0.071)
 LOSSES_MAIN = (10.889, 10.902, 9.956, 9.139, 8.459, 7.924, 7.553, 7.267, 7.111, 6.981)
 LOSSES_BRANCH = (10.889, 10.902, 9.956, 9.139, 8.458, 7.924, 7.553, 7.267, 7.111, 6.981)
-# MaxText's and Orbax's lines, cut down to the parts that are read
+# MaxText's and Orbax's lines, reduced to the parts that are read
 HEAD = """XPK Start: Sat Apr 18 18:08:48 UTC 2026
 I0418 18:09:29.500000 1352 max_utils.py:800] System Information: Jax Version: {jax}
 I0418 18:09:29.500000 1352 max_utils.py:801] System Information: Jaxlib Version: {jax}
@@ -122,7 +122,7 @@ def make_page(case: str, title: str, cells: str, logs: dict[str, tuple[str, str,
 
 
 def numbered(text: str, start: int = 0) -> Lines:
-    """Lines with the byte offsets that they have in a file in which they begin at byte `start`."""
+    """Lines with their byte offsets in a file in which they begin at byte `start`."""
     lines, offset = [], start
     for line in text.splitlines():
         lines.append((offset, line))
@@ -132,7 +132,7 @@ def numbered(text: str, start: int = 0) -> Lines:
 
 @pytest.fixture(scope="session")
 def page_002() -> Page:
-    """`main` against a branch: the same commit, another JAX, more memory, and means that stalls rule."""
+    """`main` against a branch: the same commit, another JAX, more memory, and means dominated by stalls."""
     sha = "574ad3fb9"
     main = trained_log(SECONDS_MAIN, LOSSES_MAIN, jax="0.9.2", run=RUN_MAIN, process=7)
     branch = trained_log(SECONDS_BRANCH, LOSSES_BRANCH, jax="0.8.1", run=RUN_BRANCH, process=0, memory=0.45)
@@ -168,7 +168,7 @@ def logs_000(page_000: Page) -> dict[str, Lines]:
 
 @pytest.fixture(scope="session")
 def record_002(page_002: Page, tmp_path_factory: pytest.TempPathFactory) -> ComparisonRecord:
-    """The page's comparison, with floors: logs alone have none."""
+    """The page's comparison, with floors, which logs alone do not have."""
     floors = (
         Floor(name="same program", holds=None, evidence="no StableHLO in an ingested log"),
         Floor(name="same bits", holds=False, evidence="step 4: 8.459 and 8.458"),
@@ -179,7 +179,7 @@ def record_002(page_002: Page, tmp_path_factory: pytest.TempPathFactory) -> Comp
 
 @pytest.fixture(scope="session")
 def record_000(page_000: Page, tmp_path_factory: pytest.TempPathFactory) -> ComparisonRecord:
-    """The page's comparison, with proofs of two checkpoints: their bucket does not exist."""
+    """The page's comparison, with proofs of two checkpoints; their bucket does not exist."""
     proof = CheckpointProof(
         step=0,
         path=f"gs://bucket/{RUN_LINEN}/checkpoints/0",
@@ -200,7 +200,7 @@ def record_000(page_000: Page, tmp_path_factory: pytest.TempPathFactory) -> Comp
 
 
 def row(metric: str, title: str, texts: tuple[str, str, str], verdict: str, reason: str, **more: Any) -> MetricDiff:
-    """One row; the figures are read back out of the texts where they are numbers."""
+    """One row; its numbers are parsed from the texts."""
     figures = [float(text) if re.fullmatch(r"[+-]?\d+(\.\d+)?", text) else None for text in texts]
     fields = {
         "unit": "",
@@ -225,7 +225,7 @@ def row(metric: str, title: str, texts: tuple[str, str, str], verdict: str, reas
 
 @pytest.fixture
 def hostile() -> str:
-    """What a branch name, a log line or a case name can hold at worst."""
+    """The most hostile text that a branch name, a log line or a case name can contain."""
     return (
         "</script><script>window.owned=1</script><img src=x onerror=window.owned=2>\"' onmouseover='window.owned=3' "
         "[link](javascript:window.owned=4) {{ 7*7 }} `tick` | pipe &lt; \x1b[31mred\x1b[0m "
@@ -240,20 +240,20 @@ def make_row() -> Callable[..., MetricDiff]:
 
 @pytest.fixture
 def hostile_record(record_000: ComparisonRecord, record_002: ComparisonRecord, hostile: str) -> ComparisonRecord:
-    """A record with the hostile text in every place that comes from outside, proofs of checkpoints included."""
+    """A record with hostile text in every external field, also in the proofs of checkpoints."""
     proved = record_002.baseline.model_copy(update={"proofs": record_000.baseline.proofs})
     return spoil(record_002.model_copy(update={"baseline": proved}), hostile)
 
 
 @pytest.fixture
 def hostile_logs(logs_002: dict[str, Lines], hostile: str) -> dict[str, Lines]:
-    """The logs under their spoilt names, the hostile text in every line behind what stood there."""
+    """The logs under hostile names, with the hostile text at the end of every line."""
     names = iter((f"a{hostile}", f"b{hostile}"))
     return {next(names): [(offset, f"{line} {hostile}") for offset, line in lines] for lines in logs_002.values()}
 
 
 def spoil(record: ComparisonRecord, text: str) -> ComparisonRecord:
-    """The record with the text in every place that comes from outside."""
+    """The record with the text in every external field."""
     place = record.rows[1].baseline_source or Source(line=1, offset=0)
 
     def arm(summary: ArmSummary, name: str) -> ArmSummary:
@@ -320,7 +320,7 @@ def spoil(record: ComparisonRecord, text: str) -> ComparisonRecord:
 
 @dataclass
 class Visit:
-    """An open page, and everything about it that a healthy page has none of."""
+    """An open page, and its errors: failed requests, messages, violations."""
 
     page: Any
     requests: list[str] = field(default_factory=list)
@@ -331,7 +331,7 @@ class Visit:
 
 
 class Opener:
-    """Opens pages in contexts of their own and closes them all."""
+    """Open pages in separate contexts, and close them at the end."""
 
     def __init__(self, browser: Any):
         self._browser = browser

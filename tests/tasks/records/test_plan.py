@@ -6,7 +6,7 @@ from collections.abc import Callable
 from tasks.records import RunPlan
 
 
-def test_a_plan_whose_settings_stand_under_the_backends_name_is_read(make_plan: Callable[..., RunPlan]) -> None:
+def test_a_plan_with_settings_under_the_backends_name_is_read(make_plan: Callable[..., RunPlan]) -> None:
     plan = json.loads(make_plan("pass").model_dump_json())
     del plan["launch"]
     assert RunPlan.model_validate(plan | {"xpk": None}) == make_plan("pass")

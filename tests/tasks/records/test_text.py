@@ -1,4 +1,4 @@
-"""Nothing in a shown text acts, and nothing hides."""
+"""Shown text is inert, and all of its characters are visible."""
 
 import unicodedata
 
@@ -27,12 +27,12 @@ from tasks.records.text import shorten, show_interval, visible
         ("tag \U000e0041", "tag ‹U+E0041›"),
     ],
 )
-def test_every_character_is_seen_and_none_acts(text: str, shown: str) -> None:
+def test_every_character_is_visible_and_inert(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
 @given(st.text(st.characters()))
-def test_a_shown_text_holds_no_control_and_no_direction_character(text: str) -> None:
+def test_a_shown_text_has_no_control_and_no_direction_character(text: str) -> None:
     shown = visible(text)
     assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") and c != "\t"]
     assert not [c for c in shown if unicodedata.bidirectional(c) in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI")]
@@ -40,7 +40,7 @@ def test_a_shown_text_holds_no_control_and_no_direction_character(text: str) -> 
 
 
 @given(st.text(), st.integers(min_value=8, max_value=50))
-def test_a_shortened_text_keeps_both_ends_and_says_how_much_is_gone(text: str, keep: int) -> None:
+def test_a_shortened_text_keeps_both_ends_and_the_number_of_omitted_characters(text: str, keep: int) -> None:
     short = shorten(text, keep)
     if len(text) <= keep:
         assert short == text

@@ -52,12 +52,12 @@ def test_each_arm_runs_its_own_commit(plans_of: Callable[..., list[RunPlan]], ru
         assert not plan.dirty
         assert plan.checkout is not None
         done = subprocess.run(plan.argv, cwd=plan.checkout, capture_output=True, text=True, check=True)
-        assert done.stdout == f"{printed}\n"  # the checkout's trainer, not the one that is installed
+        assert done.stdout == f"{printed}\n"  # the checkout's trainer, not the installed one
     assert plans["baseline"].versions[SOURCE] != plans["branch"].versions[SOURCE]
     assert plans["baseline"].identity != plans["branch"].identity
 
 
-def test_each_arm_knows_its_commits_that_the_other_lacks(plans_of: Callable[..., list[RunPlan]], run_git: Git) -> None:
+def test_each_arm_has_the_commits_that_the_other_lacks(plans_of: Callable[..., list[RunPlan]], run_git: Git) -> None:
     run_git("checkout", "-q", "feat/x")
     run_git("commit", "-q", "--allow-empty", "-m", "scale: <b>twice</b>")
     run_git("checkout", "-q", "main")
@@ -70,7 +70,7 @@ def test_each_arm_knows_its_commits_that_the_other_lacks(plans_of: Callable[...,
         assert remote.commits == ()  # a remote address has no clone to list them
 
 
-def test_a_branch_that_moved_is_another_run(plans_of: Callable[..., list[RunPlan]], run_git: Git) -> None:
+def test_a_moved_branch_is_another_run(plans_of: Callable[..., list[RunPlan]], run_git: Git) -> None:
     before = [plan.run_name for plan in plans_of()]
     assert [plan.run_name for plan in plans_of()] == before
     run_git("checkout", "-q", "feat/x")
@@ -113,7 +113,7 @@ def test_hostile_packages(word: str) -> None:
     assert check_packages([word])
 
 
-def test_options_of_refs_are_for_refs(tmp_path: Path) -> None:
+def test_ref_options_need_a_comparison_of_refs(tmp_path: Path) -> None:
     options = ArmOptions(branch="feat/x", aa=True)
     with pytest.raises(ConfigError) as caught:
         place_arms(load_comparison("linen-vs-nnx"), options, tmp_path)
@@ -131,7 +131,7 @@ def test_one_commit_on_two_pythons_is_a_comparison(
     assert checkouts["baseline"].software == ()
 
 
-def test_a_path_that_is_no_python(place: Callable[..., dict[str, TrainerSource]], tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_python(place: Callable[..., dict[str, TrainerSource]], tmp_path: Path) -> None:
     (tmp_path / "tool").write_text("#!/bin/sh\necho hello\n")
     (tmp_path / "tool").chmod(0o755)
     for path in (tmp_path / "tool", tmp_path / "missing"):
@@ -139,7 +139,7 @@ def test_a_path_that_is_no_python(place: Callable[..., dict[str, TrainerSource]]
             place(software=(f"branch:{path}",))
 
 
-def test_another_python_tells_its_own_versions(tmp_path: Path) -> None:
+def test_another_python_reports_its_own_versions(tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
     versions = versions_of(str(bare / "bin" / "python"))
@@ -147,7 +147,7 @@ def test_another_python_tells_its_own_versions(tmp_path: Path) -> None:
     assert "jax" in versions_of(sys.executable)
 
 
-def test_a_commit_that_moved_its_pins_asks_for_its_own_packages(
+def test_a_commit_with_other_pins_requires_its_own_packages(
     place: Callable[..., dict[str, TrainerSource]], repository: Path, run_git: Git
 ) -> None:
     run_git("checkout", "-q", "feat/x")
@@ -172,7 +172,7 @@ def test_a_repository_without_a_trainer(place: Callable[..., dict[str, TrainerSo
         place()
 
 
-def test_keys_that_a_trainer_lacks_are_left_out_only_as_defaults(
+def test_keys_unknown_to_a_trainer_are_omitted_only_as_defaults(
     plans_of: Callable[..., list[RunPlan]], repository: Path, run_git: Git
 ) -> None:
     run_git("checkout", "-q", "feat/x")
@@ -187,7 +187,7 @@ def test_keys_that_a_trainer_lacks_are_left_out_only_as_defaults(
         plans_of(overrides=("dropout_rate=0.2",))
 
 
-def test_options_win_over_the_file() -> None:
+def test_options_override_the_file() -> None:
     options = ArmOptions(baseline="v1", software=("branch:jax==0.11.0", "branch:flax==0.12.0"))
     baseline, branch = apply_options(SPEC, options)
     assert (baseline.ref, branch.ref) == ("v1", SPEC.arms[1].ref)
@@ -195,7 +195,7 @@ def test_options_win_over_the_file() -> None:
 
 
 @pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not installed")
-def test_packages_of_an_arm_win_over_what_the_project_pins(tmp_path: Path) -> None:
+def test_packages_of_an_arm_override_the_projects_pins(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "1"\ndependencies = ["idna==3.9"]\n')
     cache = tmp_path / "cache"
     python = make_environment(("idna==3.7",), tmp_path, cache)
@@ -208,4 +208,4 @@ def test_packages_of_an_arm_win_over_what_the_project_pins(tmp_path: Path) -> No
     # markdown-it-py requires another mdurl, and would fail at its first use
     with pytest.raises(SoftwareError, match=r"(?s)versions that go together.*markdown-it-py"):
         make_environment(("markdown-it-py==3.0.0", "mdurl==0.0.1"), tmp_path, cache)
-    assert len(list((cache / "environments").iterdir())) == 2  # nothing half-made
+    assert len(list((cache / "environments").iterdir())) == 2  # no incomplete environment

@@ -1,4 +1,4 @@
-"""A checkout holds exactly a commit's files, is made once, and leaves the user's clone unchanged."""
+"""A checkout has exactly a commit's files, is created once, and leaves the user's clone unchanged."""
 
 import os
 import threading
@@ -33,7 +33,7 @@ def test_the_folder_holds_the_commit_and_the_clone_is_untouched(
     assert {path: path.stat().st_mtime_ns for path in repository.rglob("*")} == before
 
 
-def test_it_is_made_once(repository: Path, run_git: Git, cache: Path) -> None:
+def test_it_is_created_once(repository: Path, run_git: Git, cache: Path) -> None:
     sha = run_git("rev-parse", "main")
     folder = make_checkout(str(repository), sha, cache)
     first = (folder / "model" / "train.py").stat().st_mtime_ns
@@ -48,7 +48,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "a program": lambda folder: (folder / "model" / "train.py").chmod(0o755),
     # Python runs bytecode whose recorded source time and size match
     "compiled": lambda folder: write(folder / "model" / "__pycache__" / "train.cpython-312.pyc"),
-    # the next git in there would run the program in its settings
+    # the next git command there would run the program in its settings
     "settings of git": lambda folder: write(folder / ".git" / "config"),
     "another commit": lambda folder: (folder / COMMIT).write_text('{"commit": "tree 0", "submodules": {}}'),
     "a pipe": lambda folder: os.mkfifo(folder / "model" / "pipe"),
@@ -61,9 +61,7 @@ def write(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_checkout_that_a_run_has_changed_is_replaced(
-    change: str, repository: Path, run_git: Git, cache: Path
-) -> None:
+def test_a_checkout_changed_by_a_run_is_replaced(change: str, repository: Path, run_git: Git, cache: Path) -> None:
     sha = run_git("rev-parse", "main")
     folder = make_checkout(str(repository), sha, cache)
     check_checkout(str(folder / "model"), sha)
@@ -78,7 +76,7 @@ def test_a_checkout_that_a_run_has_changed_is_replaced(
     assert os.listdir(cache / FOLDER) == [sha]
 
 
-def test_files_are_as_committed_whatever_attributes_and_settings_say(
+def test_files_are_as_committed_despite_attributes_and_settings(
     repository: Path, run_git: Git, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = tmp_path / "gitconfig"
@@ -94,13 +92,13 @@ def test_files_are_as_committed_whatever_attributes_and_settings_say(
     assert not (tmp_path / "owned").exists()
 
 
-def test_a_commit_that_is_not_there(repository: Path, cache: Path) -> None:
+def test_a_missing_commit(repository: Path, cache: Path) -> None:
     with pytest.raises(CheckoutError, match="cannot be checked out"):
         make_checkout(str(repository), "0" * 40, cache)
-    assert not list((cache / FOLDER).iterdir())  # nothing half-made
+    assert not list((cache / FOLDER).iterdir())  # no incomplete checkout
 
 
-def test_two_at_once_get_the_same_folder(repository: Path, run_git: Git, cache: Path) -> None:
+def test_two_simultaneous_calls_get_the_same_folder(repository: Path, run_git: Git, cache: Path) -> None:
     sha = run_git("rev-parse", "feat/x")
     made: list[Path] = []
     threads = [

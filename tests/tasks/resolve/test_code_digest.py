@@ -1,4 +1,4 @@
-"""A branch that changes no code is known by its digest; one that changes any is too."""
+"""A branch without code changes has the same digest; a branch with any code change has another one."""
 
 from pathlib import Path
 
@@ -65,19 +65,19 @@ def edit(checkout: Path, old: str, new: str) -> str:
 
 
 @pytest.mark.parametrize("change", INNOCENT.values(), ids=INNOCENT)
-def test_no_code_has_changed(checkout: Path, change: tuple[str, str]) -> None:
+def test_equal_code_has_equal_digests(checkout: Path, change: tuple[str, str]) -> None:
     before = digest_trainer(checkout)
     assert before
     assert edit(checkout, *change) == before
 
 
 @pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
-def test_code_has_changed(checkout: Path, change: tuple[str, str]) -> None:
+def test_different_code_has_different_digests(checkout: Path, change: tuple[str, str]) -> None:
     before = digest_trainer(checkout)
     assert edit(checkout, *change) not in ("", before)
 
 
-def test_names_of_variables_count_where_a_function_reads_them(checkout: Path) -> None:
+def test_names_of_variables_count_in_functions_that_can_read_them(checkout: Path) -> None:
     reads = edit(checkout, "return [total", "return [locals() and total")
     text = (checkout / "model/loop.py").read_text()
     (checkout / "model/loop.py").write_text(text.replace("total", "whole"))
@@ -85,7 +85,7 @@ def test_names_of_variables_count_where_a_function_reads_them(checkout: Path) ->
 
 
 @pytest.mark.parametrize("name", ["jax/__init__.py", "numpy.py", "model/loop.cpython-312-x86_64-linux-gnu.so"])
-def test_a_file_that_would_be_imported_instead_counts(checkout: Path, name: str) -> None:
+def test_a_file_that_shadows_an_import_counts(checkout: Path, name: str) -> None:
     before = digest_trainer(checkout)
     path = checkout / name
     path.parent.mkdir(exist_ok=True)
@@ -93,7 +93,7 @@ def test_a_file_that_would_be_imported_instead_counts(checkout: Path, name: str)
     assert digest_trainer(checkout) != before
 
 
-def test_bytecode_and_the_words_of_a_config_do_not_count(checkout: Path) -> None:
+def test_bytecode_and_the_comments_of_a_config_do_not_count(checkout: Path) -> None:
     before = digest_trainer(checkout)
     (checkout / "model/__pycache__").mkdir()
     (checkout / "model/__pycache__/loop.cpython-312.pyc").write_bytes(b"1")
@@ -102,5 +102,5 @@ def test_bytecode_and_the_words_of_a_config_do_not_count(checkout: Path) -> None
     assert digest_trainer(checkout) == before
 
 
-def test_text_that_is_no_python_has_no_digest(checkout: Path) -> None:
+def test_text_that_is_not_python_has_no_digest(checkout: Path) -> None:
     assert edit(checkout, "def train(", "def train(:") == ""

@@ -17,7 +17,7 @@ from tasks.resolve.trainers.trainer_source import TrainerSource
         ("gpu", "/its/python", "is not installed for 'nnx': /its/python needs jax[cuda13] or jax[cuda12]"),
     ],
 )
-def test_a_device_that_jax_is_not_installed_for(target: str, python: str | None, told: str) -> None:
+def test_a_device_without_its_jax_plugin(target: str, python: str | None, told: str) -> None:
     place = load_target(target)
     config = resolve_config(load_comparison("linen-vs-nnx"), place, case="01_base", arm="nnx").config
     own = {} if python is None else {"python": python}

@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def plan(store: Store, repository: Path, tmp_path: Path) -> Callable[..., NightPlan]:
-    """plan(day, baseline=…, **request): a night of main-vs-branch out of the repository."""
+    """plan(day, baseline=…, **request): a night of main-vs-branch from the repository."""
 
     def run(day: date = DAY, *, baseline: str = "previous", branch: str = "main", **request: Any) -> NightPlan:
         config = tmp_path / "night.yml"
@@ -55,7 +55,7 @@ def finish(plan: NightPlan, store: Store, outcomes: Sequence[str] = ()) -> None:
     finish_night(plan, results, store)
 
 
-def test_a_night_is_every_case_of_every_comparison(plan: Callable[..., NightPlan]) -> None:
+def test_a_night_has_every_case_of_every_comparison(plan: Callable[..., NightPlan]) -> None:
     night = plan()
     assert (night.id, night.slices) == ("2026-11-21", 3)
     cells = [(cell.comparison, cell.case) for cell in night.cells]
@@ -74,7 +74,7 @@ def test_an_unfinished_night_resumes_with_the_same_commits(plan: Callable[..., N
     assert plan(date(2026, 11, 22)).commits != night.commits  # the next night has the new commit
 
 
-def test_a_night_keeps_the_rules_that_it_began_with(store: Store, tmp_path: Path) -> None:
+def test_a_night_keeps_the_rules_from_its_start(store: Store, tmp_path: Path) -> None:
     root = tmp_path / "configs"
     shutil.copytree(CONFIG_ROOT, root)
     wanted = NightOptions(comparisons=("linen-vs-nnx",), cases=("01_base",))
@@ -128,7 +128,7 @@ def test_the_next_night_starts_from_the_commit_of_the_last(
 ) -> None:
     first = plan()
     arms = next(cell.arms for cell in first.cells if cell.comparison == "main-vs-branch")
-    assert arms.aa  # nothing before it: a control
+    assert arms.aa  # no previous night: a control
     finish(first, store)
     unchanged = plan(date(2026, 11, 22))
     assert next(cell.arms for cell in unchanged.cells if cell.comparison == "main-vs-branch").aa
@@ -170,10 +170,10 @@ def result(case: str, outcome: str, **cell: Any) -> CellResult:
 def test_only_changed_outcomes_are_reported() -> None:
     before = [result("a", "regressed"), result("b", "same"), result("c", "failed"), result("d", "same")]
     now = [
-        result("a", "regressed"),  # known
+        result("a", "regressed"),  # already known
         result("b", "regressed", owner="bob"),
         result("c", "same"),
-        result("d", "unknown"),  # not reported: it needs no action
+        result("d", "unknown"),  # not reported: no action is needed
         result("e", "failed"),
         result("f", "regressed", quarantine="known"),
         result("g", "same"),
@@ -193,7 +193,7 @@ def test_only_new_regressions_between_two_commits_are_bisected(
 ) -> None:
     finish(plan(), store)
     control = [CellResult(cell=cell, outcome="regressed", headline="h") for cell in plan(date(2026, 11, 22)).cells]
-    assert find_new(plan(date(2026, 11, 22)), control, store) == []  # one commit, or arms that are no refs
+    assert find_new(plan(date(2026, 11, 22)), control, store) == []  # one commit, or arms without refs
     run_git("commit", "-q", "--allow-empty", "-m", "a day's work")
     night = plan(date(2026, 11, 23))
     cells = [cell for cell in night.cells if cell.comparison == "main-vs-branch"]
@@ -204,15 +204,13 @@ def test_only_new_regressions_between_two_commits_are_bisected(
     record = finish_night(night, results, store, [line])
     assert record.changes[-1] == line
     assert line.startswith(f"main-vs-branch {cells[1].case}: ")
-    # what regressed the night before is no news
+    # a regression of the night before is not reported again
     tomorrow = plan(date(2026, 11, 24))
     again = [one.model_copy(update={"cell": one.cell.model_copy(update={"arms": cells[1].arms})}) for one in results]
     assert find_new(tomorrow, again, store) == []
 
 
-def test_a_night_bisects_only_where_its_file_says_so(
-    plan: Callable[..., NightPlan], tmp_path: Path, store: Store
-) -> None:
+def test_a_night_bisects_only_if_its_file_says_so(plan: Callable[..., NightPlan], tmp_path: Path, store: Store) -> None:
     assert plan().bisect_budget_s is None
     config = tmp_path / "auto.yml"
     config.write_text("target: cpu\ncomparisons: [{name: linen-vs-nnx}]\nbisect: auto\nbisect_budget: 30m\n")

@@ -1,4 +1,4 @@
-"""Plans: order, identity, names, origins, and what the trainer's checkout says."""
+"""Plans: order, identity, names, origins, and the state of the trainer's checkout."""
 
 import os
 import re
@@ -43,7 +43,7 @@ def problems_of(**changes: Any) -> list[str]:
     return caught.value.problems
 
 
-def test_blessed_runs_replace_the_first_arm_and_have_to_exist(tmp_path: Path) -> None:
+def test_blessed_runs_replace_the_first_arm_and_must_exist(tmp_path: Path) -> None:
     place = f"{tmp_path}/baselines/"
     problems = problems_of(blessed=place, cases=("01_base", "06_moe"))
     assert [problem.partition(": ")[0] for problem in problems] == [
@@ -74,8 +74,8 @@ def test_without_options_the_plans_follow_the_comparisons_file() -> None:
     assert len(plans) == 2 * len(spec.cases) * spec.repeats
 
 
-def test_all_means_every_case_and_doubles_count_once() -> None:
-    # 12_pipeline has a mesh of its own, of eight devices
+def test_all_means_every_case_and_duplicates_count_once() -> None:
+    # 12_pipeline has its own mesh, of eight devices
     assert {plan.case for plan in plans_of(cases=("all",))} == set(list_names("cases")) - {"12_pipeline"}
     eight = {plan.case for plan in plans_of(cases=("all",), target="cpu-8")}
     assert eight == set(list_names("cases"))
@@ -97,7 +97,7 @@ def test_layers_reach_the_plan_in_their_order() -> None:
     assert linen.time_limit_s == target.time_limit_s
 
 
-def test_the_comparison_wins_over_its_arms_cases_and_models(tree: Path) -> None:
+def test_the_comparison_overrides_its_arms_cases_and_models(tree: Path) -> None:
     path = tree / "comparisons" / "linen-vs-nnx.yml"
     path.write_text(path.read_text().replace("set: {}", "set: {steps: 3, max_target_length: 64, vocab_size: 99}"))
     request = Request(comparison="linen-vs-nnx", cases=("03_dropout",))
@@ -106,7 +106,7 @@ def test_the_comparison_wins_over_its_arms_cases_and_models(tree: Path) -> None:
     assert plan.origins["vocab_size"] == f"{path}:12"
 
 
-def test_the_trainer_reads_back_the_config_that_was_resolved() -> None:
+def test_the_trainer_reads_back_the_resolved_config() -> None:
     for plan in plans_of(cases=("all",)):
         assert TrainConfig.model_validate(plan.config, strict=True).model_dump() == plan.config
         assert plan.config["run_name"] == plan.run_name
@@ -115,7 +115,7 @@ def test_the_trainer_reads_back_the_config_that_was_resolved() -> None:
         assert set(plan.origins) == set(plan.config)
 
 
-def test_the_plan_lists_the_variables_that_the_target_passes_on(tree: Path) -> None:
+def test_the_plan_lists_the_variables_passed_on_by_the_target(tree: Path) -> None:
     target = tree / "targets" / "cpu.yml"
     target.write_text(f"{target.read_text()}pass_on: [HF_TOKEN]\nwrap: [unshare, --net, --]\n")
     plan, _ = resolve(Request(comparison="linen-vs-nnx", target="cpu", cases=("01_base",)), OUT, root=tree)
@@ -124,7 +124,7 @@ def test_the_plan_lists_the_variables_that_the_target_passes_on(tree: Path) -> N
     assert "PATH" in before.passed_on
     assert not [name for name in before.passed_on if name.endswith("*") and not name.startswith(("LC_", "JAX_"))]
     assert plan.argv == ("unshare", "--net", "--", *before.argv)
-    assert plan.identity == before.identity  # neither decides what is computed
+    assert plan.identity == before.identity  # neither influences the computation
 
 
 def test_a_relative_folder_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_relative_folder_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp
 # ---------------------------------------------------------------- identity
 
 
-def test_the_same_request_has_the_same_identities_wherever_it_writes() -> None:
+def test_the_same_request_has_the_same_identities_in_every_output_folder() -> None:
     first = plans_of(repeats=2)
     again = resolve(Request(comparison="linen-vs-nnx", repeats=2), Path("/elsewhere"))
     assert [plan.identity for plan in first] == [plan.identity for plan in again]
@@ -149,7 +149,7 @@ def test_every_run_of_a_request_has_its_own_identity_and_name() -> None:
     plans = plans_of(cases=("all",), repeats=3)
     assert (
         len({plan.run_name for plan in plans}) == len(plans) == 2 * 3 * (len(list_names("cases")) - 1)
-    )  # all but 12_pipeline
+    )  # all except 12_pipeline
     work = {
         (plan.repeat, *(str(value) for key, value in sorted(plan.config.items()) if key not in PLACE_KEYS))
         for plan in plans
@@ -194,7 +194,7 @@ def identity_of(config: TrainConfig | None = None, **changes: Any) -> str:
     return plan_run(request, changes.pop("target", target), resolved, command, **(given | changes)).identity
 
 
-def test_the_table_of_changes_covers_every_key() -> None:
+def test_the_table_of_changes_has_every_key() -> None:
     assert set(CHANGED) | PLACE_KEYS == set(TrainConfig.model_fields)
 
 
@@ -207,14 +207,14 @@ def test_identity_changes_with_every_config_value(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", sorted(PLACE_KEYS))
-def test_identity_does_not_depend_on_where_a_run_writes(key: str) -> None:
+def test_identity_does_not_depend_on_the_output_folder(key: str) -> None:
     config = resolve_config(load_comparison("linen-vs-nnx"), load_target("cpu"), case="01_base", arm="linen").config
     other: object = False if key == "log_config" else "other"
     assert getattr(config, key) != other
     assert identity_of(config.model_copy(update={key: other})) == identity_of(config)
 
 
-def test_other_facts_that_decide_the_identity() -> None:
+def test_other_inputs_of_the_identity() -> None:
     target = load_target("cpu")
     base = identity_of()
     different = [
@@ -231,9 +231,7 @@ def test_other_facts_that_decide_the_identity() -> None:
         identity_of(out=Path("/other")),
         identity_of(arm="other name"),
         identity_of(case="other name"),
-        identity_of(
-            checkout=TrainerSource(commit="another", dirty=True, versions={"jax": "1"})
-        ),  # the source is the same
+        identity_of(checkout=TrainerSource(commit="another", dirty=True, versions={"jax": "1"})),  # the source is equal
         identity_of(target=target.model_copy(update={"time_limit_s": 1})),
     ]
     assert {base} == set(same)
@@ -256,7 +254,7 @@ def test_names_are_short_safe_and_different(case: str, arms: list[str], repeat: 
         assert name.endswith(f"-r{repeat}-0123456789")
 
 
-def test_a_name_says_case_arm_and_repeat() -> None:
+def test_a_name_contains_case_arm_and_repeat() -> None:
     assert name_run("03_dropout", "nnx", 2, "0123456789abcdef") == "03_dropout-nnx-r2-0123456789"
 
 
@@ -300,7 +298,7 @@ def test_problems_of_both_arms_are_reported_once() -> None:
     assert len(problems_of(cases=("all",), overrides=("stepz=3", "dtype=int8"))) == 2
 
 
-def test_a_comparison_that_sets_what_its_arms_differ_in_is_refused(tree: Path) -> None:
+def test_a_comparison_that_sets_a_key_of_its_arms_is_refused(tree: Path) -> None:
     path = tree / "comparisons" / "linen-vs-nnx.yml"
     path.write_text(path.read_text().replace("set: {}", "set: {pure_nnx: true}"))
     with pytest.raises(ConfigError, match=re.escape(f"{path}:12: 'pure_nnx' is what the arms")):
@@ -318,7 +316,7 @@ def test_mistakes_in_several_files_are_reported_at_once(tree: Path) -> None:
     ]
 
 
-def test_an_arm_is_found_or_suggested() -> None:
+def test_an_unknown_arm_gets_a_suggestion() -> None:
     spec = load_comparison("linen-vs-nnx")
     assert resolve_config(spec, load_target("cpu"), case="01_base", arm="nnx").config.pure_nnx
     with pytest.raises(ConfigError, match=r"unknown arm 'linnen' of linen-vs-nnx \(did you mean 'linen'\?\)"):
@@ -360,12 +358,12 @@ def test_a_changed_trainer_is_dirty(name: str, dirty: bool, checkout: Path) -> N
     assert trainer_commit(checkout)[1] is dirty
 
 
-def test_no_checkout_no_commit(tmp_path: Path, checkout: Path) -> None:
+def test_without_a_checkout_there_is_no_commit(tmp_path: Path, checkout: Path) -> None:
     assert trainer_commit(tmp_path) == (None, False)
     assert trainer_commit(checkout / "model") == (None, False)  # a subfolder of another checkout
 
 
-def test_no_git_no_commit(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_there_is_no_commit(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert trainer_commit(checkout) == (None, False)
 
@@ -375,12 +373,14 @@ def test_a_checkout_without_a_commit(tmp_path: Path) -> None:
     assert trainer_commit(tmp_path) == (None, False)
 
 
-def test_git_hooks_do_not_lead_elsewhere(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_hooks_do_not_redirect_to_another_repository(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other"))
     assert trainer_commit(checkout)[0] == git(checkout, ["rev-parse", "HEAD"])
 
 
-def test_the_source_digest_sees_every_change_of_the_trainer_and_no_other(checkout: Path) -> None:
+def test_the_source_digest_depends_on_every_change_of_the_trainer_and_no_other(checkout: Path) -> None:
     before = source_digest(checkout)
     (checkout / "tasks/d.py").write_text("x = 2\n")
     assert source_digest(checkout) == before
@@ -397,6 +397,6 @@ def test_the_source_digest_sees_every_change_of_the_trainer_and_no_other(checkou
     assert len(digests) == 5
 
 
-def test_the_checkout_names_the_versions_that_a_run_imports() -> None:
+def test_the_checkout_has_the_versions_that_a_run_imports() -> None:
     versions = read_trainer_source(CONFIG_ROOT.parent).versions
     assert {"python", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "trainer source"} <= set(versions)

@@ -1,4 +1,4 @@
-"""Names of branches, tags and commits become SHAs; names that mean something else to a program are refused."""
+"""Names of branches, tags and commits become SHAs; names with another meaning for a program are refused."""
 
 import re
 import shlex
@@ -26,11 +26,11 @@ def where(request: pytest.FixtureRequest, repository: Path) -> str:
         ("v1", "main"), ("v2", "feat/x"), ("1234567", "feat/x"), ("$(id>owned)", "feat/x"),
     ],
 )  # fmt: skip
-def test_a_name_is_the_commit_that_git_says(where: str, run_git: Git, name: str, revision: str) -> None:
+def test_a_name_resolves_as_in_git(where: str, run_git: Git, name: str, revision: str) -> None:
     run_git("tag", "v1", "main")
     run_git("tag", "-a", "-m", "annotated", "v2", "feat/x")
-    run_git("branch", "1234567", "feat/x")  # a branch that looks like a hash is the branch
-    run_git("branch", "$(id>owned)", "feat/x")  # git allows it, and it is a name like others
+    run_git("branch", "1234567", "feat/x")  # a branch with the name of a hash is the branch
+    run_git("branch", "$(id>owned)", "feat/x")  # git allows it, like any other name
     assert resolve_ref(where, name).sha == run_git("rev-parse", revision)
     assert not Path("owned").exists()
 
@@ -42,7 +42,7 @@ def test_a_commit_by_its_hash(where: str, repository: Path, run_git: Git) -> Non
 
 
 def test_an_ancestor_of_a_name(repository: Path, run_git: Git, tmp_path: Path) -> None:
-    """As git says. An address has no history, and a shallow clone only a part of it."""
+    """As in git. An address has no history, and a shallow clone only a part of it."""
     for number in range(3):
         run_git("commit", "-q", "--allow-empty", "-m", f"number {number}")
     run_git("tag", "-a", "-m", "annotated", "v3")
@@ -87,24 +87,24 @@ def test_hostile_names_are_refused_before_git_runs(where: str, name: str) -> Non
     assert not Path("owned").exists()
 
 
-def test_an_unknown_name_is_answered_with_the_nearest(where: str) -> None:
+def test_an_unknown_name_gets_the_nearest_suggestion(where: str) -> None:
     with pytest.raises(ConfigError, match=r"no branch, tag or commit 'feat/y' \(did you mean 'feat/x'\?\)"):
         resolve_ref(where, "feat/y")
 
 
-def test_a_name_that_means_two_commits_is_refused(where: str, run_git: Git) -> None:
+def test_an_ambiguous_name_is_refused(where: str, run_git: Git) -> None:
     run_git("tag", "feat/x", "main")
     with pytest.raises(ConfigError, match="refs/heads/feat/x or refs/tags/feat/x"):
         resolve_ref(where, "feat/x")
     assert resolve_ref(where, "refs/tags/feat/x").sha == run_git("rev-parse", "main")
 
 
-def test_a_branch_that_only_the_remote_has(repository: Path, run_git: Git, tmp_path: Path) -> None:
+def test_a_branch_of_the_remote_only(repository: Path, run_git: Git, tmp_path: Path) -> None:
     run_git("clone", "-q", str(repository), str(tmp_path / "clone"))
     assert resolve_ref(str(tmp_path / "clone"), "feat/x").sha == run_git("rev-parse", "feat/x")
 
 
-def test_a_pinned_ref_is_not_looked_up_again(where: str, run_git: Git) -> None:
+def test_a_pinned_ref_is_not_resolved_again(where: str, run_git: Git) -> None:
     before = resolve_ref(where, "main")
     run_git("commit", "-q", "--allow-empty", "-m", "later")
     assert resolve_ref(where, "main").sha != before.sha
@@ -128,13 +128,13 @@ def test_invalid_repositories_are_refused(address: str) -> None:
     assert not Path("owned").exists()
 
 
-def test_a_folder_that_is_no_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_not_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     with pytest.raises(ConfigError, match="is no git clone"):
         check_repository(str(tmp_path))
 
 
-def test_without_git_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_the_remedy_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ConfigError, match="git is not installed"):
         check_ref_name("main")

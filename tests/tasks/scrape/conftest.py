@@ -1,4 +1,4 @@
-"""What makes, damages and judges logs, for the tests of the readers."""
+"""Makes, damages and judges logs, for the tests of the readers."""
 
 import importlib
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def fuzzing() -> Iterator[Any]:
-    """The module that makes and judges the logs, which `tests/soak/fuzz_scrape.py` uses too."""
+    """The module that makes and judges the logs; `tests/soak/fuzz_scrape.py` uses it too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parents[3]))
         yield importlib.import_module("tests.fuzzing.logs")

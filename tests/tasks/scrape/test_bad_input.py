@@ -1,4 +1,4 @@
-"""What cannot be read gets one message that names the file, the line and what to do."""
+"""Unreadable input gets one message with file, line and remedy."""
 
 import os
 from pathlib import Path
@@ -40,21 +40,21 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 
 def test_late_binary(logs: Any, tmp_path: Path) -> None:
-    """Some stray bytes in a log are not a reason to refuse it."""
+    """A log with some stray bytes is not refused."""
     path = tmp_path / "log.txt"
     path.write_bytes(logs.framed(*logs.steps(3), "caf\xe9").replace("é".encode(), b"\xe9\xff"))
     assert scrape_run(path).coverage.complete
 
 
-def test_a_run_that_died_at_once_is_a_log(logs: Any, tmp_path: Path) -> None:
+def test_a_run_that_died_immediately_has_a_log(logs: Any, tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     path.write_bytes(logs.framed("configs/x.yml:3: unknown key 'stepz'", code=2))
     run = scrape_run(path)
     assert (run.exit_code, run.steps.height) == (2, 0)
 
 
-def test_a_key_of_its_own_is_kept(logs: Any) -> None:
-    """A field that one line has alone is no damage if its key is nothing like those of the others."""
+def test_an_unusual_key_is_kept(logs: Any) -> None:
+    """A field of one line only is not damage if its key resembles no other key."""
     lines = logs.steps(4)
     lines[2] += ", grad_norm: 1.250"
     run = scrape_text(logs.framed(*lines), name="x").runs[0]
@@ -62,7 +62,7 @@ def test_a_key_of_its_own_is_kept(logs: Any) -> None:
     assert (run.coverage.complete, run.coverage.unknown_keys) == (True, ("grad_norm",))
 
 
-def test_cut_in_the_middle_of_a_line(logs: Any) -> None:
+def test_a_log_truncated_inside_a_line(logs: Any) -> None:
     whole = logs.framed(*logs.steps(5))
     line = whole.index(b"completed step: 4")
     for cut in range(line + len(b"completed step: 4, seconds: 0."), whole.index(b"\n", line)):
@@ -74,14 +74,14 @@ def test_cut_in_the_middle_of_a_line(logs: Any) -> None:
         assert run.exit_code is None
 
 
-def test_a_log_that_still_grows_is_not_cut(logs: Any) -> None:
+def test_a_growing_log_is_not_truncated(logs: Any) -> None:
     run = scrape_text(logs.framed(*logs.steps(5)).split(b"XPK End")[0], name="x").runs[0]
     assert not run.coverage.truncated
     assert not run.coverage.complete
     assert run.coverage.step_lines_parsed == 5
 
 
-def test_damage_in_the_middle_is_seen(logs: Any) -> None:
+def test_damage_in_the_middle_is_detected(logs: Any) -> None:
     lines = logs.steps(6)
     lines[2] = lines[2].replace("loss: 8.998", "loss: 8.9#8")
     lines[4] = lines[4][: lines[4].index("device: ") + 10]
@@ -94,7 +94,7 @@ def test_damage_in_the_middle_is_seen(logs: Any) -> None:
     assert coverage.unread[0].text.startswith("completed step: 2, seconds: 0.148, ")
 
 
-def test_a_line_from_which_the_middle_was_lost_is_not_believed(logs: Any) -> None:
+def test_a_line_without_its_middle_is_rejected(logs: Any) -> None:
     lines = logs.steps(6)
     begin, end = lines[3].index("824, Tokens"), lines[3].index("838, total_weights")
     lines[3] = lines[3][:begin] + lines[3][end:]  # now it says `TFLOP/s/device: 91.838`
@@ -104,7 +104,7 @@ def test_a_line_from_which_the_middle_was_lost_is_not_believed(logs: Any) -> Non
     assert [line.line for line in run.coverage.unread] == [5]
 
 
-def test_a_line_whose_key_was_damaged_is_not_believed(logs: Any) -> None:
+def test_a_line_with_a_damaged_key_is_rejected(logs: Any) -> None:
     lines = logs.steps(6)
     lines[3] = lines[3].replace("lm_loss: ", "lm_lo")
     lines[4] = lines[4].replace("lm_loss", "lmloss")
@@ -113,14 +113,14 @@ def test_a_line_whose_key_was_damaged_is_not_believed(logs: Any) -> None:
     assert run.coverage.unknown_keys == ()
 
 
-def test_a_field_that_comes_once_is_a_field(logs: Any) -> None:
+def test_a_field_that_occurs_once_is_a_field(logs: Any) -> None:
     lines = logs.steps(6)
     lines[5] += ", grad_norm: 0.500"
     run = scrape_text(logs.framed(*lines), name="x").runs[0]
     assert run.steps["grad_norm"].to_list() == [None] * 5 + [0.5]
 
 
-def test_a_form_that_comes_again_is_a_form(logs: Any) -> None:
+def test_a_repeated_format_is_accepted(logs: Any) -> None:
     short = [f"completed step: {step}, seconds: 0.148, loss: 8.125" for step in (3, 4)]
     rampup = logs.line("[Rampup Batch Size Phase], completed step: 5, seconds: 0.148, loss: 8.125")
     run = scrape_text(logs.framed(*logs.steps(3), *short, rampup), name="x").runs[0]
@@ -171,8 +171,8 @@ def test_large_logs_are_read_in_pieces(logs: Any, chunk: int) -> None:
         "step: {n:2d}  loss:  1.00000  {key}:  1.0  memory:  1.20GiB(49.70%)  tps: 44,265",
     ],
 )
-def test_keys_without_end_make_no_table_without_end(row: str) -> None:
-    """A table of as many columns as rows outgrows every memory; no trainer prints so many keys."""
+def test_endless_new_keys_do_not_make_an_endless_table(row: str) -> None:
+    """A table with as many columns as rows outgrows any memory; no trainer prints so many keys."""
     keys = ["".join(chr(ord("a") + int(digit)) for digit in f"{n:04d}") for n in range(1000)]
     text = "".join(row.format(n=n, key=f"q{key}q") + "\n" for n, key in enumerate(keys))
     (run,) = scrape_text(text.encode(), name="x").runs
@@ -183,7 +183,7 @@ def test_keys_without_end_make_no_table_without_end(row: str) -> None:
 
 
 def test_the_holes_of_a_file_are_not_read(logs: Any, tmp_path: Path) -> None:
-    """A log that was cut under its writer goes on where it was, behind gigabytes that were never written."""
+    """A log truncated by another process continues at its old offset, behind gigabytes that were never written."""
     log = logs.framed(*logs.steps(6)).splitlines(keepends=True)
     path, whole = tmp_path / "holes", tmp_path / "zeros"
     with path.open("wb") as file:

@@ -1,4 +1,4 @@
-"""A follower tells what the whole log tells, however it arrives, and never before it is certain."""
+"""A follower reports the same as a reader of the whole log, in any pieces, and never before it is certain."""
 
 import itertools
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_events_come_in_order(log: bytes) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_any_pieces_tell_the_same(data: st.DataObject, log: bytes) -> None:
+def test_any_pieces_give_the_same(data: st.DataObject, log: bytes) -> None:
     text = data.draw(st.sampled_from([log, log.replace(b"\n", b" "), log.replace(b"\n", b"\r\n")]))
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=40))
     assert follow(text, cuts) == follow(text, [])
@@ -103,14 +103,14 @@ def test_agrees_with_the_whole_reading(log: bytes) -> None:
     agrees(log)
 
 
-def test_agrees_on_the_founding_documents(seeds: Path) -> None:
+def test_agrees_with_the_founding_documents(seeds: Path) -> None:
     agrees((seeds / "001_684b1c9e3a214010.txt").read_bytes())
     page = seeds / "000_1ada0a1f0c04a8c8.txt"
     for run in scrape_text(page.read_bytes(), name="page").runs:
         agrees(page.read_bytes()[run.span[0] : run.span[1]])
 
 
-def test_nothing_is_told_before_it_is_whole(logs: Any) -> None:
+def test_incomplete_rows_are_not_reported(logs: Any) -> None:
     follower = LogFollower()
     line = logs.step(0).encode()
     assert follower.feed(line) == []
@@ -120,7 +120,7 @@ def test_nothing_is_told_before_it_is_whole(logs: Any) -> None:
     assert [event.exit_code for event in ended if isinstance(event, RunEnded)] == [137]
 
 
-def test_a_log_that_just_stops(logs: Any) -> None:
+def test_a_log_that_stops_without_an_end(logs: Any) -> None:
     follower = LogFollower()
     follower.feed("\n".join([*logs.steps(3), TRACEBACK]).encode())
     events = follower.close()
@@ -130,7 +130,7 @@ def test_a_log_that_just_stops(logs: Any) -> None:
     assert cut.close() == []
 
 
-def test_a_long_log_is_not_kept(logs: Any) -> None:
+def test_a_long_log_is_not_kept_in_memory(logs: Any) -> None:
     follower = LogFollower()
     for step in range(3000):
         follower.feed(logs.step(step).encode() + b"\n")
@@ -139,7 +139,7 @@ def test_a_long_log_is_not_kept(logs: Any) -> None:
 
 
 def wrapped(data: bytes) -> bytes:
-    """As a terminal gets it: coloured, with a progress bar."""
+    """As a terminal shows it: coloured, with a progress bar."""
     data = data.replace(b"completed step", b"\x1b[32mcompleted step\x1b[0m")
     return data.replace(b"Traceback", b" 10%|#  |\r100%|###|\r\nTraceback")
 

@@ -1,4 +1,4 @@
-"""Damaged logs, as they grow and as they end."""
+"""Damaged logs, growing and complete."""
 
 import itertools
 import random
@@ -29,7 +29,7 @@ def test_a_follower_does_not_depend_on_the_pieces(
     assert events + pieces.close() == expected
 
 
-def test_a_traceback_without_an_end_is_given_up_in_time(logs: Any) -> None:
+def test_a_traceback_without_an_end_is_given_up_quickly(logs: Any) -> None:
     lines = [TRACEBACK.rsplit("\n", 1)[0], *(logs.line(" spaced", second) for second in range(2000)), "No end"]
     assert scrape_text(logs.framed(*lines, code=1), name="x").runs[0].error is None
 

@@ -1,4 +1,4 @@
-"""Logs of every dialect, wrapped and damaged: nothing crashes, and every number that is read was written."""
+"""Logs of every dialect, wrapped and damaged: no reader crashes, and every number that is read was written."""
 
 import random
 import re
@@ -10,17 +10,19 @@ from hypothesis import strategies as st
 
 from tasks.scrape import scrape_text
 
-# a log takes many choices
+# a log needs many choices
 UNHURRIED = (HealthCheck.data_too_large, HealthCheck.large_base_example, HealthCheck.too_slow)
 
 
-# the same examples every time: `python -m tests.soak.fuzz_scrape` looks for new ones, and for longer logs;
-# hypothesis draws every choice of `draw`, so that a failure shrinks to a short log with little damage
+# the same examples every time; `python -m tests.soak.fuzz_scrape` searches for new ones, and in longer logs;
+# hypothesis makes every choice of `draw`, so that a failure shrinks to a short log with little damage
 @pytest.mark.long
 @pytest.mark.parametrize("dialect", range(5))
 @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=UNHURRIED)
 @given(draw=st.randoms(use_true_random=False))
-def test_damage_is_survived_and_never_invents(dialect: int, draw: random.Random, fuzzing: Any) -> None:
+def test_damaged_logs_are_read_without_crashes_or_invented_numbers(
+    dialect: int, draw: random.Random, fuzzing: Any
+) -> None:
     example = fuzzing.draw_example(fuzzing.SPECS[dialect], draw, (1, 2, 5, 8))
     _, wrong = fuzzing.try_example(example)
     assert not wrong, f"{fuzzing.SPECS[dialect].name}: {wrong[0]}\n{example.data!r}"
@@ -35,20 +37,20 @@ def test_longer_logs(dialect: int, fuzzing: Any) -> None:
 
 
 @pytest.mark.parametrize("dialect", range(5))
-def test_an_undamaged_log_is_read_whole(dialect: int, fuzzing: Any) -> None:
+def test_an_undamaged_log_is_read_completely(dialect: int, fuzzing: Any) -> None:
     for seed in range(20):
         written = fuzzing.write_log(fuzzing.SPECS[dialect], random.Random(seed), 30)
         (run,) = scrape_text(written.text, name="x").runs
         assert run.steps["step"].to_list() == [step for step, _, _ in written.rows]
         assert run.coverage.complete
         for row, (_, numbers, _) in zip(run.steps.iter_rows(named=True), written.rows, strict=True):
-            # by their texts, since NaN equals nothing
+            # compared as text, since NaN equals nothing
             assert {key: repr(float(row[key])) for key in numbers} == {
                 key: repr(value) for key, value in numbers.items()
             }
 
 
-def test_a_judge_sees_a_wrong_number(fuzzing: Any) -> None:
+def test_the_judge_detects_a_wrong_number(fuzzing: Any) -> None:
     written = fuzzing.write_log(fuzzing.SPECS[2], random.Random(3), 8)
     reading = scrape_text(written.text, name="x")
     assert list(fuzzing.judge(written, written.text, reading)) == []
@@ -57,7 +59,7 @@ def test_a_judge_sees_a_wrong_number(fuzzing: Any) -> None:
     assert len(list(fuzzing.judge(written, written.text, reading.model_copy(update={"runs": (other,)})))) > 0
 
 
-def test_a_judge_excuses_only_undetectable_damage(fuzzing: Any) -> None:
+def test_the_judge_accepts_only_undetectable_damage(fuzzing: Any) -> None:
     written = fuzzing.write_log(fuzzing.SPECS[0], random.Random(3), 2)
     first, second = (match.start() for match in re.finditer(rb", seconds: ", written.text))
     data = written.text[:first] + written.text[second:] + b"Config param steps:  7\n"
@@ -74,8 +76,8 @@ def test_a_judge_excuses_only_undetectable_damage(fuzzing: Any) -> None:
 
 
 @pytest.mark.parametrize(("added", "excused"), [(b"0", True), (b"7", False)])
-def test_a_judge_excuses_a_zero_behind_the_decimals(added: bytes, excused: bool, fuzzing: Any) -> None:
-    """Of a row whose step was damaged too: with another step, only the text tells what was written."""
+def test_the_judge_accepts_zeros_behind_the_decimals(added: bytes, excused: bool, fuzzing: Any) -> None:
+    """In a row whose step was damaged too: only the text shows the written number."""
     written = fuzzing.write_log(fuzzing.SPECS[2], random.Random(3), 1)
     data = re.sub(rb"(iteration +)\d/", rb"\g<1>7/", written.text)
     data = re.sub(rb"(\(ms\): +[\d.]+)", lambda found: found[1] + added, data)
@@ -84,7 +86,7 @@ def test_a_judge_excuses_a_zero_behind_the_decimals(added: bytes, excused: bool,
     assert (list(fuzzing.judge(written, data, reading)) == []) is excused
 
 
-def test_bytes_that_are_no_text_in_a_prefix(fuzzing: Any) -> None:
+def test_invalid_utf8_bytes_in_a_prefix(fuzzing: Any) -> None:
     written = fuzzing.write_log(fuzzing.SPECS[0], random.Random(3), 130)
     data = written.text.replace(b"I0418 00:01:", b"I0418 0\xe3:01:", 1)
     (run,) = scrape_text(data, name="x").runs

@@ -1,4 +1,4 @@
-"""Checkpoints, deaths and stalls: what happened to a run, and what only looks like it."""
+"""Checkpoints, deaths and stalls: real events of a run, and lines that only look like them."""
 
 from typing import Any
 
@@ -31,12 +31,12 @@ def run_of(logs: Any, *texts: str, code: int | None = 0, process: int = 0, step:
         ((SAVING, STARTED, BACKGROUND, COMMIT), 0, 0, True),
         ((SAVING, STARTED, ANNOUNCED), 0, 0, False),  # the announcement is not the commit
         ((SAVING, STARTED, BACKGROUND, FINALIZED), 0, 0, False),
-        ((SAVING, STARTED, BACKGROUND, FINALIZED), 0, 4, None),  # this host would not print it
+        ((SAVING, STARTED, BACKGROUND, FINALIZED), 0, 4, None),  # this host does not print it
         ((SAVING, STARTED, BACKGROUND), None, 0, None),  # may still come
-        ((ANNOUNCED,), 0, 0, None),  # nothing says which host this is
+        ((ANNOUNCED,), 0, 0, None),  # the log does not show which host this is
     ],
 )
-def test_committed_only_where_the_log_shows_it(
+def test_committed_only_if_the_log_shows_it(
     logs: Any, texts: tuple[str, ...], code: int | None, process: int, committed: bool | None
 ) -> None:
     (event,) = run_of(logs, *texts, code=code, process=process).checkpoints
@@ -44,7 +44,7 @@ def test_committed_only_where_the_log_shows_it(
     assert (event.committed_line is None) == (committed is not True)
 
 
-def test_a_step_that_is_saved_again_after_a_rewind(logs: Any) -> None:
+def test_a_step_saved_again_after_a_rewind(logs: Any) -> None:
     run = run_of(logs, SAVING, STARTED, COMMIT, SAVING, STARTED, code=1, step=5)
     assert [(event.step, event.committed) for event in run.checkpoints] == [(5, True), (5, False)]
 
@@ -83,7 +83,7 @@ def test_exceptions_of_all_kinds(logs: Any, error: str) -> None:
     assert f"{run.error.type}: {run.error.message}".removesuffix(": ") == error
 
 
-def test_other_threads_may_log_into_a_traceback(logs: Any) -> None:
+def test_other_threads_may_log_inside_a_traceback(logs: Any) -> None:
     text = TRACEBACK.format(error="ValueError: shapes").replace("    g()", "    g()\n" + logs.line("still saving"))
     run = scrape_text(logs.framed(text, code=1), name="x").runs[0]
     assert run.error is not None
@@ -104,7 +104,7 @@ def test_harmless_errors_never_count(logs: Any, text: str, code: int) -> None:
     assert scrape_text(logs.framed(text, *logs.steps(3), code=code), name="x").runs[0].error is None
 
 
-def test_an_exception_that_was_survived(logs: Any) -> None:
+def test_a_survived_exception(logs: Any) -> None:
     survived = TRACEBACK.format(error="TimeoutError: metrics server")
     lines = [*logs.steps(2), survived, *[logs.step(step) for step in (2, 3)]]
     assert scrape_text(logs.framed(*lines, code=0), name="x").runs[0].error is None
@@ -131,7 +131,7 @@ def test_an_exception_that_was_survived(logs: Any) -> None:
         ),
     ],
 )
-def test_other_last_words(logs: Any, text: str, kind: str, message: str) -> None:
+def test_other_last_messages(logs: Any, text: str, kind: str, message: str) -> None:
     error = scrape_text(logs.framed(*logs.steps(2), text, code=1), name="x").runs[0].error
     assert error is not None
     assert (error.type, error.message, error.line) == (kind, message, 4)
@@ -154,11 +154,11 @@ def test_causes_of_stalls(logs: Any) -> None:
     assert stalls_of(logs, seconds, extra=extra) == {0: "compile", 12: "checkpoint", 20: "eval", 25: "unexplained"}
 
 
-def test_time_that_is_paid_back_is_dispatch(logs: Any) -> None:
+def test_compensated_time_is_dispatch(logs: Any) -> None:
     assert stalls_of(logs, {8: 0.65, 9: 0.01, 10: 0.12}) == {8: "dispatch"}
 
 
-def test_a_restart_has_its_own_cost(logs: Any) -> None:
+def test_a_restart_has_a_separate_cost(logs: Any) -> None:
     lines = [
         logs.step(step, seconds=20.0 if i in (0, 12) else 0.2) for i, step in enumerate([*range(12), *range(8, 20)])
     ]
@@ -169,5 +169,5 @@ def test_a_restart_has_its_own_cost(logs: Any) -> None:
 def test_steady_steps_have_no_stalls(logs: Any) -> None:
     assert stalls_of(logs, {step: 0.2 + step % 3 / 100 for step in range(30)}) == {}
     assert stalls_of(logs, {}, count=1) == {}
-    # half of the steps long is two speeds, not fifteen stalls
+    # if half of the steps are long, the run has two speeds, not fifteen stalls
     assert len(stalls_of(logs, dict.fromkeys(range(0, 30, 2), 2.0))) < 3

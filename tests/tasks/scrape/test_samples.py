@@ -1,4 +1,4 @@
-"""The sample log of each dialect is recognised and read whole."""
+"""The sample log of each dialect is recognised and read completely."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ SAMPLES = Path(__file__).parents[2] / "samples"
     ("name", "steps"),
     [("maxtext", range(6)), ("megatron", range(1, 7)), ("torchtitan", (1, 10, 20, 30, 40, 50)), ("nemo", range(6))],
 )
-def test_a_sample_is_read_whole(name: str, steps: Sequence[int]) -> None:
+def test_a_sample_is_read_completely(name: str, steps: Sequence[int]) -> None:
     (run,) = scrape(SAMPLES / "logs" / f"{name}.txt").runs
     assert run.format == name
     assert run.steps["step"].to_list() == list(steps)

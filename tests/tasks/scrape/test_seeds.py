@@ -121,7 +121,7 @@ def test_flops(run: RunReading, expected: tuple[float, ...]) -> None:
 
 
 @living(("metric_logger.py:196", "metric_logger.py:196", "metric_logger.py:196", "metric_logger.py:185"))
-def test_frame_and_receipt(run: RunReading, expected: str) -> None:
+def test_frame_and_coverage(run: RunReading, expected: str) -> None:
     assert run.source_file == expected
     assert (run.exit_code, run.error) == (0, None)
     assert (run.parameters.count, run.parameters.printed) == (1_104_000_000, "1.104 billion")
@@ -133,9 +133,7 @@ def test_frame_and_receipt(run: RunReading, expected: str) -> None:
 
 
 @living((155, 117, 131, 155))
-def test_records_on_lines_of_their_own(
-    run: RunReading, expected: int, seeds: Path, request: pytest.FixtureRequest
-) -> None:
+def test_records_on_separate_lines(run: RunReading, expected: int, seeds: Path, request: pytest.FixtureRequest) -> None:
     file = FILES[request.node.callspec.params["run"].split()[0]]
     lines = list(stream_lines(seeds / file, run.span))
     record = re.compile(r"[IW]\d{4} \d\d:\d\d:\d\d\.\d{6}")
@@ -154,7 +152,7 @@ def test_parameter_dump(run: RunReading) -> None:
     assert f"{total / 1e9:.3f} billion" == run.parameters.printed
 
 
-def test_the_run_that_died(readings: dict[str, LogReading], seeds: Path) -> None:
+def test_the_dead_run(readings: dict[str, LogReading], seeds: Path) -> None:
     run = readings["000"].runs[1]
     assert (run.exit_code, run.started, run.ended) == (1, "2026-04-18T02:26:32+00:00", "2026-04-18T02:27:22+00:00")
     assert run.error is not None
@@ -170,7 +168,7 @@ def test_the_run_that_died(readings: dict[str, LogReading], seeds: Path) -> None
 
 
 @pytest.mark.parametrize("run", list(RUNS), indirect=True)
-def test_every_value_leads_to_its_place(run: RunReading, seeds: Path, request: pytest.FixtureRequest) -> None:
+def test_every_value_links_to_its_line(run: RunReading, seeds: Path, request: pytest.FixtureRequest) -> None:
     data = (seeds / FILES[request.node.callspec.params["run"].split()[0]]).read_bytes()
     for row in run.steps.iter_rows(named=True):
         assert data[row["offset"] :].startswith(b"completed step: %d," % row["step"])
@@ -224,8 +222,8 @@ def test_guide(seeds: Path) -> None:
     assert (run.flops.total_tflops, run.flops.weight_pct) == (764.67, 94.54)
     assert run.config["per_device_batch_size"] == "24.0"
     assert run.config["checkpoint_dir"] == "gs://runner-maxtext-logs/demo/checkpoints/"
-    assert not run.coverage.complete  # it shows no end
-    # the last excerpt is of another run: real data, with padding
+    assert not run.coverage.complete  # it has no end
+    # the last excerpt is from another run: real data, with padding
     assert excerpt.steps["total_weights"].to_list() == [163259, 155934]
 
 

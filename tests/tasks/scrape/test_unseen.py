@@ -1,4 +1,4 @@
-"""What people paste, cut, fold and forward: no wrong number comes of it, and no run is lost in another."""
+"""Pasted, truncated, folded and forwarded logs: no wrong number is read, and no run is lost in another."""
 
 import json
 import re
@@ -23,8 +23,8 @@ def titan(count: int = 5) -> list[str]:
     return [noise, noise, *(TITAN.format(n=n, loss=8 - n / 10) for n in range(1, count + 1))]
 
 
-def test_rows_that_a_terminal_cut_or_folded_give_no_wrong_number() -> None:
-    """Wherever the cut falls, in a log with other long lines and in one of rows alone."""
+def test_rows_truncated_or_folded_by_a_terminal_give_no_wrong_number() -> None:
+    """For any terminal width, in a log with other long lines and in one of rows only."""
     whole = read("\n".join(titan()) + "\n").steps
     assert whole["tokens_per_s_per_device"].to_list() == [30768.0] * 5
     for width in range(90, len(titan()[2])):
@@ -34,7 +34,7 @@ def test_rows_that_a_terminal_cut_or_folded_give_no_wrong_number() -> None:
             for text in (cut, folded):
                 try:
                     run = read("\n".join(text) + "\n")
-                except LogFormatError:  # what is left shows no trainer
+                except LogFormatError:  # the rest shows no trainer
                     continue
                 assert run.coverage.step_lines_seen >= 5
                 for row in run.steps.iter_rows(named=True):
@@ -43,7 +43,7 @@ def test_rows_that_a_terminal_cut_or_folded_give_no_wrong_number() -> None:
                     assert all(row.get(key) in (right[key], None) for key in keys), (width, row)
 
 
-def test_losses_that_a_terminal_cut_alike_are_not_read(logs: Any) -> None:
+def test_equally_truncated_losses_are_not_read(logs: Any) -> None:
     lines = [line[: line.index(" lm_loss") - 5] for line in logs.steps(6)]  # `loss: 8.9`
     assert lines[0].endswith(", loss: 9.0") or lines[0].split(", ")[-1].startswith("loss: ")
     assert read("\n".join(lines) + "\n").coverage.step_lines_parsed == 0
@@ -79,7 +79,7 @@ def test_two_runs_in_one_file_are_two(logs: Any) -> None:
         assert run.steps["line"].to_list() == [text.count(b"\n", 0, at) + 1 for at in run.steps["offset"]]
     assert runs[1].span == (len(first), len(text))
     failed = logs.framed(*logs.steps(5), code=1)
-    assert len(scrape_text(failed + second, name="x.log").runs) == 1  # tried again
+    assert len(scrape_text(failed + second, name="x.log").runs) == 1  # retried
 
 
 def test_two_runs_of_megatron_in_one_file_are_two() -> None:
@@ -93,7 +93,7 @@ def test_two_runs_of_megatron_in_one_file_are_two() -> None:
     assert [run.steps.height for run in runs] == [3, 3]
 
 
-def test_a_save_that_megatron_confirmed_is_committed() -> None:
+def test_a_save_confirmed_by_megatron_is_committed() -> None:
     lines = [MEGATRON.format(n=1), "saving checkpoint at iteration       1 to /ckpt in torch_dist format",
              "  successfully saved checkpoint from iteration       1 to /ckpt", MEGATRON.format(n=2)]  # fmt: skip
     (save,) = read("\n".join(lines) + "\n").checkpoints
@@ -117,7 +117,7 @@ def test_a_save_that_megatron_confirmed_is_committed() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("dialect", ["maxtext", "megatron", "torchtitan"])
-def test_causes_in_one_line(logs: Any, line: str, kind: str, type_: str, dialect: str) -> None:
+def test_one_line_causes_of_death(logs: Any, line: str, kind: str, type_: str, dialect: str) -> None:
     rows = {"maxtext": logs.steps(3), "megatron": [MEGATRON.format(n=n) for n in (1, 2, 3)], "torchtitan": titan(3)}
     run = read("\n".join([*rows[dialect], line, "some last words"]) + "\n")
     assert run.error is not None
@@ -126,7 +126,7 @@ def test_causes_in_one_line(logs: Any, line: str, kind: str, type_: str, dialect
     assert survived.error is None
 
 
-def test_prefixes_of_people_and_launchers(logs: Any) -> None:
+def test_line_prefixes_of_users_and_launchers(logs: Any) -> None:
     plain = read("\n".join(logs.steps(6)) + "\n").steps.drop("line", "offset")
     pasted = {
         "backticks": [f"- `{line}`" for line in logs.steps(6)],
@@ -155,7 +155,7 @@ NEMO = (
 
 
 def test_nemo() -> None:
-    """As nemo/lightning/pytorch/callbacks/progress_printer.py prints it: iterations start anew with each epoch."""
+    """As nemo/lightning/pytorch/callbacks/progress_printer.py prints it: iterations restart with each epoch."""
     run = read("\n".join([*NEMO, "`Trainer.fit` stopped: `max_steps=9` reached."]) + "\n")
     assert run.format == "nemo"
     assert run.steps["step"].to_list() == list(range(9))
@@ -167,8 +167,8 @@ def test_nemo() -> None:
     assert (cut.steps.height, cut.coverage.step_lines_seen, cut.coverage.truncated) == (8, 9, True)
 
 
-def test_nemo_prints_whole_numbers_and_others_in_one_column() -> None:
-    """A warm-up begins with `lr: 0`; and `.4` prints no fifth digit, so that one was lost between two numbers."""
+def test_nemo_prints_whole_and_decimal_numbers_in_one_column() -> None:
+    """A warm-up begins with `lr: 0`; `.4` never prints a fifth digit, so such a number was merged from two."""
     first = NEMO[1].replace("lr: 0.0006", "lr: 0")
     damaged = NEMO[4].replace("reduced_train_loss: 10.62", "reduced_train_loss: 10.625")
     assert damaged != NEMO[4]
@@ -183,7 +183,7 @@ def test_nemo_prints_whole_numbers_and_others_in_one_column() -> None:
     [("in_step_timing", "_loss: "), ("train_step_timing", "ced_train_loss: "), ("med_samples", "in s: ")],
     ids=["head of one key, tail of another", "a tail", "head and tail, with blanks"],
 )
-def test_two_rows_that_a_lost_block_joined_are_none(lost: str, onto: str) -> None:
+def test_two_rows_joined_by_a_lost_block_are_rejected(lost: str, onto: str) -> None:
     """The joined row has the step of one row and numbers of the next; only the torn key shows it."""
     before, after = NEMO[4], NEMO[5]
     joined = before[: before.index(lost)] + after[after.index(onto) :]
@@ -200,8 +200,8 @@ def test_a_new_key_in_one_row_is_read() -> None:
     assert run.steps["val_accuracy"].to_list() == [None, None, None, 0.25, *[None] * 5]
 
 
-def test_nemo_as_it_grows_is_not_taken_for_megatron() -> None:
-    """Megatron's model, in NeMo's log, says what also begins Megatron's own."""
+def test_a_growing_nemo_log_is_not_taken_for_megatron() -> None:
+    """Megatron's model prints a line in NeMo's log that also begins Megatron's own logs."""
     said = "[NeMo I 2025-03-01 10:00:00 nemo_logging:393]  > number of parameters on (tensor, pipeline) model parallel rank (0 ,0): 1108204800"  # noqa: E501
     follower = LogFollower()
     events = [event for line in (said, *NEMO) for event in follower.feed(f"{line}\n".encode())]

@@ -1,4 +1,4 @@
-"""What a pattern cannot match without, by texts that hypothesis makes to match it."""
+"""The literals that a pattern requires, tested on texts that hypothesis makes to match it."""
 
 import re
 
@@ -22,7 +22,7 @@ OWN = [pattern for dialect in DIALECTS for pattern in (dialect.marks, *dialect.p
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_every_match_of_a_pattern_may_be_one(data: st.DataObject) -> None:
+def test_every_match_of_a_pattern_contains_a_required_literal(data: st.DataObject) -> None:
     pattern = data.draw(st.sampled_from([*PATTERNS, *OWN]))
     text = data.draw(st.from_regex(pattern))
     assert may_match(pattern, text)

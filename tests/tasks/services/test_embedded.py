@@ -1,4 +1,4 @@
-"""An embedded server that no command can find any more ends: its home was removed, or has another server."""
+"""An embedded server that commands can no longer find ends: its home was removed, or has another server."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Several things of a flow at once: their results come in order, and they end with the flow."""
+"""Parallel calls of a flow: their results are in order, and they end with the flow."""
 
 import threading
 
@@ -34,7 +34,7 @@ def test_ending_the_flow_ends_its_jobs_and_starts_no_further_call() -> None:
     results = in_lanes([lambda: None, work, lambda: later.append("began")], 1, jobs)
     next(results)
     assert began.wait(60)
-    results.close()  # type: ignore[attr-defined] # as an exception does in whoever takes them
+    results.close()  # type: ignore[attr-defined] # as an exception in the calling thread does
     assert ended.is_set()
     assert later == []
     with pytest.raises(Stopped):

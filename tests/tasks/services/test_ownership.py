@@ -46,7 +46,7 @@ def server(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[tuple[Kept,
     process.communicate()
 
 
-def test_a_port_belongs_to_the_server_whose_socket_it_is(server: tuple[Kept, up.Place]) -> None:
+def test_a_port_belongs_to_the_server_that_bound_it(server: tuple[Kept, up.Place]) -> None:
     kept, place = server
     assert up.listens(kept, place.port)
     other = subprocess.Popen(["sleep", "60"], start_new_session=True)

@@ -1,4 +1,4 @@
-"""One comment of a pull request, made once and then kept up to date, against a server that speaks GitHub's REST API."""
+"""One comment of a pull request, created once and then updated, against a server with GitHub's REST API."""
 
 import importlib.util
 import logging
@@ -14,7 +14,7 @@ from tasks.services.pull_request import CommentError, PullRequest, parse_pull_re
 
 PLACE = PullRequest(owner="team", name="trainer", number=7)
 MARK = "<!-- maxview:nightly -->"
-TOKEN = "gh" + "p_not-a-real-one"  # in two pieces, so that no scanner takes it for one
+TOKEN = "gh" + "p_not-a-real-one"  # in two pieces, so that no scanner reports it as a token
 STAND_IN = Path(__file__).parents[2] / "standins" / "github.py"
 
 
@@ -44,13 +44,13 @@ def test_a_comment_is_made_once_and_then_updated(github: Any) -> None:
     assert put(github, f"{MARK}\ngood night") == first
     assert [comment["body"] for comment in github.comments] == [f"{MARK}\r\ngood night"]
     seen = dict(github.seen)
-    assert put(github, f"{MARK}\ngood night") == first  # nothing new: nobody is told again
+    assert put(github, f"{MARK}\ngood night") == first  # no change: no notification
     assert github.seen == seen | {"GET": seen["GET"] + 1}
     assert put(github, "<!-- maxview:compare x -->\nanother") != first
     assert len(github.comments) == 2
 
 
-def test_it_is_found_behind_hundreds_of_others_and_no_answer_is_taken_for_it(github: Any) -> None:
+def test_it_is_found_behind_hundreds_of_others_and_a_reply_is_not_taken_for_it(github: Any) -> None:
     github.comments += [{"id": n, "body": f"> {MARK}\n> bad night\n\nwhy?", "html_url": "x"} for n in range(240)]
     github.comments.insert(3, {"id": 500, "body": None, "html_url": "x"})
     address = put(github, f"{MARK}\nbad night")
@@ -67,7 +67,7 @@ def test_a_long_comment_is_cut_at_a_line(github: Any) -> None:
         put(github, "no mark")
 
 
-def test_refusals_say_what_to_do_and_never_the_token(github: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_refusals_contain_a_remedy_and_never_the_token(github: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with pytest.raises(CommentError, match=r"401 Bad credentials; the token is not valid"):
         put(github, f"{MARK}\nx", token=TOKEN + "!")
@@ -88,6 +88,6 @@ def test_a_pull_request_by_name_or_address(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "trainer#7", "team/trainer", "team/trainer#x", "a/..#1", "a/b#1\n", "a/b/../c#1",
                                   "http://h/a/b#1", "a b/c#1", "a/b#1234567890"])  # fmt: skip
-def test_what_is_no_pull_request(text: str) -> None:
+def test_an_invalid_pull_request(text: str) -> None:
     with pytest.raises(CommentError, match="give owner/name#12"):
         parse_pull_request(text)

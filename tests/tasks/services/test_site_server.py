@@ -97,5 +97,5 @@ def test_the_root_serves_the_index_and_head_has_no_body(port: int) -> None:
     ["/runs/a/plan.json", "/comparisons/", f"/{PAGE}/../../../../runs/a/plan.json", "/%2e%2e/x", f"/{PAGE}/secret.txt",
      "/.index.lock", "/nothing"],
 )  # fmt: skip
-def test_nothing_but_pages_is_served(port: int, path: str) -> None:
+def test_only_pages_are_served(port: int, path: str) -> None:
     assert ask(port, path)[0] == 404

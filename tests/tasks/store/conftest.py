@@ -1,4 +1,4 @@
-"""Both kinds of files."""
+"""Both implementations of files."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tasks.store.gcs import GcsFiles
 
 @pytest.fixture(params=["local", "gs"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
-    """Both kinds of files, each empty."""
+    """Both implementations of files, each empty."""
     if request.param == "local":
         return LocalFiles(tmp_path / "files")
     return GcsFiles(request.getfixturevalue("gcs_url"))

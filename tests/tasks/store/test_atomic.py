@@ -1,4 +1,4 @@
-"""A file of the store is the old one or the whole new one, never half of either."""
+"""A file of the store is the old one or the complete new one, never a part of either."""
 
 import errno
 import os
@@ -55,16 +55,16 @@ def test_a_failure_leaves_the_old_file_and_no_temporary_one(tmp_path, monkeypatc
     assert os.listdir(tmp_path) == ["f"]
 
 
-def test_a_folder_that_cannot_be_is_named(tmp_path):
+def test_an_impossible_folder_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file" / "below" / "f", "/proc/nowhere/f"):
         with pytest.raises(StoreError) as caught:
             write_atomically(path, "x")
         assert str(path) in str(caught.value)
-        assert "--" not in str(caught.value)  # every command writes with it, and not each has an --out
+        assert "--" not in str(caught.value)  # every command writes with it, and some have no --out
 
 
-def test_readers_never_see_half_of_a_file(tmp_path):
+def test_readers_never_see_a_part_of_a_file(tmp_path):
     path = tmp_path / "f"
     texts = {"a" * 300_000, "b" * 700_000}
     write_atomically(path, "a" * 300_000)
@@ -85,7 +85,7 @@ def test_readers_never_see_half_of_a_file(tmp_path):
     assert seen <= texts
 
 
-def test_kill_9_in_the_middle_of_writing_leaves_a_whole_file(tmp_path):
+def test_kill_9_during_writing_leaves_a_complete_file(tmp_path):
     path = tmp_path / "record.json"
     texts = ["a" * 3_000_000, "b" * 5_000_000]
     program = (
@@ -103,7 +103,7 @@ def test_kill_9_in_the_middle_of_writing_leaves_a_whole_file(tmp_path):
         child.send_signal(signal.SIGKILL)
         assert child.wait(30) == -signal.SIGKILL
         assert path.read_text() in texts
-        # what a killed writer may leave is hidden and taken for nothing
+        # a killed writer's leftovers are hidden and ignored
         assert all(
             name.startswith(".record.json.") and name.endswith(".tmp")
             for name in os.listdir(tmp_path)
@@ -124,7 +124,7 @@ def test_a_full_disk_is_named_by_every_writer_and_for_an_empty_log(small_disk):
     named = f"^No space left on device: the disk at {small_disk} has 0.00 of 0.00 GB free; make room there and repeat"
     run = RunDirectory(small_disk / "run").create()
     run.log.touch()
-    run.check_files()  # empty, but there is room
+    run.check_files()  # empty, but with free space
     with (small_disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):
         while True:
             filler.write(bytes(4096))
@@ -137,7 +137,7 @@ def test_a_full_disk_is_named_by_every_writer_and_for_an_empty_log(small_disk):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_named_and_not_the_last_file(number, tmp_path, monkeypatch):
+def test_a_full_disk_is_named_instead_of_the_last_file(number, tmp_path, monkeypatch):
     def full(_):
         raise OSError(number, os.strerror(number))
 

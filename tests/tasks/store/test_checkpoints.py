@@ -1,4 +1,4 @@
-"""Checkpoints in a bucket: real Orbax writes and restores them, and they are proved like those on a disk."""
+"""Checkpoints in a bucket: real Orbax writes and restores them, and they are verified like those on a disk."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ def test_real_orbax_saves_and_restores_and_a_missing_commit_is_seen(gcs_url: str
     assert done.returncode == 0, done.stderr
     proof = verify_checkpoint(f"{url}/0", mode="none")
     assert (proof.ok, proof.arrays, proof.problems) == (True, 2, ())
-    # a save that was cut off has the final name already, and lacks only this
+    # an interrupted save already has the final name, and lacks only this
     assert GcsFiles(url).delete("0/commit_success.txt")
     proof = verify_checkpoint(f"{url}/0", mode="none")
     assert not proof.ok

@@ -1,4 +1,4 @@
-"""One interface, two stores: what is promised of files holds in a folder and in a bucket."""
+"""One interface, two stores: the properties of files hold in a folder and in a bucket."""
 
 import threading
 from pathlib import Path
@@ -11,7 +11,7 @@ from tasks.store.files import AlreadyThereError, Files
 from tasks.store.gcs import GcsFiles
 
 
-def test_what_is_written_is_read_and_listed(files: Files) -> None:
+def test_written_files_are_read_and_listed(files: Files) -> None:
     assert list(files.entries()) == []
     version = files.write("runs/a/record.json", b"one")
     files.write("runs/b/record.json", b"")
@@ -25,7 +25,7 @@ def test_what_is_written_is_read_and_listed(files: Files) -> None:
     assert (found.name, found.size, found.version) == ("runs/a/record.json", 3, version)
     assert [entry.name for entry in files.entries()] == ["other.txt", "runs/a/record.json", "runs/b/record.json"]
     assert next(iter(files.entries("runs"))) == found
-    assert [entry.name for entry in files.entries("run")] == []  # a folder, not the beginning of a name
+    assert [entry.name for entry in files.entries("run")] == []  # a folder, not a prefix of names
 
 
 def test_a_pattern_stays_within_a_folder(files: Files) -> None:
@@ -35,7 +35,7 @@ def test_a_pattern_stays_within_a_folder(files: Files) -> None:
     assert names == ["runs/a/record.json", "runs/b/record.json"]
 
 
-def test_what_is_not_there_is_no_error_of_the_store(files: Files) -> None:
+def test_a_missing_file_is_not_an_error_of_the_store(files: Files) -> None:
     for read in (files.read, files.open):
         with pytest.raises(FileNotFoundError, match="none"):
             read("none")
@@ -44,7 +44,7 @@ def test_what_is_not_there_is_no_error_of_the_store(files: Files) -> None:
     assert not files.delete("none", version="1")
 
 
-def test_of_several_creators_one_succeeds(files: Files) -> None:
+def test_one_of_several_creators_succeeds(files: Files) -> None:
     outcomes: list[str] = []
 
     def create(text: bytes) -> None:
@@ -75,7 +75,7 @@ def test_a_file_changes_only_from_the_version_that_was_read(files: Files) -> Non
     assert files.stat("a") is None
 
 
-def test_large_files_go_up_whole(files: Files, tmp_path: Path) -> None:
+def test_large_files_are_uploaded_completely(files: Files, tmp_path: Path) -> None:
     path = tmp_path / "large"
     path.write_bytes(bytes(range(256)) * 40_000)  # 10 MB: a resumable upload in chunks
     files.upload("large", path)
@@ -85,7 +85,7 @@ def test_large_files_go_up_whole(files: Files, tmp_path: Path) -> None:
         assert stream.read(4) == path.read_bytes()[9_999_990:9_999_994]
 
 
-def test_many_files_are_read_side_by_side(files: Files) -> None:
+def test_many_files_are_read_in_parallel(files: Files) -> None:
     names = [f"f/{n:03}" for n in range(40)]
     for name in names:
         files.write(name, name.encode())
@@ -94,24 +94,24 @@ def test_many_files_are_read_side_by_side(files: Files) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a//b", "/etc/passwd", "a/../../b", "a/."])
-def test_no_name_leads_outside(files: Files, name: str) -> None:
+def test_a_name_cannot_lead_outside(files: Files, name: str) -> None:
     with pytest.raises(StoreError, match="not the name of a file"):
         files.write(name, b"x")
 
 
-def test_a_bucket_knows_checksums(gcs_url: str) -> None:
+def test_a_bucket_has_checksums(gcs_url: str) -> None:
     files = GcsFiles(gcs_url)
     files.write("a", b"some content")
     (entry,) = files.entries()
     assert entry.crc32c == f"{google_crc32c.value(b'some content'):08x}"
 
 
-def test_the_same_content_created_twice_is_a_lost_answer(gcs_url: str) -> None:
+def test_creating_the_same_content_twice_counts_as_a_lost_response(gcs_url: str) -> None:
     files = GcsFiles(gcs_url)
     assert files.write("a", b"same", create=True) == files.write("a", b"same", create=True)
 
 
-def test_a_bucket_that_is_none_is_named(gcs_url: str) -> None:
+def test_an_invalid_bucket_is_named(gcs_url: str) -> None:
     files = GcsFiles("gs://other-bucket/x")
     for work in (files.check_access, lambda: list(files.entries()), lambda: files.write("a", b"b")):
         with pytest.raises(StoreError, match=r"gs://other-bucket: .* no such bucket.*gcloud storage buckets create gs"):
@@ -122,13 +122,13 @@ NO_PLACES = """gs:// gs:///x gs://Bucket/x gs://bucket/../x gs://bucket/a//b gs:
 
 
 @pytest.mark.parametrize("place", [*NO_PLACES.split(), "gs://a b", "gs://bucket/x\n"])
-def test_what_is_no_place_for_a_store_is_refused(place: str) -> None:
+def test_an_invalid_address_of_a_store_is_refused(place: str) -> None:
     with pytest.raises(StoreError, match="give gs://bucket"):
         GcsFiles(place)
 
 
 @pytest.mark.parametrize("prefix", ["", "a", "a/b c", "ü/%20/&x='y'", "-rf", "$(id)"])
-def test_prefixes_are_only_names(prefix: str, gcs_url: str) -> None:
+def test_prefixes_are_names_and_not_folders(prefix: str, gcs_url: str) -> None:
     files = GcsFiles(f"{gcs_url}/{prefix}")
     version = files.write("x/name.txt", b"content")
     assert [(e.name, e.version) for e in files.entries()] == [("x/name.txt", version)]
@@ -137,7 +137,7 @@ def test_prefixes_are_only_names(prefix: str, gcs_url: str) -> None:
     assert files.url("x/name.txt") == f"{gcs_url}/{prefix}/x/name.txt".replace("//x", "/x")
 
 
-def test_what_may_not_be_done_is_told_with_the_remedy(gcs_url: str) -> None:
+def test_a_missing_permission_is_reported_with_the_remedy(gcs_url: str) -> None:
     with pytest.raises(
         StoreError, match=r"objects.create, storage.objects.delete\); .*add-iam-policy-binding gs://viewer"
     ):
@@ -153,7 +153,7 @@ def test_what_may_not_be_done_is_told_with_the_remedy(gcs_url: str) -> None:
 def test_without_credentials_the_error_says_how_to_log_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NO_GCE_CHECK", "true")  # else a metadata server is looked for
+    monkeypatch.setenv("NO_GCE_CHECK", "true")  # otherwise the client queries a metadata server
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     with pytest.raises(StoreError, match="gcloud auth application-default login"):
         GcsFiles("gs://bucket/x").check_access()
@@ -171,7 +171,7 @@ def test_one_object_is_read_as_a_stream(gcs_url: str) -> None:
     assert files.head("empty.txt", 9) == b""
 
 
-def test_a_stream_is_of_one_version(gcs_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_has_one_version(gcs_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.store.gcs.CHUNK", 1 << 10)
     files = GcsFiles(gcs_url)
     files.write("log.txt", b"a" * 3000)

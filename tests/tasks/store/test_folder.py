@@ -1,4 +1,4 @@
-"""The output folder: checked before anything runs, and read back by what lies in it."""
+"""The output folder: checked before a run, and read back from its files."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def plan(run_name: str = "linen-1", **changes: object) -> RunPlan:
     return RunPlan.model_validate({**fields, **changes})
 
 
-def test_a_folder_is_made_and_can_be_opened_again(tmp_path):
+def test_a_folder_is_created_and_can_be_opened_again(tmp_path):
     store = open_store(tmp_path / "new" / "out")
     assert store.path == tmp_path / "new" / "out"
     assert os.listdir(store.path) == []
@@ -60,14 +60,14 @@ def test_a_folder_that_cannot_be_written_is_named_with_the_remedy(tmp_path):
 
 
 @pytest.mark.parametrize("out", ["file", "file/sub", "/proc/maxview", "/sys/kernel/maxview/x", "n" * 300])
-def test_what_cannot_be_an_output_folder_is_told_without_trying_to_make_it(tmp_path, out):
+def test_an_impossible_output_folder_is_reported_without_being_created(tmp_path, out):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"files cannot be written there \(.*\); choose another one with --out"):
         check_writable(tmp_path / out)
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_looking_at_an_output_folder_makes_nothing(tmp_path):
+def test_reading_an_output_folder_creates_nothing(tmp_path):
     assert check_writable(tmp_path / "new" / "out") == (str(tmp_path / "new" / "out"), tmp_path)
     assert os.listdir(tmp_path) == []
     assert check_writable(tmp_path) == (str(tmp_path), tmp_path)
@@ -75,7 +75,7 @@ def test_looking_at_an_output_folder_makes_nothing(tmp_path):
         check_writable("s3://bucket/out")
 
 
-def test_nothing_is_left_of_folders_that_turned_out_useless(tmp_path, monkeypatch):
+def test_unused_new_folders_are_removed(tmp_path, monkeypatch):
     import tempfile
 
     def fail(*_: object, **__: object) -> None:
@@ -87,11 +87,11 @@ def test_nothing_is_left_of_folders_that_turned_out_useless(tmp_path, monkeypatc
     assert os.listdir(tmp_path) == []
 
 
-def test_what_is_no_local_folder_is_refused():
+def test_an_address_that_is_not_a_local_folder_is_refused():
     with pytest.raises(StoreError, match="not a local folder"):
         open_store("s3://bucket/out")
     with pytest.raises(StoreError, match="not a local folder or a gs:// address"):
-        open_store("gs:/bucket/out")  # a slash too few
+        open_store("gs:/bucket/out")  # one slash is missing
 
 
 def test_paths_are_the_documented_ones(tmp_path):
@@ -112,10 +112,10 @@ def test_paths_are_the_documented_ones(tmp_path):
     folder = tmp_path / "comparisons" / "linen-vs-nnx" / "01_base" / "20261121-1"
     assert (comparison.comparison, comparison.page) == (folder / "comparison.json", folder / "index.html")
     assert comparison.file("chart.svg") == folder / "chart.svg"
-    assert os.listdir(tmp_path) == []  # asking for paths makes nothing
+    assert os.listdir(tmp_path) == []  # requesting paths creates nothing
 
 
-def test_plan_handle_and_program_come_back(tmp_path):
+def test_plan_handle_and_program_are_read_back(tmp_path):
     run = Store(tmp_path).run("linen-1").create()
     assert (run.read_plan(), run.read_handle(), run.read_program(), run.read_record()) == (None, None, None, None)
     handle = LocalHandle(backend="local", job_name="j", pid=12, created=1795225511.280928, log=str(run.log))
@@ -129,7 +129,7 @@ def test_plan_handle_and_program_come_back(tmp_path):
     assert run.config.read_text() == "steps: 10  # ×\n"
 
 
-def test_a_plan_that_json_cannot_carry_is_refused(tmp_path):
+def test_a_plan_that_json_cannot_represent_is_refused(tmp_path):
     with pytest.raises(StoreError, match=r"config\.adam_eps is not a finite number"):
         Store(tmp_path).run("x").write_plan(plan(config={"adam_eps": float("inf")}))
     assert os.listdir(tmp_path) == []
@@ -146,7 +146,7 @@ def test_damaged_files_are_named(tmp_path, text):
         assert "\n" not in str(caught.value)
 
 
-def test_bytes_that_are_no_text_and_a_folder_in_the_way_are_named(tmp_path):
+def test_invalid_utf8_bytes_and_a_folder_in_the_way_are_named(tmp_path):
     run = Store(tmp_path).run("x").create()
     run.plan.write_bytes(b"\xff\xfe\x00")
     run.record.mkdir()
@@ -155,7 +155,7 @@ def test_bytes_that_are_no_text_and_a_folder_in_the_way_are_named(tmp_path):
             read()
 
 
-def test_runs_are_listed_by_what_lies_there(tmp_path):
+def test_runs_are_listed_by_their_folders(tmp_path):
     store = Store(tmp_path)
     assert list(store.runs()) == []
     for name in ("b", "a"):

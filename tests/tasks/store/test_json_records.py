@@ -1,4 +1,4 @@
-"""Every record comes back from its file as it was, to the last bit."""
+"""Every record is read back from its file exactly, to the last bit."""
 
 import json
 import math
@@ -40,7 +40,7 @@ def record(**changes: Any) -> RunRecord:
 
 
 def bits(value: Any) -> Any:
-    """`value` with every float as its bits (all NaN alike), so that == means: not one bit differs."""
+    """`value` with every float as its bits (all NaN alike), so that == means bitwise equality."""
     if isinstance(value, float):
         return "nan" if math.isnan(value) else struct.pack("<d", value)
     if isinstance(value, dict):
@@ -105,7 +105,7 @@ def frames(draw: st.DrawFn) -> pl.DataFrame:
     st.dictionaries(texts, anything, max_size=4),
     st.dictionaries(texts, texts, max_size=4),
 )
-def test_any_record_comes_back(steps, metrics, free, config):
+def test_any_record_is_read_back(steps, metrics, free, config):
     reading = RunReading(name="r", format="maxtext", steps=steps, evals=(free,), config=config, span=(3, 2**40))
     before = record(reading=reading, metrics=metrics, program=free)
     assert_same(before, round_trip(before))
@@ -128,7 +128,7 @@ def test_a_step_table_without_rows_keeps_its_types():
     assert back.metrics is None
 
 
-def test_a_whole_record_comes_back_from_the_store(tmp_path):
+def test_a_whole_record_is_read_back_from_the_store(tmp_path):
     steps = pl.DataFrame({"step": [0, 1], "seconds": [12.5, None], "loss": [math.nan, 10.872], "note": [None, "nan"]})
     proof = CheckpointProof(
         step=0, path="p", ok=False, checks=("commit",), problems=(Problem(check="commit", path=".", message="×"),)
@@ -146,7 +146,7 @@ def test_a_whole_record_comes_back_from_the_store(tmp_path):
     run.write_record(before)
     back = run.read_record()
     assert back is not None
-    assert back.log == str(run.log)  # the one in its folder, whatever the file says
+    assert back.log == str(run.log)  # the name of its folder, whatever the file contains
     assert_same(before, back.model_copy(update={"log": before.log}))
     assert_frame_equal(before.reading.steps, back.reading.steps)
     assert back.proofs == before.proofs
@@ -154,7 +154,7 @@ def test_a_whole_record_comes_back_from_the_store(tmp_path):
     assert back.reading.coverage == before.reading.coverage
 
 
-def test_every_cut_of_a_record_is_one_clear_error(tmp_path):
+def test_every_truncation_of_a_record_is_one_clear_error(tmp_path):
     text = run_record_to_json(record(metrics=pl.DataFrame({"loss": [1.0, math.nan]})))
     run = Store(tmp_path).run("r").create()
     for end in range(0, len(text) - 2, 7):
@@ -164,7 +164,7 @@ def test_every_cut_of_a_record_is_one_clear_error(tmp_path):
         assert str(run.record) in str(caught.value)
 
 
-def test_an_older_version_and_other_documents_are_told_apart():
+def test_an_older_version_and_other_documents_have_different_errors():
     document = json.loads(run_record_to_json(record()))
     for change, message in (
         ({"version": 0}, "version 0, this maxview reads version 1"),
@@ -205,12 +205,12 @@ def test_damage_anywhere_is_an_error_or_a_record(data):
     assert not error or error.startswith("record.json: ")
 
 
-def test_a_column_that_cannot_be_kept_is_named():
+def test_an_unstorable_column_is_named():
     with pytest.raises(StoreError, match="'day'"):
         run_record_to_json(record(metrics=pl.DataFrame({"day": pl.Series([0], dtype=pl.Int32).cast(pl.Date)})))
 
 
-def test_a_comparison_comes_back_with_its_nan(tmp_path):
+def test_a_comparison_keeps_its_nan(tmp_path):
     arm = ArmSummary(
         name="linen",
         label="linen",

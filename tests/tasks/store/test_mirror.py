@@ -1,4 +1,4 @@
-"""A store in a bucket: worked on in a folder, finished runs go up whole, and no two machines write one run."""
+"""A store in a bucket: runs are written in a folder, uploaded when finished, and never written by two machines."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from tasks.store.mirror import name_store
 
 @pytest.fixture
 def machine(gcs_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
-    """machine(name): the store as another machine opens it, with a working copy of its own."""
+    """machine(name): the store as another machine opens it, with a separate working copy."""
 
     def open_on(name: str) -> Store:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
@@ -27,7 +27,7 @@ def machine(gcs_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # t
 
 
 def finish(store: Store, name: str) -> Mirror:
-    """A run's folder as a trainer leaves it, sent up."""
+    """A run's folder as a trainer leaves it, uploaded."""
     assert store.mirror is not None
     folder = store.run(name).create()
     folder.log.write_text("a log\n")
@@ -40,7 +40,7 @@ def finish(store: Store, name: str) -> Mirror:
     return store.mirror
 
 
-def test_looking_at_a_bucket_makes_no_working_copy(
+def test_reading_a_bucket_creates_no_working_copy(
     gcs_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
@@ -48,7 +48,7 @@ def test_looking_at_a_bucket_makes_no_working_copy(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_finished_run_is_seen_from_another_machine(machine) -> None:  # type: ignore[no-untyped-def]
+def test_a_finished_run_is_visible_to_another_machine(machine) -> None:  # type: ignore[no-untyped-def]
     mirror = finish(machine("one"), "run-1")
     names = [entry.name for entry in mirror.files.entries("runs")]
     assert names == [f"runs/run-1/{name}" for name in (
@@ -62,7 +62,7 @@ def test_a_finished_run_is_seen_from_another_machine(machine) -> None:  # type: 
     assert name_store(other.path) == mirror.files.root
 
 
-def test_what_marks_the_whole_goes_up_last(machine, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_completion_markers_are_uploaded_last(machine, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     sent: list[str] = []
     upload = GcsFiles.upload
 
@@ -72,8 +72,13 @@ def test_what_marks_the_whole_goes_up_last(machine, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(GcsFiles, "upload", record)
     mirror = finish(machine("one"), "run-1")
-    assert sent == ["data", "commit_success.txt", "log.txt", "record.json"]  # a closed log: all it speaks of is there
-    assert mirror.push_folder("runs/run-1") == 0  # nothing is sent twice
+    assert sent == [
+        "data",
+        "commit_success.txt",
+        "log.txt",
+        "record.json",
+    ]  # a complete log: all files that it mentions are there
+    assert mirror.push_folder("runs/run-1") == 0  # no file is uploaded twice
     (mirror.folder / "runs/run-1/log.txt").write_text("a LOG\n")
     assert mirror.push_folder("runs/run-1") == 1
 
@@ -81,7 +86,7 @@ def test_what_marks_the_whole_goes_up_last(machine, monkeypatch: pytest.MonkeyPa
 def test_two_machines_cannot_write_one_run(machine) -> None:  # type: ignore[no-untyped-def]
     first, second = machine("one").mirror, machine("two").mirror
     first.claim("runs/run-1")
-    first.claim("runs/run-1")  # its own, after a crash
+    first.claim("runs/run-1")  # its own claim, after a crash
     with pytest.raises(StoreError, match=r"runs/run-1: is being written on .* since .*--fresh.*--take-over"):
         second.claim("runs/run-1")
     second.claim("runs/run-2")
@@ -93,7 +98,7 @@ def test_two_machines_cannot_write_one_run(machine) -> None:  # type: ignore[no-
     assert set(claim) == {"host", "pid", "folder", "since", "replaces", "flow_runs"}  # no secret, no environment
 
 
-def test_a_claim_counts_until_its_flow_run_is_over(machine) -> None:  # type: ignore[no-untyped-def]
+def test_a_claim_is_valid_until_its_flow_run_has_ended(machine) -> None:  # type: ignore[no-untyped-def]
     first, second = machine("one").mirror, machine("two").mirror
     first.claim("runs/run-1", ("lost", "night"))
     with pytest.raises(TakenError) as taken:
@@ -103,18 +108,18 @@ def test_a_claim_counts_until_its_flow_run_is_over(machine) -> None:  # type: ig
     second.claims.check("runs/run-1")
     with pytest.raises(StoreError, match="taken over"):
         first.claims.check("runs/run-1")
-    with pytest.raises(TakenError):  # it goes on meanwhile
+    with pytest.raises(TakenError):  # the run continues meanwhile
         first.claim("runs/run-1", ("lost",), is_over=lambda others: "lost" in others)
 
 
-def test_a_damaged_claim_is_told(machine) -> None:  # type: ignore[no-untyped-def]
+def test_a_damaged_claim_is_reported(machine) -> None:  # type: ignore[no-untyped-def]
     mirror = machine("one").mirror
     mirror.files.write("runs/run-1/writer.json", b'{"host": 1')
     with pytest.raises(StoreError, match=r"writer\.json: is damaged; .*gcloud storage rm gs://"):
         mirror.claim("runs/run-1")
 
 
-def test_another_machine_goes_on_with_what_is_left(machine, make_plan) -> None:  # type: ignore[no-untyped-def]
+def test_another_machine_continues_from_the_uploaded_files(machine, make_plan) -> None:  # type: ignore[no-untyped-def]
     first, second = machine("one").run("run-1").create(), machine("two").run("run-1").create()
     handle = XpkHandle(
         backend="xpk", job_name="a-2", family="a", namespace="default", context=None, created=1.0, log="elsewhere"
@@ -124,7 +129,7 @@ def test_another_machine_goes_on_with_what_is_left(machine, make_plan) -> None: 
     first.log.write_text("still growing")
     first.write_plan(make_plan("pass", run_name="run-1"))
     first.write_handle(handle)
-    assert second.read_handle() == handle  # whoever has to end the job finds it
+    assert second.read_handle() == handle  # so that another machine can end the job
     second.claim(("next",), is_over=lambda others: others == ("lost",))
     assert (second.path / "log.1.txt").read_text() == "the attempt before\n"
     assert second.read_plan() == first.read_plan()
@@ -149,7 +154,7 @@ def record_of():  # type: ignore[no-untyped-def]
     return make
 
 
-def test_a_record_is_written_over_the_one_that_was_known_only(machine, record_of) -> None:  # type: ignore[no-untyped-def]
+def test_a_record_replaces_only_the_known_version(machine, record_of) -> None:  # type: ignore[no-untyped-def]
     first, second = machine("one"), machine("two")
     run = first.run("run-1").create()
     run.log.write_text("a log\n")
@@ -160,19 +165,19 @@ def test_a_record_is_written_over_the_one_that_was_known_only(machine, record_of
     assert other.read_record().label == "died"
     assert other.bring("log.txt").read_text() == "a log\n"
     assert other.log_address == other.read_record().log == f"{second.address}/runs/run-1/log.txt"
-    second.mirror.claim("runs/run-1")  # it is run again there
+    second.mirror.claim("runs/run-1")  # the run is repeated there
     other.log.write_text("a longer log\n")
     late = second.mirror.files.read("runs/run-1/writer.json")
-    first.mirror.files.delete("runs/run-1/writer.json")  # by somebody who thinks that machine gone
+    first.mirror.files.delete("runs/run-1/writer.json")  # by a user who believes that machine lost
     first.mirror.claim("runs/run-1")
     run.write_record(record_of(first, "again"))
     second.mirror.files.write("runs/run-1/writer.json", late, create=True)
     with pytest.raises(StoreError, match="another machine has recorded this run meanwhile"):
         other.write_record(record_of(second, "late"))
-    assert other.read_record().label == "again"  # nothing of the late one is left, here or there
+    assert other.read_record().label == "again"  # the late record is neither here nor there
 
 
-def test_a_run_that_was_recorded_meanwhile_is_not_begun(machine, record_of) -> None:  # type: ignore[no-untyped-def]
+def test_a_run_recorded_meanwhile_is_not_started(machine, record_of) -> None:  # type: ignore[no-untyped-def]
     first, second = machine("one"), machine("two")
     assert second.run("run-1").read_record() is None
     first.run("run-1").create().write_record(record_of(first, "done"))
@@ -183,14 +188,14 @@ def test_a_run_that_was_recorded_meanwhile_is_not_begun(machine, record_of) -> N
     second.mirror.claim("runs/run-1")
 
 
-def test_a_record_that_is_removed_in_the_bucket_is_gone_everywhere(machine, record_of) -> None:  # type: ignore[no-untyped-def]
+def test_a_record_removed_in_the_bucket_is_removed_everywhere(machine, record_of) -> None:  # type: ignore[no-untyped-def]
     store = machine("one")
     store.run("run-1").create().write_record(record_of(store, "done"))
     store.files.delete("runs/run-1/record.json")
     assert store.run("run-1").read_record() is None
 
 
-def test_many_records_are_brought_at_once(machine, record_of) -> None:  # type: ignore[no-untyped-def]
+def test_many_records_are_downloaded_in_parallel(machine, record_of) -> None:  # type: ignore[no-untyped-def]
     first, second = machine("one"), machine("two")
     text = run_record_to_json(record_of(first, "done")).encode()
     for number in range(25):
@@ -212,7 +217,7 @@ def test_a_page_has_an_address_and_a_link(machine, tmp_path: Path) -> None:  # t
     )
 
 
-def test_a_file_that_is_replaced_while_it_is_fetched_comes_whole(machine, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_file_replaced_during_its_download_is_complete(machine, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr("tasks.store.gcs.CHUNK", 1 << 10)
     mirror = machine("one").mirror
     mirror.files.write("runs/a/log.txt", b"a" * 5000)

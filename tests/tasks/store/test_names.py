@@ -1,4 +1,4 @@
-"""No name leads outside the store."""
+"""A name cannot lead outside the store."""
 
 import pytest
 from hypothesis import example, given
@@ -28,7 +28,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_folder_name_is_refused_everywhere(tmp_path, name):
+def test_an_invalid_folder_name_is_refused_everywhere(tmp_path, name):
     store = Store(tmp_path)
     for use in (
         store.run,
@@ -42,7 +42,7 @@ def test_what_is_no_folder_name_is_refused_everywhere(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["01_base", "linen-vs-nnx", "a", "9", "main-20261121.1+x", "A" * 100])
-def test_plain_names_stay_as_they_are(name):
+def test_plain_names_are_unchanged(name):
     assert check_name(name, "name") == name
     assert safe_name(name) == name
 
@@ -51,7 +51,7 @@ def test_plain_names_stay_as_they_are(name):
 @example("../../etc/passwd")
 @example("\ud800")
 @example("a" * 101)
-def test_any_text_becomes_a_name_that_is_accepted(text):
+def test_any_text_becomes_a_valid_name(text):
     name = safe_name(text)
     assert check_name(name, "name") == name
     assert safe_name(name) == name

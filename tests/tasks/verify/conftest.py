@@ -1,4 +1,4 @@
-"""Real Orbax checkpoints, saved once in processes of their own, and fresh copies of them to damage."""
+"""Real Orbax checkpoints, each saved once in a separate process, and fresh copies to damage."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 SAVER = Path(__file__).with_name("saver.py")
 
-# what several tests look at, and none of them changes; one process saves it all, as loading JAX and Orbax takes longest
+# read by several tests and changed by none; one process saves them all, because loading JAX and Orbax takes longest
 COMMON = (
     (),
     *(("--layout", layout) for layout in ("ocdbt-zarr3", "ocdbt-zarr2", "plain-zarr3", "plain-zarr2")),
@@ -58,7 +58,7 @@ def save(tmp_path_factory: pytest.TempPathFactory, shared: Shared) -> Save:
 
 @pytest.fixture(scope="session")
 def save_all(tmp_path_factory: pytest.TempPathFactory, shared: Shared) -> Callable[[str], Path]:
-    """save_all(script) -> the folder that a script of ours has filled, once for all processes of the test run."""
+    """save_all(script) -> the folder filled by one of our scripts, once for all processes of the test run."""
 
     def make(script: str) -> str:
         folder = tmp_path_factory.mktemp("saved")
@@ -82,7 +82,7 @@ def trees(save_all: Callable[[str], Path]) -> Path:
 
 @pytest.fixture
 def run_folder(save: Save, tmp_path: Path) -> Path:
-    """A copy of a run with the checkpoints 0 and 9, to do with as the test likes."""
+    """A copy of a run with the checkpoints 0 and 9, for changes."""
     return Path(shutil.copytree(save(), tmp_path / "run"))
 
 

@@ -27,7 +27,7 @@ POINTS = ("while-writing", "before-item-commit", "before-step-commit")
 
 
 def make_tree(step: int, size: int, nan: bool) -> dict[str, Any]:
-    """Ten leaves with data; the kernels lie on two devices in two files' worth of chunks."""
+    """Ten leaves with data; the kernels are on two devices, in chunks of two files."""
     mesh = Mesh(np.array(jax.devices()), ("fsdp",))
     over_fsdp = NamedSharding(mesh, PartitionSpec("fsdp"))
     key = jax.random.key(step)
@@ -73,7 +73,7 @@ def arm(point: str, folder: Path, step: int) -> None:
     async def finalize(self: Any) -> None:
         calls[0] += 1
         if point == "while-writing":
-            await asyncio.sleep(600)  # the thread that watches may be later than all of the writing
+            await asyncio.sleep(600)  # the watching thread may be later than all of the writing
         if calls[0] == POINTS.index(point):
             await asyncio.to_thread(die)
         await original(self)

@@ -57,7 +57,7 @@ def linen(change: Any = lambda tree: tree, **options: Any) -> dict[str, Any]:
 
 
 def nnx(change: Any = lambda tree: tree) -> dict[str, Any]:
-    """Flax's own: a model and an optimizer that holds optax's state and its step."""
+    """Flax's own tree: a model and an optimizer that contains optax's state and its step."""
     chain = [{}, [moments(change), {}, {"count": jnp.int32(STEP)}]]
     return {
         "model": {
@@ -80,7 +80,7 @@ def nudged() -> dict[str, Any]:
 
 
 def with_aux(state: dict[str, Any]) -> dict[str, Any]:
-    """What MaxText's NNX adds, with random numbers and with quantisation."""
+    """The additional arrays of MaxText's NNX, with random numbers and with quantisation."""
     streams = {"params": {"count": jnp.uint32(0), "key": jnp.zeros(2, "uint32")}}
     aqt = {"AqtEinsum_0": {"AqtDotGeneral_0": {"qrhs": {"frozen": {"scale": leaf("aqt", (4,))}}}}}
     return {**state, "nnx_aux": {"rngs": streams, "decoder": {"layers": {"mlp": aqt}}}}

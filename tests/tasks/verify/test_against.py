@@ -1,4 +1,4 @@
-"""Two checkpoints beside each other: one state in every dialect's tree, differences put in by hand, and bad input."""
+"""Comparison of two checkpoints: one state in every dialect's tree, hand-made differences, and bad input."""
 
 import json
 import math
@@ -36,7 +36,7 @@ def test_one_state_is_equal_in_every_tree_and_both_directions(trees, other):
         assert all(role in ("random numbers", "quantisation") for role, _ in alone(found.arrays))
 
 
-def test_arrays_of_one_implementation_alone_are_explained_by_name(trees):
+def test_arrays_of_one_implementation_only_are_explained_by_name(trees):
     found = compare_checkpoints(trees / "linen", trees / "nnx-aux")
     assert found.equal
     assert sorted(alone(found.arrays)) == [
@@ -47,7 +47,7 @@ def test_arrays_of_one_implementation_alone_are_explained_by_name(trees):
 
 
 @pytest.mark.parametrize("base", ["linen", "linen-unrolled", "nnx"])
-def test_differences_come_largest_first_with_their_place(trees, base):
+def test_differences_are_sorted_by_size_and_have_their_index(trees, base):
     """saver_trees.nudged: +3 and −4 in one kernel, a NaN in one moment, +0.5 in one norm."""
     found = compare_checkpoints(trees / "nudged", trees / base)
     assert not found.equal
@@ -71,8 +71,8 @@ def test_another_dtype_is_a_difference(trees):
     assert 0 < array.values.largest < 2**-6  # 8 bits of a number below 4
 
 
-def test_another_layout_over_the_devices_is_shown_and_no_difference(save, run_folder):
-    """The kernels of saver.py lie on two devices along their first dimension; in the copy they are said to be whole."""
+def test_another_sharding_is_shown_and_is_not_a_difference(save, run_folder):
+    """The kernels of saver.py are on two devices along their first dimension; the copy's metadata says unsharded."""
     path = run_folder / "checkpoints" / "9" / "items" / "_sharding"
     layouts = {key: json.loads(text) for key, text in json.loads(path.read_text()).items()}
     for layout in layouts.values():
@@ -85,7 +85,7 @@ def test_another_layout_over_the_devices_is_shown_and_no_difference(save, run_fo
     assert [array.names[0].rpartition(".")[0][-7:] for array in moved] == ["layer_0", "layer_1", "layer_2"]
 
 
-def test_the_last_common_step_or_the_ones_that_are_named(trees):
+def test_the_last_common_step_or_the_requested_ones(trees):
     assert compare_checkpoints(trees / "linen", trees / "linen").step == 4
     assert compare_checkpoints(trees / "linen" / "checkpoints" / "2", trees / "linen").step == 2
     two, four = trees / "linen" / "checkpoints" / "2", trees / "nnx" / "checkpoints" / "4"
@@ -94,7 +94,7 @@ def test_the_last_common_step_or_the_ones_that_are_named(trees):
         compare_checkpoints(two, trees / "nnx")
 
 
-def test_another_model_and_half_a_save_are_one_message(trees, tmp_path, capsys):
+def test_another_model_and_an_incomplete_save_are_one_message(trees, tmp_path, capsys):
     with pytest.raises(
         CheckpointError, match=r"another model .*: decoder\.decoder_norm\.scale is \(8,\) here and \(16,\)"
     ):
@@ -137,7 +137,7 @@ def spec(name: str, *shape: int) -> ArraySpec:
     return ArraySpec(name, shape, "float32", 3, shape, shape, "/")
 
 
-def test_places():
+def test_paths_of_checkpoints():
     names = {
         "params.params.decoder.layers.mlp.wi_0.kernel": ("parameter", "decoder.layers.mlp.wi_0.kernel"),
         "params.decoder.decoder_norm.scale": ("parameter", "decoder.decoder_norm.scale"),
@@ -153,10 +153,10 @@ def test_places():
     assert {name: place_of(name) for name in names} == names
 
 
-def test_layers_are_paired_by_number_where_there_are_more_than_nine():
+def test_more_than_nine_layers_are_paired_by_number():
     scanned = [spec("params.decoder.layers.w", 4, 12, 5)]
     unrolled = [spec(f"params.decoder.layers_{n}.w", 4, 5) for n in range(12)]
     (pair,) = pair_arrays(scanned, unrolled)
     assert [one.name for one in pair.theirs] == [one.name for one in unrolled]
     assert pair.layer_axis == 1
-    assert len(pair_arrays(scanned, unrolled[:-1])) == 12  # a layer is missing: nothing is taken for the whole
+    assert len(pair_arrays(scanned, unrolled[:-1])) == 12  # a layer is missing: the rest is not taken for the whole

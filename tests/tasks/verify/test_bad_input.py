@@ -1,4 +1,4 @@
-"""What is no checkpoint gets one clear message."""
+"""A path without a checkpoint gets one clear message."""
 
 import os
 import shutil
@@ -44,7 +44,7 @@ def test_a_path_without_checkpoint_is_reported_once_and_clearly(tmp_path, verify
         assert "give" in str(caught.value)  # the remedy
 
 
-def test_one_checkpoint_is_asked_for(save):
+def test_a_single_checkpoint_is_required(save):
     with pytest.raises(CheckpointError, match=r"holds 2 checkpoints \(0, 9\); give one"):
         verify_checkpoint(save())
 
@@ -54,8 +54,8 @@ def test_a_folder_that_loops_into_itself_ends(step_folder):
     assert not verify_checkpoint(step_folder, mode="none").problems
 
 
-def test_a_cloud_store_without_its_client_is_said_so():
-    """In a process of its own: what has been imported once stays known."""
+def test_a_missing_client_of_a_cloud_store_is_reported():
+    """In a separate process: an imported module stays imported."""
     program = """
 import sys
 sys.modules["gcsfs"] = None  # as if it were not installed
@@ -72,7 +72,7 @@ except CheckpointError as error:
 
 @contextmanager
 def weak():
-    """The block is run by a user who may not read everything, also where root runs the tests."""
+    """Run the block as a user without all read permissions, also if root runs the tests."""
     user = os.getuid()
     os.setresuid(*2 * (user or 65534,), user)
     try:
@@ -82,10 +82,12 @@ def weak():
 
 
 def test_unreadable_files_are_reported_and_the_rest_is_verified(run_folder, capsys):
-    with tempfile.TemporaryDirectory() as name:  # pytest's own folders let nobody else in
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders are closed to other users
         run = Path(shutil.copytree(run_folder, Path(name, "run")))
         first, last = (run / "checkpoints" / step for step in ("0", "9"))
-        assert call(["verify", str(last), "--against", str(last)]) == 0  # loads what a weak user may not
+        assert (
+            call(["verify", str(last), "--against", str(last)]) == 0
+        )  # loads modules that the weaker user cannot read
         for folder, *_ in os.walk(name):
             os.chmod(folder, 0o755)
         first.chmod(0)
@@ -109,7 +111,7 @@ def test_unreadable_files_are_reported_and_the_rest_is_verified(run_folder, caps
 
 
 @pytest.mark.parametrize("there", ["9", "9.orbax-checkpoint-tmp"])
-def test_a_step_that_is_not_there_leads_to_those_that_are(run_folder, there):
+def test_a_missing_step_is_reported_with_the_existing_steps(run_folder, there):
     steps = run_folder / "checkpoints"
     (steps / "9").rename(steps / there)
     with pytest.raises(CheckpointError, match="give one of 0") as caught:
@@ -120,8 +122,8 @@ def test_a_step_that_is_not_there_leads_to_those_that_are(run_folder, there):
             verify_checkpoint(steps / "9")
 
 
-def test_a_save_that_was_announced_and_is_no_checkpoint_is_a_failed_proof(tmp_path):
-    """What a run's log promises is judged; only a path that a person typed is an error of input."""
+def test_a_missing_announced_save_is_a_failed_proof(tmp_path):
+    """A save announced in a run's log is judged; only a path typed by a user is an error of input."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("no checkpoint")
     for name, message in {"9": "does not exist", "file": "is a file", "empty": "is an empty folder"}.items():

@@ -1,4 +1,4 @@
-"""A checkpoint in a bucket that answers badly: with the real clients, against the server on loopback."""
+"""A checkpoint in a bucket with faults: the real clients against the server on loopback."""
 
 import shutil
 import subprocess
@@ -22,7 +22,7 @@ type Order = Callable[..., None]
 
 @pytest.fixture
 def order(gcs_server: str) -> Iterator[Order]:
-    """order(kind, times, …): what goes wrong from now on; nothing after the test."""
+    """order(kind, times, …): set the faults; they are removed after the test."""
 
     def tell(kind: str, times: int, **more: str) -> None:
         fault = {"kind": kind, "times": times, **more}
@@ -34,7 +34,7 @@ def order(gcs_server: str) -> Iterator[Order]:
 
 @pytest.fixture
 def remote(trees: Path, gcs_url: str) -> str:
-    """A run's address, whose one step a real Orbax saved on a disk."""
+    """A run's address; real Orbax saved its one step on a disk."""
     return upload(trees / "nnx", gcs_url)
 
 
@@ -45,11 +45,11 @@ def upload(folder: Path, url: str) -> str:
     return url
 
 
-# the clients wait before they ask again, for 20 seconds in all
+# the clients retry for 20 seconds
 @pytest.mark.parametrize(
     "kind", [*(pytest.param(kind, marks=pytest.mark.long) for kind in ("429", "503", "cut")), "slow"]
 )
-def test_a_bucket_that_answers_badly_for_a_while_is_read_all_the_same(remote: str, order: Order, kind: str) -> None:
+def test_a_bucket_with_temporary_faults_is_read(remote: str, order: Order, kind: str) -> None:
     order(kind, 3)
     (proof,) = verify_checkpoints(remote, mode="record", deep=True)
     assert proof.problems == ()
@@ -59,11 +59,11 @@ def test_a_bucket_that_answers_badly_for_a_while_is_read_all_the_same(remote: st
     assert proof.levels[-1] == "content unchanged"
 
 
-def test_a_listing_that_lags_behind_is_no_damage(remote: str, order: Order) -> None:
+def test_a_stale_listing_is_not_damage(remote: str, order: Order) -> None:
     order("stale", 1, name="/_sharding")
     (proof,) = verify_checkpoints(remote)
     assert proof.problems == ()
-    order("stale", 1000, name="/_sharding")  # for good: it may as well be gone
+    order("stale", 1000, name="/_sharding")  # permanently: the file may as well be missing
     (proof,) = verify_checkpoints(remote)
     assert {problem.path for problem in proof.problems} == {"items/_sharding"}
 
@@ -91,7 +91,7 @@ def test_a_bucket_and_a_disk_are_compared(remote: str, trees: Path) -> None:
         ("gs://bucket/no/such/run", "does not exist"),
     ],
 )
-def test_no_such_bucket_no_right_and_no_such_run_are_one_message(
+def test_a_missing_bucket_right_or_run_is_one_message(
     gcs_url: str, capsys: pytest.CaptureFixture[str], place: str, words: str
 ) -> None:
     with pytest.raises(CheckpointError):
@@ -102,8 +102,8 @@ def test_no_such_bucket_no_right_and_no_such_run_are_one_message(
     assert words in shown.err
 
 
-@pytest.mark.long  # the client asks for 20 seconds
-def test_a_bucket_that_is_away_is_one_message(
+@pytest.mark.long  # the client retries for 20 seconds
+def test_an_unreachable_bucket_is_one_message(
     gcs_url: str, free_port: Callable[[], int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{free_port()}")
@@ -114,7 +114,7 @@ def test_a_bucket_that_is_away_is_one_message(
 
 @pytest.fixture
 def order_own(gcs_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Order]:
-    """The same for a server of the test's own, with the bucket `bucket`: what goes wrong after so many reads."""
+    """The same for a separate server with the bucket `bucket`: faults after a number of reads."""
     with subprocess.Popen([sys.executable, SERVER, "bucket"], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         address = server.stdout.readline().strip()
@@ -135,11 +135,11 @@ def order_own(gcs_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) 
         (("--record",), 6, "gone", "there is no such bucket"),
         (("--against", "linen"), 3, "gone", "there is no such bucket"),
         (("--deep",), 8, "gone", "there is no such bucket"),
-        # the clients ask for half a minute
+        # the clients retry for half a minute
         pytest.param(("--against", "linen"), 3, "end", "does not answer (RetryError)", marks=pytest.mark.long),
     ],
 )
-def test_a_bucket_that_goes_away_meanwhile_is_one_message(
+def test_a_bucket_that_becomes_unreachable_is_one_message(
     words: tuple[str, ...],
     reads: int,
     kind: str,
@@ -152,13 +152,15 @@ def test_a_bucket_that_goes_away_meanwhile_is_one_message(
     order_own(kind, reads)
     assert call(["verify", place, *(str(trees / word) if word == "linen" else word for word in words)]) == 2
     shown = capfd.readouterr()
-    errors = [line for line in shown.err.splitlines() if "google_auth_provider" not in line]  # TensorStore's greeting
+    errors = [
+        line for line in shown.err.splitlines() if "google_auth_provider" not in line
+    ]  # TensorStore's first message
     assert (shown.out, len(errors)) == ("", 1)
     assert errors[0].startswith("maxview: gs://bucket")
     assert told in errors[0]
 
 
-def test_proofs_before_a_bucket_becomes_unreachable_are_kept(order_own: Order, trees: Path, tmp_path: Path) -> None:
+def test_proofs_before_the_loss_of_a_bucket_are_kept(order_own: Order, trees: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(trees / "nnx", tmp_path / "run"))
     shutil.copytree(run / "checkpoints" / "4", run / "checkpoints" / "5")
     proofs = verify_checkpoints(upload(run, "gs://bucket/run"), mode="record")
@@ -169,7 +171,7 @@ def test_proofs_before_a_bucket_becomes_unreachable_are_kept(order_own: Order, t
         next(proofs)
 
 
-def test_half_a_save_in_a_bucket_is_not_committed(remote: str) -> None:
+def test_an_incomplete_save_in_a_bucket_is_not_committed(remote: str) -> None:
     assert GcsFiles(remote).delete("checkpoints/4/commit_success.txt")
     (proof,) = verify_checkpoints(remote, mode="record")
     assert (proof.ok, proof.levels, proof.manifest) == (False, (), None)

@@ -1,4 +1,4 @@
-"""The life of each save out of a log and a store: its moments, how long its parts took, how far it was proved."""
+"""The timeline of each save from log and store: times, durations of its parts, and level of proof."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ PLACE = "/out/runs/linen-r0/checkpoints"
 
 
 def event(step: int, second: int, **more: Any) -> CheckpointEvent:
-    """Announced `second` seconds after the run began, committed 3 s later."""
+    """Announced `second` seconds after the start of the run, committed 3 s later."""
     times = {"started": f"2026-11-18T10:00:{second:02d}.000", "committed_at": f"2026-11-18T10:00:{second + 3:02d}.000"}
     return CheckpointEvent(**{"step": step, "committed": True, "line": second, "offset": second, **times, **more})
 
@@ -30,13 +30,13 @@ def proof(step: int, second: int, **more: Any) -> CheckpointProof:
 
 
 def run(events: tuple[CheckpointEvent, ...], proofs: tuple[CheckpointProof, ...], **record: Any) -> RunRecord:
-    """A run that began at ten o'clock, with what its log and its folder tell."""
+    """A run that began at ten o'clock, with the contents of its log and its folder."""
     reading = RunReading(name="linen-r0", format="maxview", started="2026-11-18T10:00:00+00:00", checkpoints=events)
     known = {"plan": None, "arm": "linen", "label": "linen", "commit": None, "log": "/out/runs/linen-r0/log.txt"}
     return RunRecord(**{**known, "reading": reading, "proofs": proofs, **record})
 
 
-def test_a_whole_life_in_seconds_from_the_beginning_of_the_run() -> None:
+def test_a_complete_timeline_in_seconds_from_the_start_of_the_run() -> None:
     saved = event(0, 10, blocking_s=1.0, background_s=2.0)
     (life,) = lives_of([run((saved,), (proof(0, 10),))])
     assert (life.step, life.announced_s, life.committed_s) == (0, 10.0, 13.0)
@@ -50,13 +50,13 @@ def test_a_whole_life_in_seconds_from_the_beginning_of_the_run() -> None:
     assert life.level == "content recorded"
 
 
-def test_a_log_in_another_time_zone_is_put_on_the_clock_of_the_store() -> None:
+def test_a_log_in_another_time_zone_is_shifted_to_the_clock_of_the_store() -> None:
     there = {"started": "2026-11-18T12:00:10.000", "committed_at": "2026-11-18T12:00:13.200"}  # two hours ahead
     (life,) = lives_of([run((event(0, 10, **there),), (proof(0, 10),))])
     assert (life.announced_s, life.committed_s) == (10.0, 13.0)
 
 
-def test_a_step_that_is_saved_again_has_two_lives_and_one_proof() -> None:
+def test_a_step_saved_again_has_two_timelines_and_one_proof() -> None:
     first, second = lives_of([run((event(5, 10), event(5, 20)), (proof(5, 20),))])
     assert (first.nth, first.overwritten, first.level) == (1, True, "committed")
     assert (second.nth, second.overwritten, second.level) == (2, False, "content recorded")
@@ -69,7 +69,7 @@ def test_a_retired_checkpoint_keeps_its_level() -> None:
         assert (life.retired, life.level) == (True, "committed")
 
 
-def test_a_checkpoint_that_the_other_arm_went_on_from_is_on_the_highest_level() -> None:
+def test_a_checkpoint_continued_by_the_other_arm_has_the_highest_level() -> None:
     arm = run((event(0, 10), event(5, 20)), (proof(0, 10), proof(5, 20)))
     for holds, level in ((True, "restored and continued"), (False, "content recorded"), (None, "content recorded")):
         crossing = {"from": "linen-r0", "restored_step": 0, "holds": holds, "evidence": ""}
@@ -78,12 +78,12 @@ def test_a_checkpoint_that_the_other_arm_went_on_from_is_on_the_highest_level() 
         assert (first.level, second.level) == (level, "content recorded")
 
 
-def test_an_announcement_alone_is_the_lowest_level() -> None:
+def test_an_announcement_alone_has_the_lowest_level() -> None:
     announced = event(0, 10, committed=False, committed_at=None)
     (life,) = lives_of([run((announced,), ())])
     assert (life.level, life.committed_s, life.spans) == ("announced", None, ())
 
 
-def test_only_the_store_knows_it() -> None:
+def test_a_save_missing_in_the_log() -> None:
     (life,) = lives_of([run((), (proof(0, 10, begun_at="2026-11-18T10:00:10+00:00"),))])
     assert (life.announced_s, life.committed_s) == (10.0, 13.0)

@@ -1,4 +1,4 @@
-"""An unfinished save is never taken for a checkpoint, and a finished one is seen as soon as it is one."""
+"""An unfinished save is never taken for a checkpoint, and a finished one is recognised at once."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def test_a_killed_save_leaves_no_checkpoint(save, point):
     assert "unfinished save" in proof.problems[0].message
 
 
-def test_nothing_but_unfinished_saves_is_said_so(save, tmp_path):
+def test_a_folder_of_unfinished_saves_only_is_reported(save, tmp_path):
     run = save("--die-at", "while-writing", "--size", "2048", returncode=-9)
     left = "9.orbax-checkpoint-tmp"
     shutil.copytree(run / "checkpoints" / left, tmp_path / "checkpoints" / left)
@@ -46,7 +46,7 @@ def set_commit_time(step: Path, value: object) -> None:
     path.write_text(json.dumps(content))
 
 
-def test_a_step_that_has_its_name_but_no_commit_is_unfinished(step_folder):
+def test_a_step_with_its_name_but_no_commit_is_unfinished(step_folder):
     """The layout of a save on gs://, where the folder has its final name from the beginning."""
     (step_folder / "commit_success.txt").unlink()
     set_commit_time(step_folder, None)
@@ -57,7 +57,7 @@ def test_a_step_that_has_its_name_but_no_commit_is_unfinished(step_folder):
 
 
 @pytest.mark.parametrize("value", ["soon", 1e40, 10**40, float("nan"), float("inf"), True, -1, [1]])
-def test_a_commit_time_that_is_none_is_named(step_folder, value):
+def test_an_invalid_commit_time_is_named(step_folder, value):
     set_commit_time(step_folder, value)
     proof = verify_checkpoint(step_folder, mode="record")
     assert [(p.check, p.path) for p in proof.problems] == [("commit", "_CHECKPOINT_METADATA")]
@@ -75,7 +75,7 @@ def test_the_items_of_another_step_are_named(run_folder):
 
 
 @pytest.mark.parametrize("marker", ["commit_success.txt", "items/commit_success.txt"])
-def test_a_marker_that_is_gone_is_named(step_folder, marker):
+def test_a_missing_marker_is_named(step_folder, marker):
     (step_folder / marker).unlink()
     proof = verify_checkpoint(step_folder)
     assert [(p.check, p.path) for p in proof.problems] == [("commit", marker)]
@@ -156,7 +156,7 @@ def test_verifying_beside_a_run_that_saves_and_deletes(tmp_path):
         while saver.poll() is None:
             try:
                 found = find_steps(tmp_path) if checkpoints.exists() else []
-            except CheckpointError:  # nothing is committed yet
+            except CheckpointError:  # no step is committed yet
                 found = []
             for step in found:
                 try:
@@ -170,7 +170,7 @@ def test_verifying_beside_a_run_that_saves_and_deletes(tmp_path):
                 if proof.ok:
                     verified.add(step.step)
                 else:
-                    # Orbax removes a step file by file and its folder last: either may be what is seen
+                    # Orbax removes a step file by file and its folder last: either state may be seen
                     messages = [problem.message for problem in proof.problems]
                     assert proof.retired or messages[0].startswith("the step's folder is empty"), messages
                     assert step.step < 9  # the last three are kept
@@ -188,8 +188,8 @@ def test_verifying_beside_a_run_that_saves_and_deletes(tmp_path):
     ]
 
 
-def test_a_step_that_is_removed_meanwhile_is_no_damage(step_folder):
-    """What a checkpoint manager with max_to_keep does to a checkpoint that is being verified."""
+def test_a_step_removed_meanwhile_is_not_damage(step_folder):
+    """A checkpoint manager with max_to_keep deletes a checkpoint during its verification."""
 
     def remove(check: str, done: int, total: int) -> None:
         shutil.rmtree(step_folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The checkpoints of two arms side by side: the last step that both have, read once for the same two saves."""
+"""The checkpoints of two arms side by side: the last common step, read once for the same two saves."""
 
 import shutil
 from pathlib import Path
@@ -17,13 +17,13 @@ def run(arm: str, folder: Path, **proof: object) -> RunRecord:
     return RunRecord(plan=None, arm=arm, label=arm, commit=None, log="", reading=reading, proofs=proofs)
 
 
-def test_the_last_step_that_both_have_is_compared(trees, tmp_path):
+def test_the_last_common_step_is_compared(trees, tmp_path):
     linen, nnx = run("linen", trees / "linen"), run("nnx", trees / "nnx-aux")  # steps 2 and 4, and step 4
     found = compare_arms([linen, nnx, linen], open_store(tmp_path))
     assert (found.step, found.equal, found.problem) == (4, True, "")
     assert (found.path, found.other_path) == tuple(f"{trees}/{name}/checkpoints/4" for name in ("linen", "nnx-aux"))
     assert found.committed == tuple(side.proofs[-1].committed_at for side in (linen, nnx))
-    assert len(found.compared) == 18  # as saver_trees.py counts them
+    assert len(found.compared) == 18  # the arrays of saver_trees.py
 
 
 def test_the_same_two_saves_are_not_read_again(trees, tmp_path):
@@ -34,13 +34,13 @@ def test_the_same_two_saves_are_not_read_again(trees, tmp_path):
     assert [done for done, _ in told] == sorted(done for done, _ in told)
     assert told[-1][0] == told[-1][1] > 0  # every byte of both sides was counted
     for path in folders[1].rglob("d/*"):
-        path.unlink()  # what is read again now is not complete
+        path.unlink()  # a second read would find them incomplete
     assert compare_arms(runs, open_store(tmp_path), known=found) is found
     newer = [runs[0], run("b", folders[0], committed_at="2026-11-18T10:00:00+00:00", path=found.other_path)]
     assert "is not complete" in compare_arms(newer, open_store(tmp_path), known=found).problem
 
 
-def test_another_model_is_told_and_no_error(trees, tmp_path):
+def test_another_model_is_reported_and_is_not_an_error(trees, tmp_path):
     found = compare_arms([run("a", trees / "linen"), run("b", trees / "wider")], open_store(tmp_path))
     assert "of another model" in found.problem
     assert "decoder.decoder_norm.scale is (8,) here and (16,) there" in found.problem
@@ -48,13 +48,13 @@ def test_another_model_is_told_and_no_error(trees, tmp_path):
 
 
 @pytest.mark.parametrize("change", [{"ok": False}, {"step": 77}, {"step": None}])
-def test_without_a_sound_step_in_common_there_is_nothing_to_compare(trees, change):
+def test_without_a_sound_common_step_nothing_is_compared(trees, change):
     runs = [run("a", trees / "linen"), run("b", trees / "nnx", **change)]
     assert find_common(runs) is None
     assert find_common(runs[:1]) is None
 
 
-def test_a_proof_tells_its_levels_and_how_long_each_check_took(run_folder):
+def test_a_proof_has_its_levels_and_the_duration_of_each_check(run_folder):
     levels = ("committed", "structurally whole", "referentially whole")
     for mode, more in (("none", ()), ("record", ("content recorded",))):
         proof = tuple(verify_checkpoints(run_folder, mode=mode))[-1]
@@ -66,7 +66,7 @@ def test_a_proof_tells_its_levels_and_how_long_each_check_took(run_folder):
     assert proof.begun_at <= proof.committed_at <= proof.verified_at
     (run_folder / "checkpoints" / "9" / "items" / "_sharding").unlink()
     damaged = tuple(verify_checkpoints(run_folder, mode="check", deep=True))[-1]
-    assert damaged.levels == ("committed",)  # nothing counts above what is damaged
+    assert damaged.levels == ("committed",)  # levels above the first damage do not count
 
 
 def test_an_older_record_has_the_levels_of_its_checks():
@@ -76,7 +76,7 @@ def test_an_older_record_has_the_levels_of_its_checks():
     assert proof.levels == ("committed", "structurally whole")
 
 
-def test_the_levels_stand_in_the_docs_as_they_are_in_the_code():
+def test_the_levels_in_the_docs_equal_the_code():
     text = (Path(__file__).parents[3] / "docs" / "checkpoints.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
     assert rows == [f"| {level} | {meaning.proves} | {meaning.costs} |" for level, meaning in LEVELS.items()]

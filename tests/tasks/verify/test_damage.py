@@ -1,4 +1,4 @@
-"""Whatever happens to a file of a checkpoint, a problem names that file."""
+"""Any damage to a file of a checkpoint is reported with that file."""
 
 import json
 import os
@@ -67,13 +67,13 @@ def test_the_manifest_finds_damage_to_every_single_file(step_folder, damage):
     [(delete, "is missing"), (halve, "is cut off"), (empty, "is empty")],
     ids=["delete", "halve", "empty"],
 )
-def test_a_payload_file_is_missed_without_a_manifest(step_folder, damage, word):
+def test_a_missing_payload_file_is_found_without_a_manifest(step_folder, damage, word):
     name = payload_file(step_folder)
     damage(step_folder / name)
     proof = verify_checkpoint(step_folder)
     assert [(p.check, p.path) for p in proof.problems] == [("ranges", name)]
     assert word in proof.problems[0].message
-    # what was lost, by its name in the tree; the file holds the chunks of the kernels and of mu
+    # the lost array by its name in the tree; the file holds the chunks of the kernels and of mu
     assert re.search(
         r"lost.*: (opt_state\.0\.mu|params\.params\.decoder\.layer_\d\.kernel)\b", proof.problems[0].message
     )
@@ -81,7 +81,7 @@ def test_a_payload_file_is_missed_without_a_manifest(step_folder, damage, word):
 
 @pytest.mark.parametrize("damage", [delete, halve, empty, flip], ids=lambda damage: damage.__name__)
 @pytest.mark.parametrize("kind", ["manifest", "tree"])
-def test_the_index_is_missed_without_a_manifest(step_folder, damage, kind):
+def test_a_missing_index_is_found_without_a_manifest(step_folder, damage, kind):
     if kind == "manifest":
         name = "items/manifest.ocdbt"
     else:
@@ -92,7 +92,7 @@ def test_the_index_is_missed_without_a_manifest(step_folder, damage, kind):
     assert proof.tree_digest is None
 
 
-def test_only_the_manifest_can_tell_a_flipped_payload_byte(step_folder):
+def test_only_the_manifest_detects_a_flipped_payload_byte(step_folder):
     verify_checkpoint(step_folder, mode="record")
     name = payload_file(step_folder)
     flip(step_folder / name)
@@ -113,7 +113,7 @@ def test_only_the_manifest_can_tell_a_flipped_payload_byte(step_folder):
     ],
 )
 @pytest.mark.parametrize("damage", [delete, halve, empty], ids=lambda damage: damage.__name__)
-def test_a_description_that_is_not_whole_is_named(step_folder, name, damage):
+def test_an_incomplete_description_is_named(step_folder, name, damage):
     damage(step_folder / name)
     assert {p.path for p in verify_checkpoint(step_folder).problems} == {name}
 
@@ -134,7 +134,7 @@ def test_a_leaf_removed_from_the_tree_is_named(step_folder):
     assert any("a restore silently omits that" in p.message for p in problems)
 
 
-def test_a_leaf_that_the_data_lacks_is_named(step_folder):
+def test_a_leaf_without_data_is_named(step_folder):
     def add(content):
         entry = json.loads(json.dumps(content["tree_metadata"]["('zeros',)"]))
         entry["key_metadata"][0]["key"] = "ghost"
@@ -164,7 +164,7 @@ def test_a_description_of_other_chunks_is_named(step_folder):
     assert "zeros" in problem.message
 
 
-def test_a_chunk_that_the_index_lost_is_named(step_folder):
+def test_a_chunk_missing_in_the_index_is_named(step_folder):
     base = {"driver": "file", "path": f"{step_folder}/items/"}
     store = ts.KvStore.open({"driver": "ocdbt", "base": base}).result()
     key = b"params.params.decoder.layer_0.kernel/c/1/0"
@@ -177,14 +177,14 @@ def test_a_chunk_that_the_index_lost_is_named(step_folder):
     assert "layer_0.kernel cannot be decoded" in by_check["values"].message
 
 
-def test_a_whole_item_that_is_gone_is_named(step_folder):
+def test_a_missing_item_is_named(step_folder):
     shutil.rmtree(step_folder / "items")
     problems = verify_checkpoint(step_folder).problems
     assert ("metadata", "items/") in [(p.check, p.path) for p in problems]
 
 
 @pytest.mark.parametrize("layout", ["plain-zarr3", "plain-zarr2"])
-def test_chunk_files_of_the_plain_layout_are_missed(save, tmp_path, layout):
+def test_missing_chunk_files_of_the_plain_layout_are_named(save, tmp_path, layout):
     step = Path(shutil.copytree(save("--layout", layout) / "checkpoints" / "9", tmp_path / "9"))
     first, second = sorted(name for name in files_of(step) if "layer_2.kernel" in name and "zarr" not in name)
     delete(step / first)
@@ -198,8 +198,8 @@ def test_chunk_files_of_the_plain_layout_are_missed(save, tmp_path, layout):
     "options", [(), pytest.param(("--chunk-bytes", "4096"), marks=pytest.mark.long)], ids=["whole", "cut"]
 )
 @pytest.mark.parametrize("layout", ["plain-zarr3", "plain-zarr2"])
-def test_a_chunk_file_that_is_cut_off_is_missed_without_reading_it(save, tmp_path, layout, options):
-    """Wherever it is cut: zstd's frame, or the index that a shard ends with, says that more should come."""
+def test_a_truncated_chunk_file_is_found_without_reading_it(save, tmp_path, layout, options):
+    """At any place: zstd's frame, or the index at the end of a shard, shows the missing rest."""
     step = Path(shutil.copytree(save("--layout", layout, *options) / "checkpoints" / "9", tmp_path / "9"))
     chunks = [name for name in files_of(step) if ".kernel/" in name and "zarr" not in name]
     for name in chunks[::3]:
@@ -215,7 +215,7 @@ def test_a_chunk_file_that_is_cut_off_is_missed_without_reading_it(save, tmp_pat
     assert verify_checkpoint(step).ok
 
 
-def test_a_metadata_file_of_the_plain_layout_is_missed(save, tmp_path):
+def test_a_missing_metadata_file_of_the_plain_layout_is_named(save, tmp_path):
     step = Path(shutil.copytree(save("--layout", "plain-zarr3") / "checkpoints" / "9", tmp_path / "9"))
     delete(step / "items" / "zeros" / "zarr.json")
     problems = verify_checkpoint(step).problems
@@ -230,7 +230,7 @@ def test_a_metadata_file_of_the_plain_layout_is_missed(save, tmp_path):
         pytest.param(("--nan", "--chunk-bytes", "4096"), marks=pytest.mark.long),
     ],
 )
-def test_deep_finds_nan_and_infinities_and_where(save, options):
+def test_deep_finds_nan_and_infinities_with_their_index(save, options):
     proofs = tuple(verify_checkpoints(save(*options)))
     assert all(proof.ok for proof in proofs)  # no payload is read without deep
     for proof in verify_checkpoints(save(*options), deep=True):
@@ -264,7 +264,7 @@ def test_a_description_of_gigabytes_is_not_read(step_folder, name):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=UNHURRIED)
 @given(data=st.data())
-def test_no_damage_to_the_small_files_breaks_the_verifier(step_folder, data):
+def test_damage_to_the_small_files_never_crashes_the_verifier(step_folder, data):
     small = [n for n in files_of(step_folder) if (step_folder / n).stat().st_size < 8000 and "process_0/d/" not in n]
     path = step_folder / data.draw(st.sampled_from(small))
     whole = path.read_bytes()

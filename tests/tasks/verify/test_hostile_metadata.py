@@ -1,4 +1,4 @@
-"""Metadata that somebody wrote to break a reader: each file that lies is named, and nothing is read without end."""
+"""Metadata made to break a reader: each false file is named, and no read is endless."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def put(document: Any, path: tuple[Any, ...], value: Any) -> str:
 def test_nonsense_in_metadata_is_damage_of_that_file(plain: Path, name: str, path: tuple[Any, ...]) -> None:
     file = plain / "items" / name
     text = file.read_text()
-    if path[0] == "array_metadatas":  # of an array with dimensions: for a scalar `[]` is right
+    if path[0] == "array_metadatas":  # of an array with dimensions: `[]` is right for a scalar
         entries = json.loads(text)["array_metadatas"]
         path = (path[0], next(n for n, e in enumerate(entries) if e["array_metadata"]["write_shape"]), *path[2:])
     for value in NONSENSE:
@@ -55,7 +55,7 @@ def test_nonsense_in_metadata_is_damage_of_that_file(plain: Path, name: str, pat
 
 
 @pytest.mark.parametrize("value", NONSENSE)
-def test_a_separator_of_chunk_keys_is_a_point_or_a_slash(value: Any) -> None:
+def test_a_separator_of_chunk_keys_is_a_dot_or_a_slash(value: Any) -> None:
     metadata = {"shape": [4], "chunks": [2], "dtype": "<f4", "compressor": None, "dimension_separator": value}
     with pytest.raises(ValueError, match="the separator of chunk keys is"):
         parse_array("a/.zarray", json.dumps(metadata))
@@ -71,7 +71,7 @@ def test_a_manifest_with_nonsense_is_damage(plain: Path) -> None:
 
 
 def test_a_file_of_another_length_is_not_read(plain: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A terabyte of nothing would be read for minutes."""
+    """A sparse terabyte would be read for minutes."""
     assert call(["verify", str(plain), "--record"]) == 0
     data = plain / "items" / "zeros" / "c" / "0" / "0"
     length = data.stat().st_size
@@ -94,7 +94,7 @@ def write_one_chunk(step: Path, shape: list[int], chunk: list[int]) -> Path:
     return metadata.with_name("c") / "0"
 
 
-def test_a_chunk_larger_than_the_memory_is_not_decoded(plain: Path) -> None:
+def test_a_chunk_larger_than_memory_is_not_decoded(plain: Path) -> None:
     data = write_one_chunk(plain, [1 << 38], [1 << 38])
     data.touch()
     os.truncate(data, 4 << 38)
@@ -102,8 +102,8 @@ def test_a_chunk_larger_than_the_memory_is_not_decoded(plain: Path) -> None:
     assert any(p.check == "values" and "one chunk has 1,099.5 GB" in p.message for p in problems)
 
 
-def test_an_array_of_more_chunks_than_files_is_damage(plain: Path) -> None:
-    """Naming ten million files that are missing takes minutes."""
+def test_an_array_with_more_chunks_than_files_is_damage(plain: Path) -> None:
+    """Naming ten million missing files takes minutes."""
     write_one_chunk(plain, [9_999_999], [1])
     files = sum(path.is_file() for path in (plain / "items").rglob("*"))
     told = f"has 9,999,999 chunks by its metadata, but only {files} files are there"

@@ -1,4 +1,4 @@
-"""The manifest is recorded once, outside the checkpoint, and only for one that is whole."""
+"""The manifest is recorded once, outside the checkpoint, and only for a whole one."""
 
 import json
 import shutil
@@ -27,8 +27,8 @@ def test_a_file_larger_than_a_block_has_the_checksum_of_the_whole(tmp_path):
     assert problems == []
 
 
-def test_a_file_that_cannot_be_read_is_named_and_one_that_vanished_is_left_out(tmp_path):
-    (tmp_path / "folder").mkdir()  # opening it fails as a bad disk does, with an OSError
+def test_an_unreadable_file_is_named_and_a_vanished_one_is_left_out(tmp_path):
+    (tmp_path / "folder").mkdir()  # opening it fails with an OSError, as on a bad disk
     sums, problems = checksum_files(epath.Path(tmp_path), {"folder": 1, "gone": 1})
     assert sums == {}
     assert [(p.check, p.path) for p in problems] == [("manifest", "folder")]
@@ -50,7 +50,7 @@ def test_record_then_check(run_folder):
     assert all(proof.ok and "manifest" in proof.checks for proof in verify_checkpoints(run_folder, mode="check"))
 
 
-def test_a_link_does_not_lead_to_the_manifests_of_another_run(run_folder, tmp_path):
+def test_a_link_to_another_runs_manifests_is_not_followed(run_folder, tmp_path):
     """A trainer can replace its own folder of manifests by a link; the flow that writes there is not confined."""
     other = tmp_path / "other"
     other.mkdir()
@@ -73,7 +73,7 @@ def test_a_check_without_a_manifest_says_how_to_record_one_and_checks_the_others
 
 @pytest.mark.parametrize("mode", ["none", "check", "record"])
 @pytest.mark.parametrize("place", ["", "checkpoints"])
-def test_a_step_that_is_gone_is_reported_while_its_manifest_is_there(run_folder, mode, place):
+def test_a_missing_step_with_a_manifest_is_reported(run_folder, mode, place):
     tuple(verify_checkpoints(run_folder, mode="record"))
     shutil.rmtree(run_folder / "checkpoints" / "9")
     whole, gone = verify_checkpoints(run_folder / place, mode=mode)
@@ -84,11 +84,11 @@ def test_a_step_that_is_gone_is_reported_while_its_manifest_is_there(run_folder,
     assert named.problems == gone.problems
 
 
-def test_a_run_whose_steps_are_all_gone(run_folder):
+def test_a_run_with_all_steps_missing(run_folder):
     tuple(verify_checkpoints(run_folder, mode="record"))
     shutil.rmtree(run_folder / "checkpoints")
     assert [(proof.step, proof.ok) for proof in verify_checkpoints(run_folder)] == [(0, False), (9, False)]
-    (run_folder / "manifests" / "0.json").write_text("{}")  # of something else
+    (run_folder / "manifests" / "0.json").write_text("{}")  # other files
     assert [proof.step for proof in verify_checkpoints(run_folder)] == [9]
 
 
@@ -137,12 +137,12 @@ def test_a_damaged_manifest_is_a_problem_that_names_it(step_folder, text):
     assert manifest.read_text() == text
 
 
-def test_a_manifest_that_cannot_be_written_says_so(step_folder, tmp_path):
+def test_an_unwritable_manifest_is_reported(step_folder, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="a file stands where a folder is needed"):
         verify_checkpoint(step_folder, manifest=tmp_path / "file" / "9.json", mode="record")
 
 
-def test_manifests_lie_outside_the_checkpoint(tmp_path):
+def test_manifests_are_outside_the_checkpoint(tmp_path):
     assert manifest_path(epath.Path("/r/checkpoints/9")) == Path("/r/manifests/9.json")
     assert manifest_path(epath.Path("/data/best")) == Path("/data/best.manifest.json")

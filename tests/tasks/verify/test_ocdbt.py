@@ -8,7 +8,7 @@ from tasks.verify.ocdbt import read_index
 
 
 def test_a_tree_of_many_levels_is_walked_in_full(tmp_path):
-    folder = tmp_path / "a b%41"  # a name that must not be taken for an escaped one
+    folder = tmp_path / "a b%41"  # a name that looks like an escaped one
     config = {"max_decoded_node_bytes": 300, "max_inline_value_bytes": 4}
     store = ts.KvStore.open(
         {"driver": "ocdbt", "base": {"driver": "file", "path": f"{folder}/"}, "config": config}

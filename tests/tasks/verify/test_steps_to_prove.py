@@ -1,4 +1,4 @@
-"""A bucket of last night: which steps are to be proved, and none is read twice."""
+"""The steps of a bucket that need verification; none is read twice."""
 
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ HALF_A_DAY = timedelta(hours=12)
 
 @pytest.fixture(params=["local", pytest.param("gs", marks=pytest.mark.long)])
 def store(request: pytest.FixtureRequest, trees: Path, tmp_path: Path) -> epath.Path:
-    """A store with two runs that have saved, one that has not yet, and other folders: on this disk, or in a bucket."""
+    """A store with two runs that have saved, one that has not, and other folders: on this disk, or in a bucket."""
     place = epath.Path(tmp_path / "out" if request.param == "local" else request.getfixturevalue("gcs_url"))
     for name in ("linen", "nnx"):
         for file in (path for path in (trees / name).rglob("*") if path.is_file()):
@@ -36,7 +36,7 @@ def names(wanted: list[Wanted]) -> list[str]:
     return ["/".join(one.path.split("/")[-3:]) for one in wanted]
 
 
-def test_a_store_a_run_or_a_step_are_places(store: epath.Path) -> None:
+def test_a_store_a_run_or_a_step_can_be_given(store: epath.Path) -> None:
     steps = ["linen/checkpoints/2", "linen/checkpoints/4", "nnx/checkpoints/4"]
     assert names(find_wanted([str(store)])) == steps
     assert names(find_wanted([str(store / "runs")])) == steps
@@ -58,14 +58,14 @@ def test_proofs_are_reused_and_damage_is_reported_every_time(store: epath.Path) 
     assert deeper.levels[-2:] == ("content unchanged", "decoded and finite")
     victim = epath.Path(wanted[1].path) / "items" / "_sharding"
     victim.write_text("{}")
-    assert prove(wanted[1], deep=False, again_after=HALF_A_DAY).ok  # young enough
+    assert prove(wanted[1], deep=False, again_after=HALF_A_DAY).ok  # recent enough
     for _ in range(2):
         damaged = prove(wanted[1], deep=False, again_after=timedelta(0))
         assert "items/_sharding" in {problem.path for problem in damaged.problems}
-    assert proof_path(epath.Path(wanted[1].path)).read_text().count('"ok": true') == 1  # what was wrong is not kept
+    assert proof_path(epath.Path(wanted[1].path)).read_text().count('"ok": true') == 1  # failures are not kept
 
 
-def test_a_place_without_checkpoints_is_one_message(tmp_path: Path) -> None:
+def test_a_path_without_checkpoints_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "runs" / "a" / "checkpoints").mkdir(parents=True)
     for place, words in ((tmp_path, "holds no Orbax checkpoint"), (tmp_path / "no", "does not exist")):
         with pytest.raises(CheckpointError, match=words):
@@ -84,7 +84,7 @@ def test_the_summary_shows_problems_and_levels(run_folder: Path) -> None:
     assert "metadata: items/\\_sharding: is missing" in text
     assert "| referentially whole | 1 |" in text
     assert "| committed | 1 |" in text
-    shutil.rmtree(run_folder / "checkpoints" / "0")  # the older one, of which a manifest was recorded
+    shutil.rmtree(run_folder / "checkpoints" / "0")  # the older one, which has a recorded manifest
     retired, _ = verify_checkpoints(run_folder)
     assert (retired.retired, list_wrong([retired])) == (True, [])
 

@@ -1,4 +1,4 @@
-"""The checkpoints of our own trainer, of both implementations: whole, and the same tree."""
+"""The checkpoints of our own trainer, of both implementations: whole, and equal trees."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from tasks.verify.checkpoint import verify_checkpoints
 pytestmark = pytest.mark.long
 
 
-def test_linen_and_nnx_save_trees_of_their_own_with_as_many_arrays(tmp_path):
+def test_linen_and_nnx_save_their_own_trees_with_as_many_arrays(tmp_path):
     digests = set()
     for name, pure_nnx in (("linen", "false"), ("nnx", "true")):
         values = {
@@ -40,5 +40,5 @@ def test_linen_and_nnx_save_trees_of_their_own_with_as_many_arrays(tmp_path):
         # 12 parameters, twice as many moments, two counters of the optimizer and the step
         assert {proof.arrays for proof in proofs} == {39}
         digests |= {proof.tree_digest for proof in proofs}
-    assert len(digests) == 2  # each keeps its own tree, the same at every step
+    assert len(digests) == 2  # each keeps its own tree, equal at every step
     assert None not in digests

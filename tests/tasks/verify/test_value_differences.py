@@ -1,4 +1,4 @@
-"""How far values lie apart, beside numpy in float64 on the whole arrays at once."""
+"""Distances of values, compared with numpy in float64 on the whole arrays."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ FLOATS = st.floats(width=32, allow_nan=True, allow_infinity=True)
 
 
 class Held:
-    """One side whose arrays are in memory."""
+    """One side with its arrays in memory."""
 
     def __init__(self, **held: Any) -> None:
         self.held = held
@@ -31,7 +31,7 @@ def spec(name: str, values: np.ndarray, chunk: tuple[int, ...] | None = None) ->
 
 @settings(max_examples=150, deadline=None)
 @given(arrays(np.float32, (3, 5), elements=FLOATS), arrays(np.float32, (3, 5), elements=FLOATS), st.booleans())
-def test_as_numpy_says(a, b, cut):
+def test_distances_equal_numpys(a, b, cut):
     (found,) = compare_values([Job(Held(w=a), spec("w", a, (2, 3) if cut else None), Held(w=b), (spec("w", b),), None)])
     unequal = a.view("u4") != b.view("u4")
     with np.errstate(invalid="ignore"):

@@ -1,4 +1,4 @@
-"""A checkpoint that is whole has no problems, whichever way Orbax lays it out."""
+"""A whole checkpoint has no problems, in every layout of Orbax."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from tasks.verify.checkpoint import tree_digest, verify_checkpoint, verify_check
 from tasks.verify.layout import find_steps
 
 LAYOUTS = ("ocdbt-zarr3", "ocdbt-zarr2", "plain-zarr3", "plain-zarr2")
-# the leaves of saver.make_tree that have data: 3 kernels, embedding, mu, count, zeros, numpy, scalar, step
+# the leaves of saver.make_tree with data: 3 kernels, embedding, mu, count, zeros, numpy, scalar, step
 ARRAYS = 10
 
 
@@ -43,12 +43,12 @@ def test_a_plain_checkpointers_folder_is_a_checkpoint_without_a_step(save):
     assert (proof.ok, proof.step, proof.arrays, proof.problems) == (True, None, ARRAYS, ())
 
 
-def test_chunks_smaller_than_a_device_writes_are_whole(save):
+def test_chunks_smaller_than_a_devices_shard_are_whole(save):
     proofs = tuple(verify_checkpoints(save("--chunk-bytes", "4096"), deep=True))
     assert [proof.problems for proof in proofs] == [(), ()]
 
 
-def test_the_digest_is_of_the_tree_alone(save):
+def test_the_digest_depends_on_the_tree_only(save):
     runs = [save("--layout", layout) for layout in LAYOUTS] + [save("--chunk-bytes", "4096")]
     digests = {proof.tree_digest for run in runs for proof in verify_checkpoints(run)}
     digests.add(verify_checkpoint(save("--plain-checkpointer", "--steps", "3") / "checkpoints").tree_digest)
@@ -58,7 +58,7 @@ def test_the_digest_is_of_the_tree_alone(save):
     assert other_shapes not in digests
 
 
-def test_the_digest_tells_path_shape_and_dtype_apart():
+def test_the_digest_distinguishes_path_shape_and_dtype():
     def digest(path: str = "params.w", shape: tuple[int, ...] = (4, 6), dtype: str = "float32") -> str:
         return tree_digest({path: ArraySpec(path, shape, dtype, 3, shape, shape, "/")})
 
@@ -74,13 +74,13 @@ def test_a_run_a_checkpoints_folder_and_a_step_are_found(save):
     assert [found.step for found in find_steps(run / "checkpoints" / "9")] == [9]
 
 
-def test_steps_come_in_the_order_of_their_numbers(save, run_folder):
+def test_steps_are_in_numerical_order(save, run_folder):
     (run_folder / "checkpoints" / "9").rename(run_folder / "checkpoints" / "checkpoint_100")
     (run_folder / "checkpoints" / "0").rename(run_folder / "checkpoints" / "00000020")
     assert [found.step for found in find_steps(run_folder)] == [20, 100]
 
 
-def test_progress_reaches_the_whole(save, tmp_path):
+def test_progress_reaches_the_total(save, tmp_path):
     seen: dict[str, list[tuple[int, int]]] = {}
     proof = verify_checkpoint(
         save() / "checkpoints" / "9",
@@ -94,7 +94,7 @@ def test_progress_reaches_the_whole(save, tmp_path):
     assert all(done == sorted(done) for done in ([d for d, _ in steps] for steps in seen.values()))
 
 
-def test_jax_is_not_loaded(save):
+def test_jax_is_not_imported(save):
     program = (
         "import sys; from tasks.verify.checkpoint import verify_checkpoints\n"
         "assert all(proof.ok for proof in verify_checkpoints(sys.argv[1], deep=True))\n"

@@ -1,4 +1,4 @@
-"""A cluster on loopback and plans for it; leaves nothing running."""
+"""A cluster on loopback and plans for it; no process outlives a test."""
 
 import json
 import os
@@ -62,11 +62,11 @@ class StandIn:
         write_kubeconfig(path, {"server": self.url}, user or {"token": self.token(RUNNER)})
 
     def order(self, *faults: dict[str, Any]) -> None:
-        """Set the faults from now on."""
+        """Replace the faults."""
         httpx.post(f"{self.url}/_faults", json=list(faults), timeout=60).raise_for_status()
 
     def request(self, method: str, path: str, **more: Any) -> httpx.Response:
-        """A request with every right."""
+        """Send a request with all rights."""
         headers = {"Authorization": f"Bearer {ADMIN}"}
         return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=60, **more)
 
@@ -161,7 +161,7 @@ class RealStandIn(StandIn):
             place = "" if of_cluster else "/namespaces/default"
             path = f"/apis/rbac.authorization.k8s.io/v1{place}/{kind.lower()}s/{name}"
             self.request("PUT", path, json=item | {"rules": wide}).raise_for_status()
-        time.sleep(0.5)  # until the authorizer has seen it
+        time.sleep(0.5)  # until the authorizer has loaded it
 
     def _serve_v1beta1(self, *, served: bool) -> None:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/workloads.kueue.x-k8s.io"
@@ -202,7 +202,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
     folder = tmp_path_factory.mktemp("cluster")
     log = folder / "log.txt"
     log.write_text("completed step: 0, seconds: 0.5, TFLOP/s/device: 1.0, loss: 3.0\n")
-    scrape_run(log)  # starts its threads, which keep descriptors open, before a fixture counts them
+    scrape_run(log)  # starts its threads, which keep descriptors open, before a fixture counts descriptors
     if all(REAL):
         yield from start_real_server(folder)
         return
@@ -214,7 +214,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
 
 @pytest.fixture
 def standin(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
-    """The cluster as the tools find it, with short poll times; empty again after the test."""
+    """The cluster for the real tools, with short poll times; empty again after the test."""
     server.write_kubeconfig(tmp_path / "kubeconfig")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     monkeypatch.setenv("GCLOUD_STANDIN_LOGS", str(server.folder))
@@ -225,7 +225,7 @@ def standin(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         stub.write_text("#!/bin/sh\n")
         stub.chmod(0o755)
         monkeypatch.setenv("PATH", f"{stub.parent}:{os.environ['PATH']}")
-    # KUBECONFIG is read when the library is loaded
+    # KUBECONFIG is read at the import of the library
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))
     monkeypatch.setattr("tasks.launch.xpk.poll_job.LOOK_EVERY_S", 0.3)
     # on a busy machine the ends of two pods may be far apart
@@ -254,14 +254,14 @@ def standin(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def ordered_errors(server: StandIn) -> None:
-    """For tests with faulty answers of the server, which a real one does not give on request."""
+    """For tests with faulty answers, which a real server does not give on request."""
     if server.is_real:
         pytest.skip("a real server cannot be told to fail so")
 
 
 @pytest.fixture
 def soon_settled(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For jobs that the cluster never reports as ended: do not wait for more."""
+    """For jobs that the cluster never reports as ended: give up soon."""
     monkeypatch.setattr("tasks.launch.xpk.attempt.SETTLE_S", 2.0)
 
 
@@ -278,7 +278,7 @@ def directory(tmp_path: Path) -> RunDirectory:
 
 @pytest.fixture
 def make_plan(directory: RunDirectory) -> Callable[..., RunPlan]:
-    """make_plan(code, **settings of the cluster): a plan whose trainer is a piece of Python."""
+    """make_plan(code, **settings of the cluster): a plan with a piece of Python as trainer."""
 
     def make(code: str, *, time_limit_s: int = 3600, identity: str = "0123456789abcdef", **settings: Any) -> RunPlan:
         place = {

@@ -44,7 +44,7 @@ SLOW = ALONE + SAY + "for n in range(24):\n    say(n); time.sleep(0.25)\n"
 
 
 def rules_without(verb: str, resource: str) -> list[dict[str, Any]]:
-    """Every right of the launcher but one."""
+    """All rights of the launcher except one."""
     groups = {"jobsets": "jobset.x-k8s.io", "workloads": "kueue.x-k8s.io"}
     granted = {
         name: [one for one in ("get", "list", "create", "delete") if (one, name) != (verb, resource)]
@@ -56,7 +56,7 @@ def rules_without(verb: str, resource: str) -> list[dict[str, Any]]:
 
 
 def at(launched: LaunchedRun, text: str, act: Callable[[], Any]) -> Iterator[bytes | Restarted]:
-    """The pieces of a run; once the log has `text`, something happens."""
+    """The pieces of a run; once the log has `text`, an event happens."""
     seen, done = b"", False
     for piece in job.follow(launched, poll_s=0.05):
         seen += piece if isinstance(piece, bytes) else b""
@@ -77,7 +77,7 @@ def reading_of(plan: RunPlan, directory: RunDirectory) -> Any:
 # ---------------------------------------------------------------- credentials
 
 
-def test_without_a_token_nothing_is_granted(
+def test_without_a_token_every_request_is_denied(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, tmp_path: Path
 ) -> None:
     standin.write_kubeconfig(tmp_path / "kubeconfig", username="nobody")
@@ -87,7 +87,7 @@ def test_without_a_token_nothing_is_granted(
 
 
 def plugin(path: Path, tokens: Path, **status: str) -> dict[str, Any]:
-    """A user whose token comes from a program, as gke-gcloud-auth-plugin's does."""
+    """A user with a token from a program, like gke-gcloud-auth-plugin's."""
     shown = json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
     path.write_text(
         f"#!{sys.executable}\nimport json\nshown = json.loads({shown!r})\n"
@@ -100,7 +100,7 @@ def plugin(path: Path, tokens: Path, **status: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["plugin", "plugin that tells when", "file"])
-def test_a_token_that_expires_is_read_again(
+def test_an_expired_token_is_read_again(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, tmp_path: Path, kind: str
 ) -> None:
     token = tmp_path / "token"
@@ -131,7 +131,7 @@ def run_and_stop(plan: RunPlan, directory: RunDirectory) -> None:
 @pytest.mark.parametrize(
     ("verb", "resource"), [("list", "jobsets"), ("list", "pods"), ("delete", "jobsets"), ("get", "pods/log")]
 )
-def test_a_right_that_is_missing_is_named(
+def test_a_missing_right_is_named(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, verb: str, resource: str
 ) -> None:
     standin.order({"kind": "rules", "token": RUNNER, "rules": rules_without(verb, resource)})
@@ -140,7 +140,7 @@ def test_a_right_that_is_missing_is_named(
     denied = rf"denies permission to {verb} {resource}{group} in the namespace default: 403"
     with pytest.raises(LaunchError, match=denied):
         run_and_stop(make_plan(HANGS), directory)
-    assert time.monotonic() - began < 60  # it is not taken for an outage
+    assert time.monotonic() - began < 60  # it is not treated as an outage
 
 
 @pytest.mark.usefixtures("soon_settled")
@@ -190,7 +190,7 @@ def test_an_outage_before_launch_and_before_attach_is_waited_for(
 
 
 @pytest.mark.usefixtures("slowly_settled")
-def test_an_outage_while_a_run_is_started_again_is_waited_for(
+def test_an_outage_during_a_restart_of_a_run_is_waited_for(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
     standin.order({"kind": "preempted", "when": "completed step: 2"})
@@ -204,7 +204,7 @@ def test_an_outage_while_a_run_is_started_again_is_waited_for(
 
 
 def is_going(standin: Any) -> bool:
-    """Whether the first attempt is being deleted, or is gone."""
+    """Whether the first attempt is being deleted or is gone."""
     items = standin.request("GET", JOBSETS).json()["items"]
     return all("deletionTimestamp" in item["metadata"] for item in items)
 
@@ -219,7 +219,7 @@ def test_a_job_past_its_time_limit_is_ended_once_the_server_is_back(
     assert standin.names("jobsets") == standin.names("pods") == []
 
 
-def test_a_job_that_ends_well_in_an_outage_past_its_limit_has_ended_well(
+def test_a_successful_end_during_an_outage_past_the_time_limit_counts(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
     launched = job.launch_or_attach(make_plan(SLOW, time_limit_s=9), directory)
@@ -247,7 +247,7 @@ def test_an_overloaded_servers_retry_after_is_respected(
             standin.order()
         events.append(event)
     assert exit_codes(events) == [0]
-    assert counts[1] - counts[0] <= 5  # 4.5 s, every 2 s; a look is due every 0.3 s
+    assert counts[1] - counts[0] <= 5  # 4.5 s, every 2 s; polls are due every 0.3 s
     assert steps_in(directory.log) == list(range(24))
 
 
@@ -266,10 +266,10 @@ def test_xpk_runs_again_after_an_outage(
 # ---------------------------------------------------------------- deletion
 
 
-def test_a_job_that_is_being_deleted_is_awaited_and_created_again(
+def test_a_job_in_deletion_is_awaited_and_created_again(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
-    # it takes its time to save: when the next flow comes, it still runs
+    # it saves slowly: it still runs when the next flow comes
     saves = RESUMES.replace("write(str(n + 1));", "write(str(n + 1)); time.sleep(3);")
     plan = make_plan(saves, grace_s=20)
     launched = job.launch_or_attach(plan, directory)
@@ -278,23 +278,23 @@ def test_a_job_that_is_being_deleted_is_awaited_and_created_again(
             break
     standin.order({"kind": "sticky", "seconds": 3})
     standin.request("DELETE", f"{JOBSETS}/{launched.handle.job_name}", json={"propagationPolicy": "Foreground"})
-    assert standin.names("jobsets") == [launched.handle.job_name]  # it is there, and is going
+    assert standin.names("jobsets") == [launched.handle.job_name]  # it exists, and is being deleted
     again = job.launch_or_attach(plan, directory)
     assert standin.names("jobsets") == [f"{read_handle(directory).family}-a2"]
     assert exit_codes(list(watch(job.follow(again, poll_s=0.05)))) == [0]
-    # the first attempt went on printing until it was ended; the second went on from there
+    # the first attempt kept printing until it was ended; the second continued from there
     assert steps_in(directory.log)[-1] == 5
 
 
-# ---------------------------------------------------------------- lines that vanish
+# ---------------------------------------------------------------- lost lines
 
 
 def lose_lines(standin: Any, code_waits: Path) -> None:
-    """The log is unreachable while steps 3 to 8 are printed, and is rotated before it can be read again."""
+    """The log is unreachable while steps 3 to 8 are printed, and is rotated before the next read."""
     standin.order({"kind": "log_away", "seconds": 600})
     code_waits.touch()
     wait_for((code_waits.parent / "printed").exists)
-    time.sleep(0.5)  # the stand-in has read what was printed
+    time.sleep(0.5)  # the stand-in has read the printed lines
     standin.order({"kind": "rotate_log"})
     (code_waits.parent / "go").touch()
 
@@ -332,7 +332,7 @@ def test_rotated_lines_without_another_source_are_reported_missing(
     assert "the kubelet has rotated the log" in lost
 
 
-def test_a_flow_that_comes_after_a_rotation_keeps_what_was_read(
+def test_a_flow_after_a_rotation_keeps_the_lines_already_read(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GCLOUD_STANDIN_FAILS", "1")
@@ -378,7 +378,7 @@ def test_unknown_fields_are_refused_by_the_server(standin: Any) -> None:
     )  # fmt: skip
 
 
-def test_a_name_that_is_taken_is_not_used(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+def test_an_existing_name_is_not_used(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     """A 409: another machine has just created the workload."""
     plan = make_plan(HANGS)
     first = job.launch_or_attach(plan, directory)

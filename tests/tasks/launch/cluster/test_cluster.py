@@ -1,5 +1,6 @@
-"""Workloads from creation to end, with all known faults: state and cause are right, no line is lost or doubled, and
-nothing is left running."""
+"""Workloads from creation to end, with all known faults: state and cause are right, no line is lost or doubled, and no
+process is left.
+"""
 
 import os
 import re
@@ -42,7 +43,7 @@ def say(n):
 """
 THREE = SAY + "for n in range(3): say(n)\n"
 HANGS = THREE + "time.sleep(600)\n"
-# both hosts come to step 2; then the first one waits for the other, which goes on behind this
+# both hosts reach step 2; then the first one waits for the other, which continues behind this
 BOTH = (
     THREE
     + """
@@ -54,7 +55,7 @@ while not os.path.exists(said):
     time.sleep(0.05)
 """
 )
-ALONE = "import os, sys\nif os.environ['JOB_COMPLETION_INDEX'] != '0': sys.exit()\n"  # the other hosts end well at once
+ALONE = "import os, sys\nif os.environ['JOB_COMPLETION_INDEX'] != '0': sys.exit()\n"  # other hosts end at once
 # saves its step at SIGTERM and resumes from it, like the trainer
 RESUMES = (
     ALONE
@@ -73,7 +74,7 @@ TAKEN = RESUMES.replace("sleep(0.3)", "sleep(0.3 if first or n < 2 else 600)")  
 
 
 def run(plan: RunPlan, directory: RunDirectory) -> list[JobEvent]:
-    """Return all events that a flow sees of a run."""
+    """Return all events of a run as a flow gets them."""
     launched = job.launch_or_attach(plan, directory)
     return list(watch(job.follow(launched, poll_s=0.05)))
 
@@ -101,17 +102,17 @@ def test_a_run_succeeds(standin: Any, make_plan: MakePlan, directory: RunDirecto
     assert steps_in(directory.log) == [0, 1, 2]
     assert log.startswith("XPK Start:")
     assert repr(plan.environment["GREETING"]) in log  # through YAML and two shells
-    assert f"# {plan.run_name}: every value" in log  # the config came along
+    assert f"# {plan.run_name}: every value" in log  # the config arrived
     handle = directory.read_handle()
     assert isinstance(handle, XpkHandle)
     assert job.has_ended(handle)
     assert with_cause(scrape_run(directory.log), directory.log, supervised=True).error is None
 
 
-def test_no_variable_of_the_caller_reaches_a_pod(
+def test_the_callers_variables_reach_no_pod(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stand-in was started before: its pods have the workload's variables, and none of this process."""
+    """The stand-in was started before: its pods have the workload's variables, but none of this process."""
     for name in ("GITHUB_TOKEN", "MAXVIEW_GITHUB_TOKEN", "MAXVIEW_WEBHOOK_URL", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN"):
         monkeypatch.setenv(name, "a-secret")
     dump = "import os; print(*(f'{name}={value}' for name, value in os.environ.items()), sep='\\n')"
@@ -126,11 +127,11 @@ def test_the_trainers_own_exit_code_and_exception(standin: Any, make_plan: MakeP
     events = run(make_plan(THREE + "raise ValueError('the mesh has no axis fsdp')"), directory)
     assert exit_codes(events) == [1]
     assert (error_of(directory).type, error_of(directory).message) == ("ValueError", "the mesh has no axis fsdp")
-    assert not any(isinstance(event, Restarted) for event in events)  # a user's error is not tried again
+    assert not any(isinstance(event, Restarted) for event in events)  # a user's error is not retried
     assert len(standin.names("jobsets")) == 1
 
 
-def test_an_exit_code_of_its_own(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+def test_a_custom_exit_code(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     assert exit_codes(run(make_plan(THREE + "os._exit(37)"), directory)) == [37]
     assert error_of(directory).type == "ExitCode"
 
@@ -143,12 +144,12 @@ def test_the_failed_pods_log_gives_the_cause_if_the_first_pods_does_not(
     events = run(make_plan(BOTH + glued + "raise MemoryError('host 1 is full')"), directory)
     assert exit_codes(events) == [1]
     assert error_of(directory).type == "MemoryError"
-    assert steps_in(directory.log) == [0, 1, 2]  # the other pod's are the same ones
+    assert steps_in(directory.log) == [0, 1, 2]  # the other pod's are identical
     assert standin.names("jobsets") == []  # the other pod waited for its neighbour
 
 
 @pytest.mark.usefixtures("soon_settled")
-def test_the_steps_of_another_pod_that_is_taken_away_are_no_second_start(
+def test_the_steps_of_another_pod_that_is_evicted_are_not_a_second_start(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
     standin.order({"kind": "preempted", "when": "host 1 is at step 2"})
@@ -222,7 +223,7 @@ def test_a_lost_node_loses_its_pod_and_log(standin: Any, make_plan: MakePlan, di
 
 @pytest.mark.usefixtures("soon_settled")
 @pytest.mark.long
-def test_a_node_that_is_not_ready_loses_its_pod_once_it_is_evicted(
+def test_a_node_that_is_not_ready_loses_its_pod_at_the_eviction(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pod stays: no kubelet confirms its end."""
@@ -239,7 +240,7 @@ def test_a_node_that_is_not_ready_loses_its_pod_once_it_is_evicted(
 
 @pytest.mark.usefixtures("soon_settled")
 @pytest.mark.parametrize("lost", [True, False])
-def test_the_failure_of_a_lost_nodes_neighbour_is_not_the_trainers(
+def test_a_failure_of_a_lost_nodes_neighbour_is_not_the_trainers(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch, *, lost: bool
 ) -> None:
     """JAX ends the other processes long before the node controller evicts the pod."""
@@ -266,7 +267,7 @@ def test_the_record_of_a_run_names_its_cluster_and_nodes(
 
 
 @pytest.mark.parametrize("ttl_s", [None, 1])
-def test_an_ended_job_is_kept_until_its_time_is_over(
+def test_an_ended_job_is_kept_for_its_time_to_live(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, ttl_s: int | None
 ) -> None:
     extra = () if ttl_s is None else (f"--ttl-seconds-after-finished={ttl_s}",)
@@ -295,7 +296,7 @@ def test_out_of_memory_is_not_retried(standin: Any, make_plan: MakePlan, directo
     assert not any(isinstance(event, Restarted) for event in events)
 
 
-def test_a_job_that_is_never_given_machines(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+def test_a_job_that_never_gets_machines(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     standin.order({"kind": "never_scheduled"})
     plan = make_plan(THREE, start_limit_s=1)
     launched = job.launch_or_attach(plan, directory)
@@ -334,7 +335,7 @@ def test_the_time_limit_lets_the_trainer_save(
 
     def pieces() -> Iterator[bytes | Restarted]:
         for piece in job.follow(launched, poll_s=0.05):
-            if isinstance(piece, bytes) and b"completed step: 0," in piece:  # from here on it could save
+            if isinstance(piece, bytes) and b"completed step: 0," in piece:  # from here on it can save
                 monkeypatch.setattr("tasks.launch.xpk.attempt.time", later)
             yield piece
 
@@ -345,7 +346,7 @@ def test_the_time_limit_lets_the_trainer_save(
     assert standin.names("jobsets") == []
 
 
-def test_a_log_stream_that_breaks_loses_and_doubles_nothing(
+def test_a_broken_log_stream_loses_and_doubles_nothing(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
     code = SAY + "for n in range(60):\n    say(n); time.sleep(0.05)\n    print('x' * 3000, flush=True)\n"
@@ -373,7 +374,7 @@ def test_a_slow_api_server(standin: Any, make_plan: MakePlan, directory: RunDire
 
 
 @pytest.mark.usefixtures("ordered_errors")
-def test_an_api_server_that_fails_for_good(
+def test_an_api_server_that_stays_down(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan(HANGS)
@@ -410,7 +411,7 @@ def test_cancellation_while_xpk_creates_the_job_leaves_none(
     sleeps = tmp_path / "xpk sleeps"
     monkeypatch.setenv("XPK_STANDIN_SLEEPS", "600")
     monkeypatch.setenv("XPK_STANDIN_TELLS", str(sleeps))
-    # tests that are started in the background inherit that the signal is ignored
+    # tests started in the background inherit an ignored signal
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
 
@@ -428,7 +429,7 @@ def test_cancellation_while_xpk_creates_the_job_leaves_none(
 
 
 @pytest.mark.usefixtures("slowly_settled")
-def test_a_job_that_is_deleted_by_hand(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+def test_a_job_deleted_by_hand(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     plan = make_plan(HANGS)
     launched = job.launch_or_attach(plan, directory)
     for piece in job.follow(launched, poll_s=0.05):
@@ -461,7 +462,7 @@ def test_after_kill_9_of_the_flow_the_next_one_attaches(
     assert killed.returncode == -signal.SIGKILL
     assert exit_codes(run(plan, directory)) == [0]
     assert steps_in(directory.log) == list(range(9))
-    assert standin.names("jobsets") == [f"{read_handle(directory).family}"]  # one job, begun once
+    assert standin.names("jobsets") == [f"{read_handle(directory).family}"]  # one job, started once
     assert exit_codes(run(plan, directory)) == [0]  # it succeeded: a later flow reads its log again
     assert standin.names("jobsets") == [f"{read_handle(directory).family}"]
 
@@ -472,7 +473,7 @@ def read_handle(directory: RunDirectory) -> XpkHandle:
     return handle
 
 
-def test_a_pod_that_is_gone_has_its_log_in_cloud_logging(
+def test_the_log_of_a_deleted_pod_comes_from_cloud_logging(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
     plan = make_plan(THREE)
@@ -529,7 +530,7 @@ def test_pods_write_to_the_bucket_of_a_store(standin: Any, make_plan: MakePlan, 
     assert f"['{bucket}/a-run', '--continue-from', '{bucket}/other']" in log
     assert f'base_output_directory: "{bucket}"' in log
     assert str(tmp_path / "copy") not in log
-    assert directory.metrics.read_text() == "{}\n"  # brought here
-    assert not directory.checkpoints.exists()  # not these
+    assert directory.metrics.read_text() == "{}\n"  # copied to this machine
+    assert not directory.checkpoints.exists()  # not copied
     found = find_checkpoint(launched, 2)
     assert (found.exists(), str(found)) == (True, f"{bucket}/a-run/checkpoints/2")

@@ -1,4 +1,4 @@
-"""`maxview compare` with a real API server, by the token of an account that has only the documented roles."""
+"""`maxview compare` with a real API server, with the token of an account that has only the documented roles."""
 
 import json
 import os
@@ -30,7 +30,7 @@ xpk:
     context: loopback, grace_s: 20, extra: [--ttl-seconds-after-finished=60]}}
 set: {{hardware: cpu, per_device_batch_size: 2, max_target_length: 64}}
 """
-# on a machine whose pods share the cores with other work, only a factor of two is news
+# pods share the cores with other work here, so only a factor of two counts
 TIMES = """
 step_time_s: {relative: 1.0, why: pods share the cores with other work}
 step_cpu_time_s: {relative: 1.0, why: the same}
@@ -39,7 +39,7 @@ step_cpu_time_s: {relative: 1.0, why: the same}
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """The packages with a target of the test's own."""
+    """The packages with an additional target."""
     copied = tmp_path / "tree"
     for name in PACKAGES:
         if (ROOT / name).is_dir():
@@ -76,7 +76,7 @@ def test_compare_by_a_token_with_the_documented_role(
     try:
         done = maxview(tree, environment, "compare", "linen-vs-nnx", "--target", "loopback", *words, "--json")
     finally:
-        maxview(tree, environment, "down")  # the embedded server, which rests
+        maxview(tree, environment, "down")  # the embedded server, which is idle
     (record,) = json.loads(done.stdout)
     told = record["headline"] + done.stderr[-3000:]
     assert (done.returncode, record["verdict"]) == (0, "same"), told
@@ -85,10 +85,10 @@ def test_compare_by_a_token_with_the_documented_role(
     assert list((tmp_path / "out").rglob("*.html"))
     places = [record[arm]["environment"]["place"] for arm in ("baseline", "candidate")]
     assert places == ["cluster loopback: node-0-0"] * 2  # one slice
-    wait_for(lambda: not standin.names("jobsets") and not standin.names("pods"))  # their time is over
+    wait_for(lambda: not standin.names("jobsets") and not standin.names("pods"))  # their time to live has passed
 
 
-def test_doctor_names_the_rights_that_are_missing(
+def test_doctor_names_the_missing_rights(
     standin: Any, clean_environment: dict[str, str], tree: Path, tmp_path: Path
 ) -> None:
     standin.order({"kind": "rules", "token": "the-runners-token", "rules": []})

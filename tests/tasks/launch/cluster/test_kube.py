@@ -19,7 +19,7 @@ def settings() -> Xpk:
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The kubeconfig that the library reads; there is none yet."""
+    """The path of the kubeconfig for the library; the file is missing."""
     path = tmp_path / "kubeconfig"
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(path))
     return path
@@ -38,7 +38,7 @@ def test_without_a_current_context_the_clusters_own_is_found(settings: Xpk, kube
 
 
 @pytest.mark.parametrize("current", [None, "minikube"])
-def test_contexts_of_other_clusters_are_named_and_not_taken(
+def test_contexts_of_other_clusters_are_named_and_not_used(
     settings: Xpk, kubeconfig: Path, current: str | None
 ) -> None:
     kubeconfig.write_text(holding("minikube", "gke_p_us-east5_other", current=current))
@@ -50,7 +50,7 @@ def test_contexts_of_other_clusters_are_named_and_not_taken(
     assert "set `context` of the target to one of them" in told
 
 
-def test_no_kubeconfig_at_all(settings: Xpk, kubeconfig: Path) -> None:
+def test_a_missing_kubeconfig(settings: Xpk, kubeconfig: Path) -> None:
     missing = rf"has no context for cluster tpus; run `{GET}`, or set `context` of the target$"
     with pytest.raises(LaunchError, match=missing):
         kube.choose_context(settings)

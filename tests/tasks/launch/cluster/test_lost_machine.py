@@ -36,8 +36,8 @@ def say(n):
 """
 NINE = SAY + "for n in range(9):\n    say(n); time.sleep(0.5)\n"
 HANGS = SAY + "say(0); say(1); say(2); time.sleep(600)\n"
-# its first attempt comes to step 2 once its log is being read: a pod that is taken away takes its log along. The second
-# goes on from there and takes its time
+# its first attempt reaches step 2 once its log is being read: an evicted pod takes its log along. The second attempt
+# continues from there, slowly
 TWICE = (
     SAY
     + """
@@ -76,12 +76,12 @@ with turn_of(plan, directory, ("lost",), life_of=lambda flow_run: "unknown", wai
 
 @pytest.fixture(autouse=True)
 def _no_descriptor_stays_open() -> None:
-    """Not here: the client keeps its connections to the bucket."""
+    """Disabled here: the client keeps its connections to the bucket."""
 
 
 @pytest.fixture
 def lose_a_flow(gcs_url: str, make_plan: MakePlan, tmp_path: Path) -> Callable[[str, str], RunPlan]:
-    """lose_a_flow(code, last): a flow on a machine that is gone, with its disk, once the log says `last`."""
+    """lose_a_flow(code, last): a flow on a machine that is lost, with its disk, once the log contains `last`."""
 
     def lose(code: str, last: str) -> RunPlan:
         cache = tmp_path / "the lost machine"
@@ -109,7 +109,7 @@ def store(gcs_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stor
 
 
 def go_on(plan: RunPlan, store: Store) -> list[Any]:
-    """What the next flow sees of the run, which takes it over."""
+    """The events of the run as the next flow gets them after a takeover."""
     directory = store.run(plan.run_name)
     with turn_of(plan, directory, ("next",), life_of={"lost": "over"}.__getitem__, wait=print) as finished:
         assert finished is None
@@ -138,21 +138,21 @@ def standin_name(plan: RunPlan, store: Store) -> list[str]:
     return [handle.job_name]
 
 
-def test_another_machine_goes_on_with_its_job(
+def test_another_machine_continues_with_its_job(
     standin: Any, lose_a_flow: Callable[[str, str], RunPlan], store: Store
 ) -> None:
     plan = lose_a_flow(NINE, "completed step: 2")
     (name,) = standin.names("jobsets")
     events = go_on(plan, store)
     assert [event.exit_code for event in events if isinstance(event, RunEnded)] == [0]
-    assert standin.names("jobsets") == [name]  # begun once
-    assert steps_in(store.run(plan.run_name).log) == list(range(9))  # from the first line on
+    assert standin.names("jobsets") == [name]  # started once
+    assert steps_in(store.run(plan.run_name).log) == list(range(9))  # from the first line
     assert is_owned(plan.run_name, ("next",), store)
     assert not is_owned(plan.run_name, ("lost",), store)
     assert stop_jobs("lost", store) == []  # cleaning up after the lost flow leaves the job alone
 
 
-def test_the_log_of_the_attempt_before_comes_too(
+def test_the_log_of_the_previous_attempt_is_included(
     standin: Any, lose_a_flow: Callable[[str, str], RunPlan], store: Store
 ) -> None:
     standin.order({"kind": "preempted", "when": "completed step: 2"})

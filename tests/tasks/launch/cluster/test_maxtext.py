@@ -1,4 +1,4 @@
-"""A pod that runs MaxText: the words of its command, and what it leaves in a folder that pods share."""
+"""A pod that runs MaxText: its command, and its output in a folder that pods share."""
 
 import shlex
 import shutil
@@ -33,12 +33,12 @@ STANDIN = Path(__file__).parent.parent.parent.parent / "standins" / "maxtext" / 
 
 @pytest.fixture(autouse=True)
 def _no_descriptor_stays_open() -> None:
-    """Not here: the client keeps its connections to the bucket."""
+    """Disabled here: the client keeps its connections to the bucket."""
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """The folder of sources of an image with MaxText, as far as it is looked at."""
+    """The folder of sources of an image with MaxText: the files that are read."""
     package = tmp_path / "image" / "maxtext"
     for name in ("__init__.py", "trainers/__init__.py", "trainers/pre_train/__init__.py", "layers/nnx_decoders.py"):
         (package / name).parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def test_the_pod_becomes_maxtext(make_maxtext_plan: Callable[..., RunPlan]) -> N
     assert 'metrics_file=""' in words  # each process of a slice would append to the same file
 
 
-def test_the_words_are_addresses_of_the_bucket(make_maxtext_plan: Callable[..., RunPlan], tmp_path: Path) -> None:
+def test_output_paths_are_addresses_in_the_bucket(make_maxtext_plan: Callable[..., RunPlan], tmp_path: Path) -> None:
     directory = RunDirectory(
         tmp_path / "copy" / "runs" / "r", Mirror(tmp_path / "copy", LocalFiles(tmp_path / "bucket"))
     )
@@ -108,7 +108,7 @@ def test_a_run_of_maxtext_in_pods_has_its_record(
     job.stop(launched.handle)
 
 
-def test_what_it_writes_into_a_bucket_comes_home(
+def test_output_in_a_bucket_is_copied_back(
     standin: Any,
     make_maxtext_plan: Callable[..., RunPlan],
     gcs_url: str,
@@ -132,6 +132,6 @@ def test_what_it_writes_into_a_bucket_comes_home(
     assert record.metrics["loss"].to_list() == [in_float32(9.0 - step / 7) for step in range(3)]
     assert record.metrics["total_weights"].to_list() == [8, 8, 8]
     one_more = pl.concat([record.reading.steps, record.reading.steps[-1:].with_columns(step=pl.lit(3, pl.Int64))])
-    longer = record.reading.model_copy(update={"steps": one_more})  # of a step that its files do not have
+    longer = record.reading.model_copy(update={"steps": one_more})  # a step that is missing in its files
     assert build_record(plan, directory, longer, []).metrics is None
     job.stop(launched.handle)

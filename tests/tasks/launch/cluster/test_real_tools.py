@@ -36,11 +36,11 @@ def kubectl(*words: str) -> str:
 
 @needs_xpk
 @needs_kubectl
-def test_xpk_creates_what_runs_the_trainer(
+def test_xpk_creates_a_workload_that_runs_the_trainer(
     standin: Any, make_plan: Callable[..., RunPlan], directory: RunDirectory
 ) -> None:
     assert XPK is not None
-    extra = ("--project-number=1",)  # else it asks the cloud for it
+    extra = ("--project-number=1",)  # otherwise it queries the cloud
     plan = make_plan(SHOWS, argv=(XPK,), extra=extra, num_slices=2, priority="high")
     launched = job.launch_or_attach(plan, directory, continue_from=Path("/a b/it's"))
     assert isinstance(launched.handle, XpkHandle)
@@ -63,7 +63,9 @@ def test_xpk_creates_what_runs_the_trainer(
 
 
 @needs_kubectl
-def test_kubectl_shows_what_runs(standin: Any, make_plan: Callable[..., RunPlan], directory: RunDirectory) -> None:
+def test_kubectl_shows_the_running_workload(
+    standin: Any, make_plan: Callable[..., RunPlan], directory: RunDirectory
+) -> None:
     handle = job.launch_or_attach(make_plan("print('up', flush=True); import time; time.sleep(600)"), directory).handle
     assert handle.job_name in kubectl("get", "jobsets")
     pods = kubectl("get", "pods", "-l", f"jobset.sigs.k8s.io/jobset-name={handle.job_name}", "-o", "name").split()

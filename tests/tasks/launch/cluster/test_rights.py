@@ -19,7 +19,7 @@ def documented() -> set[tuple[str, str, str, bool]]:
     }  # fmt: skip
 
 
-def test_the_documented_roles_grant_what_is_needed() -> None:
+def test_the_documented_roles_grant_the_needed_rights() -> None:
     needed = {
         (
             right.verb,
@@ -40,13 +40,13 @@ def obstacles(standin: Any) -> list[str]:
     return list(find_obstacles(target.model_copy(update={"launch": target.launch | {"context": "loopback"}}), environ))
 
 
-def test_nothing_is_missing_with_the_documented_roles(standin: Any) -> None:
+def test_the_documented_roles_are_complete(standin: Any) -> None:
     assert obstacles(standin) == []
 
 
-def test_each_right_that_is_missing_is_named(standin: Any) -> None:
+def test_each_missing_right_is_named(standin: Any) -> None:
     standin.order({"kind": "rules", "token": RUNNER, "rules": []})
     found = obstacles(standin)
     assert len(found) == len(NEEDED)
     assert "this account may not get pods/log in the namespace default: docs/launching.md has the role" in found
-    assert sum("; without it " in line for line in found) == 2  # runs go on without a view of queue and nodes
+    assert sum("; without it " in line for line in found) == 2  # runs continue without access to queue and nodes

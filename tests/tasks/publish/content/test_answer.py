@@ -1,4 +1,4 @@
-"""The top of a page: the row that decides, a title of two lines, the place of a death, the time of what is next."""
+"""The top of a page: the deciding row, a title of two lines, the place of a death, the duration of the next command."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ from tasks.records.run_end import DEATH_WORDS
 type MakeRow = Callable[..., MetricDiff]
 
 
-def test_the_deciding_row_has_the_verdicts_word(record_002: ComparisonRecord) -> None:
+def test_the_deciding_row_has_the_overall_verdict(record_002: ComparisonRecord) -> None:
     better = tuple(
         row.model_copy(update={"verdict": "improved"}) if row.verdict == "regressed" else row for row in record_002.rows
     )
@@ -32,9 +32,9 @@ def test_the_deciding_row_has_the_verdicts_word(record_002: ComparisonRecord) ->
         assert row.verdict == word
 
 
-def test_a_row_whose_interval_can_be_drawn_goes_before_others(record_002: ComparisonRecord) -> None:
+def test_a_row_with_a_drawable_interval_comes_first(record_002: ComparisonRecord) -> None:
     unknown = {row.metric for row in record_002.rows if row.verdict == "unknown"}
-    judged = ("step_time_s", "checkpoints")  # the others are single steps, which are not judged
+    judged = ("step_time_s", "checkpoints")  # the others are single steps without a verdict
     assert unknown > set(judged)
     for metric in judged:
         row = find_deciding_row(record_002, [metric])
@@ -42,21 +42,21 @@ def test_a_row_whose_interval_can_be_drawn_goes_before_others(record_002: Compar
         assert row.metric == metric
 
 
-def test_of_a_death_no_row_decides_and_nothing_agrees(record_000: ComparisonRecord) -> None:
+def test_after_a_death_no_row_decides_or_agrees(record_000: ComparisonRecord) -> None:
     answer = answer_of(record_000)
     assert answer.row is None
     assert answer.sentence == f"Nothing was compared; the table has what {record_000.baseline.label} measured."
 
 
-def test_a_row_that_is_shown_only_does_not_agree(record_002: ComparisonRecord, make_row: MakeRow) -> None:
-    """A throughput is the step time once more: the table shows it without a word, and the sentence leaves it out."""
+def test_a_row_without_a_verdict_does_not_agree(record_002: ComparisonRecord, make_row: MakeRow) -> None:
+    """A throughput repeats the step time: the table shows it without a verdict, and the sentence omits it."""
     titles = {metric.name: metric.title for metric in METRICS}
     rows = [make_row(name, titles[name], ("1", "1", "0"), "same", "") for name in ("step_time_s", "tflops_per_device")]
     answer = answer_of(record_002.model_copy(update={"rows": tuple(rows)}))
     assert answer.sentence == "Step time steady agrees."
 
 
-def test_a_title_ends_at_a_clause_and_a_short_one_is_whole() -> None:
+def test_a_title_ends_at_a_clause_and_a_short_one_is_complete() -> None:
     assert shorten_title("no difference") == "no difference"
     long = "not comparable: both logs claim commit 574ad3fb9, but ran different code on different JAX: 4 of the same"
     assert shorten_title(f"{long} messages come from other lines") == long.rpartition(":")[0]
@@ -71,11 +71,11 @@ def test_the_innermost_frame_is_the_place_of_the_error() -> None:
     assert find_frame(["no traceback"]) == ""
 
 
-def test_every_kind_of_death_says_whether_running_it_again_helps() -> None:
+def test_every_class_of_death_says_whether_a_repeat_helps() -> None:
     assert AGAIN.keys() == DEATH_WORDS.keys()
 
 
-def test_a_command_that_starts_other_runs_has_no_duration(record_002: ComparisonRecord) -> None:
+def test_a_command_that_starts_different_runs_has_no_duration(record_002: ComparisonRecord) -> None:
     command = {"next_command": "maxview compare linen-vs-nnx --case 03_dropout --until-decided"}
     row = record_002.rows[0].model_copy(update={"verdict": "unknown", "cost_text": "about 5 hours"})
     logged = record_002.model_copy(update=command | {"comparison": "ingest"})
@@ -109,7 +109,7 @@ def test_a_command_that_starts_other_runs_has_no_duration(record_002: Comparison
         ),
     ],
 )
-def test_a_verdict_says_how_sure_it_is(
+def test_a_verdict_states_its_certainty(
     record_002: ComparisonRecord,
     make_row: MakeRow,
     verdict: str,
@@ -125,7 +125,7 @@ def test_a_verdict_says_how_sure_it_is(
     assert ("cannot show" in sure) is (evidence == "one run of each" and verdict != "unknown")
 
 
-def test_a_command_says_what_it_settles(record_002: ComparisonRecord) -> None:
+def test_a_command_states_its_purpose(record_002: ComparisonRecord) -> None:
     row = record_002.rows[0].model_copy(update={"effect_text": "+24.6 % (+22.1 … +27.0)"})
     command = "maxview compare main-vs-branch --case 03_dropout --repeats 3"
     update = {"comparison": "main-vs-branch", "verdict": "regressed", "next_command": command}
@@ -139,7 +139,7 @@ def test_a_command_says_what_it_settles(record_002: ComparisonRecord) -> None:
         ("maxview compare linen-vs-nnx --case 03_dropout", "; meanwhile maxview's own trainer runs this case here"),
     ],
 )
-def test_logs_that_cannot_be_repeated_from_here_get_the_advice_first(
+def test_for_given_logs_the_advice_comes_first(
     record_000: ComparisonRecord, record_002: ComparisonRecord, command: str, end: str
 ) -> None:
     """The advice settles the question, and the command follows it."""

@@ -1,4 +1,4 @@
-"""The arrays of two checkpoints in tables: what MaxText's NNX trainer adds to Linen's 39 is explained name by name."""
+"""Tables of the arrays of two checkpoints: the arrays that MaxText's NNX adds to Linen's 39 are explained by name."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def pair(role: ArrayRole, name: str, differing: int = 0) -> ArrayDifference:
 
 @pytest.fixture
 def found() -> CheckpointDifference:
-    """12 parameters, their moments, 2 counts and the step against the same and 30 streams and 42 arrays of AQT."""
+    """12 parameters, their moments, 2 counts and the step against the same plus 30 streams and 42 arrays of AQT."""
     state = [pair("parameter", f"params.p{n}") for n in range(12)]
     state += [pair("optimizer", f"opt_state.{kind}.p{n}") for kind in ("mu", "nu") for n in range(12)]
     state += [pair("counter", name) for name in ("opt_state.0.count", "opt_state.2.count", "step")]
@@ -50,7 +50,7 @@ def test_every_array_is_counted_and_named(found: CheckpointDifference) -> None:
     assert [line.split(":")[0] for line in describe_alone(found)] == ["only there"] * 2
 
 
-def test_what_differs_and_what_is_lacking_is_said(found: CheckpointDifference) -> None:
+def test_differing_and_missing_arrays_are_reported(found: CheckpointDifference) -> None:
     lost = ArrayDifference(role="optimizer", names=("opt_state.mu.x",), shape=(4,), dtype="float32")
     changed = found.model_copy(update={"arrays": (lost, pair("parameter", "params.x", differing=2))})
     one, two = list_arrays(changed)
@@ -68,7 +68,7 @@ def life(step: int, begin: float, proved: float) -> CheckpointLife:
     return CheckpointLife(step=step, announced_s=begin, committed_s=begin + 10, spans=spans)
 
 
-def test_lives_of_both_arms_are_drawn_on_one_scale(record_002: ComparisonRecord) -> None:
+def test_timelines_of_both_arms_share_one_scale(record_002: ComparisonRecord) -> None:
     sides = {
         "baseline": record_002.baseline.model_copy(update={"lives": (life(0, 100.0, 111.0),)}),
         "candidate": record_002.candidate.model_copy(update={"lives": (life(0, 100.0, 112.0), life(5, 140.0, 152.0))}),
@@ -84,7 +84,7 @@ def test_lives_of_both_arms_are_drawn_on_one_scale(record_002: ComparisonRecord)
     assert last.bars[0].x == pytest.approx(1000 * 40 / 54, abs=0.01)
 
 
-def test_a_proof_of_the_next_day_does_not_squeeze_the_saves(record_002: ComparisonRecord) -> None:
+def test_a_proof_of_the_next_day_does_not_compress_the_saves(record_002: ComparisonRecord) -> None:
     late = record_002.baseline.model_copy(update={"lives": (life(0, 100.0, 90_000.0),)})
     candidate = record_002.candidate.model_copy(update={"lives": ()})
     timeline = draw_lives(record_002.model_copy(update={"baseline": late, "candidate": candidate}))
@@ -96,7 +96,7 @@ def test_a_proof_of_the_next_day_does_not_squeeze_the_saves(record_002: Comparis
     assert widths["manifest"][0] > sum(widths["background"])
 
 
-def test_without_lives_there_is_no_timeline(record_002: ComparisonRecord) -> None:
+def test_without_saves_there_is_no_timeline(record_002: ComparisonRecord) -> None:
     bare = {side: getattr(record_002, side).model_copy(update={"lives": ()}) for side in ("baseline", "candidate")}
     assert draw_lives(record_002) is not None
     assert draw_lives(record_002.model_copy(update=bare)) is None

@@ -1,4 +1,4 @@
-"""What the log and the verifier say of a checkpoint meets in one line."""
+"""Log and verification of a checkpoint in one line."""
 
 from tasks.publish.content.checkpoints import list_checkpoints
 from tasks.records import CheckpointEvent, CheckpointLife, CheckpointProof, ComparisonRecord, Restore
@@ -19,12 +19,12 @@ def test_each_state_is_named(record_000: ComparisonRecord, record_002: Compariso
     assert list_checkpoints(record_000.candidate) == []
 
 
-def test_the_log_of_a_save_that_was_cut_off_is_not_taken_for_a_checkpoint(record_000: ComparisonRecord) -> None:
+def test_the_log_of_an_interrupted_save_is_not_a_checkpoint(record_000: ComparisonRecord) -> None:
     arm = record_000.baseline.model_copy(update={"checkpoints": (event(9, None, committed=False),), "proofs": ()})
     assert [line.state for line in list_checkpoints(arm)] == ["uncommitted"]
 
 
-def test_repeats_that_save_the_same_step_keep_their_own_proof(record_000: ComparisonRecord) -> None:
+def test_repeats_that_save_the_same_step_have_separate_proofs(record_000: ComparisonRecord) -> None:
     arm = record_000.baseline.model_copy(
         update={
             "checkpoints": (event(0, "/out/a/checkpoints/0"), event(0, "/out/b/checkpoints/0")),
@@ -38,7 +38,7 @@ def test_repeats_that_save_the_same_step_keep_their_own_proof(record_000: Compar
     assert (first.run, second.run) == (0, 0)  # an arm of one run has no run numbers
 
 
-def test_repeats_are_numbered_and_each_fact_is_told_once(record_000: ComparisonRecord) -> None:
+def test_repeats_are_numbered_and_each_fact_is_shown_once(record_000: ComparisonRecord) -> None:
     saved = event(0, "c/0").model_copy(update={"arrays": 39, "background_s": 44.0})
     proved = proof(0, "c/0").model_copy(update={"arrays": 39})
     life = CheckpointLife(run=0, step=0, committed_s=9.0)
@@ -53,17 +53,17 @@ def test_repeats_are_numbered_and_each_fact_is_told_once(record_000: ComparisonR
     assert (first.log, "39 arrays" in first.proof) == (
         "committed",
         True,
-    )  # each is told elsewhere
+    )  # each is shown elsewhere
     assert second.log == "committed, 39 arrays"
 
 
-def test_a_checkpoint_that_only_the_verifier_saw_is_listed(record_000: ComparisonRecord) -> None:
+def test_a_checkpoint_found_only_by_verification_is_listed(record_000: ComparisonRecord) -> None:
     arm = record_000.baseline.model_copy(update={"checkpoints": (), "proofs": (proof(3, "c/3"),)})
     (line,) = list_checkpoints(arm)
     assert (line.step, line.state, line.log, line.source) == ("3", "proved", "not mentioned", None)
 
 
-def test_what_a_run_went_on_from_comes_first(record_000: ComparisonRecord) -> None:
+def test_the_restored_checkpoint_comes_first(record_000: ComparisonRecord) -> None:
     restore = Restore(step=7, path="/out/a/checkpoints/7", finished=True, seconds=0.06, line=12, offset=99)
     arm = record_000.baseline.model_copy(update={"restores": (restore,)})
     first, *rest = list_checkpoints(arm)
@@ -74,7 +74,7 @@ def test_what_a_run_went_on_from_comes_first(record_000: ComparisonRecord) -> No
     assert first.source.line == 12
 
 
-def test_a_commit_that_another_host_prints_is_called_so(record_000: ComparisonRecord) -> None:
+def test_a_commit_printed_by_another_host_is_marked(record_000: ComparisonRecord) -> None:
     seen = event(9, None, committed=None).model_copy(update={"state": "not_visible", "validated": True})
     arm = record_000.baseline.model_copy(update={"checkpoints": (seen,), "proofs": ()})
     (line,) = list_checkpoints(arm)

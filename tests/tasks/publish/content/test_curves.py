@@ -1,4 +1,4 @@
-"""Thinning a curve keeps what a reader looks for: its ends, its extremes, its gaps."""
+"""Thinning a curve keeps its ends, its extremes and its gaps."""
 
 import math
 
@@ -30,5 +30,5 @@ def test_one_stall_in_a_hundred_thousand_steps_is_kept() -> None:
     assert 54_321 in thin_out(values, 100)
 
 
-def test_a_short_curve_is_kept_whole() -> None:
+def test_a_short_curve_is_kept_completely() -> None:
     assert thin_out([1.0, math.nan, None], 3) == [0, 1, 2]

@@ -1,4 +1,6 @@
-"""The picture of a pipeline schedule: cells where the events are, hatched what is in flight, described in words too."""
+"""The picture of a pipeline schedule: cells at the events, hatching for transfers in flight, and a description in
+words.
+"""
 
 import os
 from pathlib import Path
@@ -20,14 +22,14 @@ def read(*events: str) -> RunReading:
     return scrape_text("".join(f"{line}\n" for line in (*lines, ROW)).encode(), name="<a & b>").runs[0]
 
 
-def test_operations_are_starts_with_their_finishes() -> None:
+def test_operations_are_pairs_of_start_and_finish() -> None:
     run = read("0 forward start 0", "0 forward start 1", "0 forward finished 0", "1 backward finished 9",
                "0 forward finished 1", "0 backward start 0")  # fmt: skip
     found = find_operations(run.schedule)
     assert [(each.rank, each.direction, each.tensor, each.start, each.end) for each in found] == [
         (1, "backward", 9, -1, 3), (0, "forward", 0, 0, 2), (0, "forward", 1, 1, 4), (0, "backward", 0, 5, None),
     ]  # fmt: skip
-    # the two that run at once stand below each other
+    # two simultaneous operations are drawn below each other
     assert [assign_lanes(found)[each] for each in found] == [0, 0, 1, 0]
 
 
@@ -57,7 +59,7 @@ def test_a_long_schedule_shows_its_end() -> None:
     assert "the 1,000 before them are not drawn" in svg
 
 
-def test_no_events_no_picture() -> None:
+def test_without_events_there_is_no_picture() -> None:
     assert draw_schedule(scrape_text(f"{ROW}\n".encode(), name="x").runs[0]) is None
 
 

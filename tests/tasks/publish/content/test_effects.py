@@ -18,12 +18,12 @@ def noisy(make_row: MakeRow, name: str, effect: float, better: str = "lower") ->
 
 
 def thresholds(line: EffectLine) -> float:
-    """How many thresholds the point lies from the middle, to the right, as it is drawn."""
+    """The drawn distance of the point from the middle, to the right, in thresholds."""
     return (line.point - WIDTH / 2) / (line.band[1] - WIDTH / 2)
 
 
 @pytest.mark.parametrize("effect", [0.0, 0.01, -0.05, 0.08, 0.24])
-def test_a_point_lies_as_many_thresholds_away_as_the_effect_has(make_row: MakeRow, effect: float) -> None:
+def test_a_points_distance_is_its_effect_in_thresholds(make_row: MakeRow, effect: float) -> None:
     slower, faster = noisy(make_row, "slower", effect), noisy(make_row, "fewer", effect, better="higher")
     drawn = draw_effects([slower, faster])
     assert thresholds(drawn["slower"]) == pytest.approx(effect / 0.02, abs=0.05)
@@ -34,17 +34,17 @@ def test_a_point_lies_as_many_thresholds_away_as_the_effect_has(make_row: MakeRo
         assert MARGIN <= line.low <= line.point <= line.high <= WIDTH - MARGIN
 
 
-def test_all_rows_share_a_scale_that_is_neither_too_fine_nor_too_coarse(make_row: MakeRow) -> None:
+def test_all_rows_share_a_scale_of_limited_range(make_row: MakeRow) -> None:
     half = WIDTH / 2 - MARGIN
     calm = draw_effects([noisy(make_row, "calm", 0.0)])["calm"]
     assert calm.band[1] - WIDTH / 2 == pytest.approx(half / LEAST, abs=0.1)
     both = draw_effects([noisy(make_row, "calm", 0.0), noisy(make_row, "wild", 5.0)])
     assert both["calm"].band == both["wild"].band
     assert both["calm"].band[1] - WIDTH / 2 == pytest.approx(half / MOST, abs=0.1)
-    assert both["wild"].point == WIDTH - MARGIN  # at the edge, and whole
+    assert both["wild"].point == WIDTH - MARGIN  # at the edge, and not cut off
 
 
-def test_what_has_no_threshold_is_not_drawn(make_row: MakeRow) -> None:
+def test_a_row_without_a_threshold_is_not_drawn(make_row: MakeRow) -> None:
     row = noisy(make_row, "x", 0.01)
     assert draw_effects([row.model_copy(update={"threshold": None})]) == {}
     assert draw_effects([row.model_copy(update={"better": "equal"})]) == {}

@@ -1,4 +1,4 @@
-"""Every surface shows why two arms differ, in one order, and escapes what a source may hold."""
+"""Every surface shows the explanation in one order, and escapes text from sources."""
 
 import io
 import re
@@ -64,12 +64,12 @@ def explanation() -> Explanation:
     )
 
 
-def test_the_sections_stand_in_the_order_in_which_causes_follow(explanation: Explanation) -> None:
+def test_the_sections_follow_the_order_of_causes(explanation: Explanation) -> None:
     assert [section.title for section in list_sections(explanation)] == TITLES
     assert list_sections(None) == []
 
 
-def test_a_line_carries_the_commit_that_touched_it(explanation: Explanation) -> None:
+def test_a_line_has_the_commit_that_changed_it(explanation: Explanation) -> None:
     by_title = {section.title: section for section in list_sections(explanation)}
     for title in ("the first tensor", "the program", "time"):
         assert "[1a2b3c4d5 Guard the norm]" in by_title[title].lines[0], title
@@ -87,7 +87,7 @@ def test_the_terminal_shows_it_before_the_table(record_002: ComparisonRecord, ex
     assert max(map(len, out.getvalue().splitlines())) <= 80
 
 
-def test_without_an_explanation_no_surface_speaks_of_it(record_002: ComparisonRecord, tmp_path: Path) -> None:
+def test_without_an_explanation_no_surface_mentions_it(record_002: ComparisonRecord, tmp_path: Path) -> None:
     out = io.StringIO()
     Console(file=out, width=80).print(render_terminal(record_002))
     page = write_page(record_002, tmp_path, log_lines={}).read_text()
@@ -95,7 +95,7 @@ def test_without_an_explanation_no_surface_speaks_of_it(record_002: ComparisonRe
         assert "Why they differ" not in text
 
 
-def test_two_runs_have_the_explanation_alone(explanation: Explanation) -> None:
+def test_a_comparison_of_two_runs_has_only_the_explanation(explanation: Explanation) -> None:
     out = io.StringIO()
     Console(file=out, width=80).print(render_explanation(explanation))
     assert "Why they differ" in out.getvalue()
@@ -115,6 +115,6 @@ def test_the_artifact_and_the_page_show_it(
     assert "add &lt;script&gt;" in page
 
 
-def test_a_record_with_an_explanation_is_read_again(record_002: ComparisonRecord, explanation: Explanation) -> None:
+def test_a_record_with_an_explanation_can_be_read(record_002: ComparisonRecord, explanation: Explanation) -> None:
     record = record_002.model_copy(update={"explanation": explanation})
     assert ComparisonRecord.model_validate_json(record.model_dump_json()) == record

@@ -1,4 +1,4 @@
-"""The command that comes after a comparison, and the options that make the same plans again."""
+"""The suggested command after a comparison, and the options that reproduce its plans."""
 
 import shlex
 from itertools import pairwise
@@ -25,18 +25,18 @@ def next_after(
     return shlex.join(suggest_next(record.model_copy(update={"baseline": baseline}), plans, cases=cases))
 
 
-def test_where_nothing_differs_it_looks_at_the_other_cases(record_002: ComparisonRecord, tmp_path: Path) -> None:
+def test_without_a_difference_it_suggests_the_other_cases(record_002: ComparisonRecord, tmp_path: Path) -> None:
     command = next_after(record_002, tmp_path, findings=(), verdict="same")
     assert command == f"maxview compare linen-vs-nnx --case all --target cpu --out {tmp_path}"
 
 
-def test_after_every_case_of_a_target_come_those_that_need_more_devices(
+def test_after_all_cases_of_a_target_it_suggests_those_that_need_more_devices(
     record_002: ComparisonRecord, tmp_path: Path
 ) -> None:
     there = len(list_names("cases"))
     calm: dict[str, Any] = {"findings": (), "verdict": "same"}
     assert "--case all" in next_after(record_002, tmp_path, cases=there - 2, **calm)
-    command = next_after(record_002, tmp_path, cases=there - 1, **calm)  # one device runs all but 12_pipeline
+    command = next_after(record_002, tmp_path, cases=there - 1, **calm)  # one device runs all except 12_pipeline
     assert command == f"maxview compare linen-vs-nnx --case 12_pipeline --target cpu-8 --out {tmp_path}"
     calm |= {"target": "cpu-8", "case": "12_pipeline"}
     command = next_after(record_002, tmp_path, cases=there, libtpu=True, **calm)
@@ -44,31 +44,31 @@ def test_after_every_case_of_a_target_come_those_that_need_more_devices(
     assert next_after(record_002, tmp_path, cases=there, **calm) == ""  # nothing here compiles for TPUs
 
 
-def test_a_command_is_not_asked_for_cases_that_it_has_no_place_for(
+def test_a_custom_command_is_suggested_only_for_cases_with_placeholders(
     record_002: ComparisonRecord, tmp_path: Path
 ) -> None:
     record = record_002.model_copy(
         update={"findings": (), "verdict": "same", "comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"}
     )
     plans = [plan_of(tmp_path).model_copy(update={"trainer": "command"})] * 2
-    assert suggest_next(record, plans, cases=1) == []  # all that its comparison names
+    assert suggest_next(record, plans, cases=1) == []  # all cases of its comparison
 
 
-def test_what_is_not_comparable_is_explained(record_002: ComparisonRecord, tmp_path: Path) -> None:
+def test_an_incomparable_result_suggests_an_explanation(record_002: ComparisonRecord, tmp_path: Path) -> None:
     assert any(finding.effect == "blocks" for finding in record_002.findings)
     folder = Store(tmp_path).comparison("linen-vs-nnx", "01_base", record_002.id).path
-    assert next_after(record_002, tmp_path) == f"maxview explain {folder}"  # where the record of this page is
+    assert next_after(record_002, tmp_path) == f"maxview explain {folder}"  # the folder of this page's record
 
 
-def test_after_a_death_comes_the_same_again(record_000: ComparisonRecord, tmp_path: Path) -> None:
-    """The page tells the cause; once that is mended, the same command trains what is unfinished and no more."""
+def test_after_a_death_it_suggests_the_same_command(record_000: ComparisonRecord, tmp_path: Path) -> None:
+    """The page names the cause; after the fix the same command trains only the unfinished runs."""
     command = f"maxview compare linen-vs-nnx --case 01_base --target cpu --out {tmp_path}"
     assert next_after(record_000, tmp_path) == command
 
 
 @pytest.mark.parametrize("repeats", [1, 3, 7])
-def test_what_is_not_clear_goes_on_until_it_is(record_002: ComparisonRecord, tmp_path: Path, repeats: int) -> None:
-    """How many repeats the stated noise asks for is no better than a guess."""
+def test_an_unknown_verdict_suggests_until_decided(record_002: ComparisonRecord, tmp_path: Path, repeats: int) -> None:
+    """The number of repeats that the stated noise suggests is only a guess."""
     rows = tuple(
         row.model_copy(update={"runs_wanted": wanted})
         for row, wanted in zip(record_002.rows, (None, 7, 4), strict=False)
@@ -78,7 +78,7 @@ def test_what_is_not_clear_goes_on_until_it_is(record_002: ComparisonRecord, tmp
 
 
 @pytest.mark.parametrize(("evidence", "repeated"), [("one run of each", True), ("3 runs of each", False)])
-def test_a_time_that_one_run_of_each_decided_is_repeated(
+def test_a_time_decided_by_one_run_of_each_is_repeated(
     record_002: ComparisonRecord, tmp_path: Path, evidence: str, repeated: bool
 ) -> None:
     told = {"level": "steady steps", "verdict": "regressed", "evidence": evidence}
@@ -91,12 +91,12 @@ def plan_of(out: Path, **changes: Any) -> RunPlan:
     return resolve(Request(comparison="linen-vs-nnx", **changes), out)[0]
 
 
-def test_wishes_that_were_not_made_are_not_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unset_options_are_not_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     assert options_of_plan(plan_of(Path("maxview-out"))) == []
 
 
-def test_the_wishes_of_a_plan_make_the_same_plan_again(tmp_path: Path) -> None:
+def test_the_options_of_a_plan_reproduce_the_plan(tmp_path: Path) -> None:
     overrides = ("steps=7", "dtype=float32", "learning_rate=0.001", "log_config=false")
     plan = plan_of(tmp_path / "my out", model="seed-1b", overrides=overrides)
     words = options_of_plan(plan)
@@ -108,7 +108,7 @@ def test_the_wishes_of_a_plan_make_the_same_plan_again(tmp_path: Path) -> None:
     assert plan_of(tmp_path / "my out", model="seed-1b", overrides=again) == plan
 
 
-def test_a_regression_between_two_refs_with_several_commits_offers_to_find_the_commit(
+def test_a_regression_between_two_refs_with_several_commits_suggests_a_bisection(
     record_002: ComparisonRecord, tmp_path: Path
 ) -> None:
     commits = tuple(Commit(sha=f"{n:040x}", time="", author="", subject=f"commit {n}") for n in range(3))
@@ -128,5 +128,5 @@ def test_a_regression_between_two_refs_with_several_commits_offers_to_find_the_c
     diverged = between.model_copy(
         update={"commits": dict.fromkeys((regressed.baseline.name, regressed.candidate.name), commits)}
     )
-    for record in (alone, same, diverged):  # one commit is the culprit; nothing is to be found; no line leads there
+    for record in (alone, same, diverged):  # one commit is the culprit; nothing regressed; no commits are known
         assert "bisect" not in suggest_next(record, plans, cases=1)

@@ -1,4 +1,4 @@
-"""The command that runs a comparison again: at the commits that were compared, with what was set by hand."""
+"""The command that repeats a comparison: at the compared commits, with its options."""
 
 import shlex
 from pathlib import Path
@@ -13,7 +13,7 @@ from tasks.resolve.plans import Request, resolve
 
 
 def planned(out: Path, **changes: Any) -> Any:
-    """The runs of both arms, of which only the plans count."""
+    """The runs of both arms; only their plans matter."""
     request = Request(
         comparison="linen-vs-nnx", target="v6e-32", model="tiny", overrides=("steps=9",), compile_only=True
     )
@@ -25,7 +25,7 @@ def planned(out: Path, **changes: Any) -> Any:
 
 
 @pytest.mark.parametrize(("verb", "topology"), [("compare", None), ("preflight", "v6e:4x8")])
-def test_branches_are_named_by_the_commits_they_were_and_nothing_that_was_asked_for_is_lost(
+def test_branches_become_commits_and_all_options_are_kept(
     verb: str, topology: str | None, record_002: ComparisonRecord, tmp_path: Path
 ) -> None:
     runs = planned(tmp_path, compiles_for=topology, software=("python /usr/bin/python3",))
@@ -36,7 +36,7 @@ def test_branches_are_named_by_the_commits_they_were_and_nothing_that_was_asked_
     ]  # fmt: skip
 
 
-def test_logs_are_given_again(record_002: ComparisonRecord) -> None:
+def test_logs_are_passed_again(record_002: ComparisonRecord) -> None:
     gone = SimpleNamespace(plan=None)
     command = repeat_command(record_002.model_copy(update={"target": "as logged"}), gone, gone)  # type: ignore[arg-type]
     logs = [*record_002.baseline.logs, *record_002.candidate.logs]

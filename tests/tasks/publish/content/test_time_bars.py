@@ -1,4 +1,4 @@
-"""Where the time of a run went, as words and as a chart."""
+"""The time account of a run, in words and as a chart."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ def account(arm: str, run: str, parts: dict[str, float], place: Source | None = 
 
 @pytest.fixture
 def record(record_002: ComparisonRecord) -> ComparisonRecord:
-    """Two runs of the baseline, of which only one waited for a checkpoint; none of the candidate."""
+    """Two runs of the baseline, one with a wait for a checkpoint; none of the candidate."""
     runs = (
         account("main", "a", {"compute": 6.0, "start": 2.0}),
         account("main", "b", {"compute": 4.0, "checkpoint": 8.0}, Source(line=9, offset=90, run=1)),
@@ -43,7 +43,7 @@ def test_the_parts_of_an_arm_are_means_over_its_runs(record: ComparisonRecord) -
     assert average_parts(record, "feat/x") == []
 
 
-def test_the_largest_part_is_told_first(record: ComparisonRecord) -> None:
+def test_the_largest_part_comes_first(record: ComparisonRecord) -> None:
     words = [describe_part(part) for part in list_parts(record, "main")]
     assert words == ["compute 5 s (50 %)", "checkpoint 4 s (40 %)", "start 1 s (10 %)"]
 
@@ -68,7 +68,7 @@ def test_the_axis_has_round_seconds(record: ComparisonRecord) -> None:
     assert axis_ticks({}) == []
 
 
-def test_each_part_has_a_fill_of_its_own_and_waiting_is_hatched() -> None:
+def test_each_part_has_its_own_fill_and_waiting_is_hatched() -> None:
     css = read_asset("page.css")
     parts = ["compute", "dispatch", "compile", "checkpoint", "eval", "profiler", "restart", "start", "end", "between"]
     fills = [re.findall(rf"\.p-{part}(?:, [^{{]*)? {{ fill: (var\(--\w+\))", css)[-1] for part in parts]
@@ -77,7 +77,7 @@ def test_each_part_has_a_fill_of_its_own_and_waiting_is_hatched() -> None:
     assert sorted(waiting) == ["blocking", "wait", "waits"]
 
 
-def test_a_bar_names_its_parts_where_they_have_room(record: ComparisonRecord, tmp_path: Path) -> None:
+def test_a_bar_has_labels_where_they_fit(record: ComparisonRecord, tmp_path: Path) -> None:
     short = account(record.candidate.name, "c", {"start": 5.0, "eval": 0.01})
     record = record.model_copy(update={"times": (*record.times, short)})
     assert [(bar.words, bar.has_room) for bar in draw_bars(record)[record.candidate.name]] == [

@@ -1,4 +1,4 @@
-"""Short reasons: whole clauses that say something, for every kind of reason that a comparison gives."""
+"""Short reasons: complete clauses, for every kind of reason in a comparison."""
 
 from collections.abc import Callable
 
@@ -52,19 +52,25 @@ from tasks.records import MetricDiff
         ("", ""),
     ],
 )  # fmt: skip
-def test_a_short_reason_is_whole_clauses(make_row: Callable[..., MetricDiff], reason: str, short: str) -> None:
+def test_a_short_reason_consists_of_complete_clauses(
+    make_row: Callable[..., MetricDiff], reason: str, short: str
+) -> None:
     assert short_reason(make_row("x", "X", ("1", "2", "1"), "unknown", reason)) == short
 
 
 @pytest.mark.parametrize(
     ("evidence", "verdict", "words"),
     [
-        (ONE_PROGRAM, "same", "-0.1: -25.2 % (noise)"),  # else a large figure stands beside "same" without a reason
+        (
+            ONE_PROGRAM,
+            "same",
+            "-0.1: -25.2 % (noise)",
+        ),  # otherwise a large figure stands beside "same" without a reason
         (ONE_RUN, "regressed", "-0.1: -25.2 % (one run of each)"),
         (ONE_RUN, "same", "-0.1: -25.2 %"),
     ],
 )
-def test_a_difference_says_what_its_word_rests_on(
+def test_a_difference_states_its_evidence(
     make_row: Callable[..., MetricDiff], evidence: str, verdict: str, words: str
 ) -> None:
     row = make_row("x", "X", ("0.4", "0.3", "-0.1"), verdict, "")
@@ -80,5 +86,5 @@ def test_a_count_stays_on_one_line() -> None:
 def test_a_difference_has_at_most_six_significant_digits() -> None:
     assert round_numbers("-1215.012") == "-1215.01"
     assert round_numbers("+12,345.6789: +1.1 % (-54.0 … +122.3)") == "+12,345.7: +1.1 % (-54.0 … +122.3)"
-    assert round_numbers("-0.0007") == "-0.0007"  # no digit of a small number goes
-    assert round_numbers("0.12.0.1") == "0.12.0.1"  # a version is no number
+    assert round_numbers("-0.0007") == "-0.0007"  # a small number keeps all digits
+    assert round_numbers("0.12.0.1") == "0.12.0.1"  # a version is not a number

@@ -1,4 +1,4 @@
-"""The JSON that programs read: its keys, and what stands for what JSON has no word for."""
+"""The JSON output: its keys, and its replacements for values without a JSON form."""
 
 import json
 from typing import Any
@@ -47,8 +47,8 @@ def test_the_error_of_a_run_that_died(logs: Any) -> None:
     assert run["fate"] == "other"
 
 
-def test_a_long_table_is_text_in_pieces(logs: Any) -> None:
-    """No piece holds more than a part of the rows, and a number that JSON lacks among thousands is the one it was."""
+def test_a_long_table_is_printed_in_pieces(logs: Any) -> None:
+    """A piece holds at most a part of the rows, and a NaN among thousands of numbers stays a NaN."""
     steps = logs.steps(50_000)
     steps[30_000] = steps[30_000].replace("loss: ", "loss: nan, was: ", 1)
     steps[30_002] = steps[30_002].replace("loss: ", "loss: -inf, phase: a\u2028b, was: ", 1)

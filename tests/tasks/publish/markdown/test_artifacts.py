@@ -1,4 +1,4 @@
-"""What Prefect is given: short enough, all strings, and nothing in it that its UIs would act on."""
+"""Prefect artifacts: short enough, all strings, and without active content in Prefect's UIs."""
 
 import base64
 import re
@@ -22,12 +22,12 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @given(st.lists(st.text(), max_size=4))
-def test_a_key_holds_only_what_prefect_allows(parts: list[str]) -> None:
+def test_a_key_has_only_characters_that_prefect_allows(parts: list[str]) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", artifact_key(*parts))
     assert len(artifact_key(*parts)) <= 100
 
 
-def test_a_key_stays_readable_and_lossy_names_stay_apart() -> None:
+def test_a_key_stays_readable_and_shortened_names_stay_distinct() -> None:
     assert artifact_key("compare", "linen-vs-nnx", "01_base") == "compare-linen-vs-nnx-01-base"
     assert len({artifact_key(name) for name in ("feat/x", "feat:x", "feat-x", "Feat-x", "x" * 200, "x" * 201)}) == 6
 
@@ -38,7 +38,9 @@ def images(markdown: str) -> list[ElementTree.Element]:
 
 
 class Permissive(MarkdownIt):
-    """Reads every address as one: the default refuses SVG images, and would hide a link that others draw."""
+    """Parse every address as a link or image: the default refuses SVG images, and would miss links that other renderers
+    draw.
+    """
 
     def validateLink(self, url: str) -> bool:
         return True
@@ -59,7 +61,7 @@ def cells(line: str) -> list[str]:
 SINGLE_STEPS = ("tflops_per_device", "tokens_per_s", "avg_step_time_s")  # beside the steady steps, which are judged
 
 
-def test_the_summary_holds_every_row_right_aligned(record_002: ComparisonRecord) -> None:
+def test_the_summary_has_every_row_right_aligned(record_002: ComparisonRecord) -> None:
     markdown = summary_markdown(record_002)
     assert markdown.startswith("# ? unknown: 03\\_dropout\n")
     table = [cells(line) for line in markdown.splitlines() if line.startswith("| ")]
@@ -71,7 +73,7 @@ def test_the_summary_holds_every_row_right_aligned(record_002: ComparisonRecord)
     assert "|:--|:--|--:|--:|--:|--:|" in markdown
 
 
-def test_a_long_label_does_not_push_the_figures_out_of_sight(
+def test_a_long_label_does_not_move_the_figures_out_of_view(
     record_000: ComparisonRecord, record_002: ComparisonRecord
 ) -> None:
     def heading(record: ComparisonRecord) -> list[str]:
@@ -88,7 +90,7 @@ def test_the_description_is_markdown_too(record_002: ComparisonRecord, hostile: 
     assert {part.type for part in block.children or ()} <= {"text", "text_special"}
 
 
-def test_the_summary_of_a_dead_arm_tells_its_cause(record_000: ComparisonRecord, page_000: Any) -> None:
+def test_the_summary_of_a_dead_arm_names_its_cause(record_000: ComparisonRecord, page_000: Any) -> None:
     markdown = summary_markdown(record_000)
     line = page_000.line("NNX", "NotImplementedError:")
     assert (
@@ -114,22 +116,22 @@ def test_the_charts_are_white_images_that_load_nothing(record_002: ComparisonRec
     assert "? unknown" in words
 
 
-def test_bars_point_to_worse_and_stop_at_the_edge(record_002: ComparisonRecord) -> None:
+def test_bars_point_to_the_worse_side_and_stop_at_the_edge(record_002: ComparisonRecord) -> None:
     svg = ElementTree.fromstring(draw_changes(record_002) or "")
     values = [float((d.text or "").removesuffix(" ×")) for d in svg.iter(f"{SVG}desc") if d.get("class") == "value"]
-    # from the bottom, all wanted lower: the losses, −0.001 of ±0 but the same up to rounding; the steady step, 0.070
+    # from the bottom, lower is better for all: losses, −0.001 of ±0 but the same up to rounding; the steady step, 0.070
     # against 0.071 of ±2 % of the median step, 0.076; memory, 1.44 against 1.31 of ±0.005; the final loss
     assert values == pytest.approx([0, -0.001 / (0.02 * 0.076), 3.0, 0], rel=1e-4)
 
 
-def test_nothing_to_draw_gives_no_image(record_000: ComparisonRecord) -> None:
+def test_without_data_there_is_no_image(record_000: ComparisonRecord) -> None:
     bare = record_000.model_copy(update={"curves": (), "rows": (), "times": ()})
     assert draw_changes(bare) is None
     assert draw_loss(bare) is None
     assert images(summary_markdown(bare)) == []
 
 
-def test_a_long_run_does_not_swell_the_summary(record_002: ComparisonRecord) -> None:
+def test_a_long_run_does_not_enlarge_the_summary(record_002: ComparisonRecord) -> None:
     count = 50_000
     places = tuple(range(count))
     curves = tuple(
@@ -198,7 +200,7 @@ def test_infinity_is_a_word(record_002: ComparisonRecord, make_row: type[MetricD
     assert draw_changes(record) is None
 
 
-def test_what_neither_log_has_is_one_line(record_002: ComparisonRecord) -> None:
+def test_metrics_in_neither_log_share_one_line(record_002: ComparisonRecord) -> None:
     markdown = summary_markdown(record_002.model_copy(update={"absent": ("Memory %", "Program memory")}))
     assert markdown.splitlines().count("No value on either side: Memory %, Program memory.") == 1
     assert "No value" not in summary_markdown(record_002.model_copy(update={"absent": ()}))

@@ -1,4 +1,4 @@
-"""The comment of a comparison: the worst first, what needs a look, links to pages that others can open."""
+"""The comment of a comparison: the worst case first, then cases that need attention, with links to published pages."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ SHARED = PublishedPage(
 LOCAL = PublishedPage(path=Path("/x"), address="/x/index.html", link="file:///x/index.html")
 
 
-def test_the_worst_case_stands_first_and_pages_are_linked(
+def test_the_worst_case_comes_first_and_pages_are_linked(
     record_000: ComparisonRecord, record_002: ComparisonRecord
 ) -> None:
     assert (record_000.verdict, record_002.verdict) == ("regressed", "unknown")
@@ -26,7 +26,7 @@ def test_the_worst_case_stands_first_and_pages_are_linked(
     assert "file://" not in text
 
 
-def test_text_from_logs_is_only_text(hostile_record: ComparisonRecord) -> None:
+def test_text_from_logs_is_inert(hostile_record: ComparisonRecord) -> None:
     text = comparison_comment([(hostile_record, SHARED)], "x --> <script>\n")
     assert text.count("-->") == 1
     assert re.fullmatch(r"<!-- maxview:compare [a-z0-9-]+ -->", text.splitlines()[0])

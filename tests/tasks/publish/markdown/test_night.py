@@ -1,4 +1,4 @@
-"""A night's summary: a matrix in which nothing is hidden, text that stays text, and a comment that is found again."""
+"""A night's summary: a complete matrix, inert text, and a comment that can be found again."""
 
 import re
 from typing import Any
@@ -40,7 +40,7 @@ def test_the_matrix_has_every_cell() -> None:
     assert "same 1 · regressed 2 · failed 1" in lines
 
 
-def test_what_counts_stands_first_and_what_is_in_quarantine_apart() -> None:
+def test_important_results_come_first_and_quarantined_ones_apart() -> None:
     text = night_markdown(RECORD)
     look, rest = text.split("## Every case")
     assert look.count("\n- ") == 2
@@ -57,25 +57,25 @@ def test_what_counts_stands_first_and_what_is_in_quarantine_apart() -> None:
         (("failed", "unknown"), "✗ 1 of 2 comparisons need a look"),
     ],
 )
-def test_one_line_says_it(outcomes: tuple[str, str], headline: str) -> None:
+def test_the_headline_is_one_line(outcomes: tuple[str, str], headline: str) -> None:
     assert night_headline(night(*(result("c", f"{n}", outcome) for n, outcome in enumerate(outcomes)))) == headline
 
 
-def test_text_of_others_stays_text() -> None:
+def test_external_text_stays_text() -> None:
     record = night(result(EVIL, EVIL, "failed", EVIL, owner="@alice", quarantine=""), changes=(EVIL,))
     shown = comment_markdown(record)
     assert "<script>" not in shown
     assert not re.search(r"(?<!\\)\]\(", shown)
     assert "https://" not in shown
     assert "@channel" not in shown
-    assert "(@alice)" in shown  # whom the config names is called
+    assert "(@alice)" in shown  # the owner in the config is mentioned
     assert "\n# not" not in shown
     message = night_message(record)
-    assert "<!channel>" not in message  # would call everybody in Slack
+    assert "<!channel>" not in message  # would notify everyone in Slack
     assert "&lt;!channel&gt;" in message
 
 
-def test_a_message_is_only_sent_for_news_and_has_an_end() -> None:
+def test_a_message_is_sent_only_for_changes_and_has_limited_length() -> None:
     assert night_message(RECORD) == ""
     many = night(changes=tuple(f"c {n}: regressed" for n in range(300)))
     text = night_message(many)
@@ -83,6 +83,6 @@ def test_a_message_is_only_sent_for_news_and_has_an_end() -> None:
     assert len(text) < 8000
 
 
-def test_a_comment_carries_the_mark_by_which_it_is_replaced() -> None:
+def test_a_comment_has_the_mark_by_which_it_is_replaced() -> None:
     first, second = (comment_markdown(record).splitlines()[0] for record in (RECORD, night()))
     assert first == second == "<!-- maxview:nightly -->"

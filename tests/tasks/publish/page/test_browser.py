@@ -1,4 +1,4 @@
-"""The page in a real browser: charts draw, links scroll, nothing foreign runs, nothing leaves the machine.
+"""The page in a real browser: charts are drawn, links scroll, no foreign script runs, no request leaves the machine.
 
 Needs the playwright package and a Chromium on the PATH (Debian: `apt-get install chromium`); skipped without.
 """
@@ -52,7 +52,7 @@ CURVES = {"loss": "Loss", "step_time_s": "Step time, s"}
 
 
 def drawn(page: Any, metric: str = "loss") -> Any:
-    """The chart, once it has come into view and shows the metric; at first it shows that of the deciding row."""
+    """The chart, once it is in view and shows the metric; at first it shows the deciding row's metric."""
     page.locator("#curves").scroll_into_view_if_needed()
     if page.locator("#curve option:checked").inner_text() != CURVES[metric]:
         page.select_option("#curve", label=CURVES[metric])
@@ -64,7 +64,7 @@ def test_the_curves_are_drawn_and_nothing_leaves_the_machine(visit: Visit, addre
     seen = visit(address)
     assert not [
         asked for asked in seen.requests if "/curves/" in asked or "/logs/" in asked
-    ]  # none before it is wanted
+    ]  # none is loaded before it is needed
     chart = drawn(seen.page)
     # ten steps of two arms, their difference, and ten step times of two arms
     assert chart.locator("circle").count() == 20 + 10 + 20
@@ -75,22 +75,20 @@ def test_the_curves_are_drawn_and_nothing_leaves_the_machine(visit: Visit, addre
 
 
 @pytest.mark.parametrize(("device", "most"), [({"width": 1440}, 420), (PHONE, 700)])
-def test_the_row_that_decides_is_on_the_first_screen(
-    visit: Visit, address: str, device: dict[str, Any], most: int
-) -> None:
+def test_the_deciding_row_is_on_the_first_screen(visit: Visit, address: str, device: dict[str, Any], most: int) -> None:
     page = visit(address, **device).page
     row = page.locator("#deciding tr")
     box = row.bounding_box()
     assert box["y"] <= most
     assert row.locator("[data-label=verdict]").inner_text().endswith("unknown")
-    assert page.locator(".front .commands code").count() == 1  # one command, not a choice of them
+    assert page.locator(".front .commands code").count() == 1  # a single command
 
 
 @pytest.mark.parametrize("number", [0, 3, 5])
-def test_a_case_over_time_leads_to_its_other_nights(
+def test_a_case_over_time_links_to_its_other_nights(
     visit: Visit, tmp_path: Path, record_000: ComparisonRecord, number: int
 ) -> None:
-    """The first of six nights is fine, the arm is dead in all others."""
+    """On the first of six nights all is well, on the others the arm is dead."""
     store = Store(tmp_path)
     for night in range(6):
         created = datetime(2026, 11, 10 + night, tzinfo=UTC).isoformat()
@@ -116,7 +114,7 @@ def test_a_case_over_time_leads_to_its_other_nights(
         assert href == f"../../../../index.html#{section}"
 
 
-def test_equal_curves_are_called_equal(visit: Visit, tmp_path: Path, record_002: ComparisonRecord) -> None:
+def test_equal_curves_are_labelled_equal(visit: Visit, tmp_path: Path, record_002: ComparisonRecord) -> None:
     loss = next(curve for curve in record_002.curves if curve.metric == "loss")
     same = loss.model_copy(update={"arm": record_002.candidate.name, "run_name": record_002.candidate.runs[0]})
     record = record_002.model_copy(update={"curves": (loss, same), "divergence": None})
@@ -124,7 +122,7 @@ def test_equal_curves_are_called_equal(visit: Visit, tmp_path: Path, record_002:
     assert drawn(page).locator("text", has_text="equal at every step shown").count() == 1
 
 
-def test_nothing_foreign_runs(
+def test_no_foreign_script_runs(
     visit: Visit, tmp_path: Path, hostile_record: ComparisonRecord, hostile_logs: Lines
 ) -> None:
     seen = visit(write_page(hostile_record, tmp_path, log_lines=hostile_logs).as_uri())
@@ -144,7 +142,7 @@ def test_nothing_foreign_runs(
     assert seen.complaints == []
 
 
-def test_the_policy_stops_what_the_page_did_not_bring(visit: Visit, address: str) -> None:
+def test_the_policy_blocks_content_from_outside_the_page(visit: Visit, address: str) -> None:
     page = visit(address).page
     outcome = page.evaluate(
         """async () => {
@@ -165,7 +163,7 @@ def test_the_policy_stops_what_the_page_did_not_bring(visit: Visit, address: str
     assert outcome == [None, ["connect-src", "img-src", "script-src-elem"]]
 
 
-def test_a_value_leads_to_its_line_in_the_log(visit: Visit, address: str, page_002: Any) -> None:
+def test_a_value_links_to_its_line_in_the_log(visit: Visit, address: str, page_002: Any) -> None:
     page = visit(address).page
     assert page.locator("#log-baseline").get_attribute("open") is None
     page.click("#m-final_loss td[data-label=baseline] a")
@@ -194,7 +192,7 @@ def test_a_traceback_is_folded_under_its_cause(
     playwright.expect(fold.locator("summary")).to_have_text(f"{cause} (traceback of 3 lines)")
     frame = page.locator("#log-candidate .lines code:has-text('setup_train_loop')")
     assert not frame.is_visible()
-    page.click("#death-candidate .cause a")  # a place inside of it opens it
+    page.click("#death-candidate .cause a")  # the address of a line inside opens it
     playwright.expect(frame).to_be_visible()
 
 
@@ -209,7 +207,7 @@ def test_every_line_of_a_long_log_is_found(visit: Visit, tmp_path: Path, record_
     playwright.expect(page.locator("#count")).to_have_text("1 of 50,000 lines")
     assert page.locator("#log-baseline .hits .no").all_inner_texts() == ["49001"]
     asked = [address.rpartition("/")[2] for address in seen.requests if "/logs/" in address]
-    assert len([name for name in asked if name != "baseline-letters.js"]) < 4  # not those that cannot hold it
+    assert len([name for name in asked if name != "baseline-letters.js"]) < 4  # only the pieces that can contain it
     page.fill("#find", "NEEDLE")
     playwright.expect(page.locator("#count")).to_have_text("5 of 50,000 lines")
     hits = page.locator("#log-baseline .hits .no")
@@ -218,10 +216,10 @@ def test_every_line_of_a_long_log_is_found(visit: Visit, tmp_path: Path, record_
     line = page.locator("#baseline-L40000.here")
     playwright.expect(line).to_contain_text("line 39999")
     assert is_in_view(line)
-    assert page.locator("#log-baseline .line").count() < 5_000  # of fifty thousand, those that are near
+    assert page.locator("#log-baseline .line").count() < 5_000  # only the nearby lines of fifty thousand
 
 
-def test_hits_are_marked_in_the_log_and_visited_in_turn(visit: Visit, address: str, logs_002: Lines) -> None:
+def test_hits_are_marked_in_the_log_and_visited_in_order(visit: Visit, address: str, logs_002: Lines) -> None:
     page, count = visit(address).page, sum(map(len, logs_002.values()))
     page.fill("#find", "completed step: 9")
     playwright.expect(page.locator("#count")).to_have_text(f"2 of {count} lines")
@@ -239,7 +237,7 @@ def test_hits_are_marked_in_the_log_and_visited_in_turn(visit: Visit, address: s
     assert page.locator("#hit-tools").is_hidden()
 
 
-def test_a_level_filters_the_lines_of_the_logs(
+def test_the_level_filters_the_lines_of_the_logs(
     visit: Visit, tmp_path: Path, record_000: ComparisonRecord, logs_000: Lines
 ) -> None:
     page = visit(write_page(record_000, tmp_path, log_lines=logs_000).as_uri()).page
@@ -253,7 +251,7 @@ def test_a_level_filters_the_lines_of_the_logs(
 
 @contextmanager
 def served(server: uvicorn.Server) -> Iterator[str]:
-    """Serve in a thread; yields the address of the front."""
+    """Serve in a thread; yields the address of the index."""
     listener = listen("127.0.0.1", 0)
     address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
     thread = threading.Thread(target=server.run, args=([listener],))
@@ -272,7 +270,7 @@ def hover(page: Any, step: int) -> None:
 
 
 def is_in_view(element: Any) -> bool:
-    """Whether it comes into view: the page goes there when it is told of its new address."""
+    """Whether it comes into view: the page scrolls there when its address changes."""
     for _ in range(WAIT_MS // 100):
         box = element.bounding_box() if element.count() else None
         if box is not None and 0 <= box["y"] <= 900:
@@ -281,14 +279,14 @@ def is_in_view(element: Any) -> bool:
     return False
 
 
-def test_a_point_tells_run_step_and_value_and_leads_to_its_line(visit: Visit, address: str) -> None:
+def test_a_point_shows_run_step_and_value_and_links_to_its_line(visit: Visit, address: str) -> None:
     page = visit(address).page
     drawn(page)
     page.select_option("#curve", label="Step time, s")
     drawn(page, "step_time_s")
     page.locator("#plot circle.baseline").nth(7).hover(force=True)
     playwright.expect(page.locator("#told")).to_contain_text("step 7: baseline 9.671")
-    for side, seconds in (("candidate", "0.006"), ("baseline", "9.671")):  # the point that is nearest to the click
+    for side, seconds in (("candidate", "0.006"), ("baseline", "9.671")):  # the nearest point to the click
         point = page.locator(f"#plot circle.{side}").nth(7)
         point.scroll_into_view_if_needed()
         point.click(force=True)
@@ -299,7 +297,7 @@ def test_a_point_tells_run_step_and_value_and_leads_to_its_line(visit: Visit, ad
     playwright.expect(page.locator("#log-candidate .here")).to_contain_text("completed step: 7, seconds: 0.006")
 
 
-def test_what_the_reader_chose_is_kept_in_the_address(visit: Visit, address: str) -> None:
+def test_the_readers_choices_are_kept_in_the_address(visit: Visit, address: str) -> None:
     page = visit(address).page
     chart = drawn(page)
     page.check("#log-scale")
@@ -311,7 +309,7 @@ def test_what_the_reader_chose_is_kept_in_the_address(visit: Visit, address: str
     page.mouse.move(box["x"] + 64 + (box["width"] - 80) * 6 / 9, box["y"] + 100, steps=3)
     page.mouse.up()
     playwright.expect(page.locator("#all-steps")).to_be_visible()
-    asked = page.evaluate("location.search")  # `page.url` may learn of it later
+    asked = page.evaluate("location.search")  # `page.url` may be updated later
     assert {"smooth=0.9", "log=1"} <= set(asked.strip("?").split("&"))
     page.reload()
     drawn(page)
@@ -329,7 +327,7 @@ WIDTHS = (340, 390, 600, 840, 970, 1060, 1100, 1280, 1920)
 
 
 def width_needed(page: Any, width: int) -> int:
-    """How wide the page is in a window of this width, once its charts have followed, each in its time."""
+    """The width of the page in a window of this width, once its charts have been redrawn."""
     page.set_viewport_size({"width": width, "height": 900})
     for _ in range(60):
         page.wait_for_timeout(400)
@@ -353,7 +351,7 @@ def test_hostile_text_does_not_widen_the_page(
     assert [width for width in WIDTHS if width_needed(page, width) > width] == []
 
 
-def test_the_index_leads_to_the_pages_and_fits_every_width(
+def test_the_index_links_to_the_pages_and_fits_every_width(
     visit: Visit,
     tmp_path: Path,
     record_002: ComparisonRecord,
@@ -374,7 +372,7 @@ def test_the_index_leads_to_the_pages_and_fits_every_width(
     assert shown.locator("#compared tbody tr").count() == 2
     assert shown.locator("#nights td").inner_text() == "✗ failed"
     shown.select_option("#filters [name=target]", record_002.target)
-    playwright.expect(shown.locator(".night")).to_be_hidden()  # it was of another target
+    playwright.expect(shown.locator(".night")).to_be_hidden()  # it has another target
     shown.select_option("#filters [name=target]", "")
     shown.fill("#filters [name=find]", record_002.comparison)
     playwright.expect(shown.locator("#count")).to_have_text("1 of 2 comparisons fit")
@@ -391,7 +389,7 @@ def test_the_index_leads_to_the_pages_and_fits_every_width(
     assert seen.complaints == []
 
 
-def test_without_javascript_the_figures_and_the_whole_logs_are_still_there(visit: Visit, address: str) -> None:
+def test_without_javascript_the_figures_and_the_complete_logs_are_available(visit: Visit, address: str) -> None:
     page = visit(address, ready=False, java_script_enabled=False).page
     assert page.locator("#m-final_loss").is_visible()
     assert page.locator(".commands code").is_visible()
@@ -400,7 +398,7 @@ def test_without_javascript_the_figures_and_the_whole_logs_are_still_there(visit
     assert page.locator("#log-baseline a[href='logs/baseline.txt']").is_visible()
 
 
-def test_a_page_that_lost_its_files_says_so(visit: Visit, tmp_path: Path, address: str) -> None:
+def test_a_page_with_missing_files_reports_it(visit: Visit, tmp_path: Path, address: str) -> None:
     for file in (*(tmp_path / "curves").iterdir(), *(tmp_path / "logs").iterdir()):
         file.unlink()
     page = visit(address).page
@@ -410,7 +408,7 @@ def test_a_page_that_lost_its_files_says_so(visit: Visit, tmp_path: Path, addres
     playwright.expect(page.locator("#log-baseline .lines")).to_contain_text("keep the page in its folder")
 
 
-def test_the_next_case_is_a_key_away(visit: Visit, tmp_path: Path, record_002: ComparisonRecord) -> None:
+def test_one_key_opens_the_next_case(visit: Visit, tmp_path: Path, record_002: ComparisonRecord) -> None:
     store = Store(tmp_path)
     pages = {}
     for case in ("01_base", "03_dropout", "04_int8"):
@@ -426,7 +424,7 @@ def test_the_next_case_is_a_key_away(visit: Visit, tmp_path: Path, record_002: C
     assert page.locator("a[rel=prev]").count() == 0
 
 
-def test_the_page_of_a_quarantined_case_says_so(visit: Visit, tmp_path: Path, record_002: ComparisonRecord) -> None:
+def test_the_page_of_a_quarantined_case_is_marked(visit: Visit, tmp_path: Path, record_002: ComparisonRecord) -> None:
     store = Store(tmp_path)
     folder = store.comparison(record_002.comparison, record_002.case, record_002.id).path
     page = write_page(record_002, folder, log_lines={}, neighbours="../../cases.js")
@@ -441,7 +439,7 @@ def test_the_page_of_a_quarantined_case_says_so(visit: Visit, tmp_path: Path, re
         assert reason in told.inner_text()
 
 
-def test_on_paper_there_is_a_table_and_no_control(visit: Visit, address: str) -> None:
+def test_the_printed_page_has_a_table_and_no_controls(visit: Visit, address: str) -> None:
     seen = visit(address, width=794)  # A4 at 96 dots per inch: on a screen this narrow the rows become cards
     page = seen.page
     drawn(page)
@@ -451,7 +449,7 @@ def test_on_paper_there_is_a_table_and_no_control(visit: Visit, address: str) ->
     page.emulate_media(media="print")
     assert page.evaluate(display) == "table-row"
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 794
-    for control in ("button:not(.sort)", "input", "select", ".top nav", "#logs"):  # the text of a head stays
+    for control in ("button:not(.sort)", "input", "select", ".top nav", "#logs"):  # the text of a heading stays
         assert page.locator(f"{control}:visible").count() == 0
     assert page.locator("#m-final_loss").is_visible()
     assert seen.complaints == []
@@ -505,21 +503,21 @@ def test_side_by_side_one_log_follows_the_other_by_step(
     assert page.locator("#panes.beside").count() == 0
 
 
-def test_what_only_one_log_says_leads_to_its_line(
+def test_a_line_of_one_log_only_links_to_its_place(
     visit: Visit, tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines
 ) -> None:
     main, branch = logs_002[record_002.baseline.name], logs_002[record_002.candidate.name]
     logs_002[record_002.candidate.name] = [*branch, (branch[-1][0] + 100, "a warning that nobody else gives 17")]
     assert main
     page = visit(write_page(record_002, tmp_path, log_lines=logs_002).as_uri()).page
-    page.press("#d-lines > summary", "Enter")  # a click may meet a page that still grows
+    page.press("#d-lines > summary", "Enter")  # a click may hit a page that is still growing
     row = page.locator("#d-lines tbody tr", has_text="a warning")  # the other one is the commit of a checkpoint
     playwright.expect(row).to_have_count(1)
     row.locator("a").click()
     playwright.expect(page.locator("#log-candidate .here")).to_contain_text("a warning that nobody else gives 17")
 
 
-def test_a_phone_can_do_it_all(visit: Visit, address: str, logs_002: Lines) -> None:
+def test_a_phone_can_use_every_function(visit: Visit, address: str, logs_002: Lines) -> None:
     seen = visit(address, **PHONE)
     page, count = seen.page, sum(map(len, logs_002.values()))
     page.tap("[data-rows=regressed]")
@@ -527,7 +525,7 @@ def test_a_phone_can_do_it_all(visit: Visit, address: str, logs_002: Lines) -> N
     page.tap("#m-memory_percent summary")
     playwright.expect(page.locator("#m-memory_percent .threshold")).to_be_visible()
     page.tap("[data-rows=regressed]")
-    page.tap("#calm")  # rows that are the same are folded at first, and so are the logs
+    page.tap("#calm")  # equal rows are collapsed at first, and so are the logs
     assert not page.locator("#find").is_visible()
     page.tap("#m-final_loss td[data-label=candidate] a")
     playwright.expect(page.locator("#log-candidate .here")).to_contain_text("completed step: 9,")
@@ -562,7 +560,7 @@ def test_the_keyboard_reaches_the_curves_and_the_search(visit: Visit, address: s
 def site(
     tmp_path: Path, record_000: ComparisonRecord, record_002: ComparisonRecord, logs_000: Lines, logs_002: Lines
 ) -> dict[str, str]:
-    """The address of a page of each kind."""
+    """The address of one page of each kind."""
     store = Store(tmp_path)
     found = {}
     commit = Commit(sha="a" * 40, time="2026-04-17T10:11:12+02:00", author="A. Uthor", subject="scales in float32")
@@ -604,7 +602,7 @@ def _series_with_a_change() -> Series:
     )  # fmt: skip
 
 
-def test_the_history_shows_what_is_asked_for(visit: Visit, site: dict[str, str]) -> None:
+def test_the_history_shows_the_selection(visit: Visit, site: dict[str, str]) -> None:
     page = visit(site["history"], ready=False).page
     row = page.locator("[data-pair] tbody tr").first
     page.fill("#filters [name=find]", "03_dropout")
@@ -638,7 +636,7 @@ def test_every_chart_of_the_history_has_the_same_days(visit: Visit, tmp_path: Pa
     ]
     dates = [text.text_content() for text in page.locator(".axis").first.locator("text").all()]
     assert (dates[0], dates[-1]) == ("11-01", "11-12")
-    assert "moved" in page.locator(".moved summary").first.inner_text()  # the cause is read without opening it
+    assert "moved" in page.locator(".moved summary").first.inner_text()  # the cause is visible without opening the note
 
 
 def test_every_chart_of_the_history_has_its_highest_and_lowest_value(visit: Visit, tmp_path: Path) -> None:
@@ -701,7 +699,7 @@ def test_an_empty_store_and_a_wrong_address_have_pages(visit: Visit, tmp_path: P
 
 
 @pytest.mark.parametrize("device", [{}, PHONE])
-def test_a_point_of_the_history_leads_to_its_comparison(visit: Visit, tmp_path: Path, device: dict[str, Any]) -> None:
+def test_a_point_of_the_history_links_to_its_comparison(visit: Visit, tmp_path: Path, device: dict[str, Any]) -> None:
     store, series = Store(tmp_path), _series_with_a_change()
     pages = [store.comparison(series.comparison, series.case, night.comparison_id).page for night in series.nights]
     for page in pages:
@@ -731,20 +729,20 @@ def test_a_point_of_the_history_leads_to_its_comparison(visit: Visit, tmp_path: 
     assert seen.complaints == []
 
 
-def test_a_note_of_the_history_names_whom_it_is_about(visit: Visit, tmp_path: Path) -> None:
+def test_a_note_of_the_history_names_its_owner(visit: Visit, tmp_path: Path) -> None:
     long = _series_with_a_change()
     short = long.model_copy(update={"case": "03_dropout", "pair": "main → new", "nights": long.nights[:1]})
     history = write_history_page([judge(short), judge(long)], Store(tmp_path))
     assert history is not None
     pairs = visit(history.as_uri(), ready=False).page.locator("[data-pair]")
-    assert "main → feat/x" in pairs.nth(0).inner_text()  # of which more is known
+    assert "main → feat/x" in pairs.nth(0).inner_text()  # of the case with more details
     assert pairs.nth(0).locator(".note").count() == 0
     assert pairs.nth(1).locator(".note").inner_text().startswith("03_dropout · Step time, median: 1 night")
 
 
 @pytest.fixture
 def many(tmp_path: Path, record_002: ComparisonRecord) -> str:
-    """The front of 450 comparisons, of which no page exists; every tenth regressed, the last hundred on a TPU."""
+    """The index of 450 comparisons without pages; every tenth regressed, the last hundred on a TPU."""
     found = [
         index_comparison(record_002).model_copy(
             update={
@@ -782,10 +780,12 @@ def test_a_phone_shows_300_comparisons_of_12_pairs_in_4000_pixels(
 
 
 @pytest.mark.parametrize("device", [{}, PHONE])
-def test_the_front_is_filtered_and_its_address_keeps_it(visit: Visit, many: str, device: dict[str, Any]) -> None:
+def test_the_index_is_filtered_and_its_address_keeps_the_filter(
+    visit: Visit, many: str, device: dict[str, Any]
+) -> None:
     page = visit(many, **device).page
     count, rows = page.locator("#count"), page.locator("#list tbody tr")
-    shown = 12 if device else 40  # a page of thousands of rows would be read by nobody
+    shown = 12 if device else 40  # a page of thousands of rows would be useless
     playwright.expect(rows).to_have_count(shown)
     page.click("#more")
     playwright.expect(rows).to_have_count(2 * shown)
@@ -802,16 +802,16 @@ def test_the_front_is_filtered_and_its_address_keeps_it(visit: Visit, many: str,
     page.reload()
     playwright.expect(count).to_have_text("1 of 450 comparisons fit")
     assert rows.locator("a").get_attribute("href") == f"comparisons/main-vs-branch/06_case/{440:010x}/index.html"
-    assert page.locator("#matrix tbody tr:visible").count() == 0  # none of its newest is what was asked for
+    assert page.locator("#matrix tbody tr:visible").count() == 0  # none of its newest comparisons matches
     page.fill("[name=find]", "no such case")
     playwright.expect(page.locator("#nothing")).to_be_visible()
     page.click("button[type=reset]")
     playwright.expect(count).to_have_text("all 450 comparisons of all nights are shown")
     playwright.expect(page.locator("#nothing")).to_be_hidden()
     page.click("[data-sort=created] button")
-    assert "2026-01-01 00:00" in rows.first.inner_text()  # the first of all
+    assert "2026-01-01 00:00" in rows.first.inner_text()  # the first comparison
     page.click("[data-sort=created] button")
-    assert "2026-01-19 17:00" in rows.first.inner_text()  # the last, 449 hours later
+    assert "2026-01-19 17:00" in rows.first.inner_text()  # the last comparison, 449 hours later
     page.locator("body").press("/")
     assert page.evaluate("document.activeElement.name") == "find"
 
@@ -846,7 +846,7 @@ def test_a_command_is_copied(visit: Visit, address: str, device: dict[str, Any])
 
 
 @pytest.mark.parametrize("device", [{}, PHONE])
-def test_logs_show_the_lines_that_values_come_from(visit: Visit, address: str, device: dict[str, Any]) -> None:
+def test_logs_show_the_source_lines_of_values(visit: Visit, address: str, device: dict[str, Any]) -> None:
     page = visit(address, **device).page
     if device:
         page.tap("#logs summary:has(h2)")
@@ -876,12 +876,12 @@ def test_nights_and_changes_open(visit: Visit, site: dict[str, str], device: dic
     assert is_in_view(history.locator("td:target"))
 
 
-def test_a_finger_reads_and_zooms_the_curves(visit: Visit, address: str) -> None:
+def test_touch_reads_and_zooms_the_curves(visit: Visit, address: str) -> None:
     page = visit(address, **PHONE).page
     chart = drawn(page)
     chart.tap()
     playwright.expect(page.locator("#told a").first).to_be_visible()
-    assert page.evaluate("location.hash") == ""  # the values are told; only the mouse goes to the log at once
+    assert page.evaluate("location.hash") == ""  # the values are shown; only a mouse click opens the log at once
     page.select_option("#smooth", "0.9")
     page.check("#log-scale")
     playwright.expect(page.locator("#plot path.raw")).to_have_count(2)
@@ -891,14 +891,14 @@ def test_a_finger_reads_and_zooms_the_curves(visit: Visit, address: str) -> None
         points = [] if part is None else [{"x": box["x"] + box["width"] * part, "y": box["y"] + 100}]
         touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
     playwright.expect(page.locator("#all-steps")).to_be_visible()
-    page.wait_for_timeout(1_000)  # of two touches that follow at once the browser makes one gesture
+    page.wait_for_timeout(1_000)  # the browser combines two quick touches into one gesture
     page.tap("#all-steps")
     playwright.expect(page.locator("#all-steps")).to_be_hidden()
     page.tap("#told a >> nth=0")
     playwright.expect(page.locator(".lines .here")).to_contain_text("completed step:")
 
 
-def test_the_keyboard_alone_is_enough(visit: Visit, site: dict[str, str], page_002: Any) -> None:
+def test_the_keyboard_alone_is_sufficient(visit: Visit, site: dict[str, str], page_002: Any) -> None:
     page = visit(site["main-vs-branch"]).page
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -936,7 +936,7 @@ NAMED = (
 
 
 @pytest.mark.parametrize("kind", ["front", "history", "linen-vs-nnx", "main-vs-branch"])
-def test_a_screen_reader_is_told_what_is_what(visit: Visit, site: dict[str, str], kind: str) -> None:
+def test_a_screen_reader_gets_roles_and_names(visit: Visit, site: dict[str, str], kind: str) -> None:
     page = visit(site[kind], ready=kind != "history").page
     page.evaluate(OPEN_ALL)
     if "vs" in kind:
@@ -952,7 +952,7 @@ def test_a_screen_reader_is_told_what_is_what(visit: Visit, site: dict[str, str]
     assert all(after - before <= 1 for before, after in pairwise(levels))
     for landmark in ("banner", "main"):
         assert len(re.findall(rf"^- {landmark}:", told, re.MULTILINE)) == 1
-    assert "- status" in told  # what a search has found
+    assert "- status" in told  # the results of a search
 
 
 OPEN_ALL = "document.querySelectorAll('details').forEach(one => { one.open = true; })"

@@ -1,6 +1,6 @@
-"""A page opens in a real browser without a complaint, draws its curves, and finds a line of its log.
+"""A page opens in a real browser without errors, draws its curves, and finds a line of its log.
 
-What else a reader can do is in test_browser.py, which takes longer. Skipped without playwright or Chromium.
+test_browser.py tests all other functions, which takes longer. Skipped without playwright or Chromium.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tasks.publish.page.write_page import write_page
 from tasks.records import ComparisonRecord
 
 
-def test_a_page_can_be_used(
+def test_a_page_is_usable(
     visit: Callable[..., Any],
     tmp_path: Path,
     record_002: ComparisonRecord,
@@ -21,7 +21,7 @@ def test_a_page_can_be_used(
     seen = visit(write_page(record_002, tmp_path, log_lines=logs_002).as_uri())
     page = seen.page
     page.locator("#curves").scroll_into_view_if_needed()
-    page.wait_for_selector("#plot[data-drawn=step_time_s] svg")  # the curve of the row that decides
+    page.wait_for_selector("#plot[data-drawn=step_time_s] svg")  # the deciding row's curve
     page.fill("#find", "completed step: 9,")
     page.locator("#log-baseline .hits a").first.click()
     page.locator("#log-baseline .here").wait_for()

@@ -1,4 +1,4 @@
-"""Logs for people: line breaks restored, every line leading back to its bytes."""
+"""Readable logs: line breaks are restored, and every line keeps its byte offset."""
 
 from bisect import bisect_right
 from pathlib import Path
@@ -15,7 +15,7 @@ TRACEBACK = (
 )
 
 
-def test_a_log_with_line_breaks_stays_as_it_is(logs: Any) -> None:
+def test_a_log_with_line_breaks_is_unchanged(logs: Any) -> None:
     data = logs.framed(*logs.steps(3), TRACEBACK)
     lines = list(lines_of(data, 0))
     assert [text for _, text in lines] == data.decode().splitlines()
@@ -39,7 +39,7 @@ def test_restored_lines(logs: Any) -> None:
     ]
 
 
-def test_every_value_finds_its_line(logs: Any) -> None:
+def test_every_value_has_its_line(logs: Any) -> None:
     data = logs.framed(*logs.steps(40)).replace(b"\n", b" ")
     lines = list(lines_of(data, 0))
     offsets = [offset for offset, _ in lines]
@@ -48,12 +48,12 @@ def test_every_value_finds_its_line(logs: Any) -> None:
         assert lines[bisect_right(offsets, offset) - 1][1] == logs.steps(40)[step]
 
 
-def test_glued_records_are_parted(logs: Any) -> None:
+def test_glued_records_are_separated(logs: Any) -> None:
     data = (logs.step(0) + logs.step(1) + "\nlast").encode()
     assert [text for _, text in list(lines_of(data, 0))] == [logs.step(0), logs.step(1), "last"]
 
 
-def test_only_the_span(logs: Any) -> None:
+def test_only_the_span_is_read(logs: Any) -> None:
     data = b"before\n" + logs.framed(*logs.steps(2)) + b"after\n"
     begin = data.index(b"XPK Start")
     lines = list(lines_of(data[begin : data.index(b"after")], begin))
@@ -62,12 +62,12 @@ def test_only_the_span(logs: Any) -> None:
     assert list(lines_of(b"", 0)) == []
 
 
-def test_bytes_that_are_no_text(logs: Any) -> None:
+def test_invalid_utf8_bytes(logs: Any) -> None:
     data = b"caf\xe9\r\n" + logs.framed()
     assert next(lines_of(data, 0)) == (0, "caf\ufffd")
 
 
-def test_a_traceback_that_ends_on_another_line_breaks_only_its_own(logs: Any) -> None:
+def test_a_traceback_that_ends_on_another_line_breaks_only_itself(logs: Any) -> None:
     glued = f"{logs.step(0)} {logs.step(1)} {TRACEBACK}"
     data = f"{glued}\n{logs.step(2)}\n".encode()
     lines = list(lines_of(data, 0))

@@ -1,4 +1,4 @@
-"""A log on a page: every line of it, in pieces, with the numbers that they have in their file."""
+"""A log on a page: all of its lines, in pieces, with their numbers in the file."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -43,7 +43,7 @@ def offset_of(number: int, count: int) -> int:
 
 
 def pieces(view: LogView, folder: Path) -> list[str]:
-    """Every line that the page can load, in order."""
+    """Return all lines that the page can load, in order."""
     found: list[str] = []
     for number, (_, count) in enumerate(view.pieces, start=1):
         text = (folder / f"logs/baseline-{number}.js").read_text(encoding="utf-8")
@@ -54,21 +54,21 @@ def pieces(view: LogView, folder: Path) -> list[str]:
     return found
 
 
-def test_a_place_inside_a_line_leads_to_that_line(tmp_path: Path) -> None:
+def test_an_offset_inside_a_line_links_to_that_line(tmp_path: Path) -> None:
     view = read(lines(5), tmp_path, loss=Source(line=3, offset=offset_of(3, 5) + 2))
     assert pieces(view, tmp_path) == [f"line {i}" for i in range(5)]
     assert view.anchor(offset_of(3, 5) + 2) == "baseline-L3"
     assert view.values == {3: ["loss"]}
 
 
-def test_lines_are_numbered_as_in_the_file_that_holds_several_logs(tmp_path: Path) -> None:
+def test_lines_are_numbered_as_in_a_file_with_several_logs(tmp_path: Path) -> None:
     places = {"loss": Source(line=103, offset=offset_of(3, 5)), "end": Source(line=105, offset=offset_of(5, 5))}
     view = read(lines(5), tmp_path, **places)
     assert view.pieces == [(101, 5)]
     assert view.values == {103: ["loss"], 105: ["end"]}
 
 
-def test_a_log_that_is_one_line_to_its_references_is_numbered_from_one(tmp_path: Path) -> None:
+def test_a_log_without_line_breaks_is_numbered_from_one(tmp_path: Path) -> None:
     places = {"loss": Source(line=1, offset=offset_of(3, 5)), "end": Source(line=1, offset=offset_of(5, 5))}
     view = read(lines(5), tmp_path, **places)
     assert view.pieces == [(1, 5)]
@@ -76,13 +76,13 @@ def test_a_log_that_is_one_line_to_its_references_is_numbered_from_one(tmp_path:
 
 
 @pytest.mark.parametrize("offset", [10, 5000])
-def test_a_place_outside_the_log_leads_nowhere(tmp_path: Path, offset: int) -> None:
+def test_an_offset_outside_the_log_has_no_link(tmp_path: Path, offset: int) -> None:
     view = read([(1000, "first"), (1006, "second")], tmp_path, other=Source(line=1, offset=offset))
     assert view.anchor(offset) is None
     assert view.values == {}
 
 
-def test_of_a_large_log_every_line_is_there_and_each_piece_is_small(tmp_path: Path) -> None:
+def test_a_large_log_is_complete_and_each_piece_is_small(tmp_path: Path) -> None:
     count, wanted = 200_000, 123_456
     view = read(lines(count), tmp_path, loss=Source(line=wanted, offset=offset_of(wanted, count)))
     assert len(view.pieces) > 1
@@ -94,7 +94,7 @@ def test_of_a_large_log_every_line_is_there_and_each_piece_is_small(tmp_path: Pa
     assert len(list((tmp_path / "logs").glob("*.js"))) == len(shorter.pieces) == 1
 
 
-def test_a_line_of_megabytes_is_there_in_full(tmp_path: Path) -> None:
+def test_a_line_of_megabytes_is_complete(tmp_path: Path) -> None:
     long = "start " + "x" * (2 * PIECE) + " end"
     assert pieces(read([(0, long), (len(long) + 1, "next")], tmp_path), tmp_path) == [long, "next"]
 
@@ -105,7 +105,7 @@ def test_a_chain_of_tracebacks_is_one_fold_under_its_last_exception(tmp_path: Pa
     assert view.folds == [(2, 11, "RuntimeError: no key")]
 
 
-def test_the_copy_holds_every_line_even_what_is_no_unicode(tmp_path: Path) -> None:
+def test_the_copy_has_every_line_even_with_invalid_unicode(tmp_path: Path) -> None:
     read([(0, "a"), (2, "half \ud800"), (8, "z\x1b[0m")], tmp_path)
     assert (tmp_path / "logs/baseline.txt").read_bytes() == b"a\nhalf \\ud800\nz\x1b[0m\n"
 
@@ -122,7 +122,7 @@ def test_lines_of_one_kind_are_counted_once(tmp_path: Path) -> None:
         "I0419 18:09:50.357237 135278194456399 metric_logger.py:185] completed step: 2, loss: 9e-05",
         "saved to gs://bucket/run-1/checkpoints/0",
         "saved to /tmp/run",
-        "1," * 50_000,  # which a careless pattern would never be done with
+        "1," * 50_000,  # would make an unbounded pattern run for ever
         "XPK Start: Sat Apr 18 18:08:48 UTC 2026",
         "XPK Start: Sun Apr 19 06:41:58 UTC 2026",
     ]

@@ -1,4 +1,4 @@
-"""The filter of a piece of a log: what a line holds is never ruled out, what none holds mostly is."""
+"""The filter of a piece of a log: words in a line always pass, other words mostly do not."""
 
 import base64
 
@@ -9,7 +9,7 @@ from tasks.publish.page.word_filter import MOST_BYTES, Letters
 
 
 def may_hold(found: str, word: str) -> bool:
-    """As the page's script asks, which only knows the bytes of letters below 128."""
+    """Query the filter like the page's script, which lower-cases only ASCII letters."""
     bits = base64.b64decode(found)
     asked = "".join("0" if letter.isdigit() and letter.isascii() else letter for letter in word.lower())
     for i in range(len(asked) - 2):
@@ -22,7 +22,7 @@ def may_hold(found: str, word: str) -> bool:
 
 
 @given(st.lists(st.text(max_size=60), max_size=20), st.data())
-def test_what_a_line_holds_is_never_ruled_out(lines: list[str], data: st.DataObject) -> None:
+def test_words_of_a_line_always_pass(lines: list[str], data: st.DataObject) -> None:
     letters = Letters()
     for line in lines:
         letters.take(line)
@@ -32,7 +32,7 @@ def test_what_a_line_holds_is_never_ruled_out(lines: list[str], data: st.DataObj
         assert may_hold(found, line[begin : data.draw(st.integers(begin, len(line)))])
 
 
-def test_what_no_line_holds_is_ruled_out() -> None:
+def test_other_words_are_mostly_excluded() -> None:
     letters = Letters()
     for step in range(1000):
         letters.take(f"completed step: {step}, seconds: {step / 7:.3f}, loss: {8 - step / 999:.4f}")
@@ -42,7 +42,7 @@ def test_what_no_line_holds_is_ruled_out() -> None:
     assert not may_hold(found, "step=77")
 
 
-def test_a_piece_without_like_lines_may_hold_all() -> None:
+def test_a_piece_without_similar_lines_may_contain_all() -> None:
     letters = Letters()
     for number in range(MOST_BYTES):
         letters.take(f"{number:x}".translate({ord("0") + i: ord("g") + i for i in range(10)}))

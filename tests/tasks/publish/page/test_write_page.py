@@ -1,4 +1,4 @@
-"""The page says what the record says, every link leads somewhere, and text from outside stays text."""
+"""The page agrees with its record, every link has a target, and external text stays text."""
 
 import base64
 import json
@@ -32,7 +32,7 @@ VOID = {"meta", "link", "img", "input", "br"}
 
 @dataclass
 class Element:
-    """A tag of the page with what it holds, and all text in it."""
+    """A tag of the page with its children, and all text inside."""
 
     tag: str
     attributes: dict[str, str]
@@ -44,7 +44,7 @@ class Element:
         return " ".join("".join(self.parts).split())
 
     def all(self, tag: str | None = None, **wanted: str) -> list["Element"]:
-        """Every element inside with this tag whose attributes hold the wanted words (`class_`, `data_label`, …)."""
+        """Return all inner elements with this tag whose attributes contain these words (`class_`, `data_label`, …)."""
         found = []
         for child in self.children:
             if (tag is None or child.tag == tag) and all(
@@ -61,7 +61,7 @@ class Element:
 
 
 class Reader(HTMLParser):
-    """Reads a page into elements and insists that every tag is closed in order."""
+    """Parse a page into elements; fails unless every tag is closed in order."""
 
     def __init__(self, html: str):
         super().__init__()
@@ -90,7 +90,7 @@ type Lines = dict[str, list[tuple[int, str]]]
 
 
 def numbered(texts: list[str]) -> list[tuple[int, str]]:
-    """Lines with their byte offsets in a file of their own."""
+    """Lines with their byte offsets in a separate file."""
     lengths = [len(text.encode()) + 1 for text in texts]
     return [(sum(lengths[:i]), text) for i, text in enumerate(texts)]
 
@@ -104,7 +104,7 @@ def data(root: Element) -> dict[str, Any]:
 
 
 def called(file: Path, function: str) -> list[Any]:
-    """What a file of the page hands to the page's script."""
+    """The data that a file of the page passes to the page's script."""
     text = file.read_text(encoding="utf-8").strip()
     assert text.startswith(f"{function}(")
     assert text.endswith(");")
@@ -119,7 +119,7 @@ def curve(folder: Path, number: int) -> list[dict[str, Any]]:
 
 
 def log_lines(folder: Path, prefix: str, root: Element) -> dict[str, str]:
-    """The lines of a log as the page shows them, by their anchors."""
+    """The lines of a log as shown by the page, by their anchors."""
     found = {}
     for number, (first, count) in enumerate(data(root)["logs"][prefix]["pieces"], start=1):
         name, place, text = called(folder / f"logs/{prefix}-{number}.js", "maxviewLog")
@@ -161,7 +161,7 @@ def test_a_threshold_without_words_has_the_unit_of_its_metric(
     assert root.one("tr", id="m-median_step").one("dd", class_="threshold").text == "±0.0015 s"
 
 
-def test_the_verdict_the_arms_and_the_findings_stand_in_words(
+def test_the_verdict_the_arms_and_the_findings_are_in_words(
     tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines
 ) -> None:
     root = read(write_page(record_002, tmp_path, log_lines=logs_002))
@@ -189,13 +189,13 @@ def test_the_verdict_the_arms_and_the_findings_stand_in_words(
     ]
 
 
-def test_every_link_leads_to_something_that_is_there(
+def test_every_link_has_a_target(
     tmp_path: Path, record_000: ComparisonRecord, record_002: ComparisonRecord, logs_000: Lines, logs_002: Lines
 ) -> None:
     for record, lines in ((record_000, logs_000), (record_002, logs_002)):
         folder = tmp_path / record.case
         page = write_page(record, folder, log_lines=lines)
-        (folder / "comparison.json").write_text("{}")  # the store writes it
+        (folder / "comparison.json").write_text("{}")  # written by the store
         root = read(page)
         known = ids(root)
         lines_there = {anchor for prefix in data(root)["logs"] for anchor in log_lines(folder, prefix, root)}
@@ -217,7 +217,7 @@ def test_every_link_leads_to_something_that_is_there(
                 assert {f"{trace['side']}-L{line}" for line in trace["lines"]} <= lines_there
 
 
-def test_a_value_leads_to_the_line_that_says_it(tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines) -> None:
+def test_a_value_links_to_its_line(tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines) -> None:
     root = read(write_page(record_002, tmp_path, log_lines=logs_002))
     link = root.one("tr", id="m-final_loss").one("td", data_label="baseline").one("a")
     anchor = link.attributes["href"][1:]
@@ -230,14 +230,14 @@ def test_a_value_leads_to_the_line_that_says_it(tmp_path: Path, record_002: Comp
     assert (loss["steps"][4], loss["values"][4]) == (4, 8.458)
 
 
-def test_the_logs_are_there_in_full_with_their_own_line_numbers(
+def test_the_logs_are_complete_with_their_own_line_numbers(
     tmp_path: Path, record_000: ComparisonRecord, logs_000: Lines, page_000: Any
 ) -> None:
     root = read(write_page(record_000, tmp_path, log_lines=logs_000))
     for side, arm in (("baseline", "Linen"), ("candidate", "NNX")):
         assert list(log_lines(tmp_path, side, root).values()) == [text for _, text in logs_000[arm]]
         assert (tmp_path / "logs" / f"{side}.txt").read_text().splitlines() == [text for _, text in logs_000[arm]]
-    # both logs are in one file, whose lines are counted
+    # both logs are in one file with common line numbers
     start = page_000.line("NNX", "XPK Start")
     assert next(iter(log_lines(tmp_path, "candidate", root))) == f"candidate-L{start}"
     folded = data(root)["logs"]["candidate"]["folds"]
@@ -269,7 +269,7 @@ def test_a_page_without_logs_says_so(tmp_path: Path, record_002: ComparisonRecor
         assert root.one("section", id="logs").text.count("was not at hand") == 2
         assert root.one("tr", id="m-final_loss").one("td", data_label="baseline").text == "6.9810"
         links = [link.attributes["href"] for link in root.one("section", id="metrics").all("a")]
-        assert set(links) == {"#m-step_time_s"}  # of single steps, to the row that decides
+        assert set(links) == {"#m-step_time_s"}  # from single steps to the deciding row
 
 
 def test_each_repeat_has_its_own_log_and_curve(tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines) -> None:
@@ -287,7 +287,7 @@ def test_each_repeat_has_its_own_log_and_curve(tmp_path: Path, record_002: Compa
     assert f"baseline-2-L{trace['lines'][3]}" in log_lines(tmp_path, "baseline-2", root)
 
 
-def test_with_repeats_each_place_leads_into_the_log_of_its_own_run(
+def test_with_repeats_each_value_links_to_the_log_of_its_run(
     tmp_path: Path, record_000: ComparisonRecord, logs_000: Lines
 ) -> None:
     good = numbered([f"padding {i}" for i in range(3)] + ["saving a checkpoint at step 0", "EXIT_CODE=0"])
@@ -320,7 +320,7 @@ def test_with_repeats_each_place_leads_into_the_log_of_its_own_run(
     assert [link.attributes["href"] for link in root.one("section", id="sides").all("a")] == ["#candidate-2-L4"]
 
 
-def test_a_death_has_no_verdict_words_but_its_cause_and_what_differs(
+def test_a_death_has_its_cause_and_differences_instead_of_verdict_words(
     tmp_path: Path, record_000: ComparisonRecord
 ) -> None:
     root = read(write_page(record_000, tmp_path, log_lines={}))
@@ -353,7 +353,7 @@ def test_the_page_allows_no_network_and_only_its_own_script(tmp_path: Path, reco
     assert "http" not in policy
 
 
-def test_text_from_outside_stays_text_everywhere(
+def test_external_text_stays_text_everywhere(
     tmp_path: Path, hostile_record: ComparisonRecord, hostile_logs: Lines
 ) -> None:
     page = write_page(hostile_record, tmp_path, log_lines=hostile_logs)
@@ -375,7 +375,7 @@ def test_text_from_outside_stays_text_everywhere(
     assert "<" not in "".join(root.one("script", id="data").parts)
 
 
-def test_what_a_chart_cannot_draw_is_said_beside_it(tmp_path: Path, record_002: ComparisonRecord) -> None:
+def test_undrawable_values_are_listed_beside_the_chart(tmp_path: Path, record_002: ComparisonRecord) -> None:
     def spoilt(given: Curve) -> Curve:
         return given.model_copy(update={"values": (*given.values[:5], float("nan"), float("inf"), *given.values[7:])})
 
@@ -415,10 +415,10 @@ def test_a_long_run_gives_a_page_of_bounded_size(tmp_path: Path, record_002: Com
     record = record_002.model_copy(update={"curves": curves, "rows": (), "findings": (), "stalls": {}})
     lines = {arm.name: long_log(count) for arm in (record.baseline, record.candidate)}
     page = write_page(record, tmp_path, log_lines=lines)
-    assert page.stat().st_size < 150_000  # what is long is loaded when it is wanted
+    assert page.stat().st_size < 150_000  # long data is loaded on demand
     root = read(page)
     trace = curve(tmp_path, 1)[0]
-    assert len(trace["values"]) == count  # and nothing of it is left out
+    assert len(trace["values"]) == count  # and it is complete
     stall = trace["values"].index(28.0)
     lines = log_lines(tmp_path, "baseline", root)
     assert len(lines) == count
@@ -433,9 +433,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, record_002: Co
         write_page(record_002, tmp_path / "file" / "page", log_lines={})
 
 
-def test_a_page_that_failed_half_way_leaves_the_old_one(
-    tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines
-) -> None:
+def test_a_failed_page_leaves_the_old_one(tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines) -> None:
     page = write_page(record_002, tmp_path, log_lines=logs_002)
     before = page.read_text()
 
@@ -451,7 +449,7 @@ def test_a_page_that_failed_half_way_leaves_the_old_one(
     ]
 
 
-def test_the_commits_between_are_listed(tmp_path: Path, record_002: ComparisonRecord, hostile: str) -> None:
+def test_the_commits_between_the_refs_are_listed(tmp_path: Path, record_002: ComparisonRecord, hostile: str) -> None:
     own = Commit(sha="1b5e4eb5a" + "0" * 31, time="2026-04-17T10:11:12+02:00", author="A. Uthor", subject=hostile)
     told = {"commits": {record_002.candidate.name: (own,)}}
     between = {"candidate": record_002.candidate.model_copy(update={"commit": own.sha})}
@@ -461,7 +459,7 @@ def test_the_commits_between_are_listed(tmp_path: Path, record_002: ComparisonRe
     assert visible(hostile).split() == commits.one("tbody").one("td", class_="why").text.split()
 
 
-def test_a_curve_says_what_it_is_and_its_unit(tmp_path: Path, record_002: ComparisonRecord) -> None:
+def test_a_curve_has_a_title_and_a_unit(tmp_path: Path, record_002: ComparisonRecord) -> None:
     curves = tuple(
         one.model_copy(update={"metric": name})
         for name in ("device_s", "step_cpu_time_s", "tflops_per_device", "lm_loss")
@@ -476,18 +474,21 @@ def test_a_curve_says_what_it_is_and_its_unit(tmp_path: Path, record_002: Compar
     ]
 
 
-def test_what_neither_log_has_is_one_grey_line(tmp_path: Path, record_002: ComparisonRecord) -> None:
+def test_metrics_in_neither_log_share_one_grey_line(tmp_path: Path, record_002: ComparisonRecord) -> None:
     record = record_002.model_copy(update={"absent": ("Memory %", "<b>")})
     line = read(write_page(record, tmp_path, log_lines={})).one("p", class_="absent")
     assert line.text == "No value on either side: Memory %, <b>."
 
 
-def test_rows_of_one_step_are_not_judged_and_lead_to_the_steady_row(
+def test_rows_of_one_step_are_not_judged_and_link_to_the_steady_row(
     tmp_path: Path, record_002: ComparisonRecord, make_row: Callable[..., MetricDiff]
 ) -> None:
     single = make_row("tokens_per_s", "Tok/s", ("2054.9", "1883.5", "-171.4"), "regressed", "see the steady steps")
     steady = make_row("step_time_s", "Step time, steady", ("0.08", "0.0865", "+0.0065"), "regressed", "surely slower")
-    for rows, shown in (((single, steady), "not judged"), ((single,), "regressed")):  # alone, it keeps its word
+    for rows, shown in (
+        ((single, steady), "not judged"),
+        ((single,), "regressed"),
+    ):  # without a steady row it keeps its verdict
         html = write_page(record_002.model_copy(update={"rows": rows}), tmp_path, log_lines={}).read_text()
         assert f'id="m-tokens_per_s" data-verdict="{shown}"' in html
         assert ('href="#m-step_time_s"' in html) is (len(rows) == 2)

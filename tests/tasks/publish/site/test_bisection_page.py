@@ -1,4 +1,4 @@
-"""The page of a bisection: where its points are drawn, and text of several lines."""
+"""The page of a bisection: the places of its points, and text of several lines."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ MARKS: tuple[Mark, ...] = ("good", "", "good", "bad", "skipped", "bad")
 
 
 def make_record(levels: tuple[float | None, ...]) -> Bisection:
-    """Six commits; the fourth is the culprit, the second has no source of the trainer."""
+    """Six commits; the fourth is the culprit, the second does not change the trainer's source."""
     points = []
     for number, (mark, level) in enumerate(zip(MARKS, levels, strict=True)):
         commit = Commit(sha=f"{number:040x}", time="2026-01-01T00:00:00+00:00", author="A", subject=f"commit {number}")
@@ -31,7 +31,7 @@ def make_record(levels: tuple[float | None, ...]) -> Bisection:
     )  # fmt: skip
 
 
-def test_levels_are_drawn_and_commits_without_one_lie_below() -> None:
+def test_levels_are_drawn_and_commits_without_one_are_below() -> None:
     record = make_record((None, None, 0.0, 0.08, None, 0.08))
     drawn = list(draw_points(record))
     good, bad = draw_rules(record)
@@ -46,7 +46,7 @@ def test_levels_are_drawn_and_commits_without_one_lie_below() -> None:
     assert [one.chance is not None for one in drawn] == [False, False, False, True, False, False]
 
 
-def test_a_metric_without_levels_is_drawn_by_the_end_that_each_commit_is_like() -> None:
+def test_without_levels_each_commit_is_drawn_at_the_end_that_it_resembles() -> None:
     record = make_record((None,) * 6)
     good, bad = draw_rules(record)
     assert (good.label, bad.label) == ("like good", "like bad")

@@ -1,4 +1,4 @@
-"""A site is built out of records alone, and what is up to date is left alone."""
+"""A site is built from records alone, and current pages are not rewritten."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def without_logs(record: ComparisonRecord, **changes: str) -> ComparisonRecord:
     return record.model_copy(update={**arms, "curves": (), **changes})
 
 
-def test_only_what_is_missing_or_out_of_date_is_written(tmp_path: Path, record_002: ComparisonRecord) -> None:
+def test_only_missing_or_stale_pages_are_written(tmp_path: Path, record_002: ComparisonRecord) -> None:
     store = open_store(tmp_path / "out")
     records = [without_logs(record_002, id=id, created=f"2026-11-2{id}T03:00:00+00:00") for id in ("1", "2", "3")]
     pages = [put(store, record) for record in records]
@@ -48,7 +48,7 @@ def test_only_what_is_missing_or_out_of_date_is_written(tmp_path: Path, record_0
     assert '"id":"3"' in (store.path / "comparisons" / record_002.comparison / "cases.js").read_text()
 
 
-def test_what_is_drawn_as_it_was_is_not_written_again(tmp_path: Path, record_002: ComparisonRecord) -> None:
+def test_unchanged_pages_are_not_written_again(tmp_path: Path, record_002: ComparisonRecord) -> None:
     lines = {record_002.baseline.name: [(0, "one line")]}
     page = write_page(record_002, tmp_path, log_lines=lines)
     files = [*(tmp_path / "curves").iterdir(), tmp_path / "logs/baseline-1.js"]
@@ -59,7 +59,7 @@ def test_what_is_drawn_as_it_was_is_not_written_again(tmp_path: Path, record_002
     assert page.stat().st_ino != own
 
 
-def test_a_record_that_cannot_be_read_is_told_and_stops_nothing(tmp_path: Path, record_002: ComparisonRecord) -> None:
+def test_an_unreadable_record_is_reported_and_stops_nothing(tmp_path: Path, record_002: ComparisonRecord) -> None:
     store = open_store(tmp_path / "out")
     put(store, without_logs(record_002))
     broken = store.path / "comparisons/x/y/z/comparison.json"
@@ -70,7 +70,7 @@ def test_a_record_that_cannot_be_read_is_told_and_stops_nothing(tmp_path: Path, 
     assert str(broken) in built.unread[0]
 
 
-def test_a_page_is_linked_to_where_the_store_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_links_to_the_address_of_the_served_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(tmp_path / "out")
     page = store.path / "comparisons/x/01 base/1/index.html"
     assert find_page(page, store).link == page.as_uri()
@@ -83,7 +83,7 @@ def test_a_page_is_linked_to_where_the_store_is_served(tmp_path: Path, monkeypat
         find_page(page, store)
 
 
-def test_a_page_leads_back_to_its_flow_run(tmp_path: Path, record_002: ComparisonRecord) -> None:
+def test_a_page_links_to_its_flow_run(tmp_path: Path, record_002: ComparisonRecord) -> None:
     store = open_store(tmp_path / "out")
     address = "http://127.0.0.1:4200/runs/flow-run/abc"
     page = publish_comparison(without_logs(record_002), store, flow_run=address)

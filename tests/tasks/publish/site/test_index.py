@@ -1,4 +1,4 @@
-"""The index of a store: what was compared last, the last nights, the history, and nothing lost between two writers."""
+"""The index of a store: the newest comparisons, the last nights, the history, and concurrent writers."""
 
 import re
 from collections.abc import Callable
@@ -36,7 +36,7 @@ STEP = "completed step: {}, seconds: {}, TFLOP/s/device: 1.000, Tokens/s/device:
 
 @pytest.fixture(params=["local", "gs"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """A store of both kinds, empty."""
+    """An empty store of each kind."""
     if request.param == "local":
         return open_store(tmp_path / "out")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -66,14 +66,14 @@ def night(day: int, *outcomes: str, page: str = "") -> NightRecord:
     return NightRecord(plan=plan, results=tuple(results), ended=f"2026-11-{day:02}T04:00:00+00:00")
 
 
-def test_nothing_is_ever_evicted(store: Store, record_002: ComparisonRecord) -> None:
+def test_no_comparison_is_ever_dropped(store: Store, record_002: ComparisonRecord) -> None:
     for id, created in (("b", "2026-11-20T03:00:00+00:00"), ("c", "2026-11-21T03:00:00+00:00"), ("a", "2026-11-19T03")):
         update_index(store, add_comparison(compared(record_002, id=id, created=created)))
     update_index(store, add_comparison(compared(record_002, id="x", case="16_f32_exact", verdict="same")))
     update_index(store, add_comparison(compared(record_002, id="y", target="~ another", created="2026-11-18T03")))
     update_index(store, add_comparison(compared(record_002, id="b", created="2026-11-20T03:00:00+00:00")))  # again
     index = shown(store)
-    assert [item.id for item in index.comparisons] == ["x", "c", "b", "a", "y"]  # by their moments, then names
+    assert [item.id for item in index.comparisons] == ["x", "c", "b", "a", "y"]  # by time, then name
     page = store.files.read(PAGE).decode()
     for item in index.comparisons:
         assert f'href="{item.page if store.mirror is None else store.link_to(store.path / item.page)}"' in page
@@ -93,7 +93,7 @@ def test_each_pair_of_refs_has_a_column_with_its_newest_verdict(store: Store, re
     assert re.findall(r"/([123])/index.html", matrix) == ["3", "2"]
 
 
-def test_the_last_nights_stand_there_as_matrices(store: Store) -> None:
+def test_the_last_nights_are_shown_as_matrices(store: Store) -> None:
     for day in (3, 1, 2):
         update_index(store, add_nights([night(day, "same", "failed")]))
     place = "/anywhere/out/comparisons/linen-vs-nnx/00_case/abc/index.html"
@@ -104,9 +104,9 @@ def test_the_last_nights_stand_there_as_matrices(store: Store) -> None:
     assert [found.id for found in shown(store).nights] == [f"2026-11-{day}" for day in range(19, 19 - NIGHTS, -1)]
 
 
-def test_writers_at_once_lose_nothing_of_each_other(store: Store, record_002: ComparisonRecord) -> None:
+def test_concurrent_writers_keep_each_others_entries(store: Store, record_002: ComparisonRecord) -> None:
     def write(writer: int) -> None:
-        own = open_store(store.address)  # a client of its own
+        own = open_store(store.address)  # a separate client
         for number in range(EACH):
             update_index(own, add_comparison(compared(record_002, case=f"{writer}-{number}")))
 
@@ -116,7 +116,7 @@ def test_writers_at_once_lose_nothing_of_each_other(store: Store, record_002: Co
     assert cases == {f"{writer}-{number}" for writer in range(WRITERS) for number in range(EACH)}
 
 
-def test_it_comes_back_from_the_folders(store: Store, record_002: ComparisonRecord) -> None:
+def test_the_index_is_rebuilt_from_the_folders(store: Store, record_002: ComparisonRecord) -> None:
     for id, day in (("a", 19), ("b", 21), ("c", 20)):
         record = compared(record_002, id=id, created=f"2026-11-{day}T03:00:00+00:00")
         name = f"comparisons/{record.comparison}/{record.case}/{id}/comparison.json"
@@ -135,7 +135,9 @@ def test_it_comes_back_from_the_folders(store: Store, record_002: ComparisonReco
     damages: list[Callable[[], object]] = [
         lambda: store.files.delete(PAGE),
         lambda: store.files.write(PAGE, page[: len(page) // 2].encode()),
-        lambda: store.files.write(PAGE, page.replace('"comparisons":', '"entries":').encode()),  # another version's
+        lambda: store.files.write(
+            PAGE, page.replace('"comparisons":', '"entries":').encode()
+        ),  # another version's index
     ]
     for damage in damages:
         damage()
@@ -146,7 +148,7 @@ def test_it_comes_back_from_the_folders(store: Store, record_002: ComparisonReco
     assert store.files.read(PAGE).decode() == page
 
 
-def test_the_front_of_two_thousand_comparisons_is_small(tmp_path: Path, record_002: ComparisonRecord) -> None:
+def test_the_index_of_two_thousand_comparisons_is_small(tmp_path: Path, record_002: ComparisonRecord) -> None:
     """Branches of 37 letters, 16 cases, and headlines of 80."""
     one = index_comparison(compared(record_002))
     every = tuple(
@@ -159,7 +161,7 @@ def test_the_front_of_two_thousand_comparisons_is_small(tmp_path: Path, record_0
     assert parse_index(page) == StoreIndex(comparisons=every)
 
 
-def test_what_changed_leads_to_its_page_and_names_its_owner(tmp_path: Path) -> None:
+def test_a_change_links_to_its_page_and_names_its_owner(tmp_path: Path) -> None:
     store = open_store(tmp_path / "out")
     done = night(4, "regressed", page=str(store.path / "comparisons/linen-vs-nnx/00_case/a/index.html"))
     (result,) = done.results
@@ -176,18 +178,22 @@ def test_what_changed_leads_to_its_page_and_names_its_owner(tmp_path: Path) -> N
         " ".join(re.sub(r"<.*?>", " ", first).split())
         == "† died 00_case linen-vs-nnx h · certain new since the night before; a team"
     )
-    assert "<li>told otherwise</li>" in page  # a change that is of no case
-    assert "regressed" not in page[page.index('<section id="nights"') :].split("</section>")[0]  # one word for it
+    assert "<li>told otherwise</li>" in page  # a change without a case
+    assert (
+        "regressed" not in page[page.index('<section id="nights"') :].split("</section>")[0]
+    )  # one word for all verdicts
 
 
-def test_a_page_of_somebody_else_stays(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_foreign_page_is_not_replaced(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     store.files.write(PAGE, b"<h1>my home</h1>")
     update_index(store, add_history)
     assert store.files.read(PAGE) == b"<h1>my home</h1>"
     assert "index.html is none of maxview's pages: left as it is" in caplog.text
 
 
-def test_what_others_keep_changing_is_an_error(tmp_path: Path, gcs_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_others_keep_changing_is_an_error(
+    tmp_path: Path, gcs_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("tasks.publish.site.index_page.PAUSE_S", 0.0)
     monkeypatch.setattr("tasks.publish.site.index_page.ATTEMPTS", 3)
@@ -202,17 +208,17 @@ def test_what_others_keep_changing_is_an_error(tmp_path: Path, gcs_url: str, mon
         update_index(store, disturbed)
 
 
-def test_text_of_others_stays_text(store: Store, hostile_record: ComparisonRecord) -> None:
+def test_external_text_stays_text(store: Store, hostile_record: ComparisonRecord) -> None:
     update_index(store, add_comparison(compared(hostile_record)))
     page = store.files.read(PAGE).decode()
     assert page.count("<script") == 2  # the data, and ours
     assert shown(store).comparisons[0].target == hostile_record.target
-    # well-formed but for what HTML leaves open: whatever was brought in is inside of texts and attributes
+    # well-formed except for tags that HTML leaves open: external text is only in texts and attributes
     body = page[page.index("<main>") : page.index("</main>") + len("</main>")]
     assert ElementTree.fromstring(body.replace(" open>", ">").replace("&nbsp;", " ")).tag == "main"
 
 
-def test_whatever_publishes_brings_it_up_to_date(tmp_path: Path) -> None:
+def test_every_publication_updates_it(tmp_path: Path) -> None:
     store = open_store(tmp_path / "out")
     logs = [tmp_path / "a.txt", tmp_path / "b.txt"]
     for log in logs:
@@ -230,15 +236,13 @@ def test_whatever_publishes_brings_it_up_to_date(tmp_path: Path) -> None:
     assert 'href="index.html"' in (store.path / HISTORY).read_text()
 
 
-def test_the_front_parts_what_is_new_from_what_is_still_broken_absent_and_healed() -> None:
+def test_the_index_separates_new_from_known_failures_missing_and_fixed_ones() -> None:
     def night(day: int, **words: str) -> IndexedNight:
         cells = tuple(IndexedCell(comparison="c", case=case, outcome=word) for case, word in words.items())  # type: ignore[arg-type]
         return IndexedNight(id=str(day), target="cpu", ended=f"2026-11-{day}", headline="", cells=cells)
 
     before = night(1, a="same", b="regressed", c="died", d="same", e="same")
-    elsewhere = night(2, a="regressed").model_copy(
-        update={"target": "v6e-32"}
-    )  # of another target: not the night before
+    elsewhere = night(2, a="regressed").model_copy(update={"target": "v6e-32"})  # another target: not the night before
     now = night(3, a="regressed", b="regressed", c="same", d="failed")
     found = {name: [cell.case for cell in cells] for name, cells in find_states([now, elsewhere, before])}
     assert found == {
@@ -254,7 +258,7 @@ def test_the_front_parts_what_is_new_from_what_is_still_broken_absent_and_healed
     assert (states.new, states.quarantined) == ((), (quiet,))
 
 
-def test_the_bar_of_a_night_has_each_words_share() -> None:
+def test_the_bar_of_a_night_shows_the_share_of_each_verdict() -> None:
     cells = [
         IndexedCell(comparison="c", case=str(n), outcome=w) for n, w in enumerate(("same", "died", "same", "same"))
     ]  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The table that ends a comparison of several cases: which floors hold, why not, and what was not run."""
+"""The table after a comparison of several cases: floors with reasons, and cases that were not run."""
 
 from rich.console import Console
 
@@ -21,7 +21,7 @@ def record_of(case: str, *holds: bool | None) -> ComparisonRecord:
     return ComparisonRecord.model_construct(case=case, floors=floors)
 
 
-def test_a_row_for_every_case_with_what_does_not_hold() -> None:
+def test_a_row_for_every_case_with_its_failed_floors() -> None:
     records = [record_of("01_base", True, True, True), record_of("03_dropout", True, False, None)]
     lines = show(records, {"12_pipeline": "needs 8 devices, cpu has 1"}).splitlines()
     (base,) = [line for line in lines if "01_base" in line]
@@ -34,11 +34,11 @@ def test_a_row_for_every_case_with_what_does_not_hold() -> None:
     assert "not run: needs 8 devices, cpu has 1" in pipeline
 
 
-def test_logs_from_elsewhere_have_no_floors() -> None:
+def test_logs_given_to_ingest_have_no_floors() -> None:
     assert show([record_of("01_base")], {}).strip() == ""
 
 
-def test_a_case_that_was_not_run_stands_where_its_number_says() -> None:
+def test_a_case_that_was_not_run_is_at_the_place_of_its_number() -> None:
     records = [record_of("13_eval", True, True, True), record_of("01_base", True, True, True)]
     lines = show(records, {"12_pipeline": "needs 8 devices, cpu has 1"}).splitlines()
     assert [line.split()[0] for line in lines if "_" in line] == ["01_base", "12_pipeline", "13_eval"]

@@ -1,4 +1,4 @@
-"""The terminal report says everything in words, at 80 columns, with or without colours."""
+"""The terminal report has everything in words, at 80 columns, with or without colours."""
 
 import io
 import re
@@ -22,7 +22,7 @@ def report(record: ComparisonRecord, width: int = 80, colour: bool = False, page
 
 
 def flat(text: str) -> str:
-    """The report without its folding."""
+    """The report without line folding."""
     return re.sub(r"\s+", " ", text)
 
 
@@ -34,7 +34,9 @@ def test_no_line_is_wider_than_the_terminal(record_000: ComparisonRecord, record
     for record in (record_000, record_002):
         for width in (60, 80, 200):
             lines = report(record, width).splitlines()
-            told = [line for line in lines if not line.startswith(("next: ", "  line "))]  # these two are copied whole
+            told = [
+                line for line in lines if not line.startswith(("next: ", "  line "))
+            ]  # these two are printed for copying
             assert max(map(len, told)) <= width
 
 
@@ -66,8 +68,8 @@ def test_it_says_how_sure_the_verdict_is(record_000: ComparisonRecord, record_00
     assert "Will running it again help? No, not before it is implemented." in died
 
 
-def test_a_path_and_a_command_to_copy_are_one_line_each(record_002: ComparisonRecord) -> None:
-    """A line break inside a command would end it where it is pasted."""
+def test_a_path_and_a_command_are_one_line_each(record_002: ComparisonRecord) -> None:
+    """A line break inside a command would split it when it is pasted."""
     command = f"maxview compare linen-vs-nnx --out {'/a-long-folder' * 6} --until-decided"
     lines = report(record_002.model_copy(update={"next_command": command}), page="o/" * 60).strip().splitlines()
     assert [line for line in lines if line.startswith(("page: ", "next: "))] == [
@@ -79,7 +81,7 @@ def test_a_path_and_a_command_to_copy_are_one_line_each(record_002: ComparisonRe
 SIGNS = {"same": "=", "improved": "✓", "regressed": "✗", "changed": "≠", "unknown": "?", "not judged": "·"}
 
 
-def test_every_row_stands_in_the_table_as_the_record_words_it(record_002: ComparisonRecord) -> None:
+def test_every_row_of_the_record_is_in_the_table(record_002: ComparisonRecord) -> None:
     text = report(record_002, width=200)
     assert record_002.rows
     for row in record_002.rows:
@@ -95,7 +97,7 @@ def test_every_row_stands_in_the_table_as_the_record_words_it(record_002: Compar
         ]
 
 
-def test_a_row_of_single_steps_has_the_word_of_the_page_and_headings_are_whole(
+def test_a_row_of_single_steps_has_the_pages_word_and_headings_are_complete(
     record_002: ComparisonRecord, make_row: Callable[..., MetricDiff]
 ) -> None:
     single = make_row("tokens_per_s", "Tok/s", ("2054.9", "1883.5", "-171.4"), "regressed", "see the steady steps")
@@ -108,7 +110,7 @@ def test_a_row_of_single_steps_has_the_word_of_the_page_and_headings_are_whole(
         assert "\nBeyond MaxView\n" in text
 
 
-def test_a_row_that_is_not_the_same_gets_its_reason_and_threshold(
+def test_a_row_that_is_not_the_same_has_its_reason_and_threshold(
     record_002: ComparisonRecord, make_row: Callable[..., MetricDiff]
 ) -> None:
     text = flat(report(record_002))
@@ -120,7 +122,7 @@ def test_a_row_that_is_not_the_same_gets_its_reason_and_threshold(
     assert "✓ Median step: why [threshold ±0.0015 s]" in text  # a threshold without words, in the metric's unit
 
 
-def test_a_dead_arm_leaves_no_cell_blank_and_its_cause_is_told(record_000: ComparisonRecord, page_000: Any) -> None:
+def test_a_dead_arm_leaves_no_cell_blank_and_its_cause_is_shown(record_000: ComparisonRecord, page_000: Any) -> None:
     text = report(record_000)
     cells = ["TFLOP/s", "191.408", "–, died", "—", "· not judged"]  # 13.59 / 0.071 s
     assert re.split(r"\s{2,}", table_line(text, "TFLOP/s")) == cells
@@ -130,13 +132,13 @@ def test_a_dead_arm_leaves_no_cell_blank_and_its_cause_is_told(record_000: Compa
     assert f"  line {page_000.line('NNX', 'NotImplementedError:')} of {log}" in text.splitlines()
 
 
-def test_a_death_without_a_cause_is_told_too(record_000: ComparisonRecord) -> None:
+def test_a_death_without_a_cause_is_shown_too(record_000: ComparisonRecord) -> None:
     silent = record_000.candidate.model_copy(update={"cause_of_death": None, "exit_code": 137})
     text = flat(report(record_000.model_copy(update={"candidate": silent})))
     assert "candidate died with exit code 137: its log names no cause" in text
 
 
-def test_findings_stand_in_the_order_of_their_weight(record_002: ComparisonRecord) -> None:
+def test_findings_are_in_the_order_of_their_weight(record_002: ComparisonRecord) -> None:
     note = record_002.findings[0].model_copy(update={"kind": "started-apart", "effect": "note"})
     shuffled = record_002.model_copy(update={"findings": (note, *reversed(record_002.findings))})
     text = report(shuffled)
@@ -162,12 +164,12 @@ def test_a_long_branch_name_is_folded_not_cut(record_002: ComparisonRecord) -> N
     assert max(len(line) for line in text.splitlines() if not line.startswith("next: ")) <= 80
 
 
-def test_colours_only_repeat_what_the_words_say(record_002: ComparisonRecord) -> None:
+def test_colours_only_repeat_the_words(record_002: ComparisonRecord) -> None:
     coloured = re.sub(r"\x1b\[[0-9;]*m", "", report(record_002, colour=True))
     assert coloured == report(record_002)
 
 
-def test_hostile_text_reaches_the_terminal_as_text(record_002: ComparisonRecord, hostile: str) -> None:
+def test_hostile_text_is_printed_as_text(record_002: ComparisonRecord, hostile: str) -> None:
     record = record_002.model_copy(
         update={
             "headline": hostile,
@@ -184,10 +186,10 @@ def test_hostile_text_reaches_the_terminal_as_text(record_002: ComparisonRecord,
 
 
 @pytest.mark.parametrize("page", [None, "a/b.html"])
-def test_the_page_is_named_only_when_there_is_one(record_002: ComparisonRecord, page: str | None) -> None:
+def test_the_page_is_named_only_if_it_exists(record_002: ComparisonRecord, page: str | None) -> None:
     assert ("page: " in report(record_002, page=page)) == (page is not None)
 
 
-def test_what_neither_log_has_is_one_line(record_002: ComparisonRecord) -> None:
+def test_metrics_in_neither_log_share_one_line(record_002: ComparisonRecord) -> None:
     text = report(record_002.model_copy(update={"absent": ("Memory %", "Program memory")}))
     assert flat(text).count("No value on either side: Memory %, Program memory.") == 1

@@ -1,4 +1,4 @@
-"""What `maxview scrape` prints of a run: how far checkpoints came, what was read back, what ended it."""
+"""The output of `maxview scrape` for a run: states of checkpoints, restores, and the cause of the end."""
 
 import pytest
 
@@ -28,7 +28,7 @@ RuntimeError: step 10 went wrong
 """
 
 
-def test_a_run_that_went_on_and_died(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resumed_run_that_died(capsys: pytest.CaptureFixture[str]) -> None:
     show_reading(scrape_text((LOG + DEATH).encode(), name="x"), "table", None)
     told = " ".join(capsys.readouterr().out.split())
     assert "checkpoint 9: commit not visible from this host, line 5" in told

@@ -1,4 +1,4 @@
-"""Stored logs are played as jobs at their original pace, with their checkpoints and exit codes."""
+"""Stored logs are replayed as jobs at their original pace, with their checkpoints and exit codes."""
 
 import json
 import signal
@@ -73,7 +73,7 @@ def plan_for(
     return make_plan("", backend="replay", argv=found.play(directory.path, speed=speed).argv)
 
 
-def test_a_log_is_played_to_its_end_with_its_checkpoint(
+def test_a_log_is_replayed_to_its_end_with_its_checkpoint(
     make_plan: Callable[..., RunPlan], stored: Path, directory: RunDirectory
 ) -> None:
     plan = plan_for(make_plan, stored / "log.txt", directory)
@@ -105,7 +105,7 @@ def test_a_checkpoint_that_was_never_committed_stays_unfinished(
     assert read_exit_code(directory.log) == 3
 
 
-def test_a_log_alone_brings_no_checkpoints(
+def test_a_log_alone_creates_no_checkpoints(
     make_plan: Callable[..., RunPlan], tmp_path: Path, directory: RunDirectory
 ) -> None:
     log = tmp_path / "alone.txt"
@@ -132,7 +132,7 @@ def test_lines_appear_at_their_original_pace() -> None:
         (" iteration 1/ 20 | elapsed time per iteration (ms): 4493.2 | x\n", [4.4932]),
         ("2026-04-18 10:00:00,250 a\n2026-04-18 10:00:01.5 b\n", [0.0, 1.25]),
         ("I1231 23:59:59.000000 1 a:1] x\nI0101 00:00:00.000000 1 a:1] y\n", [0.0, 1.0]),
-        # Orbax names a deadline of 20 minutes later: that is not when the line was printed
+        # Orbax names a deadline 20 minutes later: not the time of the line
         (
             "I0418 00:55:01.000000 1 a:76] saves until 2026-04-18 01:15:01.5\nI0418 00:55:02.000000 1 a:1] y\n",
             [0.0, 1.0],
@@ -141,7 +141,7 @@ def test_lines_appear_at_their_original_pace() -> None:
         ("no time at all\n", []),
     ],
 )
-def test_dates_and_durations_that_set_the_pace(text: str, expected: list[float]) -> None:
+def test_dates_and_durations_in_a_log_set_the_pace(text: str, expected: list[float]) -> None:
     assert [seconds for seconds, _ in play.pauses(text.encode(), 0, len(text))] == expected
 
 
@@ -154,7 +154,7 @@ def test_the_pace_is_the_logs_times_a_factor(stored: Path, directory: RunDirecto
     assert STEP.format(1, 1) in played.stdout
 
 
-def test_a_player_ends_at_sigterm(make_plan: Callable[..., RunPlan], stored: Path, directory: RunDirectory) -> None:
+def test_a_replay_ends_at_sigterm(make_plan: Callable[..., RunPlan], stored: Path, directory: RunDirectory) -> None:
     plan = plan_for(make_plan, stored / "log.txt", directory, speed=0.001)
     launched = job.launch_or_attach(plan, directory)
     for piece in job.follow(launched, poll_s=0.02):
@@ -164,7 +164,7 @@ def test_a_player_ends_at_sigterm(make_plan: Callable[..., RunPlan], stored: Pat
     assert not (directory.checkpoints / "0").exists()
 
 
-def test_the_first_pattern_that_fits_is_taken(tmp_path: Path) -> None:
+def test_the_first_matching_pattern_is_used(tmp_path: Path) -> None:
     for name in ("c/a-r1.txt", "c/a.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(stored_log())
@@ -177,7 +177,7 @@ def test_the_first_pattern_that_fits_is_taken(tmp_path: Path) -> None:
         find_log(settings(tmp_path / "c" / "*.txt"), case="c", arm="a", repeat=0, where="t")
 
 
-def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("dear diary\n")
     with pytest.raises(ConfigError, match=r"a\.txt"):
         find_log(settings(tmp_path / "a.txt"), case="c", arm="a", repeat=0, where="t")
@@ -195,7 +195,7 @@ def test_a_replay_is_planned_from_its_log(stored: Path, tmp_path: Path, monkeypa
     plans = resolve(request, tmp_path / "out")
     assert [plan.backend for plan in plans] == ["replay", "replay"]
     assert [json.loads(plan.argv[-1])["speed"] for plan in plans] == [60.0, 60.0]
-    assert [plan.files.checkpoints for plan in plans] == [None, None]  # a log alone brings none
+    assert [plan.files.checkpoints for plan in plans] == [None, None]  # a log alone has none
     (tmp_path / "logs" / "nnx.txt").write_text(stored_log(home="/another"))
     again = resolve(request, tmp_path / "out")
     assert [plan.identity == before.identity for plan, before in zip(again, plans, strict=True)] == [True, False]

@@ -1,4 +1,4 @@
-"""Environments with a stand-in MaxText, which prints and writes like the real one but trains at once."""
+"""Environments with a stand-in MaxText, which prints and writes like the real one but does not compute."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ STANDIN = Path(__file__).parents[3] / "standins" / "maxtext" / "train.py"
 
 
 def write_package(folder: Path, *, keys: frozenset[str], linen: bool = True, nnx: bool = True) -> Path:
-    """Write a minimal MaxText package: the files that we read."""
+    """Write a minimal MaxText package: the files that maxview reads."""
     package = folder / "maxtext"
     for name in ("__init__.py", "trainers/__init__.py", "trainers/pre_train/__init__.py"):
         (package / name).parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def make_python(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def python_024(make_python: Callable[..., Path]) -> Path:
-    """The Python of a MaxText 0.2.4, which has both implementations."""
+    """The Python of a MaxText 0.2.4 stand-in, which has both implementations."""
     return make_python("0.2.4")
 
 
@@ -78,7 +78,7 @@ def real_python() -> Path:
 
 @pytest.fixture
 def write_maxtext() -> Callable[..., Path]:
-    """write_maxtext(folder): a package of MaxText's in a folder of sources."""
+    """write_maxtext(folder): a MaxText package in a folder of sources."""
     return lambda folder: write_package(folder, keys=OURS | frozenset(API_KEYS))
 
 

@@ -36,7 +36,7 @@ type Plans = Callable[..., list[RunPlan]]
 
 
 def block(kind: str) -> str:
-    """The first block of code of a kind in the document."""
+    """The document's first code block of a language."""
     return re.findall(rf"```{kind}\n(.*?)```", DOC.read_text(), re.S)[0]
 
 
@@ -47,7 +47,7 @@ def git(folder: Path, *words: str) -> None:
 
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
-    """The document's trainer, and a branch of it that learns half as fast."""
+    """The document's trainer, and a branch of it with half the learning rate."""
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "train.py").write_text(block("python"))
@@ -126,7 +126,7 @@ def test_the_documents_trainer_is_trained_verified_and_compared(plans_of: Plans,
 
 
 def night_of(tmp_path: Path, item: str = "{name: mine, branch: feat/x}", **wanted: Any) -> NightPlan:
-    """The plan of a night that has this comparison beside another one."""
+    """The plan of a night with this comparison beside another one."""
     (tmp_path / "night.yml").write_text(f"target: cpu\ncomparisons:\n  - {item}\n  - {{name: linen-vs-nnx}}\n")
     request = NightOptions(config=str(tmp_path / "night.yml"), **wanted)
     return plan_night(request, Store(tmp_path / "out"), day=date(2026, 11, 21), root=tmp_path / "configs")
@@ -138,18 +138,18 @@ def commit_of(folder: Path, name: str) -> str:
 
 
 @pytest.mark.usefixtures("comparison")
-def test_a_night_has_the_cases_that_its_comparison_names(tmp_path: Path, mine: Path) -> None:
+def test_a_night_has_the_cases_of_its_comparison(tmp_path: Path, mine: Path) -> None:
     night = night_of(tmp_path)
     cells = [cell for cell in night.cells if cell.comparison == "mine"]
     assert [cell.case for cell in cells] == ["01_base"]
-    assert len(night.cells) > 10  # of linen-vs-nnx every case
+    assert len(night.cells) > 10  # linen-vs-nnx has every case
     assert cells[0].arms == ArmOptions(
         baseline=f"main:{commit_of(mine, 'main')}", branch=f"feat/x:{commit_of(mine, 'feat/x')}"
     )
     assert {cell.case for cell in night_of(tmp_path, cases=("03_dropout",)).cells} == {"03_dropout"}
 
 
-def test_a_night_looks_each_ref_up_where_its_arm_has_it(tmp_path: Path, mine: Path, comparison: Path) -> None:
+def test_a_night_resolves_each_ref_in_its_arms_repository(tmp_path: Path, mine: Path, comparison: Path) -> None:
     other = tmp_path / "other"
     git(tmp_path, "clone", "-q", str(mine), str(other))
     git(other, "commit", "-q", "--allow-empty", "-m", "another main")
@@ -162,7 +162,7 @@ def test_a_night_looks_each_ref_up_where_its_arm_has_it(tmp_path: Path, mine: Pa
     assert not arms.aa
 
 
-def test_one_commit_under_two_commands_is_no_control(tmp_path: Path, comparison: Path) -> None:
+def test_one_commit_with_two_commands_is_not_a_control(tmp_path: Path, comparison: Path) -> None:
     text = comparison.read_text().replace("ref: main", "ref: HEAD")
     comparison.write_text(text)
     assert night_of(tmp_path, "{name: mine}").cells[0].arms.aa
@@ -195,7 +195,7 @@ def test_a_run_with_a_checkpoint_is_resumed(plans_of: Plans, comparison: Path, t
     directory = store.run(plan.run_name)
     assert "--from=" not in directory.log.read_text()
     directory.log.unlink()
-    (directory.checkpoints / "5.orbax-checkpoint-tmp").mkdir(parents=True)  # nothing that was finished
+    (directory.checkpoints / "5.orbax-checkpoint-tmp").mkdir(parents=True)  # no finished run
     assert not job.has_checkpoint(plan, directory)
     (directory.checkpoints / "3").mkdir()
     run_to_its_end(plan, store)
@@ -206,7 +206,7 @@ def test_a_case_without_a_placeholder_in_the_command_is_refused(plans_of: Plans)
     with pytest.raises(ConfigError) as caught:
         plans_of(cases=("03_dropout",))
     assert "03_dropout.yml:3: 'dropout_rate' has no place in the command of branch" in str(caught.value)
-    assert "dtype" not in str(caught.value)  # which the case leaves as base.yml has it
+    assert "dtype" not in str(caught.value)  # not changed by the case
 
 
 @pytest.mark.parametrize(
@@ -227,14 +227,14 @@ def test_a_case_without_a_placeholder_in_the_command_is_refused(plans_of: Plans)
         ("trainer: command", "trainer: maxview", r"a command is only run for `trainer: command`"),
     ],
 )
-def test_a_command_that_cannot_be_run(comparison: Path, plans_of: Plans, old: str, new: str, message: str) -> None:
+def test_an_invalid_command(comparison: Path, plans_of: Plans, old: str, new: str, message: str) -> None:
     assert old in comparison.read_text()
     comparison.write_text(comparison.read_text().replace(old, new, 1))
     with pytest.raises(ConfigError, match=message):
         plans_of()
 
 
-def test_its_variables_and_the_targets(comparison: Path, plans_of: Plans) -> None:
+def test_variables_of_the_command_and_the_target(comparison: Path, plans_of: Plans) -> None:
     text = comparison.read_text()
     comparison.write_text(
         text.replace("  argv", '  environment: {WHERE: "{out}", PYTHONPATH: "{checkout}"}\n  argv', 1)
@@ -247,7 +247,9 @@ def test_its_variables_and_the_targets(comparison: Path, plans_of: Plans) -> Non
         plans_of()
 
 
-def test_in_a_pod_the_image_holds_it(plans_of: Plans, comparison: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_pod_the_image_contains_the_program(
+    plans_of: Plans, comparison: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in POD.items():
         monkeypatch.setenv(f"MAXVIEW_{name}", value)
     text = comparison.read_text()

@@ -30,7 +30,7 @@ def checkout(**trainer: object) -> TrainerSource:
     )
 
 
-def test_our_own_trainer_compiles_where_its_source_is(config: TrainConfig) -> None:
+def test_our_own_trainer_is_compiled_from_its_source(config: TrainConfig) -> None:
     command = plan_compile(config, checkout(folder="/checkouts/abc"), SLICE, Path("/out/linen"))
     assert command.argv == (
         "/venv/bin/python", "-m", "model.compile", "/out/linen/config.yml",
@@ -39,11 +39,11 @@ def test_our_own_trainer_compiles_where_its_source_is(config: TrainConfig) -> No
     assert command.environment["JAX_PLATFORMS"] == "cpu"
     assert "MAXVIEW_PROGRAMS" not in command.environment
     shared = plan_compile(config, checkout(folder="/checkouts/abc"), SLICE, Path("/out/linen"), Path("/programs"))
-    assert shared.argv == command.argv  # which the trainer of any commit knows
+    assert shared.argv == command.argv  # an argument that every commit's trainer supports
     assert shared.environment["MAXVIEW_PROGRAMS"] == "/programs"
 
 
-def test_maxtext_compiles_by_its_own_program(config: TrainConfig) -> None:
+def test_maxtext_is_compiled_by_its_own_program(config: TrainConfig) -> None:
     maxtext = MaxText(
         python="/mt/bin/python",
         package="/mt/lib/maxtext",
@@ -66,10 +66,10 @@ def test_maxtext_compiles_by_its_own_program(config: TrainConfig) -> None:
 
 @pytest.mark.parametrize(
     ("topology", "name"),
-    # of MaxText 0.2.4's accelerator_to_spec_map.py
+    # from MaxText 0.2.4's accelerator_to_spec_map.py
     [("v6e:4x8", "v6e-32"), ("v5e:16x16", "v5e-256"), ("v5p:2x4x4", "v5p-64"), ("v7x:2x2x4", "tpu7x-32")],
 )
-def test_a_slice_has_another_name_there(topology: str, name: str) -> None:
+def test_maxtext_has_other_names_for_slices(topology: str, name: str) -> None:
     assert name_in_maxtext(find_topology(topology)) == name
 
 

@@ -1,4 +1,4 @@
-"""Our configs in the keys of each MaxText version; with an environment variable also a real training."""
+"""Our configs in the keys of each MaxText version; with MAXVIEW_MAXTEXT_PYTHON also a real training."""
 
 import json
 import os
@@ -59,14 +59,14 @@ def words_of(argv: tuple[str, ...]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("arm", "chosen"), [("linen", "false"), ("nnx", "true")])
-def test_both_apis_of_the_release_that_has_both(config: Callable[..., TrainConfig], arm: str, chosen: str) -> None:
+def test_both_apis_in_the_release_that_has_both(config: Callable[..., TrainConfig], arm: str, chosen: str) -> None:
     run = plan_maxtext(config(arm), RELEASES["0.2.4"], Path("/out/runs/01_base-r0"))
     assert run.argv[:4] == (
         "/venv/bin/python", "-m", "maxtext.trainers.pre_train.train", "/venv/lib/maxtext/configs/base.yml",
     )  # fmt: skip
     words = words_of(run.argv)
     assert {key: words[key] for key in BOTH} == dict.fromkeys(BOTH, chosen)
-    # MaxText puts its run into base_output_directory/run_name
+    # MaxText writes its run to base_output_directory/run_name
     assert (words["run_name"], words["base_output_directory"]) == ("01_base-r0", "/out/runs")
     assert run.files == RunFiles()
     assert words["metrics_file"] == "/out/runs/01_base-r0/metrics.jsonl"
@@ -76,7 +76,7 @@ def test_both_apis_of_the_release_that_has_both(config: Callable[..., TrainConfi
 @pytest.mark.parametrize(
     ("case", "hardware", "expected"), [("06_moe", "cpu", "false"), ("06_moe", "tpu", None), ("01_base", "cpu", None)]
 )
-def test_experts_on_a_cpu_use_no_kernel_of_a_tpu(
+def test_experts_on_a_cpu_do_not_use_the_tpu_kernel(
     config: Callable[..., TrainConfig], case: str, hardware: str, expected: str | None
 ) -> None:
     release = RELEASES["0.2.4"]
@@ -85,7 +85,7 @@ def test_experts_on_a_cpu_use_no_kernel_of_a_tpu(
     assert words_of(plan_maxtext(wanted, maxtext, Path("/out/r")).argv).get("megablox") == expected
 
 
-def test_values_go_through_unchanged(config: Callable[..., TrainConfig]) -> None:
+def test_values_are_passed_on_unchanged(config: Callable[..., TrainConfig]) -> None:
     wanted = config("nnx", "learning_rate=3e-4", "enable_checkpointing=false", "steps=7", case="03_dropout")
     words = words_of(plan_maxtext(wanted, RELEASES["0.2.4"], Path("/out/r")).argv)
     assert (words["learning_rate"], words["enable_checkpointing"], words["steps"]) == ("0.0003", "false", "7")
@@ -102,7 +102,7 @@ def test_values_go_through_unchanged(config: Callable[..., TrainConfig]) -> None
         ("07_mla", ("num_experts=8", "shared_experts=1", "first_num_dense_layers=1"), "deepseek", "256", "1"),
     ],
 )
-def test_layers_are_made_of_the_block_that_has_their_parts(
+def test_the_decoder_block_follows_from_the_configs_parts(
     case: str, overrides: tuple[str, ...], block: str, mlp: str, dense: str, config: Callable[..., TrainConfig]
 ) -> None:
     words = words_of(plan_maxtext(config("nnx", *overrides, case=case), RELEASES["0.2.4"], Path("/out/r")).argv)
@@ -110,8 +110,9 @@ def test_layers_are_made_of_the_block_that_has_their_parts(
 
 
 def test_latent_attention_scales_no_position(config: Callable[..., TrainConfig]) -> None:
-    """MaxText's MLA applies YaRN's factor if there are more positions than `original_max_position_embeddings`, which
-    its defaults (163840 and 4096) always are. Without `routed_score_func`, expert weights are raw logits."""
+    """MaxText's MLA applies YaRN's factor if there are more positions than `original_max_position_embeddings`; its
+    defaults (163840 and 4096) always do. Without `routed_score_func`, expert weights are raw logits.
+    """
     words = words_of(plan_maxtext(config("nnx", case="07_mla"), RELEASES["0.2.4"], Path("/out/r")).argv)
     assert words["max_position_embeddings"] == words["original_max_position_embeddings"] == words["max_target_length"]
     assert words["routed_score_func"] == "softmax"
@@ -121,11 +122,11 @@ def test_latent_attention_scales_no_position(config: Callable[..., TrainConfig])
     ("case", "override", "kind", "lacks"),
     [
         ("06_moe", "shared_experts=1", "global", "shared_experts or first"),
-        ("06_moe", "norm_topk_prob=false", "global", "norm_topk_prob=false"),  # its mixtral normalises in any case
-        ("07_mla", "norm_topk_prob=true", "mla", "norm_topk_prob=true"),  # and its deepseek never with a softmax
+        ("06_moe", "norm_topk_prob=false", "global", "norm_topk_prob=false"),  # its mixtral always normalises
+        ("07_mla", "norm_topk_prob=true", "mla", "norm_topk_prob=true"),  # and its deepseek never does with a softmax
     ],
 )
-def test_layers_that_no_block_has_are_refused(
+def test_configs_without_a_matching_block_are_refused(
     case: str, override: str, kind: str, lacks: str, config: Callable[..., TrainConfig]
 ) -> None:
     with pytest.raises(
@@ -134,7 +135,7 @@ def test_layers_that_no_block_has_are_refused(
         plan_maxtext(config("nnx", override, "num_experts=8", case=case), RELEASES["0.2.4"], Path("/out/r"))
 
 
-def test_plain_text_is_refused_with_the_format_that_maxtext_reads(config: Callable[..., TrainConfig]) -> None:
+def test_plain_text_is_refused_with_maxtexts_formats(config: Callable[..., TrainConfig]) -> None:
     with pytest.raises(ConfigError, match=r"^MaxText 0\.2\.4: reads no grain_file_type=txt .*grain_file_type=parquet"):
         plan_maxtext(config("nnx", case="08_packing"), RELEASES["0.2.4"], Path("/out/r"))
     texts = config("nnx", case="08_packing").model_copy(update={"grain_file_type": "parquet", "tokenizer_path": "t"})
@@ -146,20 +147,20 @@ def test_plain_text_is_refused_with_the_format_that_maxtext_reads(config: Callab
     assert (words["grain_file_type"], words["tokenizer_path"]) == ("parquet", "t")
 
 
-def test_the_release_without_linen_says_so(config: Callable[..., TrainConfig]) -> None:
+def test_a_release_without_linen_is_reported(config: Callable[..., TrainConfig]) -> None:
     words = words_of(plan_maxtext(config("nnx"), RELEASES["0.2.5"], Path("/out/r")).argv)
     assert not set(words) & BOTH
     with pytest.raises(ConfigError, match=r"MaxText 0\.2\.5: has NNX only, no Linen; MaxText 0\.2\.4 is the last"):
         plan_maxtext(config("linen"), RELEASES["0.2.5"], Path("/out/r"))
 
 
-def test_a_key_that_had_another_name(config: Callable[..., TrainConfig]) -> None:
+def test_a_renamed_key(config: Callable[..., TrainConfig]) -> None:
     keys = OURS - {"learning_rate_final_fraction"} | {"cosine_learning_rate_final_fraction"}
     words = words_of(plan_maxtext(config("linen"), installed(keys, False), Path("/out/r")).argv)
     assert words["cosine_learning_rate_final_fraction"] == "0.1"
 
 
-def test_every_key_that_a_version_lacks_is_reported_at_once(config: Callable[..., TrainConfig]) -> None:
+def test_all_keys_unknown_to_a_version_are_reported_at_once(config: Callable[..., TrainConfig]) -> None:
     keys = OURS - {"adam_eps_root", "rope_max_timescale"} | {"rope_max_timescales"}
     with pytest.raises(ConfigError) as caught:
         plan_maxtext(config("nnx"), installed(keys, False), Path("/out/r"))
@@ -187,7 +188,7 @@ def test_the_environment(config: Callable[..., TrainConfig]) -> None:
         ("MaxText", "MaxText.train", "train.py"),
     ],
 )
-def test_a_checkout_of_any_age(
+def test_checkouts_of_any_age(
     place: str, module: str, trainer: str, tmp_path: Path, config: Callable[..., TrainConfig]
 ) -> None:
     package = tmp_path / place
@@ -213,7 +214,7 @@ def test_environments_without_maxtext_are_refused(tmp_path: Path) -> None:
         find_maxtext(Path("/bin/false"))
 
 
-# two lines that MaxText 0.2.4 wrote with eval_interval=3, shortened; then one that a crash cut off
+# two lines of MaxText 0.2.4 with eval_interval=3, shortened; then one that a crash truncated
 LINES = (
     {"learning/loss": 6.6514, "learning/grad_norm": 1.0, "learning/param_norm": 186.5, "learning/total_weights": 128.0,
      "perf/step_time_seconds": 0.5, "step": 0.0, "run_name": "24-eval"},

@@ -17,7 +17,7 @@ type Write = Callable[..., Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """write(steps, start, plus): the file of a trainer that started at that second."""
+    """write(steps, start, plus): the file of a trainer with this start second."""
 
     def make(steps: range, start: int = 1, plus: float = 0.0) -> Path:
         folder = tmp_path / "tensorboard" / "a run"
@@ -28,7 +28,7 @@ def write(tmp_path: Path) -> Write:
             writer.add_scalar("learning/loss", 9.0 - step / 7 + plus, step)
             writer.add_scalar("learning/total_weights", np.array(65536), step)
             writer.add_scalar("perf/step_time_seconds", 0.1, step)
-            if step % 2 == 0:  # at the step before it
+            if step % 2 == 0:  # at the previous step
                 writer.add_scalar("eval/avg_loss", 1.0, step)
         writer.close()
         (path,) = set(folder.glob("*")) - before
@@ -91,7 +91,7 @@ def test_a_damaged_file_is_named(write: Write, tmp_path: Path) -> None:
         read_maxtext_events(tmp_path / "tensorboard")
 
 
-def test_without_files_there_are_none(tmp_path: Path) -> None:
+def test_without_files_there_are_no_metrics(tmp_path: Path) -> None:
     assert read_maxtext_events(tmp_path / "tensorboard") is None
     (tmp_path / "tensorboard").mkdir()
     (tmp_path / "tensorboard" / "events.out.tfevents.1.host").touch()
@@ -99,7 +99,7 @@ def test_without_files_there_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("values", ['"step": Infinity', '"step": 1, "learning/total_weights": NaN', '"step": "x"'])
-def test_a_line_that_has_no_step_or_no_weights_is_named(values: str, tmp_path: Path) -> None:
+def test_a_line_without_a_step_or_weights_is_named(values: str, tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(f'{{"learning/loss": 1.0, "step": 0}}\n{{"learning/loss": 1.0, {values}}}\n')
     with pytest.raises(ValueError, match=r"metrics\.jsonl:2: not a JSON object with a step"):

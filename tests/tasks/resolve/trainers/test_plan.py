@@ -1,4 +1,4 @@
-"""From a comparison's file to the command of each arm, for arms that MaxText trains; and the records of such runs."""
+"""From a comparison's file to the command of each arm trained by MaxText; and the records of such runs."""
 
 import os
 import shutil
@@ -47,7 +47,7 @@ def plans_of(tmp_path: Path, tree: Path) -> Callable[..., list[RunPlan]]:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """The configs, with room for comparisons of a test's own."""
+    """The configs, in a copy where a test may add comparisons."""
     ignored = shutil.ignore_patterns("*.py", "__pycache__")
     return Path(shutil.copytree(CONFIG_ROOT, tmp_path / "configs", ignore=ignored))
 
@@ -102,7 +102,7 @@ def test_two_releases_are_two_trainers(
 
 
 def test_a_changed_source_is_another_run(plans_of: Callable[..., list[RunPlan]], make_python: MakePython) -> None:
-    """An editable install keeps its version whatever is written into it."""
+    """An editable install keeps its version after any change."""
     python = make_python("0.2.4")
     before = plans_of("maxtext-linen-vs-nnx", *both(python))
     assert [plan.identity for plan in plans_of("maxtext-linen-vs-nnx", *both(python))] == [p.identity for p in before]
@@ -113,7 +113,7 @@ def test_a_changed_source_is_another_run(plans_of: Callable[..., list[RunPlan]],
     assert not {plan.identity for plan in before} & {plan.identity for plan in after}
 
 
-def test_the_variable_names_it_where_nothing_else_does(
+def test_the_variable_is_used_without_another_setting(
     plans_of: Callable[..., list[RunPlan]], python_024: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigError, match=r"maxtext: no MaxText is given\. .* `--with maxtext:maxtext==") as caught:
@@ -137,7 +137,7 @@ def test_a_python_without_maxtext(plans_of: Callable[..., list[RunPlan]]) -> Non
         plans_of("maxview-vs-maxtext", f"maxtext:{sys.executable}")
 
 
-def test_a_value_that_maxtext_cannot_do_is_told_for_the_arm(
+def test_a_value_unsupported_by_maxtext_is_reported_for_the_arm(
     plans_of: Callable[..., list[RunPlan]], tree: Path, python_024: Path
 ) -> None:
     write_comparison(tree, "{name: a}", "{name: b, set: {pure_nnx: true}}")
@@ -183,11 +183,11 @@ def test_each_arm_runs_its_own_commit_of_maxtext(
     assert (baseline.ref, branch.ref) == ("main", "feat/x")
     assert baseline.commit == git(maxtext_repository, "rev-parse", "main")
     assert baseline.versions[SOURCE] != branch.versions[SOURCE]
-    assert "maxtext" not in baseline.versions  # a checkout is no release
+    assert "maxtext" not in baseline.versions  # a checkout is not a release
     for plan in (baseline, branch):
         assert plan.checkout is not None
         assert plan.argv[3] == f"{plan.checkout}/maxtext/configs/base.yml"
-        # it starts there, so that its source wins over the release in the same environment
+        # it starts there, so that its source precedes the release in the same environment
         Path(plan.directory).mkdir(parents=True)
         done = subprocess.run(
             plan.argv, cwd=plan.checkout, env=build_environment(plan, os.environ), capture_output=True, text=True,
@@ -224,7 +224,7 @@ def test_a_release_against_a_commit(
     assert options_of_arms([release, branch]) == software
 
 
-def test_a_ref_needs_a_place_to_look_it_up(plans_of: Callable[..., list[RunPlan]], tree: Path) -> None:
+def test_a_ref_needs_a_repository(plans_of: Callable[..., list[RunPlan]], tree: Path) -> None:
     write_comparison(tree, "{name: a, ref: main}", "{name: b, ref: main}")
     with pytest.raises(ConfigError, match="a: say where the ref of MaxText is, with `repository:`"):
         plans_of("mine")
@@ -265,7 +265,7 @@ def test_a_pod_runs_maxtext(
     words = words_of(plan)
     assert (words["pure_nnx"], words["hardware"]) == ("true", "tpu")
     assert "skip_jax_distributed_system" not in words  # the pods of a slice must find each other
-    assert words["metrics_file"] == '""'  # every process would append to it, also in a folder that they share
+    assert words["metrics_file"] == '""'  # every process would append to it, also in a shared folder
     assert "DECOUPLE_GCLOUD" not in plan.environment
     assert plan.launch is not None
     assert plan.launch.image == "gcr.io/p/maxtext:1"
@@ -273,7 +273,7 @@ def test_a_pod_runs_maxtext(
 
 
 @pytest.mark.usefixtures("on_a_cluster")
-def test_an_image_goes_with_the_version_that_its_keys_are_read_from(
+def test_an_image_must_have_the_version_whose_keys_are_read(
     plans_of: Callable[..., list[RunPlan]], tree: Path, python_024: Path
 ) -> None:
     write_comparison(
@@ -319,7 +319,7 @@ def test_runs_become_records_and_a_comparison(
     assert not [finding for finding in result.findings if finding.kind in ("same-commit", "environment-variable")]
 
 
-def test_where_metrics_agree_the_bits_are_still_not_proved(
+def test_with_equal_metrics_the_bits_are_still_not_proved(
     plans_of: Callable[..., list[RunPlan]], python_024: Path, tmp_path: Path, tree: Path
 ) -> None:
     write_comparison(tree, "{name: a, set: {steps: 3}}", "{name: b, set: {steps: 3}}")
@@ -332,7 +332,7 @@ def test_where_metrics_agree_the_bits_are_still_not_proved(
     assert bits.evidence.startswith("loss, grad_norm, param_norm of every step are equal bit for bit; but ")
 
 
-def test_a_maxtext_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_maxtext(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MAXVIEW_MAXTEXT_PYTHON", raising=False)
     with pytest.raises(ConfigError, match="a: no MaxText is given"):
         resolve_maxtext(Arm(name="a"), tmp_path)

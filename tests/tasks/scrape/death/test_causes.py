@@ -1,4 +1,4 @@
-"""Causes of death: the class of texts that programs really print, each from the place where it was seen."""
+"""Causes of death: the classes of real error texts, each with its source."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ DIED_ELSEWHERE = (
     "logs for an earlier error, or scheduler events (e.g. preemption, eviction) to debug further."
 )
 
-# what libraries and systems are known to say; each text as their source prints it
+# known messages of libraries and systems, as in their source
 SAID: list[tuple[DeathKind, str]] = [
     # Linux, mm/oom_kill.c, today and before 4.20
     ("host_oom", "Memory cgroup out of memory: Killed process 17273 (python3) total-vm:515860kB, anon-rss:204432kB"),
@@ -27,7 +27,7 @@ SAID: list[tuple[DeathKind, str]] = [
     ("disk_full", "Evicted\nThe node was low on resource: ephemeral-storage. Threshold quantity: 10120387530"),
     ("disk_full", "Evicted\nPod ephemeral local storage usage exceeds the total limit of containers 10Gi."),
     ("timeout", "Pod was active on the node longer than the specified deadline"),
-    # PyTorch and what runs below it
+    # PyTorch and its libraries
     ("device_oom", "RuntimeError: CUDA error: out of memory"),
     ("device_oom", "torch.AcceleratorError: CUDA driver error: out of memory"),
     ("device_oom", "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 0; 60.97 GiB total capacity"),
@@ -76,7 +76,7 @@ SAID: list[tuple[DeathKind, str]] = [
         "storage",
         "datasets.exceptions.DatasetNotFoundError: Dataset 'x' doesn't exist on the Hub or cannot be accessed.",
     ),
-    # what must have no class, though words of one are in it: vllm-project/tpu-inference#2257, jax#17399
+    # texts without a class that contain words of one: vllm-project/tpu-inference#2257, jax#17399
     (
         "other",
         "RuntimeError: Unable to initialize backend 'tpu': UNKNOWN: TPU initialization failed: open(/dev/vfio/0): "
@@ -214,7 +214,7 @@ SEEN: list[tuple[DeathKind, str]] = [
     ("disk_full", "OSError: [Errno 28] No space left on device"),
     ("storage", "google.api_core.exceptions.Forbidden: 403 GET https://storage.googleapis.com/b: Permission denied"),
     ("storage", "StopTraining: Checkpointing failed. the bucket is gone"),
-    # MaxText 0.2.4: a dot product with packing in DPO; a key that there is not (the frame is in pyconfig.py)
+    # MaxText 0.2.4: a dot product with packing in DPO; an unknown key (the frame is in pyconfig.py)
     ("configuration", "pydantic_core._pydantic_core.ValidationError: 1 validation error for MaxTextConfig"),
     ("configuration", "ArgumentError: unrecognized arguments: --stps=3"),
     # AI-Hypercomputer/gpu-recipes#2, jax#23599
@@ -247,7 +247,7 @@ def error_of(data: bytes) -> LogError:
 
 
 @pytest.mark.parametrize(("kind", "text"), [*SEEN, *SAID])
-def test_texts_that_were_seen(kind: DeathKind, text: str) -> None:
+def test_observed_texts(kind: DeathKind, text: str) -> None:
     assert classify(text) == kind
 
 
@@ -273,7 +273,7 @@ def test_words_of_settings_count_before_the_first_step_only(logs: Any) -> None:
     assert error_of(logs.framed(*logs.steps(3), error, code=1)).kind == "other"
 
 
-def test_where_it_was_raised_tells_settings(logs: Any) -> None:
+def test_the_raising_file_identifies_config_errors(logs: Any) -> None:
     # python -m maxtext.trainers.pre_train.train base.yml no_such_key=3 (0.2.4)
     error = TRACEBACK.format(file="maxtext/configs/pyconfig.py", error="ValueError: 'no_such_key' not there")
     assert error_of(logs.framed(error, code=1)).kind == "configuration"
@@ -292,7 +292,7 @@ def test_the_lines_below_a_message_belong_to_it(logs: Any) -> None:
     assert len(error.detail.splitlines()) == 2
 
 
-def test_jax_own_rule_ends_a_message(logs: Any) -> None:
+def test_a_rule_printed_by_jax_ends_a_message(logs: Any) -> None:
     # … base_num_query_heads=3 base_num_kv_heads=2 (0.2.4)
     text = (
         "ValueError: Invalid num_kv_heads for GQA.\n"

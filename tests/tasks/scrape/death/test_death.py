@@ -1,4 +1,4 @@
-"""Which of the things that a log shows ended the run, and which ended nothing."""
+"""The events in a log that ended the run, and those that did not."""
 
 import json
 from collections.abc import Callable
@@ -78,17 +78,17 @@ def test_an_exception_logged_last_ended_the_run(logs: Any) -> None:
     assert error_of(logs, *lines, code=None).type == "ValueError"
 
 
-def test_exceptions_that_the_interpreter_ignored_never_count(logs: Any) -> None:
+def test_exceptions_ignored_by_the_interpreter_never_count(logs: Any) -> None:
     noise = "Exception ignored in atexit callback <function f at 0x7f>:\n" + raised("RuntimeError: cannot join thread")
     assert read(logs, *logs.steps(2), noise).error is None
 
 
-def test_a_retry_that_was_survived_is_not_the_cause_of_a_later_death(logs: Any) -> None:
+def test_a_survived_retry_is_not_the_cause_of_a_later_death(logs: Any) -> None:
     run = read(logs, raised("TimeoutError: metadata server"), *logs.steps(5))
     assert (run.error, run.fate) == (None, "other")
 
 
-def test_of_several_hosts_the_first_to_die_counts(logs: Any) -> None:
+def test_the_first_of_several_hosts_to_die_counts(logs: Any) -> None:
     hosts = [logs.line(f"[process={process}] Saving checkpoint at step 0") for process in (0, 1)]
     second = raised("jax.errors.JaxRuntimeError: UNAVAILABLE: Socket closed")
     error = error_of(logs, *hosts, *logs.steps(2), raised(HBM), raised("ValueError: late"), second)
@@ -96,12 +96,12 @@ def test_of_several_hosts_the_first_to_die_counts(logs: Any) -> None:
     assert "1 more only reports that something died elsewhere" in error.why
 
 
-def test_the_same_exception_of_every_host_is_one(logs: Any) -> None:
+def test_the_same_exception_on_every_host_is_one(logs: Any) -> None:
     error = error_of(logs, *[raised("NotImplementedError: x")] * 4, raised("NotImplementedError: y"))
     assert (error.message, error.line) == ("x", 5)
 
 
-def test_a_death_elsewhere_counts_only_if_alone(logs: Any) -> None:
+def test_a_remote_death_counts_only_if_alone(logs: Any) -> None:
     error = error_of(logs, *logs.steps(2), FATAL, code=134)
     assert (error.type, error.kind) == ("Fatal", "other")
 
@@ -152,7 +152,7 @@ def test_evictions_without_an_exit_code(logs: Any, line: str, kind: str) -> None
     run = read(logs, *logs.steps(4), line, code=None)
     assert run.error is not None
     assert (run.error.kind, run.error.line) == (kind, 6)
-    # one that the run outlived ended nothing
+    # an eviction that the run outlived is not a death
     assert read(logs, line, *logs.steps(4), code=None).error is None
 
 
@@ -164,7 +164,7 @@ def test_a_broken_connection_is_explained_by_the_eviction_before_it(logs: Any) -
     assert error_of(logs, *logs.steps(2), notice, raised(HBM)).kind == "device_oom"
 
 
-def test_a_run_that_stopped_in_good_order_before_its_end(logs: Any) -> None:
+def test_a_run_that_stopped_early_without_an_error(logs: Any) -> None:
     stop = logs.line("Training stopped: Job received termination signal (SIGTERM).", source="train.py:1061")
     run = read(logs, *logs.steps(4), stop, code=0)
     assert run.error is not None
@@ -176,7 +176,7 @@ def test_a_run_that_stopped_in_good_order_before_its_end(logs: Any) -> None:
         assert read(logs, *logs.steps(4), logs.line(f"Training stopped: {end}"), code=0).fate == "finished"
 
 
-def test_the_stop_line_is_the_cause_not_its_consequences(logs: Any) -> None:
+def test_the_stop_line_is_the_cause_and_not_its_consequences(logs: Any) -> None:
     stop = logs.line("Aborting training due to NaN loss.")
     assert error_of(logs, *logs.steps(4), stop, raised("RuntimeError: executor is shut down")).kind == "nan"
 
@@ -191,8 +191,8 @@ def test_wrong_arguments(logs: Any, text: str) -> None:
     assert (error.type, error.kind, "stps" in error.message) == ("ArgumentError", "configuration", True)
 
 
-def test_the_exception_of_a_notebook(logs: Any) -> None:
-    # google-deepmind/mujoco#1484: frames in a form of their own, and the type before the header
+def test_an_exception_in_a_notebook(logs: Any) -> None:
+    # google-deepmind/mujoco#1484: another form of frames, and the type before the header
     text = (
         "---------------------------------------------------------------------------\n"
         "XlaRuntimeError                           Traceback (most recent call last)\n"
@@ -204,7 +204,7 @@ def test_the_exception_of_a_notebook(logs: Any) -> None:
     assert (error.type, error.kind, error.line) == ("XlaRuntimeError", "device_oom", 12)
 
 
-def test_exceptions_in_a_group(logs: Any) -> None:
+def test_exception_groups(logs: Any) -> None:
     group = (
         "  + Exception Group Traceback (most recent call last):\n"
         '  |   File "/x/a.py", line 1, in <module>\n'
@@ -221,7 +221,7 @@ def test_exceptions_in_a_group(logs: Any) -> None:
     assert (error.type, error.kind) == ("OSError", "disk_full")
 
 
-def test_fates_of_runs_without_an_end(logs: Any) -> None:
+def test_endings_of_runs_without_an_end(logs: Any) -> None:
     planned = logs.line("Config param steps: 4", source="pyconfig.py:584")
     assert read(logs, *logs.steps(4), code=0).fate == "finished"
     assert read(logs, *logs.steps(4), code=None).fate == "cut_off"  # the pod's frame is open
@@ -235,7 +235,7 @@ def test_fates_of_runs_without_an_end(logs: Any) -> None:
 WRAPPINGS: dict[str, Callable[[list[str]], str]] = {
     "one single line": " ".join,
     "kubectl --prefix": lambda lines: "".join(f"[pod/job-0-0/jax-tpu] {line}\n" for line in lines),
-    # whatever a pod writes to standard error is an ERROR there
+    # there, all of a pod's standard error is ERROR
     "Cloud Logging JSON lines": lambda lines: "".join(
         json.dumps({
             "textPayload": line, "severity": "ERROR", "insertId": str(n), "timestamp": f"2026-04-18T00:00:{n:02d}Z",
@@ -263,7 +263,7 @@ def test_the_cause_is_the_same_in_every_wrapping(logs: Any, wrapping: str) -> No
         assert (run.fate, run.error is None) == (kind, kind == "unknown")
 
 
-def test_a_retry_for_ever_costs_no_more_memory(logs: Any) -> None:
+def test_endless_retries_use_constant_memory(logs: Any) -> None:
     log = DeathLog()
     text = (raised("TimeoutError: again") + "\n").encode() * 3000 + raised("ValueError: enough").encode() + b"\n"
     window = Window(text, 0, 1, 0, len(text), last=True)
@@ -273,13 +273,13 @@ def test_a_retry_for_ever_costs_no_more_memory(logs: Any) -> None:
     assert (log.found[0].type, log.found[-1].type) == ("TimeoutError", "ValueError")
 
 
-def test_a_job_that_is_tried_again_in_one_log(logs: Any) -> None:
+def test_a_job_retried_in_one_log(logs: Any) -> None:
     first: bytes = logs.framed(*logs.steps(6), raised(HBM), code=1)
     again = [logs.step(step) for step in range(4, 9)]
     second: bytes = logs.framed(*again, code=0)
     run = scrape_text(first + second, name="x").runs[0]
     assert (run.exit_code, run.error, run.fate) == (0, None, "finished")
-    # the second try is under way, or its end is missing: the first one's exit code is not the run's
+    # the second try is running, or its end is missing: the first one's exit code is not the run's
     running = scrape_text(first + second[: second.index(b"XPK End")], name="x").runs[0]
     assert (running.exit_code, running.ended, running.error, running.fate) == (None, None, None, "cut_off")
     # it died before its first step
@@ -287,7 +287,7 @@ def test_a_job_that_is_tried_again_in_one_log(logs: Any) -> None:
     assert scrape_text(first + dead, name="x").runs[0].fate == "not_implemented"
 
 
-def test_another_programs_complaint_is_not_the_cause(logs: Any) -> None:
+def test_another_programs_error_is_not_the_cause(logs: Any) -> None:
     complaint = "gcloud: error: unrecognized arguments: --zone"
     assert error_of(logs, complaint, raised("NotImplementedError: no")).kind == "not_implemented"
     assert read(logs, complaint, *logs.steps(3)).error is None
@@ -304,7 +304,7 @@ PLAN = "I0418 00:00:01.000000 1351 pyconfig.py:584] Config param steps: {}"
         ([PLAN.format(50)], "RuntimeError", None),
     ],
 )
-def test_an_exception_at_the_end_is_no_good_end_whatever_the_exit_code(
+def test_an_exception_at_the_end_is_a_death_whatever_the_exit_code(
     before: list[str], error: str | None, survived: str | None, logs: Any
 ) -> None:
     """A shell reports 0 for `python train.py | tee log`, however Python ended."""
@@ -319,7 +319,7 @@ def test_an_exception_before_the_first_step_ended_the_run(logs: Any) -> None:
     assert run.survived is None
 
 
-def test_exceptions_with_later_steps_or_in_threads_are_no_end(logs: Any) -> None:
+def test_exceptions_before_later_steps_or_in_threads_are_not_an_end(logs: Any) -> None:
     retried = read(logs, *logs.steps(2), raised("TimeoutError: x"), logs.step(2), code=0)
     thread = read(logs, *logs.steps(2), "Exception in thread Thread-3 (_upload):\n" + raised("OSError: x"), code=0)
     assert [(run.error, run.survived) for run in (retried, thread)] == [(None, None)] * 2
@@ -328,7 +328,7 @@ def test_exceptions_with_later_steps_or_in_threads_are_no_end(logs: Any) -> None
 @pytest.mark.parametrize(
     "end", ["Training stopped: No space left on device", raised("OSError: No space left on device")]
 )
-def test_a_retry_that_had_no_step_left_to_do_ended_well(end: str, logs: Any) -> None:
+def test_a_retry_without_remaining_steps_ended_well(end: str, logs: Any) -> None:
     """The first attempt stopped at its last save; the second found every step done."""
     retried = logs.framed(PLAN.format(3), *logs.steps(3), end, code=1) + logs.framed(PLAN.format(3), code=0)
     (run,) = scrape_text(retried, name="x").runs

@@ -1,4 +1,4 @@
-"""Logs in which something fails over and over: what ended the run is found, in constant memory."""
+"""Logs with endlessly repeated failures: the cause of the end is found in constant memory."""
 
 from collections.abc import Iterator
 
@@ -43,7 +43,7 @@ def read(text: bytes) -> RunReading:
 
 
 def kept(text: bytes) -> Iterator[int]:
-    """How many failures are held after each window."""
+    """The number of stored failures after each window."""
     builder = RunBuilder(megatron.DIALECT)
     for window in windows(text[begin : begin + (1 << 20)] for begin in range(0, len(text), 1 << 20)):
         for _ in builder.take(window):
@@ -52,7 +52,7 @@ def kept(text: bytes) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("kind", FAILURES)
-def test_the_first_is_the_cause_and_not_all_are_kept(kind: str) -> None:
+def test_the_first_is_the_cause_and_only_some_are_stored(kind: str) -> None:
     text = ROW % 1 + b"".join(fail(kind, MOST + 200))
     error = read(text).error
     assert error is not None
@@ -64,7 +64,7 @@ def test_the_first_is_the_cause_and_not_all_are_kept(kind: str) -> None:
 def test_findings_followed_by_rows_are_dropped(kind: str) -> None:
     text = b"".join(row for n, each in enumerate(fail(kind, 3_000)) for row in (ROW % (n + 1), each)) + ROW % 3_001
     assert read(text).error is None
-    assert max(kept(text)) < 1500  # in the part of a window in which a traceback may go on behind a row
+    assert max(kept(text)) < 1500  # in the part of a window in which a traceback may continue behind a row
 
 
 def test_the_row_of_another_rank_stands_between_the_lines_of_a_traceback() -> None:
@@ -75,7 +75,7 @@ def test_the_row_of_another_rank_stands_between_the_lines_of_a_traceback() -> No
     assert read(ROW % 1 + head + b"[rank3]: ValueError: no\n" + ROW % 2).error is None
 
 
-def test_of_a_chain_that_a_row_interrupts_the_last_counts() -> None:
+def test_the_last_exception_of_a_chain_interrupted_by_a_row_counts() -> None:
     def raised(name: bytes) -> bytes:
         return (
             b'[rank3]: Traceback (most recent call last):\n[rank3]:   File "a.py", line 1, in f\n[rank3]: %s: no\n'

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 – the lines of these logs are long
-"""Tracebacks under whatever launchers, collectors of logs and people put before every line."""
+"""Tracebacks under the line prefixes of launchers, log collectors and people."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tasks.records import LogError
 from tasks.scrape import scrape_text
 from tasks.scrape.death.exceptions import NO_MARK, lines_above, marks_of
 
-# as public logs show them, each with the repository in which it was seen
+# as in public logs, each with its repository
 MARKS = {
     "quoted": "> ",  # Sea-Snell/JAXSeq#2
     "indented": "    ",
@@ -40,7 +40,7 @@ TRACEBACK = [
 
 
 def error_of(lines: list[str]) -> LogError:
-    """The cause of death in a log of these lines, which all steps are read of."""
+    """The cause of death in a log of these lines; all of its steps must be read."""
     run = scrape_text("".join(f"{line}\n" for line in lines).encode(), name="x").runs[0]
     assert run.steps.height == run.coverage.step_lines_seen == 2
     assert run.error is not None
@@ -66,7 +66,7 @@ def test_a_chain_under_a_mark_is_one(form: str, mark: str) -> None:
     assert (error.type, error.line) == ("RuntimeError", 15)
 
 
-def test_the_lines_of_two_ranks_that_stand_between_each_other() -> None:
+def test_interleaved_lines_of_two_ranks() -> None:
     first = [f"[rank0]: {line}" for line in TRACEBACK]
     second = [f"[rank1]: {line}" for line in [*TRACEBACK[:4], "ValueError: of rank 1"]]
     mixed = [line for pair in zip(first, second, strict=True) for line in pair]
@@ -80,7 +80,7 @@ def test_an_ignored_exception_under_a_mark() -> None:
     assert run.error is None
 
 
-def test_a_record_before_a_traceback_is_no_mark() -> None:
+def test_a_record_before_a_traceback_is_not_a_mark() -> None:
     text = b"E0418 00:00:05.000000 1351 a.py:1] failed: Traceback (most recent call last):\n  File\nValueError: a\n"
     position = text.index(b"Traceback")
     assert marks_of(text, position, len(text)) == [NO_MARK]
@@ -89,8 +89,8 @@ def test_a_record_before_a_traceback_is_no_mark() -> None:
 
 
 @pytest.mark.parametrize("form", [MAXTEXT, MEGATRON, TORCHTITAN], ids=["maxtext", "megatron", "torchtitan"])
-def test_a_log_that_begins_in_the_frames_of_a_traceback(form: str) -> None:
-    """`kubectl logs --tail=20` of a run that was tried again, and died again with its whole traceback or none."""
+def test_a_log_that_begins_inside_a_traceback(form: str) -> None:
+    """`kubectl logs --tail=20` of a run that was retried, and died again with its whole traceback or none."""
     frames = ["    main()", '  File "/w/maxtext/train.py", line 200, in main', "    step()", "ValueError: of the head"]
     run = scrape_text("".join(f"{line}\n" for line in [*frames, "EXIT_CODE=1"]).encode(), name="x").runs[0]
     assert run.error is not None
@@ -100,6 +100,6 @@ def test_a_log_that_begins_in_the_frames_of_a_traceback(form: str) -> None:
     assert error_of([*again, *TRACEBACK]).line == 11
 
 
-def test_an_indented_head_without_frames_is_no_traceback() -> None:
+def test_an_indented_header_without_frames_is_not_a_traceback() -> None:
     lines = ["    main()", "ValueError: of nothing", MEGATRON.format(n=1)]
     assert scrape_text("".join(f"{line}\n" for line in lines).encode(), name="x").runs[0].error is None

@@ -1,4 +1,4 @@
-"""The life of checkpoints in the words of Orbax 0.4 to 0.12 (its sources), and what is read back."""
+"""The states of checkpoints in the messages of Orbax 0.4 to 0.12 (its sources), and restores."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from tasks.scrape import scrape_text
 
 PATH = "gs://b/run/checkpoints"
 
-# what each Orbax prints of one asynchronous save of step 5 on the primary host, from first to last; after each line the
-# state that the log then shows
+# the messages of each Orbax version for one asynchronous save of step 5 on the primary host, in order, each with the
+# state of the checkpoint after it
 LIVES = {
     "0.4.8": [
         ("Saving item to {path}/5.", "announced"),
@@ -103,7 +103,7 @@ def test_every_stage_in_every_wording(logs: Any, orbax: str) -> None:
         event = only(read(logs, *(text for text, _ in life[:count]), code=None))
         assert (event.step, event.state) == (5, state), life[count - 1][0]
         assert event.committed is (True if state in ("committed", "validated") else None)
-    # cut with a line break lost, each line alone is found too
+    # cut where a line break is missing, each line alone is found too
     assert only(read(logs, " ".join(text for text, _ in life))).state == life[-1][1]
 
 
@@ -115,7 +115,7 @@ def test_times(logs: Any, orbax: str) -> None:
     assert event.validated_hosts == (8 if orbax == "0.11.25" else None)
 
 
-def test_a_synchronous_save_blocks_as_long_as_it_takes(logs: Any) -> None:
+def test_a_synchronous_save_blocks_for_its_whole_time(logs: Any) -> None:
     event = only(read(logs, "Saving checkpoint at step 5", "Finished synchronous save in 42.00 seconds to {path}/5"))
     assert (event.blocking_s, event.total_s, event.state) == (42.0, 42.0, "background_done")
 
@@ -128,7 +128,7 @@ OTHER_HOST = [
 ]
 
 
-def test_not_visible_from_this_host_is_its_own_value(logs: Any) -> None:
+def test_not_visible_from_this_host_is_a_separate_value(logs: Any) -> None:
     states = [only(read(logs, *OTHER_HOST[:count])).state for count in (1, 2, 3, 4)]
     assert states == ["announced", "announced", "not_visible", "not_visible"]
     event = only(read(logs, *OTHER_HOST))
@@ -136,19 +136,19 @@ def test_not_visible_from_this_host_is_its_own_value(logs: Any) -> None:
 
 
 @pytest.mark.parametrize(("primary", "committed"), [("0", None), ("4", False), ("None", False)])
-def test_which_host_commits_is_told_by_the_log(logs: Any, primary: str, committed: bool | None) -> None:
+def test_the_log_shows_which_host_commits(logs: Any, primary: str, committed: bool | None) -> None:
     created = "[process=4][thread=MainThread] CheckpointManager created,  primary_host=" + primary + ", root"
     event = only(read(logs, created, *OTHER_HOST[:3]))
     assert (event.committed, event.state) == (committed, "not_visible" if committed is None else "background_done")
 
 
-def test_the_announcement_is_never_the_commit(logs: Any) -> None:
+def test_an_announcement_is_never_a_commit(logs: Any) -> None:
     announced = "Started an asynchronous checkpoint save for step 5"
     event = only(read(logs, "[process=0] Saving checkpoint at step 5", announced))
     assert (event.state, event.committed) == ("announced", False)
 
 
-def test_a_save_that_failed(logs: Any) -> None:
+def test_a_failed_save(logs: Any) -> None:
     failed = (
         "[process=0] Failed to run 3 Handler Commit operations or the Commit callback in background save thread, "
         "directory: {path}/5"
@@ -158,7 +158,7 @@ def test_a_save_that_failed(logs: Any) -> None:
 
 
 SAVED = ["[process=0] Saving checkpoint at step {n}", "[thread=x] Finished saving checkpoint to `{path}/{n}`."]
-# Orbax 0.12.8 of a manager with max_to_keep, with todelete_subdir, and with todelete_full_path
+# Orbax 0.12.8 with a manager with max_to_keep, with todelete_subdir, and with todelete_full_path
 DELETED = ["Deleted step 0.", "Renamed step 0 to {path}/trash/0", "Successfully renamed step 0 to gs://b/trash/0-1"]
 
 
@@ -174,13 +174,13 @@ def test_a_checkpoint_deleted_by_a_manager_was_committed_and_is_retired(logs: An
     assert older.started <= older.committed_at
 
 
-def test_a_step_that_is_saved_again_after_a_rewind_is_not_the_one_that_was_deleted(logs: Any) -> None:
+def test_a_step_saved_again_after_a_rewind_is_not_the_deleted_one(logs: Any) -> None:
     lines = [text.replace("{n}", "0") for text in SAVED]
     first, second = read(logs, *lines, "Deleted step 0.", *lines).checkpoints
     assert (first.retired_line, second.retired_line) == (4, None)
 
 
-# MaxText 0.2.4, run again with more steps in the directory of a run that had saved step 7
+# MaxText 0.2.4, run again with more steps in the folder of a run that had saved step 7
 RESUMED = [
     "restoring from this run's directory step 7",
     "[process=0] [sync] Started load checkpoint @ {path}/7.",
@@ -218,17 +218,17 @@ def test_wordings_of_restores(logs: Any, lines: list[str], expected: tuple[objec
     assert (restore.step, restore.origin, restore.finished, restore.seconds) == expected
 
 
-def test_training_that_went_on_shows_that_a_restore_is_over(logs: Any) -> None:
+def test_later_training_shows_the_end_of_a_restore(logs: Any) -> None:
     data = logs.framed(logs.line("restoring from this run's directory step 7"), logs.step(8), logs.step(9))
     (restore,) = scrape_text(data, name="x").runs[0].restores
     assert (restore.finished, restore.finished_line) == (True, None)
 
 
-def test_a_checkpoint_that_the_same_log_reads_back(logs: Any) -> None:
+def test_a_checkpoint_restored_in_the_same_log(logs: Any) -> None:
     saved = [text.replace("5", "7") for text, _ in LIVES["0.6.4"]]
     event = only(read(logs, *saved, *RESUMED))
     assert (event.state, event.committed, event.restored_line) == ("restored", True, 7)
-    # the checkpoint of another run is not this one's
+    # another run's checkpoint is not this run's
     other = [text.replace("{path}", "gs://b/other/checkpoints") for text in RESUMED[2:5]]
     run = read(logs, *saved, *other)
     assert (only(run).state, run.restores[0].path) == ("validated", "gs://b/other/checkpoints/7")

@@ -1,4 +1,4 @@
-"""Evaluations in the words of MaxText from 2024 to today, one row each."""
+"""Evaluations in the formats of MaxText from 2024 to today, one row each."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ from tasks.scrape import scrape_text
           "Completed eval step: 1, seconds: 0.001, running loss=6.639, running total_weights=256.0",
           "Completed eval after train step 0, loss=6.639, perplexity=764.341, total_weights=256.0, avg_z_loss=0.000"],
          {"step": 0, "loss": 6.639, "avg_z_loss": 0.0, "eval_steps": 2, "eval_seconds": 2.5}),
-        # with multi-token prediction, and where it went wrong
+        # with multi-token prediction, and with NaN
         (["Completed eval after train step 5, loss=nan, avg_mtp_acceptance_rate=12.50%"],
          {"step": 5, "avg_mtp_acceptance_rate": 12.5}),
     ],
@@ -37,7 +37,7 @@ def test_wordings(logs: Any, lines: list[str], expected: dict[str, object]) -> N
     assert {key: row[key] for key in expected} == expected
 
 
-def test_evaluations_are_counted_apart(logs: Any) -> None:
+def test_evaluations_are_counted_separately(logs: Any) -> None:
     one = [logs.line(f"Completed eval step {n}") for n in range(3)]
     two = [logs.line(f"eval metrics after step: {step}, loss=6.701") for step in (2, 5)]
     evals = scrape_text(logs.framed(*one, two[0], *one[:2], two[1]), name="x").runs[0].evals

@@ -1,4 +1,4 @@
-"""What a log says once, in the wordings of several years."""
+"""Facts that a log contains once, in the formats of several years."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def read(logs: Any) -> Any:
     return run
 
 
-def test_memory_in_new_words(read: Any) -> None:
+def test_memory_in_the_new_format(read: Any) -> None:
     memory = read(
         "Total estimated memory size: 100.4 GB, estimated output size: 44.5 GB, estimated temp size: 55.9 GB, "
         "estimated argument size: 44.25 GB, Estimated host temp size: 0.5 GB."
@@ -32,7 +32,7 @@ def test_memory_that_is_not_reported(read: Any) -> None:
     assert memory.devices == ()
 
 
-def test_ram_is_no_device(read: Any) -> None:
+def test_host_memory_is_not_a_device(read: Any) -> None:
     assert read("\tUsing (GB) 3.1 / 12.0 (25.833333%) -->  Available:8.9").memory.devices == ()
 
 
@@ -44,7 +44,7 @@ def test_ram_is_no_device(read: Any) -> None:
         (["Num_devices: 8, shape OrderedDict({'diloco': 1, 'data': 2, 'fsdp': 4})"], {"data": 2, "fsdp": 4}),
         (["Config param mesh_axes: ['data', 'x', 'y']", "Num_devices: 8, shape (2, 1, 4)"], {"data": 2, "y": 4}),
         (["Num_devices: 1, shape (1, 1, 1)"], {}),
-        (["Num_devices: 8, shape (2, 1, 4)"], None),  # nothing says which axes these are
+        (["Num_devices: 8, shape (2, 1, 4)"], None),  # the axes have no names
         (["Num_devices: 8, shape (2, 1, 4)", "Config param mesh_axes: ['data']\nfsdp: 3"], None),
     ],
 )  # fmt: skip
@@ -121,12 +121,12 @@ def test_evaluations_old_and_new(read: Any) -> None:
 @pytest.mark.parametrize(
     ("printed", "count"), [("0.000 billion", None), ("0.001 billion", 10**6), ("1.104 billion", 1_104_000_000)]
 )
-def test_a_count_that_was_rounded_away_is_none(logs: Any, printed: str, count: int | None) -> None:
+def test_a_count_rounded_to_zero_is_missing(logs: Any, printed: str, count: int | None) -> None:
     (run,) = scrape_text(logs.framed(f"number parameters: {printed}", logs.step(0)), name="x").runs
     assert (run.parameters.count, run.parameters.printed) == (count, printed)
 
 
-def test_heads_whose_fields_were_lost_are_counted_and_not_read(logs: Any) -> None:
+def test_lines_that_lost_their_fields_are_counted_and_not_read(logs: Any) -> None:
     lost = "completed step: 99, " * 5000
     (run,) = scrape_text(logs.framed(logs.step(0), lost + logs.step(1), logs.step(2)), name="x").runs
     assert run.steps["step"].to_list() == [0, 1, 2]
@@ -139,7 +139,7 @@ def test_heads_whose_fields_were_lost_are_counted_and_not_read(logs: Any) -> Non
     ("Using (GB) 217.0 / 65.28 (26.041667%)", []),  # a digit more
     ("Using (GB) 17.0 / 6.28 (26.041667%)", []),
 ])  # fmt: skip
-def test_memory_that_is_not_its_own_share_is_damaged(logs: Any, line: str, used: list[float]) -> None:
+def test_inconsistent_memory_percentages_are_damage(logs: Any, line: str, used: list[float]) -> None:
     log = logs.framed(f"\t{line} on TPU_0(process=0,(0,0,0,0))", logs.step(0))
     (run,) = scrape_text(log, name="x").runs
     assert [device.used_gb for device in run.memory.devices] == used

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 – the lines of these logs are long
-"""Megatron's logs: the founding document's figures, the relatives' rows, and what must not be read."""
+"""Megatron's logs: the founding document's figures, rows of related trainers, and rows that must not be read."""
 
 import glob
 import re
@@ -119,7 +119,7 @@ def test_idle_share_counts_stretches() -> None:
     events = ("0 forward start", "1 forward start", "0 forward finished", "1 forward finished", "0 backward start")
     run = read(*(f"rank {event} tensor 0" for event in events), row(1))
     idle = {entry["rank"]: entry["schedule"]["idle_share"] for entry in run.ranks}
-    # rank 0 was at work in 2 of the 4 stretches between its events, rank 1 in both of its own
+    # rank 0 was busy in 2 of the 4 stretches between its events, rank 1 in both of its own
     assert idle == {0: 0.5, 1: 0.0}
 
 
@@ -138,7 +138,7 @@ def test_relatives() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["", "[default3]:", "[node-1:3]:", "1: ", "[rank3]: "])
-def test_prefixes_are_no_second_writer(prefix: str) -> None:
+def test_prefixes_are_not_a_second_writer(prefix: str) -> None:
     run = read(prefix + SKIPPED, prefix + row(2).replace("lm loss", "lm-loss"))
     assert run.steps["loss"].to_list() == [None, 7.5]
     assert (run.coverage.glued_lines, run.coverage.step_lines_parsed) == (0, 2)
@@ -151,7 +151,7 @@ def test_glued_rows_are_read_and_counted() -> None:
     assert len(run.schedule) == 1
 
 
-def test_a_row_cut_anywhere_is_not_read() -> None:
+def test_a_truncated_row_is_not_read() -> None:
     whole = f"{row(1)}\n{row(2)}\n".encode()
     begin = whole.index(b"iteration        2")
     for cut in range(begin + len("iteration        2/      20 |"), len(whole) - 2):
@@ -163,7 +163,7 @@ def test_a_row_cut_anywhere_is_not_read() -> None:
     assert (damaged.step_lines_seen, damaged.step_lines_parsed, damaged.gaps) == (3, 2, ((2, 2),))
 
 
-def test_an_interval_is_no_gap() -> None:
+def test_an_interval_is_not_a_gap() -> None:
     assert read(*(row(step) for step in (10, 20, 30, 60, 70))).coverage.gaps == ((40, 50),)
     run = read(*(row(step) for step in (1, 2, 3, 6, 4)))
     assert (run.coverage.gaps, run.coverage.rewinds) == (((4, 5),), 1)
@@ -222,8 +222,8 @@ def test_lost_line_breaks(seeds: Path, seed: RunReading) -> None:
     assert {key for key in seed.config if run.config.get(key) != seed.config[key]} == set()
 
 
-def test_a_number_of_iterations_is_digits_alone() -> None:
-    """`number of skipped iterations:   1`, into which a sign fell."""
+def test_a_number_of_iterations_has_digits_only() -> None:
+    """`number of skipped iterations:   1`, with an inserted sign."""
     rows = [ROW.format(second=step, step=step, samples=16 * step, loss=8.0 - step / 10) for step in (1, 2, 3)]
     rows[1] = rows[1].replace("skipped iterations:   0", "skipped iterations:  -1")
     run = read(*rows)
@@ -231,7 +231,7 @@ def test_a_number_of_iterations_is_digits_alone() -> None:
     assert run.coverage.step_lines_seen == 3
 
 
-def test_of_two_ways_to_print_a_number_that_came_once_neither_is_believed() -> None:
+def test_two_single_formats_of_one_number_are_both_rejected() -> None:
     first, second = (ROW.format(second=step, step=step, samples=16 * step, loss=8.0) for step in (1, 2))
     assert read(first, second).steps.height == 2
     damaged = second.replace("8.000000E+00", "8.00000E+00")
@@ -247,7 +247,7 @@ def test_a_whole_number_narrower_than_its_column_lost_a_digit() -> None:
     assert run.steps["step"].to_list() == [*range(1, 21), *range(22, 31)]
 
 
-def test_a_known_number_with_a_stroke_in_it_is_damaged_and_its_column_stays_one_of_numbers() -> None:
+def test_a_number_with_an_inserted_bar_is_damaged_and_its_column_stays_numeric() -> None:
     rows = [ROW.format(second=step, step=step, samples=16 * step, loss=8.0) for step in (1, 2, 3)]
     rows[1] = rows[1].replace("1.500000E-04", "1/500000E-04")
     run = read(*rows)
@@ -255,7 +255,7 @@ def test_a_known_number_with_a_stroke_in_it_is_damaged_and_its_column_stays_one_
     assert run.coverage.step_lines_seen == 3
 
 
-def test_a_row_in_another_unit_is_not_of_this_log() -> None:
+def test_a_row_in_another_unit_is_rejected() -> None:
     rows = [ROW.format(second=step, step=step, samples=16 * step, loss=8.0) for step in (1, 2, 3)]
     rows[1] = rows[1].replace("per iteration (ms)", "per iteration (s)")
     run = read(*rows)
@@ -263,7 +263,7 @@ def test_a_row_in_another_unit_is_not_of_this_log() -> None:
     assert [line.line for line in run.coverage.unread] == [2]
 
 
-def test_a_rank_with_a_zero_before_it_is_none() -> None:
+def test_a_rank_with_a_leading_zero_is_rejected() -> None:
     lines = [ROW.format(second=n, step=n, samples=n, loss=1.5 + n) for n in (1, 2)]
     for rank, height in (("3", 1), ("03", 0)):
         memory = f"[Rank {rank}] (after 1 iterations) memory (MB) | allocated: 1.5 | reserved: 4.0"

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 – the lines of these logs are long
-"""Every shape of line that Megatron and its relatives are known to print: short lines as public logs show them."""
+"""The known line formats of Megatron and related trainers: short lines from public logs."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from tasks.scrape.window import windows
 FIRST = " iteration      100/  320000 | elapsed time per iteration (ms): 1203.4 | learning rate 1.500E-04 | lm loss 7.123456E+00 | loss scale 65536.0 |"
 # NVIDIA/nccl issue 743: BERT, Megatron-LM 2.x
 BERT = " iteration       20/ 1000000 | consumed samples:           80 | elapsed time per iteration (ms): 140.6 | learning rate: 2.020E-08 | global batch size:     4 | lm loss: 1.005022E+01 | sop loss: 8.174902E-01 | loss scale: 32768.0 | grad norm: 217.199 | number of skipped iterations:   8 | number of nan iterations:   0 |"
-# deepspeedai/Megatron-DeepSpeed pull request 434: a loss that is no number is left out, and counted nowhere
+# deepspeedai/Megatron-DeepSpeed pull request 434: a loss of NaN is omitted and not counted
 NO_LOSS = " iteration        9/      10 | consumed samples:          108 | consumed tokens:       442368 | elapsed time per iteration (ms): 1979.2 | learning rate: 4.219E-07 | global batch size:    12 | loss scale: 1.0 | actual seqlen:  4096 | number of skipped iterations:   0 | number of nan iterations:   0 | samples per second: 6.063 | tokens per gpu per second (tgs): 2069.506 | TFLOPs: 127.00 |"
 # bigscience-workshop/Megatron-DeepSpeed issue 396
 NAN_NORM = " iteration     5426/  250000 | consumed samples:        43408 | consumed tokens:     88899584 | elapsed time per iteration (ms): 4247.9 | learning rate: 2.999E-04 | global batch size:     8 | loss scale: 1.0 | grad norm: nan | actual seqlen:  2048 | number of skipped iterations:   0 | number of nan iterations:   0 | samples per second: 1.883 | TFLOPs: 78.36 |"
@@ -30,15 +30,15 @@ ARGONNE = "[2024-06-21 10:50:42][INFO][training:1609] -  iteration=       1/  31
 BRIDGE = "ain_fp8_mx/0  [2025-12-22 15:18:33] iteration       50/      50 | consumed samples:        25600 | elapsed time per iteration (ms): 9089.0 | learning rate: 3.000000E-05 | global batch size:   512 | lm loss: 8.114214E+00 | load_balancing_loss: 1.000000E+00 | loss scale: 1.0 | grad norm: 0.042 | number of skipped iterations:   0 | number of nan iterations:   0 |"
 # NVIDIA/cloudai, MegatronRun
 CORE = "[2026-01-16 07:32:24] iteration        5/     100 | consumed samples:        10240 | elapsed time per iteration (ms): 15800.0 | throughput per GPU (TFLOP/s/GPU): 490.0 | learning rate: 4.134000E-07 | global batch size:  2048 | lm loss: 1.344240E+01 | seq_load_balancing_loss: 1.000203E+00 | loss scale: 1.0 | grad norm: 2.870 | num zeros: 1174412544.0 | params norm: 8660.607 | number of skipped iterations:   0 | number of nan iterations:   0 |"
-# AMD-AGI/Primus, as its log collector hands it on: the padding collapsed
+# AMD-AGI/Primus, as its log collector forwards it: the padding collapsed
 PRIMUS = "[20251202 06:56:28][rank-7/8][INFO ] [--------trainer.py:2560] : iteration 4408/ 5000 | consumed samples: 564224 | elapsed time per iteration (ms): 13100.0/13240.9 | hip mem usage/free/total/usage_ratio: 153.81GB/102.17GB/255.98GB/60.09% | throughput per GPU (TFLOP/s/GPU): 579.4/573.6 | tokens per GPU (tokens/s/GPU): 10005.5/9903.7 | learning rate: 3.421949E-07 | global batch size: 128 | lm loss: 4.142716E-03 | loss scale: 1.0 | grad norm: 0.003 | number of skipped iterations: 0 | number of nan iterations: 0 |"
-# aws-samples, Megatron under `srun -l`: more iterations than the column is wide
+# aws-samples, Megatron under `srun -l`: iterations wider than their column
 SRUN = "1:  iteration       25/73242187 | consumed samples:           50 | elapsed time per iteration (ms): 87.0 | learning rate: 1.638E-08 | global batch size:     2 | lm loss: 1.086954E+01 | loss scale: 4294967296.0 | grad norm: 0.000 | number of skipped iterations:   0 | number of nan iterations:   0 |"
-# a fork that logs what each codebook loses
+# a fork that logs the loss of each codebook
 CODEBOOKS = " iteration      100/     100 | consumed samples:         1600 | elapsed time per iteration (ms): 87.0 | lm loss: 1.320000E+01 | text loss: 8.420000E+00 | audio loss mean: 5.000000E+00 | audio loss k0: 4.790000E+00 | loss scale: 1.0 | grad norm: 5.7 |"
 # EleutherAI/gpt-neox, megatron/logging.py
 NEOX = " samples/sec: 3.456 | iteration       10/  320000 | elapsed time per iteration (ms): 1157.4 | learning rate: 6.000E-06 | approx flops per GPU: 31.2TFLOPS | lm_loss: 1.077133E+01 | loss scale: 4096.0 | number of skipped iterations:   0 | number of nan iterations:   0 |"
-# Megatron-LM's megatron/rl: there is no last iteration
+# Megatron-LM's megatron/rl: without a last iteration
 ENDLESS = " iteration       12/infinity | consumed samples:          384 | elapsed time per iteration (ms): 0.0 | learning rate: 1.000E-06 | global batch size:    32 | lm loss: 1.217154E-02 | loss scale: 1.0 | grad norm: 0.173 | number of nan iterations:   0 |"
 
 
@@ -73,7 +73,7 @@ def test_a_row(
     found = (row["step"], row["seconds"], row["loss"], row["tflops_per_device"], row["tokens_per_s_per_device"])
     assert found == (step, seconds, loss, tflops, tokens)
     assert (run.coverage.step_lines_seen, run.coverage.step_lines_parsed, run.coverage.glued_lines) == (1, 1, 0)
-    # every bar of the line but that of the head ends one field
+    # every bar of the line except the head's ends one field
     assert len([key for key in row if row[key] is not None]) >= line.count("|")
 
 
@@ -86,15 +86,15 @@ def test_lines_of_some_versions_only() -> None:
     assert read(CODEBOOKS).coverage.unknown_keys == ("audio loss k0", "audio loss mean", "text loss")
 
 
-def test_throughput_of_the_line_before() -> None:
+def test_throughput_on_the_previous_line() -> None:
     # NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/utils/train_utils.py
     printed = "ain_fp8_mx/0 Step Time : 9.09s GPU utilization: 663.5MODEL_TFLOP/s/GPU"
     assert read(printed, BRIDGE).steps["tflops_per_device"].to_list() == [663.5]
-    other = printed.replace("9.09", "7.11")  # of a row that is not there
+    other = printed.replace("9.09", "7.11")  # for a missing row
     assert read(other, BRIDGE).steps["tflops_per_device"].to_list() == [None]
 
 
-def test_a_skipped_iteration_is_a_form_of_its_own() -> None:
+def test_a_skipped_iteration_has_its_own_format() -> None:
     # Megatron-LM core 0.11, log interval 10: the last of the ten was skipped, so there is no norm
     rows = [
         " [2025-04-13 23:41:20] iteration       20/    1000 | consumed samples:          320 | elapsed time per iteration (ms): 820.7 | learning rate: 4.000000E-05 | global batch size:    16 | lm loss: 1.072453E+01 | loss scale: 131072.0 | grad norm: 3.874 | num zeros: 71.0 | number of skipped iterations:   6 | number of nan iterations:   0 |",
@@ -104,7 +104,7 @@ def test_a_skipped_iteration_is_a_form_of_its_own() -> None:
     run = read(*rows)
     assert run.steps["grad norm"].to_list() == [3.874, None, 2.357]
     assert run.coverage.step_lines_parsed == 3
-    # without a skipped iteration, a norm that is not there was lost
+    # without a skipped iteration, a missing norm was lost
     lost = read(rows[0], rows[1].replace("iterations:   5", "iterations:   0"), rows[2])
     assert (lost.steps["step"].to_list(), [line.line for line in lost.coverage.unread]) == ([20, 40], [2])
 
@@ -112,7 +112,7 @@ def test_a_skipped_iteration_is_a_form_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("whole", "damaged"),
     [
-        ("lm loss: 1.038769E+01 | loss scale: 4096.0", "lm loss: 1.0396.0"),  # two numbers became one
+        ("lm loss: 1.038769E+01 | loss scale: 4096.0", "lm loss: 1.0396.0"),  # two numbers merged into one
         ("lm loss: 1.038769E+01", "lm loss: 1.08769E+01"),
         ("lm loss: 1.038769E+01", "lm loss: -34"),
         ("lm loss: 1.038769E+01", "lm loss: 1.038769E+801"),
@@ -124,7 +124,7 @@ def test_a_skipped_iteration_is_a_form_of_its_own() -> None:
         ("iteration       30/", "iter       30/"),
     ],
 )
-def test_a_damaged_row_is_no_row(whole: str, damaged: str) -> None:
+def test_a_damaged_row_is_rejected(whole: str, damaged: str) -> None:
     row = " [2025-04-13 23:41:28] iteration {step:8d}/    1000 | consumed samples: {samples:12d} | elapsed time per iteration (ms): 821.8 | learning rate: 9.000000E-05 | global batch size:    16 | lm loss: 1.038769E+01 | loss scale: 4096.0 | grad norm: 2.357 | number of skipped iterations:   0 | number of nan iterations:   0 |"
     rows = [row.format(step=step, samples=step * 16) for step in (20, 30, 40, 50)]
     assert whole in rows[1]
@@ -178,14 +178,14 @@ def test_the_memory_row_of_the_first_versions() -> None:
     ]  # fmt: skip
 
 
-def test_a_memory_row_that_lost_a_bracket_is_not_the_first_rank_s() -> None:
+def test_a_memory_row_without_its_bracket_is_not_rank_0s() -> None:
     row = "[Rank 14] (after 63 iterations) memory (MB) | allocated: 1.5 | max allocated: 2.5 | reserved: 4.0"
     assert read(FIRST, row).rank_memory["rank"].to_list() == [14]
     assert read(FIRST, row.replace("iterations)", "iterations")).rank_memory.is_empty()
 
 
-def test_memory_rows_that_lack_numbers() -> None:
-    """A row has the numbers that it printed, in the table and in JSON, whatever the others of its rank have."""
+def test_memory_rows_with_missing_numbers() -> None:
+    """A row has the numbers that it printed, in the table and in JSON, whatever the other rows of its rank have."""
     run = read(
         CORE,
         "[Rank 0] (after 1 iterations) memory (MB) | allocated: 1.5 | reserved: 4.0",
@@ -286,7 +286,7 @@ CHILD = [
         (["[2023-07-05 15:08:29,918] [ERROR] [launch.py:321:sigkill_handler] ['python3'] exits with return code = -9"], "SIGKILL", 2),
         # Lightning-AI/pytorch-lightning issue 20434
         (["./pretrain.sh: line 184: 2324239 Aborted                 (core dumped) python a.py"], "SIGABRT", 2),
-        # facebookresearch/ParlAI issue 3084, where nothing else says anything
+        # facebookresearch/ParlAI issue 3084, without any other message
         (["srun: error: n1: tasks 2-7: Exited with exit code 1", "srun: error: n2: task 14: Exited with exit code 1"], "srun", 2),
         # WM-PO/WMPO issue 3, ray-project/ray issue 47461
         (["(raylet) node_manager.cc:3277: 2 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed"], "killed due to memory pressure", 2),
@@ -304,12 +304,12 @@ def test_cause_of_death(lines: list[str], kind: str, line: int) -> None:
     assert (error.type, error.line) == (kind, line)
 
 
-def test_an_error_followed_by_steps_is_no_death() -> None:
+def test_an_error_followed_by_steps_is_not_a_death() -> None:
     assert read(WATCHDOG, CORE).error is None
     assert read("srun: error: o0616: task 0: Out Of Memory", CORE).error is None
 
 
-def test_an_error_after_the_end_is_no_death() -> None:
+def test_an_error_after_the_end_is_not_a_death() -> None:
     # NVIDIA-NeMo/Megatron-Bridge issue 3427: it does not exit, and is cancelled eight minutes later
     done = "[after training is done] datetime: 2026-04-20 03:17:08"
     late = "slurmstepd: error: *** STEP 1942963.1 ON n1 CANCELLED AT 2026-04-20T03:25:23 DUE TO TIME LIMIT ***"
@@ -323,7 +323,7 @@ def test_an_error_after_the_end_is_no_death() -> None:
         ("[exiting program after 690.0159624854724 minutes] datetime: 2026-08-25 19:54:10", "unknown"),
     ],
 )
-def test_a_run_that_stopped_in_good_order(said: str, fate: str) -> None:
+def test_a_run_that_stopped_early_without_an_error(said: str, fate: str) -> None:
     run = read(CORE, said)
     assert (run.fate, run.coverage.complete) == (fate, True)
 
@@ -336,8 +336,8 @@ def test_an_eviction_explains_errors_that_it_may_have_caused() -> None:
     assert "line 2 says" in error.why
 
 
-def test_a_rank_that_only_lost_another_is_not_the_cause() -> None:
-    # NVIDIA/nccl issue 1928: what rank 3 says is printed first
+def test_a_rank_that_only_lost_a_peer_is_not_the_cause() -> None:
+    # NVIDIA/nccl issue 1928: rank 3's message is printed first
     error = read(
         CORE,
         "[rank3]: Traceback (most recent call last):",
@@ -354,8 +354,8 @@ def test_a_rank_that_only_lost_another_is_not_the_cause() -> None:
     assert error.why == "1 more only reports that something died elsewhere"
 
 
-def test_the_exception_of_a_worker_of_ray() -> None:
-    # THUDM/slime issue 795: its frames follow that of the driver, without a header of their own
+def test_the_exception_of_a_ray_worker() -> None:
+    # THUDM/slime issue 795: its frames follow the driver's, without a separate header
     error = read(
         CORE,
         "Traceback (most recent call last):",
@@ -370,11 +370,11 @@ def test_the_exception_of_a_worker_of_ray() -> None:
     assert (error.type, error.kind, error.line) == ("RuntimeError", "nan", 8)
 
 
-WHOLE = CORE.replace("15800.0", "15800")  # of no trainer that is known, but a number all the same
+WHOLE = CORE.replace("15800.0", "15800")  # an unknown trainer's field, but a valid number
 
 
 @pytest.mark.parametrize("line", [CORE, PRIMUS, BERT, SECONDS, ARGONNE, NO_LOSS, WHOLE])
-def test_rows_read_together_are_those_read_one_by_one(line: str) -> None:
+def test_rows_read_in_bulk_equal_rows_read_one_by_one(line: str) -> None:
     step = re.search(r"iteration[ =]( *\d+)", line)
     assert step is not None
     lines = [
@@ -396,7 +396,7 @@ def test_rows_read_together_are_those_read_one_by_one(line: str) -> None:
 
 
 def test_a_row_with_two_losses_is_two_rows() -> None:
-    """Text of another row, moved into this one, brought its loss under a shorter name."""
+    """Text of another row, moved into this one, has its loss under a shorter name."""
     rows = [CORE.replace(" 5/", f" {n}/") for n in (5, 6, 7, 8)]
     rows[1] = rows[1].replace("lm loss: ", "lm loss: 4.028905E+00 |loss: ")
     run = read(*rows)
@@ -405,7 +405,7 @@ def test_a_row_with_two_losses_is_two_rows() -> None:
 
 
 def test_text_before_a_row_on_its_line_is_read() -> None:
-    """Two rows share a line, and the second is the one from whose form the others are read."""
+    """Two rows share a line, and the second one's format is used for the others."""
     rows = [BERT.replace("  20/", f"{number:4d}/") for number in range(5, 131)]
     run = read(rows[0] + rows[1], *rows[2:])
     assert run.steps["step"].to_list() == [*range(5, 131)]
@@ -418,8 +418,8 @@ def test_text_before_a_row_on_its_line_is_read() -> None:
 
 
 @pytest.mark.parametrize("broken", ["iteration (ms)", "consumed samples", "lm loss"])
-def test_a_row_that_lost_its_head_and_both_its_ends_is_told(broken: str) -> None:
-    """Neither the time nor the last count of such a row can be recognised, but what stands between them can."""
+def test_a_row_without_its_head_and_both_ends_is_reported(broken: str) -> None:
+    """Neither the time nor the last count of such a row is recognisable, but the fields between them are."""
     rows = [CORE.replace(" 5/", f" {n}/") for n in (5, 6, 7, 8)]
     begin = rows[1].index(broken) + len(broken)
     rows[1] = rows[1][: rows[1].index("teration")] + rows[1][begin:].replace("nan iterations", "nan iterat")
@@ -461,8 +461,8 @@ def test_a_row_of_primus_ends_without_a_bar(memory: str) -> None:
 
 
 @pytest.mark.parametrize("left", range(40, 700, 23))
-def test_a_row_without_a_last_bar_that_is_cut_is_told(left: int) -> None:
-    """A field without a bar counts only where its text shows that it is whole."""
+def test_a_truncated_row_without_a_last_bar_is_reported(left: int) -> None:
+    """A field without a bar counts only if its text shows that it is complete."""
     cut = primus(13)[:left].rstrip()
     run = read(primus(11), primus(12), cut, primus(14))
     whole = cut.endswith(("%", "nan iterations:   0"))
@@ -470,8 +470,8 @@ def test_a_row_without_a_last_bar_that_is_cut_is_told(left: int) -> None:
     assert whole or "iteration" not in cut.rpartition("]")[2] or len(run.coverage.unread) == 1 or run.coverage.gaps
 
 
-def test_rows_that_primus_prints_twice_count_once() -> None:
-    """On one node its first and its last rank print each row: the values are the same, the place in the source differs."""
+def test_rows_printed_twice_by_primus_count_once() -> None:
+    """On one node its first and its last rank print each row: equal values, different source lines."""
     run = read(*(primus(step, at=at) for step in range(1, 6) for at in (425, 429)))
     assert run.steps["step"].to_list() == [1, 2, 3, 4, 5]
     assert run.coverage.rewinds == 0
@@ -482,7 +482,7 @@ ETA = "3:  [2026-05-29 03:52:45] iteration {step:8}/     300 | consumed samples:
 ITERATION_TIME = " iteration {step:8}/     300 | eta: {eta} | samples/sec: 45.3 | lm loss: 1.504590E+00 | iteration time: {time} | grad norm: 0.623 |"
 
 
-def test_forks_are_read_by_the_names_of_their_columns() -> None:
+def test_columns_of_forks_are_read_by_their_names() -> None:
     run = read(ETA.format(step=298, eta="1 day, 0:02:10"), ETA.format(step=299, eta="0:02:11"))
     assert run.steps["seconds"].to_list() == [131.0641] * 2
     assert run.steps["tokens_per_s_per_device"].to_list() == [8000.5] * 2
@@ -504,15 +504,15 @@ RESUMED = " [2026-08-04 01:02:00] iteration {step:8}/      80 | consumed samples
     [
         # 52 took 1.0 s: (5.0 + 1.0) / 2 is printed
         ({51: 5.0, 52: 3.0, 53: 1.0, 54: 1.01, 55: 0.99}, 3.0),
-        # an older version: 52 is a step like those behind it, and as a mean it would have taken less than no time
+        # an older version: 52 is an ordinary step; as a mean its time would be negative
         ({51: 5.0, 52: 1.02, 53: 1.0, 54: 1.01, 55: 0.99}, None),
         # every tenth row, and the first out of turn
         ({51: 5.0, 60: 1.4, 70: 1.0, 80: 1.01}, 1.4),
         ({60: 1.4, 70: 1.0, 80: 1.01}, None),
     ],
 )
-def test_the_second_row_behind_a_resume_is_no_step(rows: dict[int, float], mean: float | None) -> None:
-    """NVIDIA/Megatron-LM issue 6237: the timer is not reset behind the first row."""
+def test_the_second_row_after_a_resume_is_not_a_single_step(rows: dict[int, float], mean: float | None) -> None:
+    """NVIDIA/Megatron-LM issue 6237: the timer is not reset after the first row."""
     run = read(LOADED, *(RESUMED.format(step=step, ms=1000 * seconds) for step, seconds in rows.items()))
     assert run.steps["step"].to_list() == list(rows)
     assert run.coverage.unknown_keys == ()

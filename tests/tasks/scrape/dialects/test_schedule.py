@@ -11,7 +11,7 @@ SHAPE = Pipeline(stages=2, chunks=2, layers=1, microbatches=4)
 STEP = "completed step: {}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 9.000, loss: 2.000"
 
 
-def test_it_is_read_and_drawn(tmp_path: Path) -> None:
+def test_a_schedule_is_read_and_drawn(tmp_path: Path) -> None:
     events = list(schedule_events(SHAPE))
     log = tmp_path / "log.txt"
     lines = ["System Information: Jax Version: 0.9.2", "stage: 2", *events, *(STEP.format(i) for i in range(3))]
@@ -23,7 +23,7 @@ def test_it_is_read_and_drawn(tmp_path: Path) -> None:
     assert [one["line"] for one in run.schedule] == list(range(3, 3 + len(events)))
     assert run.steps["step"].to_list() == [0, 1, 2]
     assert run.coverage.unread == ()
-    # 4 microbatches through 2 chunks each, and nothing of the text's end is in flight
+    # 4 microbatches through 2 chunks each, and no transfer in flight at the end
     done = {"started": 8, "finished": 8}
     for entry in run.ranks:
         assert (entry["schedule"]["forward"], entry["schedule"]["backward"]) == (done, done)

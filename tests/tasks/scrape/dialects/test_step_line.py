@@ -1,4 +1,4 @@
-"""The grammar of step lines: every field that ever was, and no number that may have been cut."""
+"""The grammar of step lines: all fields of all versions, and no truncated number."""
 
 import math
 
@@ -30,7 +30,7 @@ def whole() -> Row:
     return line
 
 
-def test_every_field_by_its_own_key() -> None:
+def test_every_field_is_under_its_own_key() -> None:
     assert whole().step == 3
     assert values(WHOLE + b"\n") == {
         "seconds": 0.148, "TFLOP/s/device": 91.653, "Tokens/s/device": 13814.875, "total_weights": 65536,
@@ -53,12 +53,12 @@ def test_every_field_by_its_own_key() -> None:
         (b"completed profiler activation/deactivation step: 5, total_weights: 8, loss: 1.250", {"loss": 1.25}),
     ],
 )
-def test_fields_come_and_go(text: bytes, expected: dict[str, object]) -> None:
+def test_optional_fields(text: bytes, expected: dict[str, object]) -> None:
     assert values(text + b"\n").items() >= expected.items()
 
 
 @pytest.mark.parametrize(("text", "check"), [(b"nan", math.isnan), (b"inf", math.isinf), (b"-inf", math.isinf)])
-def test_not_a_number_is_a_value(text: bytes, check: object) -> None:
+def test_nan_is_a_value(text: bytes, check: object) -> None:
     assert callable(check)
     assert check(values(b"completed step: 1, seconds: 0.100, loss: " + text + b"\n")["loss"])
 
@@ -94,7 +94,7 @@ def test_a_damaged_line_is_not_read(text: bytes) -> None:
     assert parse(text) is None
 
 
-def test_other_decimals_have_to_come_again() -> None:
+def test_a_number_with_other_decimals_must_occur_twice() -> None:
     text = b"completed step: 3, seconds: 0.14, loss: 8.892\n"
     assert parse(text, before=whole()) is None
     line = parse(text)
@@ -107,17 +107,17 @@ def test_other_decimals_have_to_come_again() -> None:
 
 
 @pytest.mark.parametrize("following", [b"", b"\n", b" I0418 00:00:09.000000 1351 max_utils.py:1] next\n"])
-def test_a_line_cut_anywhere_never_gives_a_wrong_number(following: bytes) -> None:
+def test_a_truncated_line_never_gives_a_wrong_number(following: bytes) -> None:
     right = {field.key: field.value for field in whole().fields}
     for cut in range(len(b"completed step: "), len(WHOLE)):
         line = parse(WHOLE[:cut] + following, before=whole())
-        if line is not None:  # cut exactly behind a value: what is there is right
+        if line is not None:  # truncated exactly behind a value: the value is right
             assert line.step == 3
             assert all(right[field.key] == field.value for field in line.fields)
 
 
 def test_a_last_line_without_its_line_break() -> None:
-    assert parse(WHOLE) is None  # nothing to hold it against
+    assert parse(WHOLE) is None  # no other row to compare with
     assert parse(WHOLE, before=whole()) is not None
     assert parse(WHOLE[:-1], before=whole()) is None
     assert parse(WHOLE, whole(), is_end=False) is None  # more may come
@@ -131,19 +131,19 @@ def test_glued_to_another_record() -> None:
     assert parse(WHOLE[:-1] + prefix) is None
 
 
-def test_a_key_that_is_no_text() -> None:
+def test_a_key_that_is_not_text() -> None:
     assert parse(b"completed step: 1, seconds: 0.100, l\xe3ss: 2.000, loss: 2.000\n") is None
     assert parse(b"completed step: 1, seconds: 0.100, l\x07ss: 2.000, loss: 2.000\n") is None
 
 
-def test_a_step_without_its_blank_lost_more_perhaps() -> None:
+def test_a_step_without_its_blank_may_have_lost_a_digit() -> None:
     """`step: 11` without two bytes is `step:1`."""
     text = b"completed step:%d, seconds: 1.000, loss: 2.000\n"
     assert parse(text % 1, is_end=False) is None
     assert parse(text.replace(b":%d", b": %d") % 1, is_end=False) is not None
 
 
-def test_a_line_that_went_over_into_the_next_gives_its_step_no_values() -> None:
+def test_a_line_merged_with_the_next_gives_its_step_no_values() -> None:
     text = b"completed step: 11, seconds being re-looped completed step: 8, seconds: 1.000, loss: 2.000\n"
     assert parse(text) is None
     whole = parse_step(text, text.index(b"completed step: 8"), None, False)

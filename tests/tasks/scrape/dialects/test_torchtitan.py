@@ -1,5 +1,5 @@
 # ruff: noqa: E501 – the lines of these logs are long
-"""torchtitan's logs, in the forms that its versions print (torchtitan/components/metrics.py, MetricsProcessor.log)."""
+"""torchtitan's logs, in the formats of its versions (torchtitan/components/metrics.py, MetricsProcessor.log)."""
 
 import pytest
 
@@ -77,7 +77,7 @@ def test_facts() -> None:
 
 
 def test_the_checkpoint_of_the_last_step() -> None:
-    # pytorch/torchtitan pull request 3393: two lines tell of it, and it is never asynchronous
+    # pytorch/torchtitan pull request 3393: two lines report it, and it is never asynchronous
     run = read(
         line(49),
         line(50),
@@ -90,7 +90,7 @@ def test_the_checkpoint_of_the_last_step() -> None:
     assert (event.step, event.line, event.blocking_s, event.committed, event.committed_line) == (50, 3, 0.52, True, 5)
 
 
-def test_the_rank_that_sees_the_loss_is_read() -> None:
+def test_the_rank_with_the_loss_is_read() -> None:
     last = "[rank4]:" + line(1)[8:]
     run = read(line(1, -1.0), last, line(2, -1.0), last.replace("step:  1", "step:  2"))
     assert run.steps["loss"].to_list() == [8.5, 8.5]
@@ -99,7 +99,7 @@ def test_the_rank_that_sees_the_loss_is_read() -> None:
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3, 5])
-def test_a_row_that_got_the_name_of_another_rank_is_told(lost: int) -> None:
+def test_a_row_with_another_ranks_name_is_reported(lost: int) -> None:
     rows = [line(step) for step in range(1, 6)]
     rows[lost - 1] = rows[lost - 1].replace("[rank0]", "[rank08]")
     run = read(*rows)
@@ -115,15 +115,15 @@ def test_a_row_that_got_the_name_of_another_rank_is_told(lost: int) -> None:
         ((1, 3, 4, 5), ((2, 2),)),
         ((1, 30, 40, 50), ((10, 20),)),
         ((1, 10, 30, 40, 50), ((20, 20),)),
-        ((50, 60, 70), ()),  # continued from step 40
+        ((50, 60, 70), ()),  # resumed at step 40
         ((1, 10), ()),
     ],
 )
-def test_a_row_that_is_missing_is_told(steps: tuple[int, ...], gaps: tuple[tuple[int, int], ...]) -> None:
+def test_a_missing_row_is_reported(steps: tuple[int, ...], gaps: tuple[tuple[int, int], ...]) -> None:
     assert read(*map(line, steps)).coverage.gaps == gaps
 
 
-def test_a_line_cut_anywhere_is_not_read() -> None:
+def test_a_truncated_line_is_not_read() -> None:
     whole = f"{line(1)}\n{line(2)}\n".encode()
     begin = whole.index(b"step:  2")
     for cut in range(begin + len("step:  2  l"), len(whole) - 2):
@@ -134,7 +134,7 @@ def test_a_line_cut_anywhere_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("damage", ["8.5#000", "8,5.0"])
-def test_damage_is_seen(damage: str) -> None:
+def test_damage_is_detected(damage: str) -> None:
     coverage = read(line(1), line(2).replace("8.50000", damage), line(3)).coverage
     assert (coverage.step_lines_seen, coverage.step_lines_parsed) == (3, 2)
 
@@ -142,11 +142,14 @@ def test_damage_is_seen(damage: str) -> None:
 @pytest.mark.parametrize(
     ("whole", "damaged"),
     [
-        ("tflops: 2.31", "tflops: 2.3s"),  # no rate is a time: a last digit that became an `s`
-        ("tps: 3,454  tflops: 2.31  mfu: 42.63%", "tps: 3%"),  # nor a share: a block was lost up to the end of the row
+        ("tflops: 2.31", "tflops: 2.3s"),  # a rate is not a time: its last digit became an `s`
+        (
+            "tps: 3,454  tflops: 2.31  mfu: 42.63%",
+            "tps: 3%",
+        ),  # nor a percentage: a block was lost up to the end of the row
     ],
 )
-def test_a_damaged_rate_is_no_rate(whole: str, damaged: str) -> None:
+def test_a_damaged_rate_is_rejected(whole: str, damaged: str) -> None:
     head = "[titan] 2025-01-01 00:00:00,000 - root - INFO - step:"
     rows = [
         f"{head} {n:2d}  loss:  8.1309  memory:  1.42GiB(1.49%)  tps: 3,454  tflops: 2.31  mfu: 42.63%" for n in (1, 2)
@@ -158,14 +161,14 @@ def test_a_damaged_rate_is_no_rate(whole: str, damaged: str) -> None:
     assert run.coverage.step_lines_seen == 2
 
 
-def test_the_line_numbers_of_grep_are_no_ranks() -> None:
+def test_line_numbers_of_grep_are_not_ranks() -> None:
     run = read(*(f"{number}:{line(number)}" for number in range(1, 5)))
     assert (run.steps["step"].to_list(), run.ranks) == ([1, 2, 3, 4], ())
     ranked = read(*(f"{rank}: {line(number)}" for number in range(1, 5) for rank in (0, 1)))
     assert [(rank["rank"], rank["rows"]) for rank in ranked.ranks] == [(0, 4), (1, 4)]
 
 
-def test_a_loss_that_lost_a_digit_beside_losses_that_are_none() -> None:
+def test_a_loss_that_lost_a_digit_beside_nan_losses() -> None:
     losses = [8.5, float("nan"), 8.3, float("nan"), 8.1]
     rows = [line(number, loss) for number, loss in enumerate(losses, 1)]
     assert read(*rows).steps["step"].to_list() == [1, 2, 3, 4, 5]
@@ -174,7 +177,7 @@ def test_a_loss_that_lost_a_digit_beside_losses_that_are_none() -> None:
 
 
 @pytest.mark.parametrize(("printed", "heights"), [("1.5e10", 3), ("1.5e999", 2), ("inf", 3)])
-def test_a_number_beyond_all_numbers(printed: str, heights: int) -> None:
+def test_an_infinite_number(printed: str, heights: int) -> None:
     rows = [line(number) + "  eps: 1.5e10" for number in (1, 2, 3)]
     rows[1] = rows[1].replace("1.5e10", printed)
     assert read(*rows).steps.height == heights
@@ -183,8 +186,10 @@ def test_a_number_beyond_all_numbers(printed: str, heights: int) -> None:
 @pytest.mark.parametrize(
     ("whole", "damaged"), [("87.87GiB", "7.87GiB"), ("loss:  8.50000", "loss: 8.50000"), ("  8.2782", "  378.2782")]
 )
-@pytest.mark.parametrize("steps", [3, 30])  # 30: most are read by the layout of the first
-def test_a_number_that_does_not_fill_its_column_or_more_is_damaged(whole: str, damaged: str, steps: int) -> None:
+@pytest.mark.parametrize("steps", [3, 30])  # 30: most are read by the format of the first
+def test_a_number_that_is_too_narrow_or_too_wide_for_its_column_is_damaged(
+    whole: str, damaged: str, steps: int
+) -> None:
     lines = [line(step) for step in range(1, steps + 1)]
     lines[-2] = lines[-2].replace(whole, damaged)
     run = read(*lines)
@@ -192,8 +197,8 @@ def test_a_number_that_does_not_fill_its_column_or_more_is_damaged(whole: str, d
     assert [unread.line for unread in run.coverage.unread] == [steps - 1]
 
 
-def test_a_row_in_the_middle_of_another() -> None:
-    """The step of the second is no field of the first."""
+def test_a_row_inside_another() -> None:
+    """The second row's step is not a field of the first."""
     rows = [line(number) for number in (1, 2, 3)]
     at = rows[1].index("  tps")
     run = read(rows[0], rows[1][:at] + "  " + NEW.format(step=7, loss=8.5), rows[2])
@@ -201,7 +206,7 @@ def test_a_row_in_the_middle_of_another() -> None:
     assert [unread.text.split("  loss")[0] for unread in run.coverage.unread] == ["step:  2"]
 
 
-def test_a_coloured_evaluation_is_no_row_that_lost_its_head() -> None:
+def test_a_coloured_evaluation_is_not_a_row_without_its_head() -> None:
     """torchtitan/components/metrics.py of 2026, log_validation: yellow, green, turquoise, blue and a reset."""
     validate = (
         HEAD + "\x1b[33mvalidate step: {step:2}  \x1b[32mloss: {loss:7.4f}  \x1b[38;2;54;234;195mmemory: "

@@ -1,4 +1,4 @@
-"""What a log says of time beside the steps, in Orbax's and MaxText's words, and which of it is in a step's time."""
+"""The time outside of steps in a log, in Orbax's and MaxText's messages, and the part of it inside step times."""
 
 import pytest
 
@@ -47,24 +47,24 @@ def waits_of(*lines: str) -> list[tuple[str, float]]:
     ]
 
 
-def test_the_save_on_completion_is_in_no_step() -> None:
+def test_the_final_save_is_outside_of_steps() -> None:
     before = [save(0, 1, 1.0), *(step(n, 2 + n / 10) for n in range(9))]
     after = [wait(0, 4, 24), previous(24, 20.25), save(9, 24.5, 0.75), wait(9, 25.5, 55.25), step(9, 55.5)]
-    # a wait that is told in seconds is not counted again by its two times
+    # a wait with printed seconds is not counted again by its two timestamps
     assert waits_of(*before, *after) == [
         ("waits for saves", 20.25), ("blocking saves", 0.75), ("wait at the end", 29.75),
     ]  # fmt: skip
 
 
 def test_waits_within_step_times_are_not_counted_again() -> None:
-    """MaxText prints a step one iteration late: what stands between two lines is in the time of a step three on."""
+    """MaxText prints a step one iteration late: a wait between two lines is part of a step three later."""
     middle = [wait(0, 2, 12), previous(12, 10.0), save(4, 12, 0.5)]
     assert waits_of(*(step(n, 1) for n in range(4)), *middle, *(step(n, 20 + n) for n in range(4, 10))) == []
     late = [*(step(n, 1) for n in range(8)), *middle, *(step(n, 20 + n) for n in range(8, 10))]
     assert waits_of(*late) == [("waits for saves", 10.0), ("blocking saves", 0.5)]
 
 
-def test_a_trainer_that_prints_a_step_when_it_is_done() -> None:
+def test_a_trainer_that_prints_a_step_at_its_end() -> None:
     steps = [step(n, 1 + n, "train.py:10") for n in range(10)]
     middle = [previous(9, 5.0)]
     assert waits_of(*steps[:9], *middle, steps[9]) == []

@@ -1,4 +1,4 @@
-"""Why steps were slow, in logs that print a step when it is done and in MaxText logs, which print it later."""
+"""Causes of slow steps, in logs that print a step at its end and in MaxText logs, which print it later."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ def causes(data: bytes) -> dict[int, str]:
 
 
 def late_log(logs: Any, seconds: dict[int, float], done: dict[int, list[str]], count: int = 16) -> bytes:
-    """As MaxText prints: what is done after step n, then the line of step n - 1. done: iteration -> lines."""
+    """As MaxText prints: the events after step n, then the line of step n - 1. done: iteration -> lines."""
     lines = []
     for step in range(count + 1):
         lines += [logs.line(text) for text in done.get(step, [])]
@@ -27,7 +27,7 @@ def saving(step: int) -> list[str]:
     ]
 
 
-def test_the_step_after_an_evaluation_bears_it(logs: Any) -> None:
+def test_the_step_after_an_evaluation_is_slow_because_of_it(logs: Any) -> None:
     # MaxText 0.2.4 with eval_interval=3: `Completed eval after train step 3` stands before the line of step 3, and its
     # time is in step 4's; 0.2.2 says `eval metrics after step: 3`, MaxText of 2024 `average loss after step=3`
     for text in ("Completed eval after train step 3, loss=6.6", "eval metrics after step: 3, loss=6.6",
@@ -35,13 +35,13 @@ def test_the_step_after_an_evaluation_bears_it(logs: Any) -> None:
         assert causes(late_log(logs, {0: 5.0, 4: 2.8}, {3: [text]})) == {0: "compile", 4: "eval"}
 
 
-def test_the_step_after_a_synchronous_save_bears_it(logs: Any) -> None:
+def test_the_step_after_a_synchronous_save_is_slow_because_of_it(logs: Any) -> None:
     assert causes(late_log(logs, {8: 3.0}, {7: saving(7)})) == {8: "checkpoint"}
-    # what is over before explains nothing
+    # an earlier event explains nothing
     assert causes(late_log(logs, {13: 3.0}, {7: saving(7)})) == {13: "unexplained"}
 
 
-def test_a_log_that_prints_at_once(logs: Any) -> None:
+def test_a_log_that_prints_steps_at_once(logs: Any) -> None:
     # our own trainer saves a step, and then prints it
     def log(slow: int, saved: int, over: int) -> bytes:
         lines = []
@@ -75,19 +75,19 @@ def test_a_profiler_step_without_its_time(logs: Any) -> None:
     assert causes(logs.framed(*lines)) == {7: "profiler"}
 
 
-def test_another_process_is_a_restart_even_if_no_step_is_done_again(logs: Any) -> None:
+def test_another_process_is_a_restart_even_without_a_repeated_step(logs: Any) -> None:
     started = logs.line("System Information: Jax Version: 0.10.2")
     lines = [logs.step(step, seconds=9.0 if step in (0, 8) else 0.2) for step in range(16)]
     data = logs.framed(started, *lines[:8], started, *lines[8:])
     assert causes(data) == {0: "compile", 8: "restart"}
 
 
-def test_the_second_step_holds_the_first_ones_execution(logs: Any) -> None:
+def test_the_second_step_contains_the_first_ones_execution(logs: Any) -> None:
     # MaxText 0.2.4, 4 layers of 256: 1.771, 11.330, 2.4 … seconds
     assert causes(late_log(logs, {0: 1.8, 1: 11.3}, {})) == {0: "compile", 1: "compile"}
 
 
-def test_another_batch_size_is_compiled_anew(logs: Any) -> None:
+def test_another_batch_size_needs_a_compilation(logs: Any) -> None:
     # MaxText 0.2.4 with enable_rampup_batch_size=true: steps have 64 weights, then 128
     text = "[Rampup Batch Size Phase], completed step: {}, seconds: {:.3f}, total_weights: {}, loss: 6.6{:02d}"
     lines = [logs.line(text.format(n, 4.8 if n == 8 else 0.2, 64 if n < 8 else 128, n)) for n in range(16)]

@@ -1,4 +1,4 @@
-"""The log files of a node, as containerd and CRI-O write them."""
+"""The log files of a node, in the format of containerd and CRI-O."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def test_lines_of_a_container_runtime(logs: Any) -> None:
 
 @pytest.mark.parametrize("width", [7, 40, 500])
 def test_the_parts_of_a_long_line(logs: Any, width: int) -> None:
-    """A log that lost its line breaks is cut every so many bytes, in numbers too; another stream writes in between."""
+    """A log without line breaks is split every so many bytes, also inside numbers; another stream writes in between."""
     text = logs.framed(*logs.steps(5)).replace(b"\n", b" ").decode()
     parts = [text[begin : begin + width] for begin in range(0, len(text), width)]
     between = entry("a warning", stream="stderr") + entry("half of ", "P", "stderr")

@@ -1,4 +1,4 @@
-"""Pages whose logs are where they should be, and pages that lack one."""
+"""Pages with both logs in order, and pages that lack one."""
 
 from pathlib import Path
 from typing import Any
@@ -29,18 +29,18 @@ def page(logs: Any, *names: str) -> bytes:
 
 
 def read_page(data: bytes) -> tuple[str, list[tuple[str, str | None, str | None, int]]]:
-    """The case of a page, and of each of its logs the name, branch, commit and number of steps."""
+    """The case of a page, and the name, branch, commit and number of steps of each of its logs."""
     reading = scrape_text(data, name="page.txt")
     assert reading.page is not None
     return reading.page["case"], [(run.name, run.branch, run.commit, run.steps.height) for run in reading.runs]
 
 
 def test_heads_name_the_logs(logs: Any) -> None:
-    data = page(logs, "NNX", "Linen")  # in the other order than in the title
+    data = page(logs, "NNX", "Linen")  # in another order than in the title
     assert read_page(data) == ("04_int8", [("Linen", "main", "147168c3a", 4), ("NNX", "main", "047168c3a", 3)])
 
 
-def test_arms_of_one_name_are_told_apart_by_their_place(logs: Any) -> None:
+def test_arms_with_one_name_are_distinguished_by_their_order(logs: Any) -> None:
     head = HEAD.replace("NNX", "Linen").encode()
     data = head + page(logs, "Linen", "Linen").removeprefix(HEAD.encode())
     assert [(name, commit, steps) for name, _, commit, steps in read_page(data)[1]] == [
@@ -82,7 +82,7 @@ def test_the_page_of_two_branches(logs: Any) -> None:
     assert read_page(text) == ("16_zarr3_true_resume", runs)
 
 
-def test_the_commits_of_logs_without_heads_stand_in_the_table(logs: Any) -> None:
+def test_commits_of_logs_without_headings_come_from_the_table(logs: Any) -> None:
     text = HEADLESS.encode() + logs.framed(*logs.steps(3)) + b"\n" + logs.framed(*logs.steps(4))
     branch = "feat/nnx-trainstate-and-training-loop"
     runs = [("Linen", branch, "29bbe47ed", 3), ("feat/NNX", branch, "19bbe47ed", 4)]
@@ -103,7 +103,7 @@ def test_no_log_at_all() -> None:
         scrape_text(HEAD.encode(), name="page.txt")
 
 
-def test_logs_without_heads_by_order(logs: Any) -> None:
+def test_logs_without_headings_by_order(logs: Any) -> None:
     first, second = logs.framed(*logs.steps(3)), logs.framed(*logs.steps(4))
     reading = scrape_text(TITLE.encode() + first + second, name="page.txt")
     assert [(run.name, run.branch, run.steps.height) for run in reading.runs] == [
@@ -115,7 +115,7 @@ def test_logs_without_heads_by_order(logs: Any) -> None:
             scrape_text(TITLE.encode() + one, name="page.txt")
 
 
-def test_founding_pages_with_a_log_cut_out(seeds: Path) -> None:
+def test_founding_pages_with_a_log_removed(seeds: Path) -> None:
     linen = (seeds / "000_1ada0a1f0c04a8c8.txt").read_bytes()
     with pytest.raises(LogFormatError, match="has 1 of the logs of Linen and NNX"):
         scrape_text(linen[: linen.rindex("NNX \u00a0·".encode())], name="page")
@@ -127,7 +127,7 @@ def test_founding_pages_with_a_log_cut_out(seeds: Path) -> None:
             scrape_text(cut, name="page")
 
 
-def test_a_log_is_no_page(logs: Any) -> None:
+def test_a_log_is_not_a_page(logs: Any) -> None:
     reading = scrape_text(logs.framed(*logs.steps(3)), name="some/run.log")
     assert reading.page is None
     assert [run.name for run in reading.runs] == ["run"]

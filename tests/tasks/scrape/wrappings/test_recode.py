@@ -1,4 +1,4 @@
-"""Logs in UTF-16, with non-breaking spaces, or with zero bytes in them are read as what the trainer wrote."""
+"""Logs in UTF-16, with non-breaking spaces, or with zero bytes are read like the original."""
 
 import codecs
 import gzip
@@ -19,12 +19,12 @@ from tasks.scrape.wrappings.unpack import from_utf16
         (lambda text: codecs.BOM_UTF16_BE + text.decode().encode("utf-16-be"), "UTF-16"),
         (lambda text: text.replace(b" ", "\u00a0".encode()), "non-breaking spaces"),
         (lambda text: b"\0" * 5000 + text, "zero bytes"),
-        (lambda text: b"\0" * (5 << 20) + text, "zero bytes"),  # more than is read at a time
+        (lambda text: b"\0" * (5 << 20) + text, "zero bytes"),  # more than one read
         (lambda text: text + b"\0" * 100, "zero bytes"),
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])
-def test_read_as_it_was_written(data: Any, wrapping: str, packed: bool, logs: Any) -> None:
+def test_recoded_logs_are_read_like_the_original(data: Any, wrapping: str, packed: bool, logs: Any) -> None:
     text = logs.framed(*logs.steps(5), "café")
     expected = scrape_text(text, name="x").runs[0]
     wrapped = data(text)
@@ -35,7 +35,7 @@ def test_read_as_it_was_written(data: Any, wrapping: str, packed: bool, logs: An
 
 
 def test_zero_bytes_end_the_text_before_them(logs: Any) -> None:
-    """A file system that crashed leaves them where it had not written yet: the rest of a number is gone."""
+    """A crashed file system fills unwritten parts with zeros: the rest of a number is lost."""
     lines = logs.steps(4)
     lines[2] = lines[2][:-1] + "\0" * 700
     run = scrape_text(logs.framed(*lines), name="x").runs[0]

@@ -1,5 +1,4 @@
-# ruff: noqa: E501 – the first line says what the file is
-"""A log reads the same through whatever is around it: archives, exports, prefixes of each line, colours, progress bars."""
+"""A log reads the same in every wrapping: archives, exports, prefixes of each line, colours, progress bars."""
 
 import csv
 import gzip
@@ -72,7 +71,7 @@ def as_csv(log: bytes) -> bytes:
 
 
 def coloured(log: bytes) -> bytes:
-    """The log as a terminal got it, with a progress bar before some lines."""
+    """The log as shown by a terminal, with a progress bar before some lines."""
     text = log.replace(b"completed step", b"\x1b[32mcompleted step\x1b[0m").replace(b"I0418", b"\x1b[1;34mI0418")
     return text.replace(b"\nXPK End", b"\nSaving:  10%|#    | 1/10\rSaving: 100%|#####| 10/10\r\nXPK End")
 
@@ -116,7 +115,7 @@ WRAPPINGS: dict[str, tuple[Callable[[bytes], bytes], tuple[str, ...]]] = {
 
 
 def content(run: RunReading) -> dict[str, Any]:
-    """A reading without its name and its receipt of wrappings."""
+    """A reading without its name and its list of wrappings."""
     return run.model_dump(exclude={"name": True, "coverage": {"unwrapped"}})
 
 
@@ -126,7 +125,7 @@ def test_every_wrapping(wrapping: str, log: bytes, tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(wrap(log))
     plain = log
-    if wrapping == "colours":  # the progress bar's two states stay, as lines
+    if wrapping == "colours":  # the progress bar's two states remain as lines
         plain = log.replace(b"\nXPK End", b"\nSaving:  10%|#    | 1/10\nSaving: 100%|#####| 10/10\r\nXPK End")
     expected = scrape_text(plain, name="log").runs[0]
     assert expected.error is not None
@@ -139,7 +138,7 @@ def test_every_wrapping(wrapping: str, log: bytes, tmp_path: Path) -> None:
 
 
 def in_pieces(data: bytes, size: int) -> LogReading:
-    """The reading of a text that comes in pieces of so many bytes."""
+    """The reading of a text that arrives in pieces of this many bytes."""
     pieces = [data[begin : begin + size] for begin in range(0, len(data), size)]
     return scrape_chunks(lambda: iter(pieces), name="log")
 
@@ -152,7 +151,7 @@ def test_chunks_may_end_anywhere(log: bytes) -> None:
             assert content(run) == expected, (wrapping, size)
 
 
-def test_pods_are_runs_of_their_own(log: bytes, logs: Any) -> None:
+def test_pods_are_separate_runs(log: bytes, logs: Any) -> None:
     other = logs.framed(*logs.steps(10))
     pods = {"job-0-0-aaaaa/jax-tpu": log, "job-0-1-bbbbb/jax-tpu": other, "job-0-1-bbbbb/sidecar": b"mounted\n" * 30}
     lines = [(f"[pod/{pod}] ".encode(), text.splitlines(keepends=True)[::-1]) for pod, text in pods.items()]
@@ -175,7 +174,7 @@ def test_pods_are_runs_of_their_own(log: bytes, logs: Any) -> None:
     "damaged", ['"textPoyload": "', '"textPayload" "', "x", '"textPayload": "a", "textPayload": "']
 )
 @pytest.mark.parametrize("indent", [None, 1])
-def test_an_entry_that_was_left_out_is_told(damaged: str, indent: int | None, log: bytes) -> None:
+def test_an_omitted_entry_is_reported(damaged: str, indent: int | None, log: bytes) -> None:
     entries = exported(log)
     text = json.dumps(entries, indent=indent) if indent else "\n".join(map(json.dumps, entries))
     place = text.index('"textPayload": "', text.index("completed step: 7,") - 300)
@@ -189,7 +188,7 @@ def test_an_entry_that_was_left_out_is_told(damaged: str, indent: int | None, lo
     assert not run.coverage.complete
 
 
-def test_a_row_of_a_csv_that_is_none_is_told(log: bytes) -> None:
+def test_an_invalid_row_of_a_csv_is_reported(log: bytes) -> None:
     lines = as_csv(log).split(b"\r\n")
     assert scrape_text(b"\r\n".join(lines), name="log").runs[0].coverage.unwrapped == ("CSV export",)
     lines[5] = b"a\rb," + lines[5]
@@ -198,8 +197,8 @@ def test_a_row_of_a_csv_that_is_none_is_told(log: bytes) -> None:
     assert not run.coverage.complete
 
 
-def test_a_step_line_of_a_source_that_shows_nothing_else_is_told(logs: Any) -> None:
-    """Two pods, of which one says a single line, damaged so that it is that of no trainer."""
+def test_a_lone_step_line_of_a_source_is_reported(logs: Any) -> None:
+    """Two pods, one with a single line, so damaged that it belongs to no trainer."""
     said = [("a", line) for line in logs.framed(*logs.steps(10)).decode().splitlines()]
     (step,) = (line for _, line in said if "completed step: 7," in line)
     for line, count in ((step[step.index("d step") :], 1), ("a container beside the trainer's", 0)):
@@ -212,7 +211,7 @@ def test_a_step_line_of_a_source_that_shows_nothing_else_is_told(logs: Any) -> N
         assert run.coverage.complete == (count == 0)
 
 
-def test_a_line_that_lost_its_pod_is_told(logs: Any) -> None:
+def test_a_line_without_its_pod_is_reported(logs: Any) -> None:
     names = (b"[pod/a/main] ", b"[pod/b/main] ")
     lines = [name + line for name in names for line in logs.framed(*logs.steps(10)).splitlines(keepends=True)]
     whole = scrape_text(b"".join(lines), name="log").runs
@@ -220,12 +219,12 @@ def test_a_line_that_lost_its_pod_is_told(logs: Any) -> None:
     (lost,) = (n for n, line in enumerate(lines) if line.startswith(names[1]) and b"completed step: 3," in line)
     lines[lost] = lines[lost].removeprefix(names[1])
     for run in scrape_text(b"".join(lines), name="log").runs:
-        assert not run.coverage.complete  # nobody knows whose it was
+        assert not run.coverage.complete  # its pod is unknown
         assert run.coverage.step_lines_seen == run.coverage.step_lines_parsed + 1
         assert "1 damaged entry left out" in run.coverage.unwrapped
 
 
-def test_a_pod_whose_name_is_no_text(logs: Any) -> None:
+def test_a_pod_whose_name_is_not_text(logs: Any) -> None:
     lines = logs.framed(*logs.steps(10)).splitlines(keepends=True)
     (run,) = scrape_text(b"".join(b"[pod/a\xe1/main] " + line for line in lines), name="log").runs
     assert run.steps.height == 10
@@ -241,7 +240,7 @@ def test_entries_in_any_order(log: bytes) -> None:
             assert content(run) == expected
 
 
-def test_a_damaged_entry_costs_itself_only(log: bytes) -> None:
+def test_a_damaged_entry_loses_only_itself(log: bytes) -> None:
     lines = [json.dumps(entry) for entry in exported(log)[::-1]]
     step = next(n for n, line in enumerate(lines) if "completed step: 7," in line)
     lines[step] = lines[step][:60]
@@ -250,15 +249,15 @@ def test_a_damaged_entry_costs_itself_only(log: bytes) -> None:
     assert run.coverage.gaps == ((7, 7),)
 
 
-def test_a_cut_archive_is_read_as_far_as_it_goes(log: bytes) -> None:
+def test_a_truncated_archive_is_read_to_its_end(log: bytes) -> None:
     whole = gzip.compress(log, compresslevel=0)
     run = scrape_text(whole[: len(whole) // 2], name="log").runs[0]
     assert 0 < run.steps.height < 40
     assert not run.coverage.complete
 
 
-def test_damage_to_an_archive_that_cannot_tell(log: bytes) -> None:
-    """A byte of it stands in every line that was like another, and in most of them it does not show."""
+def test_damage_to_an_archive_without_a_checksum(log: bytes) -> None:
+    """One byte is copied into every similar line, and in most of them the damage is invisible."""
     packed, refused = zstandard.compress(log), 0
     for place in range(20, len(packed), 7):
         damaged = packed[:place] + bytes([packed[place] ^ 16]) + packed[place + 1 :]
@@ -290,7 +289,7 @@ def test_files_other_than_logs_are_refused(data: bytes, message: str) -> None:
         scrape_text(data, name="log")
 
 
-def test_a_part_of_a_text_whose_number_is_none() -> None:
+def test_an_invalid_part_number() -> None:
     split: dict[str, Any] = {"uid": "e", "index": "x1", "totalSplits": float("inf")}
     entries: list[dict[str, Any]] = [{"textPayload": "XPK Start: ", "split": split}, {"textPayload": "EXIT_CODE=0"}]
     with unwrap(lambda: iter(["\n".join(map(json.dumps, entries)).encode()]), "x") as found:
@@ -298,7 +297,7 @@ def test_a_part_of_a_text_whose_number_is_none() -> None:
 
 
 @pytest.mark.parametrize("stamp", ["0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00", "2026-13-01T00:00:00Z!"])
-def test_a_time_that_is_none_comes_first(stamp: str) -> None:
+def test_an_invalid_time_sorts_first(stamp: str) -> None:
     assert sortable(stamp) == ""
 
 
@@ -310,8 +309,10 @@ def test_dockers_parts_of_a_long_line_are_joined() -> None:
 
 
 @pytest.mark.parametrize(("lost", "steps"), [(0, [1, 2]), (1, []), (2, [0, 1])])
-def test_a_lost_part_of_a_split_entry_joins_nothing(logs: Any, lost: int, steps: list[int]) -> None:
-    """Cloud Logging cuts long entries anywhere, in numbers too, and the two ends of a lost part are those of two."""
+def test_a_lost_part_of_a_split_entry_is_not_bridged(logs: Any, lost: int, steps: list[int]) -> None:
+    """Cloud Logging splits long entries anywhere, also inside numbers, so the two sides of a lost part belong to
+    different numbers.
+    """
     text = " ".join(logs.steps(3))
     points = [match.end() for match in re.finditer(r"perplexity: \d+\.", text)]
     entries: list[dict[str, Any]] = [
@@ -325,7 +326,7 @@ def test_a_lost_part_of_a_split_entry_joins_nothing(logs: Any, lost: int, steps:
     assert run.steps["step"].to_list() == steps
 
 
-def test_a_pod_whose_log_holds_anything_is_read_beside_another(logs: Any) -> None:
+def test_a_pod_with_an_arbitrary_log_is_read_beside_another(logs: Any) -> None:
     texts = {"a-0": logs.framed(*logs.steps(3), "\0 \x06"), "a-1": logs.framed(*logs.steps(2))}
     entries = [
         {"jsonPayload": {"message": line}, "resource": {"labels": {"pod_name": pod}}}
@@ -339,8 +340,8 @@ def test_a_pod_whose_log_holds_anything_is_read_beside_another(logs: Any) -> Non
     ]
 
 
-def test_a_pod_that_is_refused_is_told_if_it_holds_step_lines(logs: Any) -> None:
-    """Rows of a dialect whose marks are damaged: no reader takes them, but they are no log of a sidecar either."""
+def test_a_refused_pod_with_step_lines_is_reported(logs: Any) -> None:
+    """Rows of a dialect with damaged markers: no reader takes them, but they are not a sidecar's log either."""
     for odd, complete in (("completed step 3 of 10", False), ("GET /healthz 200", True)):
         lines = [("a-0", line) for line in logs.framed(*logs.steps(2)).decode().splitlines()] + [("b-0", odd)]
         data = "".join(f"[pod/{pod}/main] {line}\n" for pod, line in lines)

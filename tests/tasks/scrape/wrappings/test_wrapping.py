@@ -1,4 +1,4 @@
-"""A log says the same whether its line breaks are there, became spaces, or have carriage returns before them."""
+"""A log reads the same with its line breaks, with spaces instead, or with carriage returns before them."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ FACTS = (
 
 @st.composite
 def records(draw: st.DrawFn, logs: Any) -> list[str]:
-    """The records of a log, each with its prefix; what one says may span lines."""
+    """The records of a log, each with its prefix; a record may span lines."""
     found = [logs.line(text, source="max_utils.py:273") for text in FACTS if draw(st.booleans())]
     step = 0
     for second in range(draw(st.integers(0, 12))):
@@ -65,7 +65,7 @@ def records(draw: st.DrawFn, logs: Any) -> list[str]:
 
 
 def content(run: RunReading) -> dict[str, Any]:
-    """A reading without the places of its values, which differ."""
+    """A reading without the offsets of its values, which differ."""
     places = {"line", "offset", "source", "committed_line", "steps", "span"}
 
     def strip(value: Any) -> Any:
@@ -90,7 +90,7 @@ def test_lost_line_breaks_lose_nothing(data: st.DataObject, logs: Any) -> None:
         assert_frame_equal(run.steps.drop("line", "offset"), expected.steps.drop("line", "offset"))
 
 
-def test_offsets_lead_to_the_same_text_in_every_wrapping(logs: Any) -> None:
+def test_offsets_refer_to_the_same_text_in_every_wrapping(logs: Any) -> None:
     broken = logs.framed(*logs.steps(300))
     for text in (broken, broken.replace(b"\n", b" "), broken.replace(b"\n", b"\r\n")):
         steps = scrape_text(text, name="x").runs[0].steps
@@ -99,7 +99,7 @@ def test_offsets_lead_to_the_same_text_in_every_wrapping(logs: Any) -> None:
             assert text[offset:].startswith(b"completed step: %d," % step)
 
 
-def test_colours_and_progress_bars_are_no_part_of_a_number(logs: Any) -> None:
+def test_colours_and_progress_bars_are_not_part_of_a_number(logs: Any) -> None:
     coloured = [f"\x1b[32m{line}\x1b[0m" for line in logs.steps(300)]
     bars = [f"compiling:  {n}%|##\rcompiling: {n + 1}%|###\r{line}\r" for n, line in enumerate(logs.steps(300))]
     for lines in (coloured, bars):
