@@ -151,8 +151,10 @@ def tell_cost(record: ComparisonRecord, row: MetricDiff | None) -> str:
 
 
 def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return what the next command does and what that settles; empty for a command without a description."""
+    """Return what the next command does and what that settles; without a command, what is left to do."""
     command = record.next_command
+    if not command:
+        return _advise_to_search(record) if record.verdict in ("regressed", "changed") else ""
     effect = row.effect_text.partition(" (")[0] if row is not None else ""
     question = f"does {effect} hold?" if effect and record.verdict != "unknown" else "is there a difference?"
     if command.startswith("maxview ingest "):
@@ -169,6 +171,14 @@ def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
     if "--repeats" in command:
         return f"repeats both, to answer: {question}"
     return COMMANDS.get(command.removeprefix("maxview ").partition(" ")[0], "")
+
+
+def _advise_to_search(record: ComparisonRecord) -> str:
+    """Return where the cause of a settled difference is found."""
+    left, right = record.baseline.commit, record.candidate.commit
+    if left and right and left != right:
+        return f"this is settled; the cause is among the commits between the two: git log --oneline {left}...{right}"
+    return "this is settled; the cause is among the differences between the two, which the page lists"
 
 
 def _advise_to_repeat(record: ComparisonRecord) -> str:

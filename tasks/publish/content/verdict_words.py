@@ -209,7 +209,7 @@ def first_clauses(text: str) -> str:
 
 def unbroken(text: str, blank: str = "\u00a0") -> str:
     """The text with blanks that no line breaks at: in an interval, a count, and a number with what it is known to."""
-    return re.sub(r" (?=[%…±×])|(?<=[…±×]) ", blank, text)
+    return re.sub(r" (?=[%…±×]|billion)|(?<=[…±×]) ", blank, text)
 
 
 def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:

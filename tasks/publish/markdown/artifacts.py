@@ -72,9 +72,9 @@ def summary_markdown(record: ComparisonRecord) -> str:
         *_tables(record),
         *_floors(record),
     ]
-    if record.next_command:
-        does = f"{_md(answer.does)}:\n\n" if answer.does else ""
-        blocks.append(f"**What to do next**: {does}{_code(record.next_command)}")
+    if answer.does or record.next_command:
+        blocks.append(f"**What to do next** {_md(answer.does)}")
+        blocks += [_code(record.next_command)] if record.next_command else []
     return "\n\n".join(blocks) + "\n"
 
 

@@ -30,7 +30,8 @@ from tasks.records import MetricDiff
         ),
         (
             "follows from the step time, which is judged, and from storage, restarts and the run's length; badput 3 %",
-            "follows from the step time, which is judged, and from storage, restarts and the run's length",  # a whole list
+            # a list is whole
+            "follows from the step time, which is judged, and from storage, restarts and the run's length",
         ),
         (
             "noise by construction: one program, source, config and software; measured +33.7 % (-40.7 … +201.5)",
