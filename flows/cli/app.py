@@ -38,6 +38,11 @@ def explain_error(error: cyclopts.CycloptsError) -> str:
     )
 
 
+def show_default(value: object) -> str | None:
+    """Return the default for a command's help; None for one that says nothing."""
+    return None if value in ("", False, None) else str(value)
+
+
 app = cyclopts.App(
     name="maxview",
     help="Did this change anything? Trains a case twice, proves the checkpoints, and says what differs.\n\n"
@@ -45,6 +50,7 @@ app = cyclopts.App(
     "maxview itself failed; 3 unknown or not comparable; 130 interrupted.",
     version_flags=["--version"],
     version=lambda: version("maxview"),
+    default_parameter=cyclopts.Parameter(show_default=show_default),
     help_format="plaintext",  # the Markdown renderer is slow to import
     suppress_keyboard_interrupt=False,  # `call` handles it
     error_formatter=lambda error: cyclopts.CycloptsPanel(explain_error(error)),
@@ -57,8 +63,8 @@ EXAMPLES = {  # two per command; they run as given, with existing files and refs
     "explain": ("linen-vs-nnx", "maxview-out/runs/A maxview-out/runs/B --out kit"),
     "bisect": ("main-vs-branch --good v1 --bad main --case 01_base", "main-vs-branch --good HEAD~8 --bad HEAD"),
     "preflight": ("linen-vs-nnx", "linen-vs-nnx --case 03_dropout --target v5e-32"),
-    "ingest": ("a.log b.log --case 03_dropout", "--baseline a1.log a2.log --candidate b1.log b2.log --target lab"),
-    "scrape": ("train.log", "train.log --json"),
+    "ingest": ("a.log b.log --case 03_dropout", "--baseline a1.log a2.log --candidate b1.log b2.log"),
+    "scrape": ("train.log", "train.log --format json -o train.json"),
     "verify": ("maxview-out/runs/A/checkpoints", "gs://bucket/run/checkpoints --json"),
     "cases": ("", "--json"),
     "resolve": ("03_dropout", "03_dropout --target v6e-32 --set steps=50"),
@@ -69,7 +75,9 @@ EXAMPLES = {  # two per command; they run as given, with existing files and refs
     "doctor": ("", "--target v6e-32"),
     "bless": ("linen-vs-nnx --reason 'a new default'", "main-vs-branch --case 01_base --reason 'remat is off'"),
     "card": ("", "--json"),
-    "site": ("build", "serve --port 0"),
+    "site build": ("", "--out gs://bucket/maxview"),
+    "site serve": ("--port 0", "--out maxview-demo"),
+    "site demo": ("", "page.txt --out example"),
 }
 
 
@@ -83,7 +91,8 @@ for command in (
 ):  # fmt: skip
     app.command(command, help_epilogue=show_examples(command.__name__))
 app.command(resolve_command, name="resolve", help_epilogue=show_examples("resolve"))
-site.help_epilogue = show_examples("site")
+for name in ("build", "serve", "demo"):
+    site[name].help_epilogue = show_examples(f"site {name}")
 app.command(site)
 app.register_install_completion_command(name="completion")
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 INTERRUPTED, FAILED = 130, 2
 READER_GONE = 141  # a shell's code for SIGPIPE
 at_interrupt: "list[Callable[[], None]]" = []  # functions that the first Ctrl-C calls, each in its own thread
+END_OF_LINE = b"\x1b[K"  # clears the rest of the line: a sign of life that no output has replaced
 END_OF_VIEW = b"\n\x1b[?25h"  # after an interrupted live view: a line break, and the cursor visible again
 _enough = 2  # number of Ctrl-C that ends all processes at once
 _said = False
@@ -23,6 +24,11 @@ def open_closed_streams() -> None:
         if getattr(sys, name) is None:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8"))
+
+
+def is_terminal() -> bool:
+    """Return whether standard error is a terminal that knows escape sequences."""
+    return os.isatty(2) and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def leave_at_interrupt() -> None:
@@ -88,6 +94,8 @@ def _end_without_teardown(code: int) -> None:
     """Exit without Python's teardown, which takes up to seconds and ignores Ctrl-C."""
     sys.stdout.flush()
     sys.stderr.flush()
+    if is_terminal():
+        os.write(2, END_OF_LINE)
     os._exit(code)
 
 

@@ -9,6 +9,7 @@ from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, make_rules
 from tasks.diff.case import CaseRuns
 from tasks.diff.compare_runs import diff
+from tasks.diff.decide import ONE_RUN
 from tasks.diff.noise import LEAST_PAIRS, Past
 from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
 from tasks.diff.time_rows import Circumstances
@@ -143,7 +144,7 @@ def options_of(case: str, target: str | None, tolerances: str = "default", *, aa
 
 
 def suggest_next(record: ComparisonRecord, again: list[str]) -> list[str]:
-    """Return the command that can settle the verdict; empty if it is *same* or *improved*.
+    """Return the command that can settle the verdict; empty if it is settled.
 
     Linen and NNX of a known case are trained on this machine. For other arms it is `again`, which reads the same logs
     and takes those of further runs.
@@ -152,7 +153,8 @@ def suggest_next(record: ComparisonRecord, again: list[str]) -> list[str]:
         return []
     names = {arm.name.lower() for arm in (record.baseline, record.candidate)}
     if names != IMPLEMENTATIONS or record.case not in list_names("cases"):
-        return again
+        by_one_run = any(row.verdict == record.verdict and row.evidence == ONE_RUN for row in record.rows)
+        return again if record.has_died or record.verdict == "unknown" or by_one_run else []
     compare = ["maxview", "compare", AGAIN, "--case", record.case]
     if record.case in find_unfit([record.case], load_target(load_comparison(AGAIN).target)):
         compare += ["--target", MORE_DEVICES]

@@ -199,8 +199,11 @@ def _worst_kind_first(rows: Sequence[MetricDiff]) -> str:
 
 
 def _title(row: MetricDiff) -> str:
-    """Return the row's title with its effect, e.g. `Step time, steady +5.1 %`."""
+    """Return the row's title with its effect or values: `Step time, steady +5.1 %`, `JAX 0.9.2 → 0.8.1`."""
     effect = row.effect_text.partition(" (")[0] if row.verdict in ("regressed", "improved") else ""
+    values = dict.fromkeys((row.baseline_text, row.candidate_text))
+    if row.verdict == "changed" and all(values) and len(values) == 2:
+        effect = " → ".join(values)
     return f"{row.title} {effect}".rstrip()
 
 

@@ -38,7 +38,8 @@ def decide_exact(
     else:
         worse = (difference > 0) == (better == "lower")
         verdict = "changed" if better == "equal" else "regressed" if worse else "improved"
-        differs, allowed = f"{difference:+.6g}", f"{threshold:g}"
+        differs = f"{difference:+,.0f}" if float(difference).is_integer() else f"{difference:+.6g}"
+        allowed = f"{threshold:g}"
         if tolerance.relative is not None and baseline:
             differs, allowed = show_percentage(baseline, candidate), show_threshold(tolerance)
         reason = f"differs by {differs}, allowed is {allowed} ({tolerance.why})"

@@ -1,8 +1,13 @@
 """Bad input on the command line: one clear message with the remedy, exit status 2, nothing half-written."""
 
+import contextlib
 import json
+import os
+import pty
 import pwd
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -181,9 +186,40 @@ def test_the_version_is_the_packages_own(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_every_command_has_two_examples_that_parse() -> None:
-    names = {name for name in app if not name.startswith("-")} - {"completion"}
+    names = {name for name in app if not name.startswith("-")} - {"completion", "site"}
+    names |= {f"site {name}" for name in app["site"] if not name.startswith("-")}
     assert names == EXAMPLES.keys()
     for name, lines in EXAMPLES.items():
         assert len(set(lines)) == 2
         for line in lines:
-            app.parse_args([name, *shlex.split(line)], exit_on_error=False, print_error=False)
+            _, bound, _ = app.parse_args(shlex.split(f"{name} {line}"), exit_on_error=False, print_error=False)
+            options = [word for word in map(str, bound.args) if word.startswith("--")]
+            assert not options, "an option that the command lacks was taken for an argument"
+
+
+def test_the_help_of_a_part_of_the_site_shows_its_own_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["site", "demo", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "maxview site demo page.txt --out example" in shown
+    assert "maxview site build" not in shown
+
+
+def test_a_terminal_shows_a_sign_of_life_before_anything_is_loaded() -> None:
+    reading, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "flows.cli", "--version"],
+        stdout=subprocess.DEVNULL,
+        stderr=terminal,
+        env=os.environ | {"TERM": "xterm"},
+    ) as command:
+        os.close(terminal)
+        shown = b""
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while piece := os.read(reading, 65536):
+                shown += piece
+        assert command.wait() == 0
+    before, sign, after = shown.partition("…\r".encode())
+    assert sign
+    assert b"cyclopts" not in before
+    assert b"cyclopts" in after
+    assert shown.endswith(b"\x1b[K")

@@ -1,5 +1,6 @@
 """`maxview bless`: the candidate of a finished comparison becomes the baseline of its case and target."""
 
+import shlex
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -34,6 +35,7 @@ def bless(
     from tasks.resolve.blessed import bless as bless_record
     from tasks.store import open_store
     from tasks.store.baselines import name_place
+    from tasks.store.mirror import out_option
 
     if not reason.strip():
         raise ValueError('--reason is empty: say why these values are right, for example --reason "new initializer"')
@@ -51,6 +53,7 @@ def bless(
         console.print(f"{record.case} · {record.target} · {record.candidate.label}: {path}")
         for name, (old, new) in blessing.values.items():
             console.print(f"  {name}: {old} → {new}")
-    place = f"--case {found[0].case} --target {found[0].target}"
-    console.print(f"next: maxview compare {comparison} --baseline {name_place(to)} {place}")
+    words = ["maxview", "compare", comparison, "--baseline", name_place(to)]
+    words += ["--case", found[0].case, "--target", found[0].target, *out_option(store.address)]
+    console.print(f"next: {shlex.join(words)}")
     return 0

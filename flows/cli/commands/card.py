@@ -1,5 +1,6 @@
 """`maxview card`: the verified and unverified properties of every case."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,6 +43,7 @@ def card(
     from tasks.publish.site.card_page import write_card_page
     from tasks.publish.terminal.card_tables import card_tables
     from tasks.store import open_store, write_atomically
+    from tasks.store.mirror import out_option
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     if check is not None:
@@ -69,7 +71,8 @@ def card(
         console.print(line)
     if store is not None and store.writable:
         console.print(f"page: {store.address_of(write_card_page(made, changed, store))}")
-    console.print("next: maxview card --json > card.json")
+    place = shlex.join(out_option(store.address)) if store else f"--from {shlex.quote(from_ or '')}"
+    console.print(f"next: {' '.join(filter(None, ('maxview card', place, '--json')))} > card.json")
     return 0
 
 

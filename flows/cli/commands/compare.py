@@ -5,6 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from configs.comparison import list_names, load_target
 from flows.cli.commands.common_options import Json, check_out
 from flows.cli.commands.run_flow import run_flow
 from tasks.resolve.options import CompareOptions
@@ -24,11 +25,10 @@ def compare(
     name
         A comparison: a file in configs/comparisons, for example linen-vs-nnx.
     """
-    from configs.comparison import list_names, load_target
+    check_name(name)
     from tasks.resolve.make_request import request_comparison
     from tasks.resolve.plans import find_unfit, resolve
 
-    check_name(name)
     # the input is checked here too: a mistake should not cost the start of a server
     options = options.model_copy(update={"comparison": name})
     options.read_budget()
@@ -46,8 +46,6 @@ def compare(
 
 def check_name(name: str) -> None:
     """Raise ValueError if no comparison is named, or a case in its place."""
-    from configs.comparison import list_names
-
     if not name:
         known = ", ".join(list_names("comparisons"))
         raise ValueError(f"name a comparison: {known}; for example: maxview compare linen-vs-nnx --case 03_dropout")

@@ -46,8 +46,8 @@ def up(
         print(json.dumps({"url": place.url, "api": f"{place.url}/api", "state": str(place.state), "out": place.out}))
         return 0
     print(f"Prefect: {place.url}")
-    print("next: prefect deployment run compare/main-vs-branch --watch -p branch=feat/x")
-    print(f"      with PREFECT_API_URL={place.url}/api; maxview down ends it")
+    print("maxview down ends it")
+    print(f"next: PREFECT_API_URL={place.url}/api prefect deployment run compare/linen-vs-nnx --watch")
     return 0
 
 

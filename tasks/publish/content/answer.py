@@ -1,4 +1,4 @@
-"""Picks what the top of a page shows: title, summary, certainty, the row that decides, what comes next."""
+"""Picks the top of a page: title, summary, certainty, the deciding row, and the next step."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ class Answer(Frozen):
     sure: str  # how certain the verdict is; empty where an arm died
     row: MetricDiff | None  # null where an arm died
     curve: str  # the figure that is drawn first
-    does: str  # what the next command does, and how long it takes if that is known
+    does: str  # the effect of the next command, and its duration if that is known
 
 
 def answer_of(record: ComparisonRecord) -> Answer:
@@ -55,7 +55,7 @@ def answer_of(record: ComparisonRecord) -> Answer:
 
 
 def find_deciding_row(record: ComparisonRecord, effects: Iterable[str]) -> MetricDiff | None:
-    """The row that the verdict rests on: of the verdict's word, with an interval if there is one."""
+    """Return the row that decides the verdict, if possible one whose interval is drawn; None without a judged row."""
     drawn = set(effects)
     judged = [row for row in record.rows if word_of(record, row) != NOT_JUDGED and not row.allowed]
     same_word = [row for row in judged if row.verdict == record.verdict] or judged
@@ -67,7 +67,7 @@ def find_deciding_row(record: ComparisonRecord, effects: Iterable[str]) -> Metri
 
 
 def shorten_title(headline: str) -> str:
-    """The headline up to a clause that fits; the rest stands in the rows below."""
+    """Return the first clauses of a headline that fit into TITLE characters."""
     if len(headline) <= TITLE:
         return headline
     ends = [end.start() for end in re.finditer(r"(?:[;:.] | \()", headline) if TITLE // 3 < end.start() <= TITLE]
@@ -75,7 +75,7 @@ def shorten_title(headline: str) -> str:
 
 
 def sum_up(record: ComparisonRecord) -> str:
-    """What agrees and what is unknown, in one sentence; of the unknown why."""
+    """Return one sentence about the rows that agree and those that are unknown, with a reason."""
     if record.has_died:
         ended = [arm for arm in (record.baseline, record.candidate) if not arm.has_died]
         measured = f"the table has what {visible(ended[0].label)} measured" if ended else ""
@@ -97,7 +97,7 @@ def sum_up(record: ComparisonRecord) -> str:
 
 
 def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return in plain words how sure the verdict is, and what the runs could not show; empty without a verdict."""
+    """Return how certain the verdict is, and its gaps; empty without a judged row."""
     if record.has_died:
         dead = [arm for arm in (record.baseline, record.candidate) if arm.has_died]
         code = "" if dead[0].exit_code is None else f", and the exit code {dead[0].exit_code}"
@@ -151,8 +151,10 @@ def tell_cost(record: ComparisonRecord, row: MetricDiff | None) -> str:
 
 
 def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return what the next command does and what that settles; empty for a command without a description."""
+    """Return the effect of the next command and the question that it settles; without a command, the next step."""
     command = record.next_command
+    if not command:
+        return _advise_to_search(record) if record.verdict in ("regressed", "changed") else ""
     effect = row.effect_text.partition(" (")[0] if row is not None else ""
     question = f"does {effect} hold?" if effect and record.verdict != "unknown" else "is there a difference?"
     if command.startswith("maxview ingest "):
@@ -171,8 +173,16 @@ def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
     return COMMANDS.get(command.removeprefix("maxview ").partition(" ")[0], "")
 
 
+def _advise_to_search(record: ComparisonRecord) -> str:
+    """Return the place where the cause of a settled difference is found."""
+    left, right = record.baseline.commit, record.candidate.commit
+    if left and right and left != right:
+        return f"this is settled; the cause is among the commits between the two: git log --oneline {left}...{right}"
+    return "this is settled; the cause is among the differences between the two, which the page lists"
+
+
 def _advise_to_repeat(record: ComparisonRecord) -> str:
-    """Return what settles the verdict of logs, whose trainer cannot be started from here."""
+    """Return the step that settles the verdict of logs: their trainer cannot be started from here."""
     if record.has_died:
         return "mend the cause that the log names, run that arm again, and put its log in the place of the old one"
     if any(finding.effect == "blocks" for finding in record.findings):
@@ -181,7 +191,7 @@ def _advise_to_repeat(record: ComparisonRecord) -> str:
 
 
 def find_frame(lines: Sequence[str]) -> str:
-    """The innermost place of a traceback in these lines of a log: `train_utils.py:217 in setup_train_loop`."""
+    """Return the innermost place of a traceback in lines of a log: `train_utils.py:217 in setup`; else empty."""
     found = [match for line in lines for match in FRAME.finditer(line)]
     if not found:
         return ""

@@ -1,7 +1,5 @@
 """Turns the difference of two checkpoints into two tables: the number of arrays of each kind, and every array."""
 
-from collections.abc import Sequence
-
 from configs.schema import Frozen
 from tasks.records import ArrayDifference, ArrayRole, CheckpointDifference, Verdict
 from tasks.records.counted import counted
@@ -67,28 +65,23 @@ def list_arrays(found: CheckpointDifference) -> list[ArrayLine]:
 
 
 def _line(array: ArrayDifference) -> ArrayLine:
-    word, verdict = _judge(array)
+    sides = [(array.names, array.shape, array.dtype), (array.other_names, array.other_shape, array.other_dtype)]
+    there = [(str(list(shape)), visible(dtype)) for names, shape, dtype in sides if names]
+    if array.values is None:
+        side = "baseline" if array.names else "candidate"
+        word = f"{side} alone: {WHY_ALONE.get(array.role, LACKING)}"
+    else:
+        word = describe_values(array)
+    differs = array.is_state if array.values is None else not array.exact
     return ArrayLine(
         role=array.role,
         names=tuple(map(visible, array.names)),
         other_names=tuple(map(visible, array.other_names)),
-        shapes=" → ".join(dict.fromkeys(str(list(s)) for s, n in _sides(array, array.shape, array.other_shape) if n)),
-        dtypes=" → ".join(dict.fromkeys(visible(d) for d, n in _sides(array, array.dtype, array.other_dtype) if n)),
+        shapes=" → ".join(dict.fromkeys(shape for shape, _ in there)),
+        dtypes=" → ".join(dict.fromkeys(dtype for _, dtype in there)),
         word=word,
-        verdict=verdict,
+        verdict="changed" if differs else "same",
     )
-
-
-def _sides[T](array: ArrayDifference, here: T, there: T) -> tuple[tuple[T, tuple[str, ...]], ...]:
-    return (here, array.names), (there, array.other_names)
-
-
-def _judge(array: ArrayDifference) -> tuple[str, Verdict]:
-    if array.values is None:
-        side = "baseline" if array.names else "candidate"
-        why = WHY_ALONE.get(array.role, LACKING)
-        return f"{side} alone: {why}", "changed" if array.is_state else "same"
-    return describe_values(array), "same" if array.exact else "changed"
 
 
 def describe_values(array: ArrayDifference) -> str:
@@ -108,7 +101,10 @@ def describe_values(array: ArrayDifference) -> str:
 
 def describe_counts(found: CheckpointDifference, here: str = "here", there: str = "there") -> str:
     """Return a sentence such as `39 arrays here, 69 there: 39 equal bit for bit`."""
-    left, right = (sum(len(names) for names in side) for side in zip(*map(_names, found.arrays), strict=True))
+    left, right = (
+        sum(len(array.names) for array in found.arrays),
+        sum(len(array.other_names) for array in found.arrays),
+    )
     compared = found.compared
     differing = sum(not array.exact for array in compared)
     ratio = f"{differing} of {len(compared)} differ" if differing else f"{len(compared)} equal bit for bit"
@@ -119,7 +115,7 @@ def describe_alone(found: CheckpointDifference, most: int = 3) -> list[str]:
     """Return a line per side and kind of lone arrays: `only there: 30 random numbers: REASON: a, b and 28 more`."""
     lines = []
     for side, is_here in (("here", True), ("there", False)):
-        alone = [array for array in found.arrays if bool(array.names) is is_here and _is_alone(array)]
+        alone = [array for array in found.arrays if not (array.other_names if is_here else array.names)]
         for role in dict.fromkeys(array.role for array in alone):
             names = [name for array in alone if array.role == role for name in (*array.names, *array.other_names)]
             shown = ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
@@ -129,13 +125,6 @@ def describe_alone(found: CheckpointDifference, most: int = 3) -> list[str]:
 
 def name_pair(array: ArrayDifference) -> str:
     """Return both names, or one if they are equal. Of layers stacked on the other side only the first is named."""
-    names = [name[0] + (f" … ({len(name)} layers)" if len(name) > 1 else "") for name in _names(array) if name]
+    sides = [names for names in (array.names, array.other_names) if names]
+    names = [name[0] + (f" … ({len(name)} layers)" if len(name) > 1 else "") for name in sides]
     return visible(" ↔ ".join(dict.fromkeys(names)))
-
-
-def _names(array: ArrayDifference) -> Sequence[tuple[str, ...]]:
-    return array.names, array.other_names
-
-
-def _is_alone(array: ArrayDifference) -> bool:
-    return not (array.names and array.other_names)

@@ -24,19 +24,9 @@ COLOURS: dict[str, str] = dict(
     re.findall(r"--([\w-]+): (#[0-9a-f]{6})", read_asset("page.css").partition("@media")[0])
 )  # on white
 SIDE_COLOURS = (COLOURS["baseline"], COLOURS["candidate"])
-SAME_NAME = (
-    "compute",
-    "dispatch",
-    "compile",
-    "checkpoint",
-    "eval",
-    "profiler",
-    "restart",
-    "unexplained",
-    "between",
-    "end",
-)
-PARTS = {part: part for part in SAME_NAME} | {
+PARTS = {  # of a run's time, with their colours
+    "compute": "compute", "dispatch": "dispatch", "compile": "compile", "checkpoint": "checkpoint", "eval": "eval",
+    "profiler": "profiler", "restart": "restart", "unexplained": "unexplained", "between": "between", "end": "end",
     "waits for saves": "wait", "blocking saves": "second", "wait at the end": "wait-end", "start": "outside",
     "evaluation at the end": "changed", "outside": "line",
 }  # fmt: skip
@@ -70,20 +60,18 @@ _STYLE = Style(
 )
 
 
-def draw_loss(record: ComparisonRecord) -> str | None:
-    """Return the losses of every run as SVG text, baseline solid and candidate dashed; None without losses."""
-    return draw_curve(record, "loss")
-
-
 def draw_curve(record: ComparisonRecord, metric: str) -> str | None:
-    """Return a curve of the record as SVG text; step times without the first step and stalls. None without values."""
+    """Return a curve of every run as SVG text, the candidate's dashed; None without values.
+
+    Step times are drawn without the first step and stalls, which would flatten the rest.
+    """
     curves = [_steady(record, curve) for curve in record.curves if curve.metric == metric]
     curves = [curve for curve in curves if _points(curve)]
     if not curves:
         return None
     chart = pygal.XY(
         _config(260),
-        style=_coloured([_side_colour(record, curve) for curve in curves]),
+        style=_coloured([SIDE_COLOURS[curve.arm == record.candidate.name] for curve in curves]),
         title="step time without the first step and stalls, s" if metric == STEP_TIME.curve else f"{metric} per step",
         show_legend=True,
         legend_at_bottom=True,
@@ -193,12 +181,7 @@ def _coloured(colours: Sequence[str]) -> Style:
     return Style(**{**_STYLE.__dict__, "colors": tuple(colours)})
 
 
-def _side_colour(record: ComparisonRecord, curve: Curve) -> str:
-    return SIDE_COLOURS[curve.arm == record.candidate.name]
-
-
 def _steady(record: ComparisonRecord, curve: Curve) -> Curve:
-    """Return the curve; step times without the first step and stalls, which would flatten the rest."""
     if curve.metric != STEP_TIME.curve:
         return curve
     left_out = {stall.step for stall in record.stalls.get(curve.arm, ())} | set(curve.steps[:1])

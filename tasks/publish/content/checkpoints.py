@@ -48,7 +48,7 @@ class CheckpointLine(Frozen):
 
     @property
     def word(self) -> str:
-        """The level of proof if that suffices, else the state, with the level if there is one."""
+        """Return the level of proof, or the state with the level for other states than proved and committed."""
         word = STATES[self.state][1]
         if self.level is None:
             return word
@@ -56,7 +56,7 @@ class CheckpointLine(Frozen):
 
     @property
     def meaning(self) -> str:
-        """The meaning of the level."""
+        """Return the meaning of the level."""
         return LEVELS[self.level].proves if self.level else ""
 
 
@@ -81,7 +81,7 @@ def list_checkpoints(arm: ArmSummary, *, timeline: bool = False) -> list[Checkpo
 
 
 def _key(event: CheckpointEvent | None, proof: CheckpointProof | None) -> tuple[int, int | None]:
-    """(run, step) of a save."""
+    """Return (run, step) of a save."""
     either = event or proof
     assert either is not None  # pair_saves makes no empty pairs
     return either.run, either.step

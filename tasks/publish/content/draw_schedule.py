@@ -1,6 +1,6 @@
-"""Draws a pipeline schedule from its events: a row per rank, a cell per operation, what never finished hatched.
+"""Draws a pipeline schedule from its events: a row per rank, a cell per operation, unfinished operations hatched.
 
-The events have no times. What runs from left to right is their order in the log, one step per event of any rank.
+The events have no times. Their order in the log runs from left to right, one step per event of any rank.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,40 +28,6 @@ class Operation:
     lines: str
 
 
-@dataclass(frozen=True)
-class Cell:
-    """The part of an operation in one strip, in px. `open`: it continues in the next strip."""
-
-    x: float
-    y: float
-    width: float
-    kind: str
-    label: str
-    title: str
-
-
-@dataclass(frozen=True)
-class Track:
-    """The row of a rank in one strip."""
-
-    y: float
-    height: float
-    label: str
-
-
-@dataclass(frozen=True)
-class Strip:
-    """A stretch of the schedule: the rows of all ranks, the cells, and where an iteration ended (x, text)."""
-
-    y: float
-    height: float
-    width: float
-    text: str
-    tracks: tuple[Track, ...]
-    cells: tuple[Cell, ...]
-    marks: tuple[tuple[float, str], ...]
-
-
 def draw_schedule(run: RunReading) -> str | None:
     """Return the schedule of a run as SVG text; None if its log contains none."""
     events = run.schedule[-SHOWN:]
@@ -71,27 +37,23 @@ def draw_schedule(run: RunReading) -> str | None:
     lanes = assign_lanes(operations)
     ranks = sorted({operation.rank for operation in operations})
     idle = {entry["rank"]: (entry.get("schedule") or {}).get("idle_share") for entry in run.ranks}
-    strips: list[Strip] = []
+    strips: list[dict[str, Any]] = []
     y = float(TOP)
     for begin in range(0, len(events), PER_STRIP):
         strip = _strip(events, operations, lanes, ranks, begin=begin, y=y)
         strips.append(strip)
-        y += strip.height + STRIP_GAP
+        y += strip["height"] + STRIP_GAP
     flying = [operation for operation in operations if operation.end is None]
     left_out = len(run.schedule) - len(events)
-    return (
-        make_environment()
-        .get_template("schedule.svg.j2")
-        .render(
-            name=run.name,
-            width=LEFT + PER_STRIP * STEP + 24,
-            height=y,
-            left=LEFT,
-            lane=LANE,
-            strips=strips,
-            summary=_summary(ranks, idle, flying, len(events), left_out),
-            idle=[(rank, share) for rank in ranks if (share := idle.get(rank)) is not None],
-        )
+    template = make_environment().get_template("schedule.svg.j2")
+    return template.render(
+        name=run.name,
+        width=LEFT + PER_STRIP * STEP + 24,
+        height=y,
+        left=LEFT,
+        lane=LANE,
+        strips=strips,
+        summary=_summary(ranks, idle, flying, len(events), left_out),
     )
 
 
@@ -140,32 +102,35 @@ def _strip(
     *,
     begin: int,
     y: float,
-) -> Strip:
+) -> dict[str, Any]:
+    """Return a stretch of the schedule for the template, in px: the rows of all ranks, cells, ends of iterations."""
     end = min(begin + PER_STRIP, len(events))
     last = len(events) - 1
     depth = {rank: max(lanes[each] + 1 for each in operations if each.rank == rank) for rank in ranks}
-    tracks: list[Track] = []
+    tracks, cells = [], []
     tops: dict[int, float] = {}
     top = y + STRIP_HEAD
     for rank in ranks:
         tops[rank] = top
-        tracks.append(Track(top, depth[rank] * LANE, f"rank {rank}"))
+        tracks.append({"y": top, "height": depth[rank] * LANE, "label": f"rank {rank}"})
         top += depth[rank] * LANE + GAP
-    cells = []
     for each in operations:
         stop = last + 1 if each.end is None else each.end
         first, final = max(each.start, begin), min(stop, end)
         if final <= first:
             continue
         width = (final - first) * STEP - 1
-        label = str(each.tensor) if width >= 6 * len(str(each.tensor)) + 3 else ""
-        kind = each.direction + (" flying" if each.end is None else "")
-        title = f"rank {each.rank}, {each.direction} of microbatch {each.tensor}: {each.lines}"
-        place = tops[each.rank] + lanes[each] * LANE + 1
-        cells.append(Cell(LEFT + (first - begin) * STEP, place, width, kind, label, title))
-    marks = tuple(_marks(events, begin, end))
+        cells.append({
+            "x": LEFT + (first - begin) * STEP,
+            "y": tops[each.rank] + lanes[each] * LANE + 1,
+            "width": width,
+            "kind": each.direction + (" flying" if each.end is None else ""),
+            "label": str(each.tensor) if width >= 6 * len(str(each.tensor)) + 3 else "",
+            "title": f"rank {each.rank}, {each.direction} of microbatch {each.tensor}: {each.lines}",
+        })  # fmt: skip
     text = f"events {begin + 1}–{end}, lines {events[begin]['line']}–{events[end - 1]['line']}"
-    return Strip(y, top - y, (end - begin) * STEP, text, tuple(tracks), tuple(cells), marks)
+    size = {"y": y, "height": top - y, "width": (end - begin) * STEP}
+    return {**size, "text": text, "tracks": tracks, "cells": cells, "marks": list(_marks(events, begin, end))}
 
 
 def _marks(events: Sequence[dict[str, Any]], begin: int, end: int) -> Iterator[tuple[float, str]]:

@@ -32,53 +32,30 @@ def _sections(one: Explanation) -> Iterator[Section]:
     commits = {(line.file, line.line): line.commit for line in one.lines if line.commit}
     if one.tensors is not None:
         found, first = one.tensors, one.tensors.first
-        alone = [f"only the {row.arm}: {row.count} × {row.operation} {row.type} at {row.place}" for row in found.only]
-        yield Section(
-            "the first tensor",
-            found.sentence if first is None else _with_commit(found.sentence, first.file, first.line, commits),
-            (
-                *(
-                    _with_commit(root.sentence, root.file, root.line, commits)
-                    for root in found.roots
-                    if root.sentence not in found.sentence
-                ),
-                *alone,
-                *found.unmatched_arguments,
-                *found.notes,
-            ),
-        )
+        sentence = found.sentence if first is None else _with_commit(found.sentence, first.file, first.line, commits)
+        roots = [root for root in found.roots if root.sentence not in found.sentence]
+        lines = [_with_commit(root.sentence, root.file, root.line, commits) for root in roots]
+        lines += [f"only the {row.arm}: {row.count} × {row.operation} {row.type} at {row.place}" for row in found.only]
+        yield Section("the first tensor", sentence, (*lines, *found.unmatched_arguments, *found.notes))
     if one.program is not None:
         program = one.program
-        yield Section(
-            "the program",
-            program.sentence,
-            (
-                *(
-                    _with_lines(row.sentence, (row.baseline_line, row.candidate_line), commits)
-                    for row in program.operations
-                    if row.sentence not in program.sentence
-                ),
-                *(f"input {row.name}: {row.baseline or 'none'} → {row.candidate or 'none'}" for row in program.inputs),
-                *program.placements,
-                *(
-                    f"compiled: {row.what}, {row.where}: {row.baseline} → {row.candidate} ({row.cost})"
-                    for row in program.compiled
-                ),
-            ),
-        )
+        own = [row for row in program.operations if row.sentence not in program.sentence]
+        lines = [_with_lines(row.sentence, (row.baseline_line, row.candidate_line), commits) for row in own]
+        lines += [f"input {row.name}: {row.baseline or 'none'} → {row.candidate or 'none'}" for row in program.inputs]
+        lines += program.placements
+        lines += [
+            f"compiled: {row.what}, {row.where}: {row.baseline} → {row.candidate} ({row.cost})"
+            for row in program.compiled
+        ]
+        yield Section("the program", program.sentence, tuple(lines))
     if one.memory is not None:
         differing = [row for row in one.memory.buffers if row.baseline_bytes != row.candidate_bytes]
         yield Section("memory", one.memory.sentence, tuple(map(_say_buffer, differing)))
     if one.time is not None:
-        lines = [
-            _with_lines(
-                f"{1e3 * row.baseline_s:.2f} → {1e3 * row.candidate_s:.2f} ms {row.what}{_place(row)}",
-                (row.baseline_line, row.candidate_line),
-                commits,
-            )
-            for row in one.time.differences
-            if row.sure
-        ]
+        lines = []
+        for row in one.time.differences:
+            words = f"{1e3 * row.baseline_s:.2f} → {1e3 * row.candidate_s:.2f} ms {row.what}{_place(row)}"
+            lines += [_with_lines(words, (row.baseline_line, row.candidate_line), commits)] if row.sure else []
         yield Section("time", one.time.sentence, tuple(lines))
     if one.lines:
         lines = list(dict.fromkeys(f"{line.commit}: {line.file}:{line.line} {line.function}" for line in one.lines))

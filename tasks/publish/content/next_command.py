@@ -1,4 +1,4 @@
-"""Says which command of maxview is most useful after a comparison of runs that it made."""
+"""Turns a comparison of runs that maxview made into its most useful next command."""
 
 import json
 import shlex
@@ -14,13 +14,13 @@ from tasks.store.mirror import name_store, out_option
 
 
 def add_next(record: ComparisonRecord, runs: Sequence[RunRecord], *, cases: int) -> ComparisonRecord:
-    """The comparison of these runs with the command that comes next. `cases`: so many are compared with it."""
+    """Return the comparison of these runs with its next command; `cases`: the number of cases compared together."""
     command = suggest_next(record, _plans_of_arms(record, runs), cases=cases)
     return record.model_copy(update={"next_command": shlex.join(command)})
 
 
 def add_next_of_compiles(record: ComparisonRecord, compiles: Sequence[RunRecord]) -> ComparisonRecord:
-    """The comparison of two compiled steps with the command that comes next: to train them, or to read what failed."""
+    """Return the comparison of two compiled steps with its next command: train them, or read the failed compile."""
     unfit = record.programs.unfit if record.programs else ()
     failed = [run.log for run in compiles if run.arm in unfit]
     plans = _plans_of_arms(record, compiles)
@@ -30,20 +30,20 @@ def add_next_of_compiles(record: ComparisonRecord, compiles: Sequence[RunRecord]
 
 
 def _plans_of_arms(record: ComparisonRecord, runs: Sequence[RunRecord]) -> list[RunPlan]:
-    """A plan of the baseline, and one of the candidate."""
+    """Return a plan of the baseline and one of the candidate."""
     plans = {run.arm: run.plan for run in runs if run.plan is not None}
     return [plans[arm.name] for arm in (record.baseline, record.candidate)]
 
 
 def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: int) -> list[str]:
-    """The command that is most useful after this verdict, with the options of `plans`, one run of each arm.
+    """Return the most useful command after this verdict, with the options of `plans`, one run of each arm.
 
-    cases: so many are compared together; once that is every case that the target can run, those are next that need
-    more devices of this machine, and then a TPU slice. Empty where nothing would tell more.
+    cases: the number of cases compared together. Once the target has run all that it can, the next ones need more
+    devices of this machine, and then a TPU slice. Empty if no command tells more.
     """
     place, same = load_target(record.target), [*options_of_plan(plans[0]), *options_of_arms(plans)]
     compare, options = ["maxview", "compare", record.comparison], ["--target", record.target, *same]
-    if record.has_died:  # trains what is unfinished: the arm that died, from its last checkpoint
+    if record.has_died:  # trains only the dead arm, from its last checkpoint
         return [*compare, "--case", record.case, *options]
     if any(finding.effect == "blocks" for finding in record.findings):
         if any(plan.backend != "local" for plan in plans):
@@ -56,9 +56,9 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
     if record.verdict in ("regressed", "improved") and ONE_RUN in timed:
         return [*compare, "--case", record.case, *options, "--repeats", str(LEAST_REPEATS)]
     if record.verdict == "unknown":
-        # a number of repeats would be a guess out of the stated noise, which the runs and the history replace
+        # a number of repeats would be a guess: the runs and the history replace the stated noise
         return [*compare, "--case", record.case, *options, "--until-decided"]
-    if any(plan.trainer == "command" for plan in plans):  # which has a place for what its own cases change
+    if any(plan.trainer == "command" for plan in plans):  # its argv has a place for its own cases' settings only
         return [*compare, *options] if cases < len(load_comparison(record.comparison).cases) else []
     every = list_names("cases")
     unfit = list(find_unfit(every, place)) if cases > 1 else []  # every case is read for it
@@ -66,7 +66,7 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
         return [*compare, "--case", "all", *options]
     for target in map(load_target, list_names("targets")):
         fit = [case for case in unfit if case not in find_unfit(unfit, target)]
-        if fit and target.trains_here and target.platform == "cpu":  # which poses as any number of devices
+        if fit and target.trains_here and target.platform == "cpu":  # a CPU poses as any number of devices
             return [*compare, *(word for case in fit for word in ("--case", case)), "--target", target.name, *same]
     trained_here = place.topology is None and not place.plays_logs
     if trained_here and all("libtpu" in plan.versions and not plan.aa for plan in plans):  # it compiles for TPUs
@@ -75,7 +75,7 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
 
 
 def offer_bisection(record: ComparisonRecord, plans: Sequence[RunPlan]) -> list[str]:
-    """The command that finds the commit, of a regressed comparison of two refs with several commits between them."""
+    """Return the command that finds the commit behind a difference; empty if not several commits are between."""
     before, after = plans
     between = record.commits.get(record.candidate.name, ())
     diverged = bool(record.commits.get(record.baseline.name))
@@ -90,7 +90,7 @@ def offer_bisection(record: ComparisonRecord, plans: Sequence[RunPlan]) -> list[
 
 
 def options_of_arms(plans: Sequence[RunPlan]) -> list[str]:
-    """The options behind the trainers of the two arms: refs, where they were looked up, and what runs them."""
+    """Return the options of both arms' trainers: refs, repository, packages and `--aa`."""
     words = []
     if plans[0].blessed:
         words += ["--baseline", plans[0].blessed]
@@ -102,13 +102,13 @@ def options_of_arms(plans: Sequence[RunPlan]) -> list[str]:
         words += ["--repository", *named] if len(places) == len(named) == 1 else []
     for plan in plans:
         for word in plan.software:
-            if not word.startswith("image "):  # which only a comparison's file can name
+            if not word.startswith("image "):  # only a comparison's file can name an image
                 words += ["--with", f"{plan.arm}:{word.removeprefix('python ')}"]
     return words + (["--aa"] if any(plan.aa for plan in plans) else [])
 
 
 def options_of_plan(plan: RunPlan) -> list[str]:
-    """The options behind a plan: model and folder where they are not what they are without being named, and --set."""
+    """Return the options of a plan that differ from the defaults: model, `--set`, and the output folder."""
     words: list[str] = []
     models = {Path(origin.rpartition(":")[0]) for origin in plan.origins.values()}
     named = sorted(path.stem for path in models if path.parent.name == "models")

@@ -1,13 +1,13 @@
 """Turns the lives of an arm's checkpoints into bars on one line of time, and into words."""
 
-from typing import NamedTuple
+from collections.abc import Callable
 
 from configs.schema import Frozen
 from tasks.publish.content.time_bars import show_seconds
 from tasks.records import ArmSummary, CheckpointLife, ComparisonRecord, LifeSpan
 
 WIDTH = 1000.0  # of the line of time, in its own units
-LEAST = 3.0  # what took no time is still seen
+LEAST = 3.0  # width of a bar without a duration
 LATER = 1.5  # proofs that come this many times later than all saves are drawn behind a break
 BREAK = 0.94  # its place, as a share of the width
 
@@ -50,17 +50,17 @@ def draw_lives(record: ComparisonRecord) -> Timeline | None:
     last = max(proved, default=end)
     broken = last - begin > LATER * (end - begin) and bool(saved)
     end = max(end if broken else max(end, last), begin + 1e-3)
-    scale = Scale(begin, end, WIDTH * (BREAK if broken else 1.0) / (end - begin))
-    lines = {arm.name: tuple(_line(arm, life, scale) for life in arm.lives) for arm in arms}
+    per_second = WIDTH * (BREAK if broken else 1.0) / (end - begin)
+
+    def draw_bar(part: str, start: float, seconds: float, words: str) -> LifeBar:
+        later = start > end  # it is drawn behind the break
+        place = WIDTH * (BREAK + 1) / 2 if later else (start - begin) * per_second
+        x = min(WIDTH - LEAST, max(0.0, place))
+        width = LEAST if later else min(WIDTH - x, max(LEAST, seconds * per_second))
+        return LifeBar(part=part, x=round(x, 2), width=round(width, 2), words=words)
+
+    lines = {arm.name: tuple(_line(arm, life, draw_bar) for life in arm.lives) for arm in arms}
     return Timeline(lines=lines, begin_s=begin, end_s=end, broken=broken)
-
-
-class Scale(NamedTuple):
-    """Maps seconds to places on the timeline; parts that begin after `end` are drawn behind a break."""
-
-    begin: float
-    end: float
-    per_second: float
 
 
 def _ends(span: LifeSpan) -> tuple[float, float]:
@@ -72,21 +72,13 @@ def _saving_moments(life: CheckpointLife) -> list[float]:
     return ends + [moment for moment in (life.announced_s, life.committed_s) if moment is not None]
 
 
-def _line(arm: ArmSummary, life: CheckpointLife, scale: Scale) -> LifeLine:
-    bars = [_bar(span.part, span.begin_s, span.seconds, describe_span(span), scale) for span in life.spans]
+def _line(arm: ArmSummary, life: CheckpointLife, draw_bar: Callable[[str, float, float, str], LifeBar]) -> LifeLine:
+    bars = [draw_bar(span.part, span.begin_s, span.seconds, describe_span(span)) for span in life.spans]
     if life.committed_s is not None:
-        bars.append(_bar("committed", life.committed_s, 0.0, f"committed {show_seconds(life.committed_s)}", scale))
+        bars.append(draw_bar("committed", life.committed_s, 0.0, f"committed {show_seconds(life.committed_s)}"))
     run = f", run {life.run + 1}" if len(arm.runs) > 1 else ""
     again = f", save {life.nth}" if life.overwritten or life.nth > 1 else ""
     return LifeLine(title=f"step {life.step}{run}{again}", bars=tuple(bars), words=describe_life(life))
-
-
-def _bar(part: str, begin: float, seconds: float, words: str, scale: Scale) -> LifeBar:
-    later = begin > scale.end
-    place = WIDTH * (BREAK + 1) / 2 if later else (begin - scale.begin) * scale.per_second
-    x = min(WIDTH - LEAST, max(0.0, place))
-    width = LEAST if later else min(WIDTH - x, max(LEAST, seconds * scale.per_second))
-    return LifeBar(part=part, x=round(x, 2), width=round(width, 2), words=words)
 
 
 def describe_span(span: LifeSpan) -> str:

@@ -57,12 +57,12 @@ class Bar(Frozen):
 
     @property
     def words(self) -> str:
-        """The part in words: `start 19.9 s`."""
+        """Return the part in words: `start 19.9 s`."""
         return f"{visible(self.part.part)} {show_seconds(self.part.seconds)}"
 
     @property
     def has_room(self) -> bool:
-        """Whether its words fit into it, where a bar is as wide as on a desk."""
+        """Return whether its words fit into the bar on a wide screen."""
         return self.width >= PERCENT_A_LETTER * len(self.words) + 1
 
 

@@ -20,11 +20,11 @@ SHOWN_ONLY = frozenset(
     metric.name for metric in METRICS if metric.word_of == STEP_TIME.name
 )  # it decides in their place
 Effect = Literal["blocks", "qualifies", "note"]
-type Outcome = Verdict | Literal["died", "failed"]  # what became of a comparison; failed: there is none
+type Outcome = Verdict | Literal["died", "failed"]  # of a comparison; failed: it could not be made
 
 
 class Word(Frozen):
-    """A sign that needs no colour, the colour on white paper, and the style in a terminal."""
+    """A sign, its colour on white, and its style in a terminal."""
 
     sign: str
     colour: str
@@ -90,7 +90,7 @@ def count_rows(record: ComparisonRecord, word: Verdict) -> int:
 
 
 def name_group(record: ComparisonRecord, group: Literal["maxview", "ours"]) -> str:
-    """What stands above rows of a group."""
+    """Return the heading of a group of rows."""
     return "The compiled step" if record.programs else GROUPS[group]
 
 
@@ -100,17 +100,17 @@ def name_row(record: ComparisonRecord, row: MetricDiff) -> str:
 
 
 def name_verdict(outcome: Outcome) -> str:
-    """`✗ regressed` and its kind."""
+    """Return an outcome with its sign: `✗ regressed`."""
     return f"{OUTCOMES[outcome].sign} {outcome}"
 
 
 def outcome_of(record: ComparisonRecord) -> Outcome:
-    """What people call the result: the verdict, or that an arm died."""
+    """Return the verdict, or `died` if an arm did."""
     return "died" if record.has_died else record.verdict
 
 
 def name_side(record: ComparisonRecord, arm: str) -> Literal["baseline", "candidate"] | None:
-    """Which side of the comparison an arm is; None for a name that is neither."""
+    """Return an arm's side; None for an unknown name."""
     if arm == record.baseline.name:
         return "baseline"
     return "candidate" if arm == record.candidate.name else None
@@ -142,20 +142,22 @@ def list_findings(record: ComparisonRecord) -> list[tuple[Finding, str]]:
 
 
 def cell_text(text: str, arm: ArmSummary) -> str:
-    """A value as the record words it, or why there is none."""
+    """Return a value as the record words it, or the reason for its absence."""
     if text.strip():
         return visible(text)
     return DIED if arm.has_died else ABSENT
 
 
 def absent_text(record: ComparisonRecord) -> str:
-    """One line that names the metrics without a value on either side; empty if there are none."""
+    """Return a line that names the metrics without a value on either side; empty if there are none."""
     return f"No value on either side: {', '.join(map(visible, record.absent))}." if record.absent else ""
 
 
 def difference_text(row: MetricDiff, *, brief: bool = False) -> str:
-    """The difference as the record words it, the effect behind it (MaxView's rows share that of another row), and what
-    a word rests on where that is little, or where it is no measurement. brief: without what it rests on."""
+    """Return the difference as the record words it, with its effect and a warning of little evidence or of noise.
+
+    MaxView's rows share the effect of another row. brief: without the warning.
+    """
     words = round_numbers(visible(row.difference_text)) or "—"
     if row.effect_text and row.group == "ours":
         words = f"{words}: {visible(row.effect_text)}"
@@ -167,7 +169,7 @@ def difference_text(row: MetricDiff, *, brief: bool = False) -> str:
 
 
 def round_numbers(text: str) -> str:
-    """The text with at most six significant digits in each of its decimal numbers: more are never read."""
+    """Return the text with at most DIGITS significant digits in each decimal number."""
 
     def round_one(match: re.Match[str]) -> str:
         whole, decimals = match.groups()
@@ -181,7 +183,7 @@ def round_numbers(text: str) -> str:
 
 
 def threshold_text(row: MetricDiff) -> str:
-    """The threshold as the record words it, or in the metric's own unit when it only has the number."""
+    """Return the threshold as the record words it, or its number with the metric's unit."""
     if row.threshold_text or row.threshold is None:
         return visible(row.threshold_text)
     return f"±{row.threshold:g} {visible(row.unit)}".rstrip()
@@ -208,12 +210,12 @@ def first_clauses(text: str) -> str:
 
 
 def unbroken(text: str, blank: str = "\u00a0") -> str:
-    """The text with blanks that no line breaks at: in an interval, a count, and a number with what it is known to."""
-    return re.sub(r" (?=[%…±×])|(?<=[…±×]) ", blank, text)
+    """Return the text with non-breaking spaces inside intervals, counts and numbers with a unit or a tolerance."""
+    return re.sub(r" (?=[%…±×]|billion)|(?<=[…±×]) ", blank, text)
 
 
 def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
-    """(name, value) of what identifies an arm: commit, versions, devices, start, exit; only what its log says."""
+    """Return (name, value) of an arm's commit, versions, devices, start and exit code, as far as its log has them."""
     here = arm.environment
     devices = " × ".join(part for part in (str(here.num_devices or ""), here.device_kind or "") if part)
     mesh = ", ".join(f"{axis} {size}" for axis, size in (here.mesh or {}).items())
@@ -236,12 +238,12 @@ def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
 
 
 def format_moment(iso: str | None) -> str | None:
-    """An ISO 8601 moment as people write it; anything else as it is."""
+    """Return an ISO 8601 moment in a readable form, and any other text unchanged."""
     return re.sub(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)$", r"\1 \2 UTC", iso) if iso else None
 
 
 def describe_coverage(arm: ArmSummary) -> str:
-    """How much of the arm's log was understood, as one line."""
+    """Return one line about the completeness of the arm's log and its reading."""
     cover = arm.coverage
     seen = cover.step_lines_seen
     parts = [f"{cover.step_lines_parsed} of {seen} step lines read" if seen else "no step line"]

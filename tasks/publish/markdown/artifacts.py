@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from tasks.publish.content.answer import answer_of
-from tasks.publish.content.chart import draw_changes, draw_loss, draw_times, to_data_uri
+from tasks.publish.content.chart import draw_changes, draw_curve, draw_times, to_data_uri
 from tasks.publish.content.explanation_sections import TITLE, headline_of, list_sections
 from tasks.publish.content.verdict_words import (
     AGAIN,
@@ -52,7 +52,7 @@ def artifact_key(*parts: str) -> str:
 
 
 def summary_description(record: ComparisonRecord) -> str:
-    """Return the verdict in one line for the description of an artifact, which the UIs render as Markdown too."""
+    """Return the verdict in one line of Markdown, for the description of an artifact."""
     return _md(f"{name_verdict(outcome_of(record))}: {record.headline}")
 
 
@@ -72,9 +72,9 @@ def summary_markdown(record: ComparisonRecord) -> str:
         *_tables(record),
         *_floors(record),
     ]
-    if record.next_command:
-        does = f"{_md(answer.does)}:\n\n" if answer.does else ""
-        blocks.append(f"**What to do next**: {does}{_code(record.next_command)}")
+    if answer.does or record.next_command:
+        blocks.append(f"**What to do next** {_md(answer.does)}")
+        blocks += [_code(record.next_command)] if record.next_command else []
     return "\n\n".join(blocks) + "\n"
 
 
@@ -135,7 +135,7 @@ def _findings(record: ComparisonRecord) -> list[str]:
 def _charts(record: ComparisonRecord) -> list[str]:
     drawn = [
         ("change of every metric against its threshold", draw_changes(record)),
-        ("loss per step", draw_loss(record)),
+        ("loss per step", draw_curve(record, "loss")),
         ("where the time of a run went", draw_times(record)),
     ]
     return [f"![{title}]({to_data_uri(svg)})" for title, svg in drawn if svg is not None]

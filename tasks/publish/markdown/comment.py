@@ -1,4 +1,4 @@
-"""Turns the comparisons of one flow into the body of a pull request's comment: verdicts, what needs a look, pages."""
+"""Turns the comparisons of one flow into a pull request's comment: verdicts, differing rows, and pages."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Turns a night's record into what people read: a matrix, a comment for a pull request, and a message."""
+"""Turns a night's record into a matrix, a comment for a pull request, and a message."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from tasks.records.text import shorten, visible
 from tasks.resolve.plan_night import BISECTED, CellResult, NightRecord
 
 CHANGED_EVENT = "maxview.nightly.changed"
-MARKER = "<!-- maxview:{} -->"  # by which a comment is found again
+MARKER = "<!-- maxview:{} -->"  # identifies a comment for its update
 LONGEST_HEADLINE = 300
 MOST_LINES = 20  # of one message
 
@@ -36,7 +36,7 @@ def night_headline(record: NightRecord) -> str:
 
 
 def comment_markdown(record: NightRecord, *, about: str = "nightly") -> str:
-    """Return the summary as a comment, with the mark by which the next night replaces it."""
+    """Return the summary as a comment with a mark: the next night replaces it."""
     return f"{MARKER.format(about)}\n{night_markdown(record)}"
 
 
@@ -53,7 +53,7 @@ def night_message(record: NightRecord) -> str:
 
 
 def sign(result: CellResult) -> str:
-    """The cell of the matrix."""
+    """Return a cell of the matrix."""
     word = name_verdict(result.word)
     return f"({word})" if result.cell.quarantine else word
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import random
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -40,6 +41,7 @@ from tasks.resolve.plan_night import BISECTED, NightRecord
 from tasks.store import Store, StoreError
 from tasks.store.files import AlreadyThereError
 from tasks.store.locks import hold
+from tasks.store.mirror import out_option
 
 SHOWN: tuple[Outcome, ...] = ("died", *(word for word in WORST_FIRST if word != NOT_JUDGED))
 PAIRS = 12  # columns of the matrix: what was compared last
@@ -177,6 +179,7 @@ def render_index(index: StoreIndex, store: Store) -> str:
         .get_template("index.html.j2")
         .render(
             link=link,
+            out=shlex.join(out_option(store.address)),
             index=index,
             pairs=shown,
             older_pairs=len(pairs) - PAIRS,

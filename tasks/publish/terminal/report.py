@@ -54,7 +54,7 @@ LONGEST_WORD = 14  # characters of a word in a table that is not folded; numbers
 def print_comparison(
     console: Console, record: ComparisonRecord, *, page: str | os.PathLike[str] | None = None, link: str | None = None
 ) -> None:
-    """Print the report, then where the page is and the next command: lines to copy, which no line break divides.
+    """Print the report, then the page's place and the next command, each on one line without a break.
 
     `page` is the page's path or address; `link` opens it in a browser, if that needs another address.
     """
@@ -62,14 +62,14 @@ def print_comparison(
     for name, text in {"page": page, "link": link}.items():
         if text:
             console.print(Text(f"{name}: {visible(os.fspath(text))}"), soft_wrap=True)
+    if does := answer_of(record).does:
+        console.print(Text(f"to do: {visible(does)}"))
     if record.next_command:
-        if does := answer_of(record).does:
-            console.print(Text(f"to do: {does}"))
         console.print(Text(f"next: {visible(record.next_command)}", style="bold"), soft_wrap=True)
 
 
 def render_terminal(record: ComparisonRecord) -> RenderableType:
-    """The report up to its last line, the verdict, as a rich renderable; legible at 80 columns and without colours."""
+    """Return the report, legible at 80 columns and without colours; its last line is the verdict."""
     parts: list[RenderableType] = [*_headline(record), Text(), _arms(record)]
     parts += _explanation(record.explanation)
     parts += _deaths(record)
@@ -252,7 +252,7 @@ def _reasons(record: ComparisonRecord) -> Iterator[RenderableType]:
 
 
 def _group_by_reason(rows: list[MetricDiff]) -> dict[str, list[MetricDiff]]:
-    """Rows under the reason and threshold they share: a dead arm gives every row the same one."""
+    """Return the rows by their shared reason and threshold."""
     groups: dict[str, list[MetricDiff]] = {}
     for row in rows:
         threshold = words_of_threshold(row)

@@ -352,16 +352,27 @@ def test_linen_and_nnx_are_trained_here_and_other_logs_are_read_again(
     assert suggest_next(record.model_copy(update={"verdict": "same"}), again) == []  # nothing is unknown
 
 
+@pytest.mark.parametrize(("evidence", "again"), [("one run of each", ["maxview"]), ("3 runs of each", [])])
+def test_a_settled_difference_of_logs_is_not_read_again(
+    evidence: str, again: list[str], write: Callable[..., Path], tmp_path: Path
+) -> None:
+    paths = [write("a.log"), write("b.log", log_text(losses=(9.0, 8.5, 7.0)))]
+    record = compare_pair(records_of(paths, tmp_path), case="logs", aa=False)
+    rows = tuple(row.model_copy(update={"evidence": evidence}) for row in record.rows)
+    assert record.verdict == "changed"
+    assert suggest_next(record.model_copy(update={"rows": rows}), ["maxview"]) == again
+
+
 def test_the_command_after_logs_runs_and_gives_the_same_verdict(
     write: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    paths = [write("a 1.log"), write("b 1.log", log_text(losses=(9.0, 8.5, 7.0)))]
+    paths = [write("a 1.log"), write("b 1.log", log_text(code=137))]
     record = compare_pair(records_of(paths, tmp_path / "out"), case="03_dropout", aa=False)
     program, *words = shlex.split(record.next_command)
-    assert (program, record.verdict) == ("maxview", "changed")
+    assert (program, record.has_died) == ("maxview", True)
     assert call(words) == 1
     shown = capsys.readouterr().out
-    assert "≠ CHANGED  ingest · 03_dropout" in shown
+    assert "† DIED  ingest · 03_dropout" in shown
     assert (tmp_path / "out" / "index.html").is_file()
 
 

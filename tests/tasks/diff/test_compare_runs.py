@@ -66,7 +66,7 @@ def test_the_worst_row_decides(repeats: Callable[..., list[RunRecord]], compare:
     assert compare(repeats("linen", 1.0), repeats("nnx", 0.8, **other)).verdict == "changed"
     both = compare(repeats("linen", 1.0), repeats("nnx", 1.2, **other))
     assert both.verdict == "regressed"
-    assert "linen · c0ffee: Step time, steady +20.0 % regressed; JAX changed (but " in both.headline
+    assert "linen · c0ffee: Step time, steady +20.0 % regressed; JAX 0.12.0 → 0.8.1 changed (but " in both.headline
 
 
 def test_results_come_before_costs(
@@ -76,7 +76,8 @@ def test_results_come_before_costs(
     record = compare(repeats("linen", 1.0), [make_run("nnx", repeat=n, **times) for n in range(3)])
     assert record.verdict == "regressed"
     assert record.headline == (
-        "nnx · c0ffee against linen · c0ffee: Loss, step by step changed; Step time, steady +20.0 % regressed"
+        "nnx · c0ffee against linen · c0ffee: Loss, step by step 6.000 → 5.500 changed; "
+        "Step time, steady +20.0 % regressed"
     )
 
 
@@ -95,7 +96,7 @@ def test_an_allowed_change_does_not_decide(make_run: MakeRun, compare: Compare, 
     sides = make_run("linen"), make_run("nnx", reading={"parameters": grown})
     changed = compare(*sides)
     assert (changed.verdict, exit_status([changed])) == ("changed", 1)
-    assert "Parameters changed" in changed.headline
+    assert "Parameters 1.104 billion → 1.200 billion changed" in changed.headline
     allowed = compare(*sides, allowed={"parameters": "a head more, as meant"})
     assert row_of(allowed, "parameters").allowed == "a head more, as meant"
     assert (allowed.verdict, exit_status([allowed])) == ("same", 0)

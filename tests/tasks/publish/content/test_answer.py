@@ -150,3 +150,14 @@ def test_for_given_logs_the_advice_comes_first(
     assert any(finding.effect == "blocks" for finding in record_002.findings)
     again = "run both again so that nothing but the change differs, and put their logs in the place of these"
     assert blocked.startswith(again + end)
+
+
+def test_a_settled_difference_says_where_its_cause_is(record_002: ComparisonRecord) -> None:
+    settled = record_002.model_copy(update={"verdict": "changed", "next_command": ""})
+    sides = {"baseline": "a" * 9, "candidate": "b" * 9}
+    arms = {side: getattr(settled, side).model_copy(update={"commit": sha}) for side, sha in sides.items()}
+    assert describe_command(settled.model_copy(update=arms), None).endswith("git log --oneline aaaaaaaaa...bbbbbbbbb")
+    assert describe_command(settled, None).endswith(
+        "the differences between the two, which the page lists"
+    )  # one commit
+    assert describe_command(settled.model_copy(update={"verdict": "same"}), None) == ""

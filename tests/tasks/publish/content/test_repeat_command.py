@@ -39,6 +39,7 @@ def test_branches_become_commits_and_all_options_are_kept(
 def test_logs_are_passed_again(record_002: ComparisonRecord) -> None:
     gone = SimpleNamespace(plan=None)
     command = repeat_command(record_002.model_copy(update={"target": "as logged"}), gone, gone)  # type: ignore[arg-type]
-    logs = [*record_002.baseline.logs, *record_002.candidate.logs]
-    assert shlex.split(command) == ["maxview", "ingest", *logs, "--case", "03_dropout"]
+    logs = ["--baseline", *record_002.baseline.logs, "--candidate", *record_002.candidate.logs]
+    store = str(Path(record_002.baseline.logs[0]).parent.parent.parent)
+    assert shlex.split(command) == ["maxview", "ingest", *logs, "--case", "03_dropout", "--out", store]
     assert repeat_command(record_002, None, None) == ""

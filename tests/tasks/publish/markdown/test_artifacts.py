@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from tasks.publish.content.chart import draw_changes, draw_loss
+from tasks.publish.content.chart import draw_changes, draw_curve
 from tasks.publish.content.verdict_words import difference_text
 from tasks.publish.markdown.artifacts import artifact_key, summary_description, summary_markdown, table_rows
 from tasks.records import ComparisonRecord, Curve, MetricDiff
@@ -127,7 +127,7 @@ def test_bars_point_to_the_worse_side_and_stop_at_the_edge(record_002: Compariso
 def test_without_data_there_is_no_image(record_000: ComparisonRecord) -> None:
     bare = record_000.model_copy(update={"curves": (), "rows": (), "times": ()})
     assert draw_changes(bare) is None
-    assert draw_loss(bare) is None
+    assert draw_curve(bare, "loss") is None
     assert images(summary_markdown(bare)) == []
 
 
