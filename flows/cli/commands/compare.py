@@ -28,7 +28,7 @@ def compare(
     from tasks.resolve.make_request import request_comparison
     from tasks.resolve.plans import find_unfit, resolve
 
-    check_name(name)
+    check_comparison_name(name)
     # the input is checked here too: a mistake should not cost the start of a server
     options = options.model_copy(update={"comparison": name})
     options.read_budget()
@@ -44,7 +44,7 @@ def compare(
     return run_flow("compare", dict(options), as_json=json_, left_out=left_out)
 
 
-def check_name(name: str) -> None:
+def check_comparison_name(name: str) -> None:
     """Raise ValueError if no comparison is named, or a case in its place."""
     from configs.comparison import list_names
 
