@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
@@ -87,24 +88,17 @@ def _explain_nothing(
 
 def print_history(judged: Sequence[Judged], console: Console) -> None:
     """Print one line per series: nights, last values and trend; below it, changes and notes."""
-    group: tuple[str, ...] | None = None
-    table = Table(box=None, pad_edge=False)
-    for item in judged:
-        series = item.series
-        here = (series.comparison, *([series.pair] if series.pair else []), series.case, series.target)
-        if group != here:
-            if group is not None:
-                console.print(table)
-            group = here
-            console.print(f"\n[bold]{escape(' · '.join(group))}[/]", highlight=False)
-            table = Table(box=None, pad_edge=False)
-            for column in ("metric", series.baseline_arm, series.candidate_arm, "ratio, oldest to newest"):
-                table.add_column(escape(column), overflow="fold")
-        latest = series.nights[-1]
-        cells = [f"{value:.4g}" if value is not None else "—" for value in (latest.baseline, latest.candidate)]
-        unit = f", {series.unit}" if series.unit else ""
-        table.add_row(escape(series.metric + unit), *cells, draw_trend(values_of(item, "ratio")))
-    if judged:
+    for heading, group in groupby(judged, key=_heading):
+        console.print(f"\n[bold]{escape(heading)}[/]", highlight=False)
+        table = Table(box=None, pad_edge=False)
+        for item in group:
+            series, latest = item.series, item.series.nights[-1]
+            if not table.columns:
+                for column in ("metric", series.baseline_arm, series.candidate_arm, "ratio, oldest to newest"):
+                    table.add_column(escape(column), overflow="fold")
+            cells = [f"{value:.4g}" if value is not None else "—" for value in (latest.baseline, latest.candidate)]
+            unit = f", {series.unit}" if series.unit else ""
+            table.add_row(escape(series.metric + unit), *cells, draw_trend(values_of(item, "ratio")))
         console.print(table)
     notes: set[str] = set()
     for item in judged:
@@ -117,6 +111,11 @@ def print_history(judged: Sequence[Judged], console: Console) -> None:
             if note not in notes:
                 notes.add(note)
                 console.print(f"· {escape(note)}", highlight=False, soft_wrap=True)
+
+
+def _heading(item: Judged) -> str:
+    series = item.series
+    return " · ".join(filter(None, [series.comparison, series.pair, series.case, series.target]))
 
 
 def parse_since(text: str) -> datetime:

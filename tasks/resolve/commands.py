@@ -16,8 +16,8 @@ from configs.launch import BACKENDS, settings_model
 from configs.schema import TrainConfig
 from configs.topologies import find_topology
 from tasks.resolve.replay.stored_log import find_log
-from tasks.resolve.trainers.command import CustomCommand
 from tasks.resolve.trainers.compile import plan_compile
+from tasks.resolve.trainers.custom_command import CustomCommand
 from tasks.resolve.trainers.invocation import Invocation
 from tasks.resolve.trainers.maxtext import PYTHON_IN_POD, plan_maxtext
 from tasks.resolve.trainers.trainer_source import TrainerSource

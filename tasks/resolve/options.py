@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from pydantic import Field
 
 from configs.comparison import Kind, list_names
-from configs.durations import ENOUGH_REPEATS, MOST_REPEATS, read_budget, read_duration
+from configs.durations import ENOUGH_REPEATS, MOST_REPEATS, read_duration
 from configs.schema import Frozen
 from tasks.resolve.refs import LONGEST_NAME
 
@@ -44,6 +44,13 @@ def numbered(schema: dict[str, Any]) -> None:
     """Number the fields of a group: the run form has them in this order, and its database keeps no other."""
     for position, field in enumerate(schema["properties"].values()):
         field["position"] = position
+
+
+def _read_seconds(budget: str) -> float | None:
+    try:
+        return read_duration(budget) if budget else None
+    except ValueError as error:
+        raise ValueError(f"--budget: {error}") from error
 
 
 COUNT = {"type": "integer", "minimum": 1, "maximum": MOST_REPEATS}
@@ -168,8 +175,19 @@ class CompareOptions(ArmsOptions):
 
     def read_budget(self) -> float | None:
         """Return the time limit of --until-decided in seconds. Raises ValueError with every problem of its options."""
-        more = self.more
-        return read_budget(more.budget or None, more.max_repeats, until_decided=more.until_decided)
+        problems, seconds, most = [], None, self.more.max_repeats
+        if not self.more.until_decided:
+            given = {"--budget": self.more.budget or None, "--max-repeats": most}
+            problems += [f"{name} limits --until-decided: give both" for name in given if given[name] is not None]
+        if most is not None and not 1 <= most <= MOST_REPEATS:
+            problems.append(f"--max-repeats must be 1 to {MOST_REPEATS}, got {most}")
+        try:
+            seconds = _read_seconds(self.more.budget)
+        except ValueError as error:
+            problems.append(str(error))
+        if problems:
+            raise ValueError("\n".join(problems))
+        return seconds
 
 
 class PreflightOptions(ArmsOptions):
@@ -226,10 +244,7 @@ class BisectOptions(Frozen):
 
     def read_budget(self) -> float | None:
         """Return the time limit in seconds; None without one. Raises ValueError."""
-        try:
-            return read_duration(self.more.budget) if self.more.budget else None
-        except ValueError as error:
-            raise ValueError(f"--budget: {error}") from error
+        return _read_seconds(self.more.budget)
 
 
 class NightOptions(Frozen):

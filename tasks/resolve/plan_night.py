@@ -121,7 +121,7 @@ def plan_night(request: NightOptions, store: Store, *, day: date, root: Path = C
     raise StoreError(f"{store.files.root}: a thousand nights on {day.isoformat()}: remove some of {FOLDER}/")
 
 
-def check_request(request: NightOptions, *, root: Path = CONFIG_ROOT) -> None:
+def check_night(request: NightOptions, *, root: Path = CONFIG_ROOT) -> None:
     """Check every name in the request, without reading a repository. Raises ConfigError with every problem."""
     problems = Problems()
     _check_names(request, problems, root)

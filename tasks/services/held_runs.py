@@ -65,8 +65,8 @@ def held_job(plan: RunPlan, store: Store, jobs: Jobs, *, launch: Callable[[], La
             stop(handle)
 
     jobs.check()
+    own(plan.run_name, owners, store)
     with jobs.launching(plan.run_name, stop_if_there):
-        own(plan.run_name, owners, store)
         run = launch()
     EVENTS.put(Launched(run))
     with jobs.holding(plan.run_name, lambda: stop(run.handle)):

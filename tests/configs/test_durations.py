@@ -2,7 +2,7 @@
 
 import pytest
 
-from configs.durations import read_budget, read_duration
+from configs.durations import read_duration
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("10m", 600.0), ("2h", 7200.0), (" 1.5h ", 5400.0)])
@@ -14,11 +14,3 @@ def test_lengths(text: str, seconds: float) -> None:
 def test_an_invalid_duration_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="type for example 90s, 10m or 2h"):
         read_duration(text)
-
-
-def test_all_problems_are_reported_at_once() -> None:
-    with pytest.raises(ValueError, match="--budget limits --until-decided") as caught:
-        read_budget("soon", 0, until_decided=False)
-    assert len(str(caught.value).splitlines()) == 4
-    assert read_budget("10m", 8, until_decided=True) == 600.0
-    assert read_budget(None, None, until_decided=False) is None

@@ -25,7 +25,7 @@ def compare(
     name
         A comparison: a file in configs/comparisons, for example linen-vs-nnx.
     """
-    check_name(name)
+    check_comparison_name(name)
     from tasks.resolve.make_request import request_comparison
     from tasks.resolve.plans import find_unfit, resolve
 
@@ -44,7 +44,7 @@ def compare(
     return run_flow("compare", dict(options), as_json=json_, left_out=left_out)
 
 
-def check_name(name: str) -> None:
+def check_comparison_name(name: str) -> None:
     """Raise ValueError if no comparison is named, or a case in its place."""
     if not name:
         known = ", ".join(list_names("comparisons"))

@@ -12,12 +12,12 @@ from tasks.resolve.options import NightOptions
 
 def nightly(*, options: Annotated[NightOptions, Parameter(name="*")] = NightOptions(), json_: Json = False) -> int:
     """Run every case of every comparison in configs/nightly.yml, or resume an unfinished night."""
-    from tasks.resolve.plan_night import check_request
+    from tasks.resolve.plan_night import check_night
 
     # the input is checked here too: a mistake should not cost the start of a server
     if options.config:
         options = options.model_copy(update={"config": str(Path(options.config).absolute())})
-    check_request(options)
+    check_night(options)
     check_out(options.out)
 
     state, _ = finish_flow("nightly", dict(options))

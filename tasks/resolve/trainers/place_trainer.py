@@ -10,7 +10,7 @@ from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError
 from configs.installed import trainer_commit
 from tasks.resolve.python_environments import make_environment, make_maxtext_environment
-from tasks.resolve.trainers.command import CustomCommand, digest_program
+from tasks.resolve.trainers.custom_command import CustomCommand, digest_program
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.trainer_source import SOURCE, TrainerSource, versions_of
 

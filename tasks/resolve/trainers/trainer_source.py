@@ -8,7 +8,7 @@ from configs.installed import installed_versions, source_digest, trainer_commit
 from configs.schema import Frozen
 from tasks.records import Commit
 from tasks.resolve.ask_python import ask_python
-from tasks.resolve.trainers.command import CustomCommand
+from tasks.resolve.trainers.custom_command import CustomCommand
 from tasks.resolve.trainers.maxtext import MaxText
 
 SOURCE = "trainer source"  # the entry of `versions` that is the digest of our own code

@@ -10,8 +10,8 @@ from configs.errors import ConfigError
 from configs.schema import OWN_KEYS, TrainConfig
 from configs.topologies import find_topology
 from tasks.resolve.plans import resolve_config
-from tasks.resolve.trainers.command import CustomCommand
 from tasks.resolve.trainers.compile import name_in_maxtext, plan_compile
+from tasks.resolve.trainers.custom_command import CustomCommand
 from tasks.resolve.trainers.maxtext import MaxText
 from tasks.resolve.trainers.trainer_source import TrainerSource
 
