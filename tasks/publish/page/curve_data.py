@@ -1,7 +1,7 @@
 """Turns the step values of a comparison's runs into the data files of the page's curves."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -13,8 +13,9 @@ from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.verdict_words import name_side
 from tasks.publish.page.log_files import Logs
+from tasks.publish.page.logview import LogView
 from tasks.publish.page.streamed_file import replace_text
-from tasks.records import ArmSummary, ComparisonRecord, RunRecord, Stall
+from tasks.records import ComparisonRecord, RunRecord, Stall
 from tasks.records.text import shorten, visible
 
 TITLES = {  # and units; other values have their name in the log
@@ -44,19 +45,17 @@ class Trace:
 def write_figures(
     record: ComparisonRecord, runs: Mapping[str, RunRecord], logs: Logs, folder: Path
 ) -> list[dict[str, Any]]:
-    """Write `curves/<n>.js` for each metric, and return what the page tells of it: `id`, `title`, `unit`, `note`.
+    """Write `curves/<n>.js` for each metric; return each metric's `id`, `title`, `unit` and `note`.
 
-    `runs`: by `arm/run name`; without them there are the curves of the comparison alone. Every value is kept: what a
-    screen has no room for is left out when it is drawn. Raises StoreError.
+    `runs`: by `arm/run name`; without them only the curves of the comparison exist. The files have every value: the
+    page's script leaves out values without room on the screen. Raises StoreError.
     """
     figures = []
     for number, (metric, traces) in enumerate(_metrics(record, runs, logs).items()):
-        title, unit = TITLES.get(metric) or (metric.replace("_", " "), "")
-        data = [vars(trace) for trace in traces]
-        text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+        title, unit = map(visible, TITLES.get(metric) or (metric.replace("_", " "), ""))
+        text = json.dumps([vars(trace) for trace in traces], separators=(",", ":"), allow_nan=False)
         replace_text(folder / f"curves/{number}.js", f"maxviewCurve({number},{text});\n")
-        note = _note(record, metric, traces)
-        figures.append({"id": metric, "title": visible(title), "unit": visible(unit), "note": note})
+        figures.append({"id": metric, "title": title, "unit": unit, "note": _note(record, metric, traces)})
     return figures
 
 
@@ -75,24 +74,20 @@ def list_marks(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> list[
 
 
 def _metrics(record: ComparisonRecord, runs: Mapping[str, RunRecord], logs: Logs) -> dict[str, list[Trace]]:
-    """Return the traces of every metric: those of the comparison first, then all others in the logs."""
+    """Return the traces of every metric: first of the comparison's metrics, then of all others in the logs."""
     found: dict[str, list[Trace]] = {}
     for curve in record.curves:
         arm = record.candidate if curve.arm == record.candidate.name else record.baseline
-        run = arm.runs.index(curve.run_name) if curve.run_name in arm.runs else None
-        view = None if run is None else logs.view(arm, run)
-        trace = Trace(
-            side=name_side(record, curve.arm) or "baseline",
-            log=view.prefix if view else "",
-            run=_run_name(curve.run_name),
-            steps=curve.steps,
-            values=tuple(map(_finite, curve.values)),
-            lines=tuple(view.number(o) if view and o is not None else None for o in curve.offsets),
-        )
+        view = logs.view(arm, arm.runs.index(curve.run_name)) if curve.run_name in arm.runs else None
+        side = name_side(record, curve.arm) or "baseline"
+        trace = _trace(side, curve.run_name, view, curve.steps, curve.values, curve.offsets)
         found.setdefault(curve.metric, []).append(trace)
     for side, arm in (("baseline", record.baseline), ("candidate", record.candidate)):
-        for metric, trace in _printed(side, arm, runs, logs):
-            found.setdefault(metric, []).append(trace)
+        for place, name in enumerate(arm.runs):
+            run = runs.get(f"{arm.name}/{name}")
+            for metric, steps, values, offsets in _printed(run) if run else ():
+                trace = _trace(side, name, logs.view(arm, place), steps, values, offsets)
+                found.setdefault(metric, []).append(trace)
     drawn = {metric: [trace for trace in traces if trace.steps] for metric, traces in found.items()}
     strange = {curve.metric for curve in record.curves if any(v is not None and not isfinite(v) for v in curve.values)}
     return {
@@ -102,47 +97,36 @@ def _metrics(record: ComparisonRecord, runs: Mapping[str, RunRecord], logs: Logs
     }
 
 
-def _printed(side: str, arm: ArmSummary, runs: Mapping[str, RunRecord], logs: Logs) -> Iterator[tuple[str, Trace]]:
-    """Return the other numbers in an arm's step lines, or in its metrics file if that has more of them."""
-    for place, name in enumerate(arm.runs):
-        run = runs.get(f"{arm.name}/{name}")
-        if run is None:
-            continue
-        view, steps = logs.view(arm, place), run.reading.steps
-        where = {
-            step: view.number(offset) if view and offset is not None else None
-            for step, offset in zip(steps["step"].to_list(), steps["offset"].to_list(), strict=True)
-        }
-        tables = [run.metrics, steps] if run.metrics is not None and "step" in run.metrics.columns else [steps]
-        seen: set[str] = set()
-        for table in tables:
-            for column in table.columns:
-                if column in NO_CURVE | seen or not table.schema[column].is_numeric() or not table.height:
-                    continue
-                values = table[column].to_list()
-                if all(value == values[0] for value in values):
-                    continue  # a setting, not a curve
-                seen.add(column)
-                numbers = tuple(table["step"].to_list())
-                yield (
-                    column,
-                    Trace(
-                        side=side,
-                        log=view.prefix if view else "",
-                        run=_run_name(name),
-                        steps=numbers,
-                        values=tuple(map(_finite, values)),
-                        lines=tuple(where.get(step) for step in numbers),
-                    ),
-                )
+def _trace(
+    side: str,
+    run: str,
+    view: LogView | None,
+    steps: Sequence[int],
+    values: Sequence[float | None],
+    offsets: Sequence[int | None],
+) -> Trace:
+    return Trace(
+        side=side,
+        log=view.prefix if view else "",
+        run=shorten(visible(run), 60),
+        steps=tuple(steps),
+        values=tuple(value if value is not None and isfinite(value) else None for value in values),
+        lines=tuple(view.number(offset) if view and offset is not None else None for offset in offsets),
+    )
 
 
-def _run_name(name: str) -> str:
-    return shorten(visible(name), 60)
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and isfinite(value) else None
+def _printed(run: RunRecord) -> Iterator[tuple[str, list[int], list[float | None], list[int | None]]]:
+    """Yield metric, steps, values and offsets of the other numbers in step lines, or in a metrics file with more."""
+    steps, seen = run.reading.steps, set(NO_CURVE)
+    offsets = dict(zip(steps["step"].to_list(), steps["offset"].to_list(), strict=True))
+    for table in [run.metrics, steps] if run.metrics is not None and "step" in run.metrics.columns else [steps]:
+        for column in table.columns:
+            values = table[column].to_list()
+            if column in seen or not table.schema[column].is_numeric() or all(value == values[0] for value in values):
+                continue  # shown already, or a setting and no curve
+            seen.add(column)
+            numbers = table["step"].to_list()
+            yield column, numbers, values, [offsets.get(step) for step in numbers]
 
 
 def _note(record: ComparisonRecord, metric: str, traces: list[Trace]) -> str:

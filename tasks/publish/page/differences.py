@@ -1,4 +1,4 @@
-"""Turns the run records of both arms into what differs beside their metrics: settings, software, parameters."""
+"""Turns the run records of both arms into the differences beside their metrics: settings, software, parameters."""
 
 from collections.abc import Mapping
 from itertools import takewhile
@@ -23,34 +23,30 @@ class Setting(Frozen):
         return self.values[0] != self.values[1]
 
     @property
-    def parts(self) -> tuple[tuple[str, str, str], tuple[str, str, str]]:
-        """Each side's value, split into common prefix, difference and common suffix; unsplit if they have little in
-        common."""
+    def parts(self) -> tuple[tuple[str, str, str], ...]:
+        """Each side's common prefix, difference and common suffix; unsplit if the sides have little in common."""
         left, right = (value or "" for value in self.values)
         begin = _count_common(left, right)
         end = _count_common(left[begin:][::-1], right[begin:][::-1])
         if not self.differs or 2 * (begin + end) < max(1, min(len(left), len(right))):
             return (left, "", ""), (right, "", "")
-        first, second = (
-            (text[:begin], text[begin : len(text) - end], text[len(text) - end :]) for text in (left, right)
-        )
-        return first, second
+        return tuple((text[:begin], text[begin : len(text) - end], text[len(text) - end :]) for text in (left, right))
 
 
 class Difference(Frozen):
-    """One kind of settings; `rows` begins with those that differ."""
+    """The settings of one kind, sorted by name."""
 
     id: str
     title: str
     rows: tuple[Setting, ...]
 
     @property
-    def differing(self) -> tuple[Setting, ...]:
-        return tuple(row for row in self.rows if row.differs)
+    def differing(self) -> list[Setting]:
+        return [row for row in self.rows if row.differs]
 
     @property
-    def equal(self) -> tuple[Setting, ...]:
-        return tuple(row for row in self.rows if not row.differs)
+    def equal(self) -> list[Setting]:
+        return [row for row in self.rows if not row.differs]
 
     @property
     def alone(self) -> int | None:
@@ -73,47 +69,36 @@ def list_differences(baseline: RunRecord | None, candidate: RunRecord | None) ->
     return [kind for kind in kinds if kind.rows]
 
 
-def _config(left: RunRecord, right: RunRecord) -> tuple[Setting, ...]:
+def _config(*runs: RunRecord) -> tuple[Setting, ...]:
     """Return every config key, with the file and line that set it, or the line of the log that prints it."""
-    sides = [
-        {**r.reading.config, **{k: str(v) for k, v in (r.plan.config if r.plan else {}).items()}} for r in (left, right)
-    ]
+    planned = [{key: str(value) for key, value in (run.plan.config if run.plan else {}).items()} for run in runs]
+    origins = [run.plan.origins if run.plan else {} for run in runs]
     return tuple(
         row.model_copy(
             update={
-                "origins": tuple(_text(r.plan.origins.get(row.name)) if r.plan else "" for r in (left, right)),
-                "sources": tuple(r.reading.sources.get(f"config.{row.name}") for r in (left, right)),
+                "origins": tuple(visible(origin.get(row.name) or "") for origin in origins),
+                "sources": tuple(run.reading.sources.get(f"config.{row.name}") for run in runs),
             }
         )
-        for row in _rows(*sides)
+        for row in _rows(*({**run.reading.config, **own} for run, own in zip(runs, planned, strict=True)))
     )
 
 
 def _environment(run: RunRecord) -> dict[str, str]:
     here = run.reading.environment.model_dump(exclude_none=True)
-    mesh = here.pop("mesh", {})
-    values = {name.replace("_", " "): str(value) for name, value in here.items()}
-    if mesh:
-        values["mesh"] = ", ".join(f"{axis} {size}" for axis, size in mesh.items())
+    mesh = ", ".join(f"{axis} {size}" for axis, size in here.pop("mesh", {}).items())
+    values = {name.replace("_", " "): str(value) for name, value in here.items()} | ({"mesh": mesh} if mesh else {})
     return values | (run.plan.environment if run.plan else {})
 
 
 def _parameters(run: RunRecord) -> dict[str, str]:
     """Return type, shape and sharding of every array. Older JAX prints `PartitionSpec`, newer JAX `P`."""
-    return {
-        array.path: " ".join(
-            [
-                array.dtype,
-                "×".join(map(str, array.shape)),
-                *(
-                    f"{n} {v.replace('PartitionSpec(', 'P(')}"
-                    for n, v in (("logical", array.logical), ("on", array.physical))
-                    if v
-                ),
-            ]
-        )
-        for array in run.reading.parameters.arrays
-    }
+    found = {}
+    for array in run.reading.parameters.arrays:
+        sharding = [f"{name} {spec}" for name, spec in (("logical", array.logical), ("on", array.physical)) if spec]
+        words = [array.dtype, "×".join(map(str, array.shape)), *sharding]
+        found[array.path] = " ".join(words).replace("PartitionSpec(", "P(")
+    return found
 
 
 def _rows(left: Mapping[str, str], right: Mapping[str, str]) -> tuple[Setting, ...]:
@@ -130,7 +115,3 @@ def _value(text: str | None) -> str | None:
 def _count_common(left: str, right: str) -> int:
     """Return the length of the common prefix."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
-
-
-def _text(text: str | None) -> str:
-    return visible(text or "")

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tasks.publish.content.checkpoints import CheckpointLine, list_checkpoints
+from tasks.publish.content.checkpoints import list_checkpoints
 from tasks.publish.page.logview import Kind, LogView, read_log
-from tasks.records import ArmSummary, ComparisonRecord, Evidence, Source
+from tasks.records import ArmSummary, ComparisonRecord, Evidence, LogError, Source
 from tasks.records.compiled import LOWERED, OPTIMISED
 from tasks.records.text import visible
 
@@ -22,28 +22,20 @@ class Logs:
         self._views: dict[tuple[str, str], LogView] = {}
         self.by_side: dict[str, list[LogView]] = {"baseline": [], "candidate": []}
         for side, arm in (("baseline", record.baseline), ("candidate", record.candidate)):
-            for number, run in enumerate(arm.runs):
-                lines = log_lines.get(f"{arm.name}/{run}", log_lines.get(arm.name) if number == 0 else None)
-                if lines is None:
+            for number, name in enumerate((*arm.runs, *arm.programs)):
+                lines = log_lines.get(f"{arm.name}/{name}", log_lines.get(arm.name) if number == 0 else None)
+                is_run, error = number < len(arm.runs), arm.cause_of_death
+                if lines is None and is_run:
                     continue
-                error = arm.cause_of_death
-                view = read_log(
-                    lines,
+                title = arm.label if is_run and name in arm.label else f"{arm.label} · {PROGRAMS.get(name, name)}"
+                part = f"-{number + 1}" if is_run else f"-{name.partition('.')[0]}"
+                self._views[arm.name, name] = view = read_log(
+                    lines or (),
                     list_places(record, arm, number),
                     folder,
-                    title=visible(arm.label if run in arm.label else f"{arm.label} · {run}"),
-                    prefix=side if number == 0 else f"{side}-{number + 1}",
+                    title=visible(title),
+                    prefix=side if number == 0 and is_run else side + part,
                     death=error.offset if error is not None and error.run == number else None,
-                )
-                self.by_side[side].append(view)
-                self._views[arm.name, run] = view
-            for number, text in enumerate(arm.programs, start=len(arm.runs)):
-                self._views[arm.name, text] = view = read_log(
-                    log_lines.get(f"{arm.name}/{text}", ()),
-                    list_places(record, arm, number),
-                    folder,
-                    title=f"{visible(arm.label)} · {PROGRAMS.get(text, text)}",
-                    prefix=f"{side}-{text.partition('.')[0]}",
                 )
                 self.by_side[side].append(view)
 
@@ -67,8 +59,8 @@ class Logs:
         names = (*arm.runs, *arm.programs)
         return self._views.get((arm.name, names[run])) if run < len(names) else None
 
-    def anchor(self, arm: ArmSummary, source: Source | None) -> str | None:
-        """Return the anchor of the line at `source`, which also has the number of the run."""
+    def anchor(self, arm: ArmSummary, source: Source | LogError | None) -> str | None:
+        """Return the anchor of the line of a source, or of a cause of death."""
         if source is None or not source.line:
             return None
         view = self.view(arm, source.run)
@@ -78,15 +70,6 @@ class Logs:
         """Return the anchor of the line with an arm's evidence for a finding."""
         arm = self._arms.get(evidence.arm)
         return self.anchor(arm, evidence.source) if arm is not None else None
-
-    def checkpoint_anchor(self, arm: ArmSummary, line: CheckpointLine) -> str | None:
-        """Return the anchor of the line that announces a checkpoint."""
-        return self.anchor(arm, line.source)
-
-    def death_anchor(self, arm: ArmSummary) -> str | None:
-        """Return the anchor of the line that names the cause of death."""
-        error = arm.cause_of_death
-        return None if error is None else self.anchor(arm, Source(line=error.line, offset=error.offset, run=error.run))
 
     def before_death(self, arm: ArmSummary) -> list[str]:
         """Return the last lines of the dead run's log, up to the line that names the cause of death."""

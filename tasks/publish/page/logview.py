@@ -142,8 +142,6 @@ def read_log(
 
     with replacing(folder / view.file) as copy:
         for offset, raw in lines:
-            if death is not None and not view.before_death and view.starts and view.starts[-1] <= death < offset:
-                view.before_death = list(last)
             data = raw.encode("utf-8", "backslashreplace")
             copy.write(data + b"\n")
             view.starts.append(offset)
@@ -153,6 +151,8 @@ def read_log(
             folds.take(view.lines, text)
             view.count_kind(data, text)
             last.append(shorten(text, LONGEST_CAUSE))
+            if death is not None and offset <= death < view.end:
+                view.before_death = list(last)
             letters.take(text)
             texts.append(text)
             size += len(text)
@@ -171,8 +171,6 @@ def read_log(
         if not old.exists():
             break
         old.unlink()
-    if death is not None and not view.before_death and view.starts and view.starts[-1] <= death < view.end:
-        view.before_death = list(last)
     view.shift = _shift(view, references)
     view.pieces = [(first + view.shift, count) for first, count in pieces]
     view.folds = [(first + view.shift, end + view.shift, cause) for first, end, cause in folds.found]

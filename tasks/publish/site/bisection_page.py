@@ -10,7 +10,7 @@ from tasks.publish.content.explanation_sections import list_sections
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.markdown.artifacts import escape_markdown
 from tasks.publish.site import bisection_drawing
-from tasks.publish.site.bisection_drawing import draw_points, draw_rules
+from tasks.publish.site.bisection_drawing import draw_points
 from tasks.publish.site.index import PAGE
 from tasks.publish.site.index_page import link_home
 from tasks.records import BisectedPoint, Bisection, Explanation
@@ -108,6 +108,7 @@ def publish_bisection(record: Bisection, store: Store) -> Path:
     folder = store.path.joinpath(FOLDER, *parts)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / RECORD, json.dumps(json.loads(record.model_dump_json()), indent=1))
+    drawing, rules = draw_points(record)
     html = (
         make_environment(
             show_level=show_level, name_point=name_point, show_size=show_size, marks=MARKS, visible_lines=visible_lines
@@ -117,8 +118,8 @@ def publish_bisection(record: Bisection, store: Store) -> Path:
             record=record,
             sign=SIGNS[record.outcome],
             counts=show_counts(record),
-            drawing=list(draw_points(record)),
-            rules=draw_rules(record),
+            drawing=drawing,
+            rules=rules,
             place=bisection_drawing,
             differences=list_sections(Explanation(headline="", program=record.program)),
             programs=[row[1] for row in _ledger_rows(record.points)],

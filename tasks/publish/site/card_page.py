@@ -13,7 +13,7 @@ from tasks.publish.content.card_words import (
     summarise,
 )
 from tasks.publish.content.templating import load_assets, make_environment
-from tasks.publish.site.index import CARD, PAGE, add_card
+from tasks.publish.site.index import CARD, PAGE, add_page
 from tasks.publish.site.index_page import link_home, update_index
 from tasks.records.card import Card
 from tasks.store import Store, write_atomically
@@ -38,5 +38,5 @@ def write_card_page(card: Card, changed: Changed, store: Store) -> Path:
     page = write_atomically(store.path / CARD, html)
     if store.writable:
         store.push(page)
-        update_index(store, add_card)
+        update_index(store, add_page(card=True))
     return page

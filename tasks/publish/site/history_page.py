@@ -2,8 +2,8 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +19,7 @@ from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import FIRST_STEP, STEP_TIME
 from tasks.publish.content.templating import load_assets, make_environment
-from tasks.publish.site.index import HISTORY, PAGE, add_history, parse_index
+from tasks.publish.site.index import HISTORY, PAGE, add_page, parse_index
 from tasks.publish.site.index_page import link_home, update_index
 from tasks.records import Commit
 from tasks.resolve.commits_between import list_commits
@@ -33,34 +33,32 @@ LEAST_REACH = 0.02  # of a chart, relative, up and down: less would draw noise a
 MAIN = (STEP_TIME.quick, *(metric.name for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP)))
 TITLES = {metric.name: metric.middle or metric.title for metric in METRICS}
 TITLES |= {metric.quick: metric.title for metric in METRICS if metric.quick}
-
 OPEN_ROWS = 20  # cases whose charts are shown at once; the pairs after them are folded
-TICKS = 3  # dates of the axis
 
 type Group = tuple[str, str, str]  # comparison, pair of refs, target
+type Table = tuple[bool, dict[str, str], dict[str, dict[str, Any]]]  # main metrics?; units by metric; cells by case
 type Places = dict[str, float]  # x of the nights of a case in percent, by the ids of their comparisons
 
 
 def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
     """Write `history.html` at the top of the store; returns its path. Series of one pair of refs are grouped.
 
-    Of a bucket that may only be read the page stays in the working copy; in such a folder there can be none: None.
+    The page of a read-only bucket stays in the working copy. A read-only folder gets no page: None.
     """
     if not store.writable and store.mirror is None:
         return None
-    drawn = Drawn(pages=_find_pages(store), died=_find_deaths(store), days=_find_days(judged))
-    groups: dict[Group, list[Judged]] = {}
+    drawing, groups = Drawing(judged, store), dict[Group, list[Judged]]()
     for item in judged:
         groups.setdefault((item.series.comparison, item.series.pair, item.series.target), []).append(item)
     html = (
         make_environment(title_of=title_of)
         .get_template("history.html.j2")
         .render(
-            groups=list(_groups(groups, drawn)),
-            ticks=drawn.ticks(),
+            groups=list(drawing.draw_groups(groups)),
+            ticks=drawing.ticks(),
             metrics=sorted({item.series.metric for item in judged}, key=_order),
-            changes=list(_changes(groups, drawn, store)),
-            data={"rows": drawn.rows, "charts": drawn.charts},
+            changes=list(drawing.list_changes(groups)),
+            data={"rows": drawing.rows, "charts": drawing.charts},
             **load_assets("site.js", "history.js"),
             home=PAGE if store.mirror is None else link_home(store),
         )
@@ -68,80 +66,163 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
     page = write_atomically(store.path / HISTORY, html)
     if store.writable:
         store.push(page)
-        update_index(store, add_history)
+        update_index(store, add_page(history=True))
     return page
 
 
-@dataclass
-class Drawn:
-    """The data of the page's script: the store's pages, and the link of every point."""
+class Drawing:
+    """Draws the series of a store; `rows` and `charts` become the data of the page's script."""
 
-    pages: dict[str, str]
-    died: set[str]
-    days: list[str]  # the columns of every chart
-    rows: list[list[tuple[str, str, str, float]]] = field(
-        default_factory=list
-    )  # per case: page, day, verdict and x of each night
-    charts: list[tuple[int, list[float | None], list[float | None]]] = field(default_factory=list)  # row, both arms
-
-    def place(self, nights: Sequence[Night]) -> Places:
-        """Return the x of each night; the nights of one day share the day's column."""
-        of_day: dict[str, list[Night]] = {}
-        for night in nights:
-            of_day.setdefault(show_time(night), []).append(night)
-        return {
-            night.comparison_id: round(100 * (self.days.index(day) + (at + 0.5) / len(found)) / len(self.days), 2)
-            for day, found in of_day.items()
-            for at, night in enumerate(found)
-        }
+    def __init__(self, judged: Sequence[Judged], store: Store):
+        self._store = store
+        beside = store.mirror is None or store.writable
+        names = [entry.name for entry in store.files.entries("comparisons", "comparisons/*/*/*/index.html")]
+        self._pages = {name: quote(name) if beside else store.link_to(store.path / name) for name in names}
+        index = parse_index(store.files.read(PAGE).decode("utf-8", "replace")) if store.files.stat(PAGE) else None
+        self._died = {item.page for item in index.comparisons if item.died} if index else set()
+        self._days = sorted({show_time(night) for item in judged for night in item.series.nights})  # columns of a chart
+        self.rows: list[list[tuple[str, str, str, float]]] = []  # per case: page, day, verdict and x of each night
+        self.charts: list[tuple[int, *tuple[list[float | None], ...]]] = []  # row, and the values of both arms
 
     def ticks(self) -> list[tuple[float, str, str]]:
         """Return x in percent, day and text anchor of each date of the axis; the year only if it varies."""
-        last = len(self.days) - 1
-        places = sorted({round(last * at / (TICKS - 1)) for at in range(TICKS)}) if self.days else []
-        anchors = {0: "start", last: "end"} if last > 0 else {}
-        one_year = len({day[:4] for day in self.days}) == 1
+        if not self._days:
+            return []
+        last, one_year = len(self._days) - 1, len({day[:4] for day in self._days}) == 1
+        anchors = {round(last / 2): "middle"} if one_year else {}
+        anchors |= {0: "start", last: "end"} if last else {}
         return [
-            (
-                round(100 * (place + 0.5) / (last + 1), 2),
-                self.days[place][5 if one_year else 0 :],
-                anchors.get(place, "middle"),
-            )
-            for place in places
-            if one_year or place in anchors
+            (round(100 * (place + 0.5) / (last + 1), 2), self._days[place][5 if one_year else 0 :], anchor)
+            for place, anchor in sorted(anchors.items())
         ]
 
+    def draw_groups(self, groups: dict[Group, list[Judged]]) -> Iterator[tuple[str, list[Table], list[str], bool]]:
+        """Yield name, tables and notes of each pair of refs, and whether its charts are shown at once.
 
-def _find_days(judged: Sequence[Judged]) -> list[str]:
-    return sorted({show_time(night) for item in judged for night in item.series.nights})
+        Pairs with long series come before pairs that were compared once.
+        """
+        cases = 0
+        for group, items in sorted(groups.items(), key=lambda pair: -max(len(item.series.nights) for item in pair[1])):
+            before, cases = cases, cases + len({item.series.case for item in items})
+            yield _name(group), list(self._tables(items)), list(_notes(items)), not before or cases <= OPEN_ROWS
 
+    def _tables(self, items: Sequence[Judged]) -> Iterator[Table]:
+        """Yield the charts of the main metrics, then of all others."""
+        cases: dict[str, list[Series]] = {}
+        for item in items:
+            cases.setdefault(item.series.case, []).append(item.series)
+        rows = {case: self._row(found) for case, found in cases.items()}
+        for main in (True, False):
+            chosen = [item for item in items if (item.series.metric in MAIN) is main]
+            units = {item.series.metric: item.series.unit for item in chosen}
+            cells: dict[str, dict[str, Any]] = {}
+            for item in chosen:
+                cells.setdefault(item.series.case, {})[item.series.metric] = self._cell(item, *rows[item.series.case])
+            yield main, {metric: units[metric] for metric in sorted(units, key=_order)}, cells
 
-def _groups(
-    groups: dict[Group, list[Judged]], drawn: Drawn
-) -> Iterator[tuple[str, list[dict[str, Any]], list[str], bool]]:
-    """Yield name, tables and notes of each pair of refs, and whether its charts are shown at once."""
-    cases = 0
-    for group, items in sorted(groups.items(), key=_longest_first):
-        before, cases = cases, cases + len({item.series.case for item in items})
-        tables = [table for table in _tables(items, drawn) if table["rows"]]
-        yield " · ".join(filter(None, group)), tables, list(_notes(items)), not before or cases <= OPEN_ROWS
+    def _row(self, series: Sequence[Series]) -> tuple[int, Places]:
+        """Add the nights of a case to `rows`; return the row's number and the x of each night.
 
+        The nights of one day share the day's column.
+        """
+        nights = {night.comparison_id: night for one in series for night in one.nights}
+        ordered = sorted(nights.values(), key=lambda night: (show_time(night), night.comparison_id))
+        of_day = {day: list(found) for day, found in groupby(ordered, show_time)}
+        places = {
+            night.comparison_id: round(100 * (self._days.index(day) + (at + 0.5) / len(found)) / len(self._days), 2)
+            for day, found in of_day.items()
+            for at, night in enumerate(found)
+        }
+        self.rows.append(
+            [(self._link(series[0], n), show_time(n), n.verdict or "", places[n.comparison_id]) for n in ordered]
+        )
+        return len(self.rows) - 1, places
 
-def _longest_first(group: tuple[Group, list[Judged]]) -> int:
-    """Return a sort key: pairs with long series before those that were compared once."""
-    return -max(len(item.series.nights) for item in group[1])
+    def _cell(self, item: Judged, row: int, places: Places) -> dict[str, Any]:
+        series, latest, last = item.series, item.series.nights[-1], item.events[-1] if item.events else None
+        values = [{night.comparison_id: getattr(night, side) for night in series.nights} for side in SIDES]
+        shown = [{night: value for night, value in line.items() if value is not None} for line in values]
+        low, high = _ends([value for line in shown for value in line.values()])
+        lines = [
+            " ".join(
+                f"{places[n]},{EDGE + (HEIGHT - 2 * EDGE) * (high - v) / (high - low):.1f}" for n, v in line.items()
+            )
+            for line in shown
+        ]
+        self.charts.append(
+            (row, *([float(f"{line[night]:.4g}") if night in line else None for night in places] for line in shown))
+        )
+        return {
+            "id": _anchor(series),
+            "chart": len(self.charts) - 1,
+            "nights": len(series.nights),
+            "when": show_time(latest),
+            "value": "" if latest.candidate is None else f"{latest.candidate:.4g}",
+            "died": _page(series, latest) in self._died,
+            "page": self._link(series, latest),
+            "last": last and {"word": _word(last), "relative": last.change.relative},
+            "lines": list(zip(SIDES, lines, strict=True)),
+            "axis": [(EDGE, f"{high:.4g}"), (HEIGHT - EDGE, f"{low:.4g}")],
+            "changes": [
+                (round((places[event.before.comparison_id] + places[event.after.comparison_id]) / 2, 2), _word(event))
+                for event in item.events
+            ],
+        }
 
+    def _link(self, series: Series, night: Night) -> str:
+        return self._pages.get(_page(series, night), "")
 
-def _notes(items: Sequence[Judged]) -> Iterator[str]:
-    """Return the notes on the main metrics, each with its cases, and with its metric if there is one."""
-    found: dict[str, list[Judged]] = {}
-    for item in items:
-        for note in item.notes if item.series.metric in MAIN else ():
-            found.setdefault(note, []).append(item)
-    for note, about in found.items():
-        titles = {title_of(item.series.metric) for item in about}
-        cases = ", ".join(dict.fromkeys(item.series.case for item in about))
-        yield f"{cases}{f' · {titles.pop()}' if len(titles) == 1 else ''}: {note}"
+    def list_changes(self, groups: dict[Group, list[Judged]]) -> Iterator[dict[str, Any]]:
+        """Yield the changes, the latest first: all metrics that moved in a case on a night are one change."""
+        found: dict[tuple[Group, str, str], list[tuple[Judged, Event]]] = {}
+        for group, items in groups.items():
+            for item in items:
+                for event in item.events:
+                    found.setdefault((group, item.series.case, event.after.comparison_id), []).append((item, event))
+        for (group, case, _), moved in sorted(
+            found.items(), key=lambda one: show_time(one[1][0][1].after), reverse=True
+        ):
+            moved.sort(key=lambda pair: (_order(pair[0].series.metric), pair[1].line == "ratio"))
+            item, event = moved[0]
+            title, *besides = dict.fromkeys(title_of(other.series.metric) for other, _ in moved)
+            yield {
+                "word": _word(event),
+                "when": show_time(event.after),
+                "is_new": show_time(event.after) == self._days[-1],
+                "cause": event.meaning,
+                "page": self._link(item.series, event.after),
+                "case": case,
+                "group": _name(group),
+                "id": _anchor(item.series),
+                "title": title,
+                "levels": f"{event.change.before:.4g} → {event.change.after:.4g}",
+                "unit": item.series.unit if event.line != "ratio" else "",
+                "relative": event.change.relative,
+                "besides": besides,
+                "events": [(title_of(other.series.metric), show_event(event, other.series)) for other, event in moved],
+                "commits": (commits := self._commits_between(item.series, event)),
+                "bisect": _offer_bisection(item.series, commits),
+            }
+
+    def _commits_between(self, series: Series, event: Event) -> dict[str, Any]:
+        """Return the commits between two nights of the side that moved.
+
+        They come from the local clone, else from the record of the later comparison.
+        """
+        side = "baseline" if event.line == "baseline" or event.cause == "baseline" else "candidate"
+        before, after = (getattr(night, f"{side}_commit") or "" for night in (event.before, event.after))
+        commits: tuple[Commit, ...] = ()
+        if before and after and before != after:
+            known = {commit.sha for commit in self._recorded(series, event.before, side)}
+            commits = tuple(list_commits(CONFIG_ROOT.parent, before, after)) or tuple(
+                commit for commit in self._recorded(series, event.after, side) if commit.sha not in known
+            )
+        return {"before": before[:9], "after": after[:9], "list": commits, "same": before == after}
+
+    def _recorded(self, series: Series, night: Night, side: str) -> Iterable[Commit]:
+        """Return the commits of one side in the record of a night's comparison."""
+        record = self._store.comparison(series.comparison, series.case, night.comparison_id).read_comparison()
+        return () if record is None else record.commits.get(getattr(record, side).name, ())
 
 
 def title_of(metric: str) -> str:
@@ -149,60 +230,29 @@ def title_of(metric: str) -> str:
     return TITLES.get(metric, metric.replace("_", " "))
 
 
-def _find_pages(store: Store) -> dict[str, str]:
-    """Return the link to the page of every comparison, by its name in the store: a relative one, or in the bucket."""
-    beside = store.mirror is None or store.writable
-    names = [entry.name for entry in store.files.entries("comparisons", "comparisons/*/*/*/index.html")]
-    return {name: quote(name) if beside else store.link_to(store.path / name) for name in names}
+def _name(group: Group) -> str:
+    return " · ".join(filter(None, group))
 
 
-def _find_deaths(store: Store) -> set[str]:
-    """Return the pages of the comparisons with a dead arm, by their names in the index."""
-    index = parse_index(store.files.read(PAGE).decode("utf-8", "replace")) if store.files.stat(PAGE) else None
-    return {item.page for item in index.comparisons if item.died} if index else set()
+def _notes(items: Sequence[Judged]) -> Iterator[str]:
+    """Yield the notes on the main metrics, each with its cases, and with its metric if there is one."""
+    found: dict[str, list[Series]] = {}
+    for item in items:
+        for note in item.notes if item.series.metric in MAIN else ():
+            found.setdefault(note, []).append(item.series)
+    for note, about in found.items():
+        titles = {title_of(series.metric) for series in about}
+        cases = ", ".join(dict.fromkeys(series.case for series in about))
+        yield f"{cases}{f' · {titles.pop()}' if len(titles) == 1 else ''}: {note}"
 
 
-def _changes(groups: dict[Group, list[Judged]], drawn: Drawn, store: Store) -> Iterator[dict[str, Any]]:
-    """Return the changes, the latest first: all metrics that moved in a case on a night are one change."""
-    found: dict[tuple[Group, str, str], list[tuple[Judged, Event]]] = {}
-    for group, items in groups.items():
-        for item in items:
-            for event in item.events:
-                key = (group, item.series.case, event.after.comparison_id)
-                found.setdefault(key, []).append((item, event))
-    for (group, case, _), moved in sorted(found.items(), key=lambda pair: show_time(pair[1][0][1].after), reverse=True):
-        moved.sort(key=lambda pair: (_order(pair[0].series.metric), pair[1].line == "ratio"))
-        item, event = moved[0]
-        metrics = dict.fromkeys(title_of(other.series.metric) for other, _ in moved)
-        yield {
-            "word": _word(event),
-            "when": show_time(event.after),
-            "is_new": show_time(event.after) == drawn.days[-1],
-            "cause": event.meaning,
-            "page": drawn.pages.get(_page(item.series, event.after)),
-            "case": case,
-            "group": " · ".join(filter(None, group)),
-            "id": _anchor(item),
-            "title": next(iter(metrics)),
-            "levels": f"{event.change.before:.4g} → {event.change.after:.4g}",
-            "unit": item.series.unit if event.line != "ratio" else "",
-            "relative": event.change.relative,
-            "besides": list(metrics)[1:],
-            "events": [(title_of(other.series.metric), show_event(event, other.series)) for other, event in moved],
-            "commits": (commits := _commits_between(item, event, store)),
-            "bisect": _offer_bisection(item, commits),
-        }
-
-
-def _offer_bisection(item: Judged, commits: dict[str, Any]) -> str:
+def _offer_bisection(series: Series, commits: dict[str, Any]) -> str:
     """Return the command that finds the commit, if the arms are refs and several commits lie between the nights."""
-    series = item.series
     if len(commits["list"]) < 2 or series.comparison not in _with_refs():
         return ""
     words = ["maxview", "bisect", series.comparison, "--good", commits["before"], "--bad", commits["after"]]
     words += ["--case", series.case, "--target", series.target]
-    metric = ["--metric", KNOWN[series.metric]] if series.metric in KNOWN else []
-    return shlex.join([*words, *metric])
+    return shlex.join([*words, "--metric", KNOWN[series.metric]] if series.metric in KNOWN else words)
 
 
 @cache
@@ -215,112 +265,15 @@ def _order(metric: str) -> tuple[int, str]:
     return (MAIN.index(metric) if metric in MAIN else len(MAIN), metric)
 
 
-def _commits_between(item: Judged, event: Event, store: Store) -> dict[str, Any]:
-    """Return the commits between two nights of the side that moved: from the local clone, else the ones that only the
-    later comparison names."""
-    side = "baseline" if event.line == "baseline" or event.cause == "baseline" else "candidate"
-    before, after = (getattr(night, f"{side}_commit") for night in (event.before, event.after))
-    shown: dict[str, Any] = {
-        "before": (before or "")[:9],
-        "after": (after or "")[:9],
-        "list": (),
-        "same": before == after,
-    }
-    if before and after and before != after:
-        shown["list"] = list_commits(CONFIG_ROOT.parent, before, after) or tuple(
-            commit
-            for commit in _named(item, event.after, side, store)
-            if commit.sha not in {other.sha for other in _named(item, event.before, side, store)}
-        )
-    return shown
-
-
-def _named(item: Judged, night: Night, side: str, store: Store) -> Iterable[Commit]:
-    """Return the commits of one side that the record of a night's comparison names."""
-    series = item.series
-    record = store.comparison(series.comparison, series.case, night.comparison_id).read_comparison()
-    return () if record is None else record.commits.get(getattr(record, side).name, ())
-
-
-def _tables(items: Sequence[Judged], drawn: Drawn) -> Iterator[dict[str, Any]]:
-    """Return a row of charts per case: the main metrics, then all others."""
-    nights: dict[str, dict[str, Night]] = {}
-    for item in items:
-        nights.setdefault(item.series.case, {}).update((night.comparison_id, night) for night in item.series.nights)
-    places: dict[str, Places] = {}
-    for case, found in nights.items():
-        inside = sorted(found.values(), key=lambda night: (show_time(night), night.comparison_id))
-        series = next(item.series for item in items if item.series.case == case)
-        places[case] = drawn.place(inside)
-        drawn.rows.append(
-            [
-                (
-                    drawn.pages.get(_page(series, night), ""),
-                    show_time(night),
-                    night.verdict or "",
-                    places[case][night.comparison_id],
-                )
-                for night in inside
-            ]
-        )
-    row_of = {case: len(drawn.rows) - len(nights) + number for number, case in enumerate(nights)}
-    for main in (True, False):
-        metrics = sorted({i.series.metric for i in items if (i.series.metric in MAIN) is main}, key=_order)
-        rows: dict[str, dict[str, Any]] = {}
-        for item in items:
-            if item.series.metric in metrics:
-                rows.setdefault(item.series.case, {})[item.series.metric] = _cell(
-                    item, row_of[item.series.case], places[item.series.case], drawn
-                )
-        units = {i.series.metric: i.series.unit for i in items}
-        yield {"main": main, "metrics": [(metric, units[metric]) for metric in metrics], "rows": rows}
-
-
-def _anchor(item: Judged) -> str:
+def _anchor(series: Series) -> str:
     """Return the anchor of a series' chart."""
-    return quote(
-        "-".join(
-            ("series", *item.series.model_dump(include={"comparison", "pair", "case", "target", "metric"}).values())
-        ),
-        safe="",
-    )
+    parts = ("series", series.comparison, series.pair, series.case, series.target, series.metric)
+    return quote("-".join(parts), safe="")
 
 
 def _page(series: Series, night: Night) -> str:
     """Return the name of a night's page in the store."""
     return f"comparisons/{series.comparison}/{series.case}/{night.comparison_id}/index.html"
-
-
-def _cell(item: Judged, row: int, places: Places, drawn: Drawn) -> dict[str, Any]:
-    series, latest = item.series, item.series.nights[-1]
-    last = item.events[-1] if item.events else None
-    page = _page(series, latest)
-    drawn.charts.append((row, _values(series, "baseline", places), _values(series, "candidate", places)))
-    return {
-        "id": _anchor(item),
-        "chart": len(drawn.charts) - 1,
-        "nights": len(series.nights),
-        "when": show_time(latest),
-        "value": "" if latest.candidate is None else f"{latest.candidate:.4g}",
-        "died": page in drawn.died,
-        "page": drawn.pages.get(page),
-        "last": last and {"word": _word(last), "relative": last.change.relative},
-        "lines": list(_lines(series, places)),
-        "axis": [(y, f"{value:.4g}") for y, value in zip((EDGE, HEIGHT - EDGE), _ends(series)[::-1], strict=True)],
-        "changes": [
-            {
-                "x": round((places[event.before.comparison_id] + places[event.after.comparison_id]) / 2, 2),
-                "word": _word(event),
-            }
-            for event in item.events
-        ],
-    }
-
-
-def _values(series: Series, side: Line, places: Places) -> list[float | None]:
-    """Return the medians of an arm, one per night of the row."""
-    found = {night.comparison_id: getattr(night, side) for night in series.nights}
-    return [None if found.get(night) is None else float(f"{found[night]:.4g}") for night in places]
 
 
 def _word(event: Event) -> str:
@@ -329,22 +282,9 @@ def _word(event: Event) -> str:
     return "regressed" if event.worse else "improved"
 
 
-def _ends(series: Series) -> tuple[float, float]:
-    """Return the limits of a chart's axis: all medians of both arms, at least LEAST_REACH around their middle."""
-    values = [one for night in series.nights for one in (night.baseline, night.candidate) if one is not None]
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    """Return the limits of a chart's axis: all values, and at least LEAST_REACH around their middle."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     middle = (low + high) / 2
     reach = max((high - low) / 2, abs(middle) * LEAST_REACH) or 1.0
     return middle - reach, middle + reach
-
-
-def _lines(series: Series, places: Places) -> Iterator[tuple[Line, str]]:
-    """Return the points of both arms' medians."""
-    low, high = _ends(series)
-    for side in SIDES:
-        points = [
-            f"{places[night.comparison_id]},{EDGE + (HEIGHT - 2 * EDGE) * (high - value) / (high - low):.1f}"
-            for night in series.nights
-            if (value := getattr(night, side)) is not None
-        ]
-        yield side, " ".join(points)

@@ -1,7 +1,7 @@
-"""Turns what is published into the index of a store: every comparison there ever was, the last nights, the history.
+"""Turns published records into the index of a store: all comparisons, the last nights, and the pages at the top.
 
-The index page carries its own data, so one file is both: replaced only over the version that was read, it never loses
-what another writer put in, and adding to it takes no look at the thousands of folders beside it.
+The index page carries its own data in one file. A writer replaces it only over the version that it read, so that
+concurrent writers lose nothing, and adding a comparison reads none of the thousands of folders.
 """
 
 import re
@@ -25,18 +25,18 @@ HISTORY = "history.html"
 CARD = "card.html"
 MARK = '<meta name="generator" content="maxview">'
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
-NIGHTS = 5  # whose matrices are shown
-HEADLINE = 110  # characters: the page of the comparison has it in full
-LONGEST_OF_NIGHT = 300  # characters of a headline in the list of what needs a look
-TREND = STEP_TIME.name  # whose ratio of candidate to baseline a cell's trend is drawn from
-AT_ONCE = 100  # records that are held while the index is made anew
+NIGHTS = 5  # kept, with their matrices
+HEADLINE = 110  # characters: the page of the comparison has the full text
+LONGEST_OF_NIGHT = 300  # characters of a headline in the list at the top
+TREND = STEP_TIME.name  # a cell's trend shows its ratio of candidate to baseline
+AT_ONCE = 100  # records that are held while the index is gathered
 
 
 type Pair = tuple[str, str, str, str]  # comparison, baseline, candidate, target
 
 
 class IndexedComparison(Frozen):
-    """What the index tells of a comparison."""
+    """A comparison in the index."""
 
     comparison: str
     case: str
@@ -47,12 +47,12 @@ class IndexedComparison(Frozen):
     headline: str
     baseline: str  # the ref or the arm, without its commit
     candidate: str
-    died: bool = False  # an arm of it did
+    died: bool = False  # whether an arm died
     ratio: float | None = None  # candidate / baseline of the steady step time
 
     @property
     def outcome(self) -> Verdict | Literal["died"]:
-        """What people call the result."""
+        """The displayed result."""
         return "died" if self.died else self.verdict
 
     @property
@@ -62,7 +62,7 @@ class IndexedComparison(Frozen):
 
     @property
     def pair(self) -> Pair:
-        """What is compared with what, and where: a column of the matrix."""
+        """The column of the matrix: comparison, both refs and target."""
         return self.comparison, self.baseline, self.candidate, self.target
 
 
@@ -76,14 +76,14 @@ class IndexedCell(Frozen):
     comparison: str
     case: str
     outcome: Verdict | Literal["failed", "died"]
-    quarantine: str = ""  # why it counts for nothing
+    quarantine: str = ""  # the reason of a quarantine
     owner: str = ""
     page: str = ""  # its name in the store
     headline: str = ""
 
 
 class IndexedNight(Frozen):
-    """What the index tells of a night."""
+    """A night in the index."""
 
     id: str
     target: str
@@ -96,16 +96,18 @@ class IndexedNight(Frozen):
 class StoreIndex(Frozen):
     """Everything on the index page."""
 
-    comparisons: tuple[IndexedComparison, ...] = ()  # all there are, the last one first
+    comparisons: tuple[IndexedComparison, ...] = ()  # the last one first
     nights: tuple[IndexedNight, ...] = ()  # the last one first
-    history: bool = False  # whether there is a page of it
-    card: bool = False  # whether there is one of what was verified
-    unread: tuple[str, ...] = ()  # what could not be read when the index was made anew
+    history: bool = False  # whether its page exists
+    card: bool = False  # whether its page exists
+    unread: tuple[str, ...] = ()  # files that could not be read when the index was gathered
 
     @field_serializer("comparisons")
     def _rows(self, comparisons: tuple[IndexedComparison, ...]) -> dict[str, Any]:
-        """Values without their names, and each pair once: of thousands of comparisons these would be most of the page.
-        A row is the place of its pair, then the values of FIELDS."""
+        """Return values without names, and each pair once, because thousands of both would fill most of the page.
+
+        A row is the place of its pair, then the values of FIELDS.
+        """
         places = {pair: place for place, pair in enumerate(dict.fromkeys(item.pair for item in comparisons))}
         rows = [[places[item.pair], *(getattr(item, name) for name in FIELDS)] for item in comparisons]
         return {"pairs": list(places), "rows": rows}
@@ -113,7 +115,7 @@ class StoreIndex(Frozen):
     @field_validator("comparisons", mode="before")
     @classmethod
     def _of_rows(cls, value: Any) -> Any:
-        """The inverse; a row of another length is one of another version."""
+        """Invert `_rows`; a row of another length has another version."""
         if not isinstance(value, dict):
             return value
         try:
@@ -129,13 +131,13 @@ type Change = Callable[[StoreIndex], StoreIndex]
 
 
 def add_comparison(record: ComparisonRecord) -> Change:
-    """The comparison is in the index, once, and takes the place of no other."""
+    """Return a change that adds the comparison, or replaces its former entry."""
     new = index_comparison(record)
     return lambda index: index.model_copy(update={"comparisons": in_order([*index.comparisons, new])})
 
 
 def index_comparison(record: ComparisonRecord) -> IndexedComparison:
-    """What the index tells of the comparison."""
+    """Return the comparison's entry."""
     row = next((row for row in record.rows if row.metric == TREND), None)
     both = row is not None and row.baseline and row.candidate is not None
     return IndexedComparison(
@@ -149,19 +151,19 @@ def index_comparison(record: ComparisonRecord) -> IndexedComparison:
 
 
 def shorten_headline(headline: str, longest: int = HEADLINE) -> str:
-    """Return a headline of at most `longest` characters, without the arms' names, which stand beside it."""
+    """Return a headline of at most `longest` characters, without the names of the arms."""
     arms, _, rest = headline.partition(": ")
     return textwrap.shorten(visible(rest if " against " in arms else headline), longest, placeholder=" …")
 
 
 def in_order(found: Iterable[IndexedComparison]) -> tuple[IndexedComparison, ...]:
-    """Each comparison once, as it was published last; the one that was made last stands first."""
+    """Return each comparison once, as published last; the newest first."""
     kept = {(item.comparison, item.case, item.id): item for item in found}
     return tuple(sorted(kept.values(), key=lambda item: (item.created, item.comparison, item.case, item.id))[::-1])
 
 
 def add_nights(records: Iterable[NightRecord]) -> Change:
-    """The nights are among the last ones, each once."""
+    """Return a change that adds the nights and keeps the last ones."""
     new = [_indexed(record) for record in records]
 
     def change(index: StoreIndex) -> StoreIndex:
@@ -195,28 +197,18 @@ def _indexed(record: NightRecord) -> IndexedNight:
 
 
 def _name_of(address: str) -> str:
-    """The name of a comparison's page in the store, wherever the store was when its address was written."""
+    """Return the name of a comparison's page in the store; the address may be of a store that moved."""
     parts = address.split("/")[-5:]
     return "/".join(parts) if len(parts) == 5 and parts[0] == "comparisons" else ""
 
 
-def add_history(index: StoreIndex) -> StoreIndex:
-    """There is a page of the history."""
-    return index.model_copy(update={"history": True})
-
-
-def add_card(index: StoreIndex) -> StoreIndex:
-    """There is a page of what was verified."""
-    return index.model_copy(update={"card": True})
-
-
-def is_ours(page: str) -> bool:
-    """Whether a page was written by maxview."""
-    return MARK in page
+def add_page(**exists: bool) -> Change:
+    """Return a change that marks a page as existing: `history` or `card`."""
+    return lambda index: index.model_copy(update=exists)
 
 
 def parse_index(page: str) -> StoreIndex | None:
-    """The data that an index page carries; None if it carries none, or that of another version."""
+    """Return the index in a page; None if there is none, or one of another version."""
     found = DATA.search(page)
     try:
         return StoreIndex.model_validate_json(found[1]) if found else None
@@ -225,7 +217,7 @@ def parse_index(page: str) -> StoreIndex | None:
 
 
 def gather_index(store: Store) -> StoreIndex:
-    """The index out of the folders of the store alone; what cannot be read is named in it."""
+    """Return an index of the folders of the store; it names unreadable files."""
     found: list[IndexedComparison] = []
     unread: list[str] = []
     names = [entry.name for entry in store.files.entries("comparisons", "comparisons/*/*/*/comparison.json")]

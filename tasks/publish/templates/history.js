@@ -1,63 +1,53 @@
-// Shows the cases, pairs and the metric that the reader asks for, which stand in the address; a point of a chart leads to
-// its comparison.
-(() => {
-  filterBy(["find", "pair", "metric"], ({ find, pair, metric }) => {
-    const words = find.toLowerCase().split(/\s+/);
-    for (const cell of document.querySelectorAll("[data-metric]")) cell.hidden = metric !== "" && cell.dataset.metric !== metric;
-    for (const section of document.querySelectorAll("[data-pair]")) {
-      for (const row of section.querySelectorAll("tbody tr")) {
-        row.hidden = !words.every((word) => `${row.dataset.case} ${section.dataset.pair}`.toLowerCase().includes(word)) || !row.querySelector(".series:not([hidden])");
-      }
-      for (const table of section.querySelectorAll("table")) {
-        const shown = table.querySelector("tbody tr:not([hidden])") !== null, more = table.closest(".more");
-        (more || table.parentElement).hidden = !shown;
-        if (more && metric) more.open = true; // it is what was asked for
-      }
-      if (pair || metric || words[0]) section.querySelector(".pair").open = true;
-      section.hidden = (pair !== "" && pair !== section.dataset.pair) || !section.querySelector("tbody tr:not([hidden])");
+// Filters the cases, pairs and metrics; a point of a chart leads to its comparison.
+if (byId("filters")) { // an empty store has none
+  filterBy(({ find, pair, metric }) => {
+    for (const cell of all("[data-metric]")) cell.hidden = metric && cell.dataset.metric !== metric;
+    for (const section of all("[data-pair]")) {
+      const { pair: name } = section.dataset;
+      for (const row of all("[data-case]", section)) row.hidden = (pair && pair !== name) || !holds(`${row.dataset.case} ${name}`, find) || !row.querySelector(".series:not([hidden])");
+      if (pair || metric || find) section.querySelector(".pair").open = true;
+      if (metric) for (const more of all(".more:has([data-case]:not([hidden]))", section)) more.open = true;
     }
-    document.getElementById("count").textContent = document.querySelector("[data-pair]:not([hidden])") ? "" : "nothing fits these filters";
+    byId("count").textContent = document.querySelector("[data-case]:not([hidden])") ? "" : "nothing fits these filters";
   });
 
-  const { rows, charts } = JSON.parse(document.getElementById("data").textContent);
-  const told = document.createElement("a"), cursor = document.createElementNS("http://www.w3.org/2000/svg", "line");
-  told.className = "told-night";
-  cursor.setAttribute("class", "cursor");
-  for (const chart of document.querySelectorAll("[data-chart]")) {
-    const [row, ...values] = charts[chart.dataset.chart], nights = rows[row];
-    const known = nights.map((_, at) => at).filter((at) => values.some((line) => line[at] !== null));
-    let place = known.length - 1;
+  const { rows, charts } = JSON.parse(byId("data").textContent);
+  const told = make("a", "told-night"), cursor = document.createElementNS("http://www.w3.org/2000/svg", "line");
+  const set = (element, values) => Object.entries(values).forEach(([name, value]) => element.setAttribute(name, value));
+  set(cursor, { class: "cursor", y1: 0, y2: 40 });
+  for (const chart of all("[data-chart]")) {
+    const [row, ...values] = charts[chart.dataset.chart];
+    const nights = rows[row].map(([page, day, verdict, x], at) => ({ page, day, verdict, x, values: values.map((line) => line[at]) })).filter((night) => night.values.some((value) => value !== null));
+    let place = nights.length - 1;
     const put = (next) => {
-      place = Math.max(0, Math.min(known.length - 1, next));
-      const [, day, verdict] = nights[known[place]];
-      const words = ["baseline", "candidate"].map((side, line) => `${side} ${values[line][known[place]] ?? "–"}`);
-      chart.setAttribute("aria-valuenow", place);
-      chart.setAttribute("aria-valuetext", [day, ...words, verdict].filter(Boolean).join(", "));
+      place = Math.max(0, Math.min(nights.length - 1, next));
+      const { day, verdict, values: [baseline, candidate] } = nights[place];
+      set(chart, { "aria-valuenow": place, "aria-valuetext": `${day}, baseline ${baseline ?? "–"}, candidate ${candidate ?? "–"}${verdict && ", " + verdict}` });
     };
     const tell = (next) => {
       put(next);
-      const at = known[place], [page, , , x] = nights[at];
+      const { page, x } = nights[place];
       told.textContent = chart.getAttribute("aria-valuetext");
       if (page) told.href = page; else told.removeAttribute("href");
-      for (const [name, value] of Object.entries({ x1: x, x2: x, y1: 0, y2: 40 })) cursor.setAttribute(name, value);
+      set(cursor, { x1: x, x2: x });
       chart.append(cursor);
       chart.after(told);
     };
     const near = (event) => {
-      const box = chart.getBoundingClientRect(), wanted = (event.clientX - box.left) / box.width * 100, off = (at) => Math.abs(nights[at][3] - wanted);
-      return known.reduce((best, at, i) => off(at) < off(known[best]) ? i : best, 0);
+      const { left, width } = chart.getBoundingClientRect(), far = ({ x }) => Math.abs(x - (event.clientX - left) / width * 100);
+      return nights.reduce((best, night, at) => far(night) < far(nights[best]) ? at : best, 0);
     };
-    const keys = { ArrowLeft: () => tell(place - 1), ArrowRight: () => tell(place + 1), Home: () => tell(0), End: () => tell(known.length), Enter: () => told.click() };
-    for (const [name, value] of Object.entries({ role: "slider", tabindex: 0, "aria-valuemin": 0, "aria-valuemax": known.length - 1 })) chart.setAttribute(name, value);
+    const keys = { ArrowLeft: () => tell(place - 1), ArrowRight: () => tell(place + 1), Home: () => tell(0), End: () => tell(nights.length), Enter: () => told.click() };
+    set(chart, { role: "slider", tabindex: 0, "aria-valuemin": 0, "aria-valuemax": nights.length - 1 });
     put(place);
     chart.addEventListener("focus", () => tell(place));
     chart.addEventListener("pointermove", (event) => tell(near(event)));
     chart.addEventListener("pointerup", (event) => {
       tell(near(event));
-      if (event.pointerType !== "touch") told.click(); // a finger reads first, and follows what it read
+      if (event.pointerType !== "touch") told.click(); // a finger reads first, then follows the link
     });
     chart.addEventListener("keydown", (event) => {
       if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
     });
   }
-})();
+}

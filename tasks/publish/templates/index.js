@@ -1,81 +1,44 @@
-// Lists and filters everything that was compared; what the reader chose stands in the address.
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const list = document.getElementById("list"), fields = list.dataset.fields.split(" ");
-  const { pairs, rows } = data.comparisons;
-  const items = rows.map(([pair, ...rest]) => [...pairs[pair], ...rest]).map((row) => Object.fromEntries(fields.map((field, i) => [field, row[i]])));
-  const more = document.getElementById("more");
-  const signs = JSON.parse(list.dataset.signs), PAGE = matchMedia("(max-width: 66rem)").matches ? 12 : 40; // a row of a phone is as high as four
-  const orders = [...list.tHead.rows[0].cells].map((head) => head.dataset.sort);
+// Lists and filters all comparisons.
+const list = byId("list"); // an empty store has none
+if (list) {
+  const { base, fields, signs } = list.dataset, signOf = JSON.parse(signs), names = fields.split(" ");
+  const { pairs, rows } = JSON.parse(byId("data").textContent).comparisons;
+  const items = rows.map(([pair, ...rest]) => {
+    const item = Object.fromEntries([...pairs[pair], ...rest].map((value, i) => [names[i], value]));
+    return { ...item, outcome: item.died ? "died" : item.verdict, pair: `${item.baseline} → ${item.candidate}` };
+  });
+  const PAGE = matchMedia("(max-width: 66rem)").matches ? 12 : 40; // a row of a phone is as high as four
+  const heads = [...list.tHead.rows[0].cells], pattern = list.tBodies[0].rows[0].cloneNode(true);
   let shown = PAGE, order = "", sign = 0, want = {};
 
-  const element = (tag, text, name) => {
-    const made = document.createElement(tag);
-    if (text !== undefined) made.textContent = text;
-    if (name) made.className = name;
-    return made;
-  };
-  const outcome = (item) => item.died ? "died" : item.verdict;
-  const verdict = (item) => {
-    const word = outcome(item), made = element("span", undefined, word === "died" ? "died" : "v v-" + word.split(" ")[0]);
-    const sign = element("span", signs[word]);
-    sign.setAttribute("aria-hidden", "true");
-    made.append(sign, " " + word);
-    return made;
-  };
   const line = (item) => {
-    const row = document.createElement("tr");
-    const link = element("a");
-    link.append(element("bdi", item.case));
-    link.href = [list.dataset.base, ...[item.comparison, item.case, item.id].map(encodeURIComponent), "index.html"].join("/");
-    const head = element("th");
-    head.scope = "row";
-    head.append(link);
-    const cell = (label, ...inside) => {
-      const made = element("td");
-      made.dataset.label = label;
-      made.className = { compared: "when", because: "because" }[label] || "";
-      made.append(...inside);
-      return made;
-    };
-    row.append(
-      head, cell("verdict", verdict(item)), cell("pair", element("bdi", `${item.baseline} → ${item.candidate}`)),
-      cell("target", element("bdi", item.target)), cell("compared", item.created.slice(0, 16).replace("T", " ")),
-      cell("because", item.headline),
-    );
+    const row = pattern.cloneNode(true), [, verdict, , , when, because] = row.cells;
+    row.querySelector("a").href = [base, ...[item.comparison, item.case, item.id].map(encodeURIComponent), "index.html"].join("/");
+    for (const [i, bdi] of all("bdi", row).entries()) bdi.textContent = [item.case, item.pair, item.target][i];
+    const word = make("span", item.died ? "died" : `v v-${item.verdict}`), mark = make("span", "", signOf[item.outcome]);
+    mark.setAttribute("aria-hidden", "true");
+    word.append(mark, ` ${item.outcome}`);
+    verdict.replaceChildren(word);
+    when.textContent = item.created.slice(0, 16).replace("T", " ");
+    because.textContent = item.headline;
     return row;
   };
-
-  const matches = (item) =>
-    (!want.verdict || outcome(item) === want.verdict) && (!want.target || item.target === want.target) &&
-    (!want.since || item.created >= want.since) &&
-    want.find.toLowerCase().split(/\s+/).every((word) =>
-      `${item.case} ${item.comparison} ${item.baseline} ${item.candidate} ${item.id} ${item.headline}`.toLowerCase().includes(word));
-
+  const fits = (item) =>
+    (!want.verdict || item.outcome === want.verdict) && (!want.target || item.target === want.target) && item.created >= want.since &&
+    holds(`${item.case} ${item.comparison} ${item.baseline} ${item.candidate} ${item.id} ${item.headline}`, want.find);
   const apply = () => {
-    const found = items.filter(matches);
-    if (sign) found.sort((one, other) => sign * compare(key(one), key(other)));
+    const found = items.filter(fits), known = new Set(found), total = items.length.toLocaleString("en");
+    if (sign) found.sort((one, other) => sign * compare(one[order], other[order]));
     list.tBodies[0].replaceChildren(...found.slice(0, shown).map(line));
-    document.getElementById("count").textContent = found.length < items.length ? `${found.length.toLocaleString("en")} of ${items.length.toLocaleString("en")} comparisons fit` : `all ${items.length.toLocaleString("en")} comparisons of all nights are shown`;
-    more.hidden = found.length <= shown;
-    document.getElementById("nothing").hidden = found.length > 0;
-    const words = want.find.toLowerCase().split(/\s+/);
-    for (const night of document.querySelectorAll(".night")) night.hidden = (want.target !== "" && night.dataset.target !== want.target) || night.dataset.ended < want.since;
-    for (const row of document.querySelectorAll("#nights tbody tr, .changes li")) {
-      const text = row.textContent.toLowerCase();
-      row.hidden = !words.every((word) => text.includes(word)) || (want.verdict !== "" && !text.includes(want.verdict));
-    }
-    const known = new Set(found.map((item) => [item.comparison, item.baseline, item.candidate, item.target, item.case, item.id].join("\0")));
-    for (const row of document.querySelectorAll("#matrix tbody tr")) {
-      const cells = [...row.querySelectorAll("[data-item]")];
-      for (const cell of cells) cell.classList.toggle("off", !known.has(JSON.parse(cell.dataset.item).join("\0")));
-      row.hidden = cells.length > 0 && cells.every((cell) => cell.classList.contains("off"));
-    }
+    byId("count").textContent = found.length < items.length ? `${found.length.toLocaleString("en")} of ${total} comparisons fit` : `all ${total} comparisons of all nights are shown`;
+    byId("more").hidden = found.length <= shown;
+    byId("nothing").hidden = found.length > 0;
+    for (const night of all(".night")) night.hidden = (want.target && night.dataset.target !== want.target) || night.dataset.ended < want.since;
+    for (const row of all("#nights tbody tr, .changes li")) row.hidden = !holds(row.textContent, `${want.find} ${want.verdict}`);
+    for (const cell of all("[data-item]")) cell.classList.toggle("off", !known.has(items[cell.dataset.item]));
   };
-
-  const key = (item) => order === "outcome" ? outcome(item) : order === "pair" ? `${item.baseline} ${item.candidate}` : item[order];
-  sortBy([...list.tHead.rows[0].cells], (column, up) => { [order, sign] = [orders[column], up]; apply(); });
-  filterBy(["find", "verdict", "target", "since"], (wanted) => { [want, shown] = [wanted, PAGE]; apply(); });
-  more.addEventListener("click", () => { shown += PAGE; apply(); });
+  sortBy(heads, (column, up) => { [order, sign] = [heads[column].dataset.sort, up]; apply(); });
+  filterBy((wanted) => { [want, shown] = [wanted, PAGE]; apply(); });
+  byId("more").addEventListener("click", () => { shown += PAGE; apply(); });
   document.documentElement.dataset.ready = "yes";
-})();
+}

@@ -856,9 +856,10 @@ def test_logs_show_the_source_lines_of_values(visit: Visit, address: str, device
     playwright.expect(last).to_contain_text("completed step: 9,")
     last.click()
     playwright.expect(page.locator("#log-baseline .here")).to_contain_text("completed step: 9,")
-    assert not page.locator("#log-baseline .lines.nowrap").count()
+    code = page.locator("#log-baseline .here code")
+    playwright.expect(code).to_have_css("white-space", "pre-wrap")
     page.uncheck("#wrap")
-    assert page.locator("#log-baseline .lines.nowrap").count()
+    playwright.expect(code).to_have_css("white-space", "pre")
 
 
 @pytest.mark.parametrize("device", [{}, PHONE])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.publish.site.bisection_drawing import HEIGHT, STRIP, draw_points, draw_rules
+from tasks.publish.site.bisection_drawing import HEIGHT, STRIP, draw_points
 from tasks.publish.site.bisection_page import publish_bisection
 from tasks.records import BisectedPoint, Bisection, Commit, Mark
 from tasks.store import open_store
@@ -33,11 +33,11 @@ def make_record(levels: tuple[float | None, ...]) -> Bisection:
 
 def test_levels_are_drawn_and_commits_without_one_are_below() -> None:
     record = make_record((None, None, 0.0, 0.08, None, 0.08))
-    drawn = list(draw_points(record))
-    good, bad = draw_rules(record)
-    assert (good.label, bad.label) == ("good", "+8.0 %")
-    assert [one.y for one in drawn] == [good.y, STRIP, good.y, bad.y, STRIP, bad.y]
-    assert 0 <= bad.y < good.y <= HEIGHT
+    drawn, rules = draw_points(record)
+    assert [label for _, label in rules] == ["good", "+8.0 %"]
+    good, bad = (y for y, _ in rules)
+    assert [one.y for one in drawn] == [good, STRIP, good, bad, STRIP, bad]
+    assert 0 <= bad < good <= HEIGHT
     culprit = drawn[3]
     assert culprit.low is not None
     assert culprit.high is not None
@@ -47,10 +47,10 @@ def test_levels_are_drawn_and_commits_without_one_are_below() -> None:
 
 
 def test_without_levels_each_commit_is_drawn_at_the_end_that_it_resembles() -> None:
-    record = make_record((None,) * 6)
-    good, bad = draw_rules(record)
-    assert (good.label, bad.label) == ("like good", "like bad")
-    assert [one.y for one in draw_points(record)] == [good.y, STRIP, good.y, bad.y, STRIP, bad.y]
+    drawn, rules = draw_points(make_record((None,) * 6))
+    assert [label for _, label in rules] == ["like good", "like bad"]
+    good, bad = (y for y, _ in rules)
+    assert [one.y for one in drawn] == [good, STRIP, good, bad, STRIP, bad]
 
 
 @pytest.mark.parametrize("levels", [(None,) * 6, (None, None, 0.0, 0.08, None, 0.08)])

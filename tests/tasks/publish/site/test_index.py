@@ -19,8 +19,8 @@ from tasks.publish.site.index import (
     IndexedNight,
     StoreIndex,
     add_comparison,
-    add_history,
     add_nights,
+    add_page,
     index_comparison,
     parse_index,
 )
@@ -141,7 +141,7 @@ def test_the_index_is_rebuilt_from_the_folders(store: Store, record_002: Compari
     ]
     for damage in damages:
         damage()
-        update_index(store, add_history)
+        update_index(store, add_page(history=True))
         assert shown(store) == before
     update_index(store, add_comparison(compared(record_002, case="of no folder")))
     rebuild_index(store)
@@ -186,9 +186,9 @@ def test_a_change_links_to_its_page_and_names_its_owner(tmp_path: Path) -> None:
 
 def test_a_foreign_page_is_not_replaced(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     store.files.write(PAGE, b"<h1>my home</h1>")
-    update_index(store, add_history)
+    update_index(store, add_page(history=True))
     assert store.files.read(PAGE) == b"<h1>my home</h1>"
-    assert "index.html is none of maxview's pages: left as it is" in caplog.text
+    assert "index.html is not a page of maxview: left as it is" in caplog.text
 
 
 def test_a_page_that_others_keep_changing_is_an_error(
@@ -203,8 +203,8 @@ def test_a_page_that_others_keep_changing_is_an_error(
         store.files.write(PAGE, store.files.read(PAGE) + b" ")
         return index
 
-    update_index(store, add_history)
-    with pytest.raises(StoreError, match=r"index\.html: is changed again and again by others"):
+    update_index(store, add_page(history=True))
+    with pytest.raises(StoreError, match=r"index\.html: others change it again and again"):
         update_index(store, disturbed)
 
 
@@ -244,7 +244,7 @@ def test_the_index_separates_new_from_known_failures_missing_and_fixed_ones() ->
     before = night(1, a="same", b="regressed", c="died", d="same", e="same")
     elsewhere = night(2, a="regressed").model_copy(update={"target": "v6e-32"})  # another target: not the night before
     now = night(3, a="regressed", b="regressed", c="same", d="failed")
-    found = {name: [cell.case for cell in cells] for name, cells in find_states([now, elsewhere, before])}
+    found = {name: [cell.case for cell in cells] for name, cells in find_states([now, elsewhere, before]).items()}
     assert found == {
         "new": ["d", "a"],
         "old": ["b"],
@@ -255,7 +255,7 @@ def test_the_index_separates_new_from_known_failures_missing_and_fixed_ones() ->
     }
     quiet = now.cells[0].model_copy(update={"quarantine": "known"})
     states = find_states([now.model_copy(update={"cells": (quiet,)})])
-    assert (states.new, states.quarantined) == ((), (quiet,))
+    assert (states["new"], states["quarantined"]) == ([], [quiet])
 
 
 def test_the_bar_of_a_night_shows_the_share_of_each_verdict() -> None:
