@@ -26,9 +26,12 @@ def write_atomically(path: str | Path, text: str) -> Path:
     return write_bytes_atomically(Path(path), data)
 
 
-def write_bytes_atomically(path: Path, data: bytes | Iterable[bytes], *, create: bool = False) -> Path:
+def write_bytes_atomically(
+    path: Path, data: bytes | Iterable[bytes], *, create: bool = False, sync: bool = True, hint: str = ""
+) -> Path:
     """Write bytes, or pieces of them, in the same way. With `create` an existing file is never replaced, so exactly one
-    of several writers succeeds.
+    of several writers succeeds. Without `sync` a power failure can damage the file.
+    `hint` ends the message of an error.
 
     Raises StoreError naming the path, also for a folder, pipe or device; FileExistsError with `create`.
     """
@@ -43,13 +46,15 @@ def write_bytes_atomically(path: Path, data: bytes | Iterable[bytes], *, create:
             os.fchmod(file.fileno(), 0o666 & ~_umask())  # mkstemp's 0600 would hide records from other users
             file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         if create:
             os.link(temporary, path)  # unlike a rename, link fails if the name exists
         else:
             os.replace(temporary, path)
             temporary = None
-        _sync_folder(path.parent)
+        if sync:
+            _sync_folder(path.parent)
     except FileExistsError:
         if create and temporary is not None:  # otherwise a parent is not a folder
             raise
@@ -57,7 +62,7 @@ def write_bytes_atomically(path: Path, data: bytes | Iterable[bytes], *, create:
     except OSError as error:
         other = (
             f"{path}: cannot be written ({error.strerror or error}); free space or rights may be missing: "
-            "choose a folder that you can write to"
+            f"choose a folder that you can write to{hint}"
         )
         raise StoreError(explain_full(path.parent, error) or other) from error
     finally:

@@ -14,7 +14,7 @@ from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.verdict_words import name_side
 from tasks.publish.page.log_files import Logs
 from tasks.publish.page.logview import LogView
-from tasks.publish.page.streamed_file import replace_text
+from tasks.publish.page.replace_text import replace_text
 from tasks.records import ComparisonRecord, RunRecord, Stall
 from tasks.records.text import shorten, visible
 
@@ -32,7 +32,7 @@ MOST_MARKS = 2_000  # of each arm: more bands could not be distinguished
 
 @dataclass(frozen=True)
 class Trace:
-    """One run's values of one metric; `lines` are their line numbers in `log`, null for values that are not in it."""
+    """One run's values of one metric; `lines`: the line number of each value in `log`, or null."""
 
     side: str
     log: str  # name of the run's log on the page; empty if there is no log
@@ -60,7 +60,7 @@ def write_figures(
 
 
 def list_marks(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> list[dict[str, Any]]:
-    """Return the steps with a band: `side`, `step`, `cause`; stalls by their cause, then saves and evaluations."""
+    """Return `side`, `step` and `cause` of every band: stalls by their cause, then saves and evaluations."""
     marks = []
     for side, arm in (("baseline", record.baseline), ("candidate", record.candidate)):
         stalls: tuple[Stall, ...] = record.stalls.get(arm.name, ())
@@ -130,7 +130,7 @@ def _printed(run: RunRecord) -> Iterator[tuple[str, list[int], list[float | None
 
 
 def _note(record: ComparisonRecord, metric: str, traces: list[Trace]) -> str:
-    """Return a note on what the curves cannot show: arms without a step, and values that are not finite."""
+    """Return a note on arms without a step and on values that are not finite: a curve shows neither."""
     drawn = {trace.side for trace in traces if trace.steps}
     notes = [
         f"{visible(arm.name)}: {'died before its first step' if arm.has_died else 'no such value in its log'}"

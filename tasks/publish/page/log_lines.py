@@ -11,7 +11,7 @@ from tasks.scrape.read_progress import report_read
 from tasks.scrape.window import CHUNK
 from tasks.scrape.wrappings.lines import whole_lines
 
-# what starts a line without a prefix, in logs whose line breaks became spaces
+# starts of lines without a prefix, for logs whose line breaks became spaces
 _STARTS = re.compile(
     rb"(?<=\s)(?:XPK Start: |XPK End: |EXIT_CODE=|PyTorch was not found|TFRT TPU|Built on |Memstats: |Using \(GB\) |"
     rb"Per train step:|Total TFLOPs: |split as [\d.]+%|Traceback \(most recent call last\):|File \"[^\"\n]*\", line \d|"

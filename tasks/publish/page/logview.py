@@ -5,11 +5,12 @@ import re
 from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
-from tasks.publish.page.streamed_file import replace_text, replacing
+from tasks.publish.page.replace_text import replace_bytes, replace_text
 from tasks.publish.page.word_filter import Letters
 from tasks.records import Source
 from tasks.records.text import shorten, visible
@@ -19,13 +20,13 @@ LINES_BEFORE_DEATH = 12
 MOST_FOLDS = 2_000
 LONGEST_CAUSE = 300  # characters
 LONGEST_TRACEBACK = 2_000  # lines
-LONGEST_KIND = 400  # characters by which lines are known apart
-MOST_KINDS = 20_000  # of lines: a log of more says something else in each
+LONGEST_KIND = 400  # characters of a line that decide its kind
+MOST_KINDS = 20_000  # of lines: with more, every line is its own kind
 
 _TRACEBACK = "Traceback (most recent call last):"
 _CAUSE = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning|Fault|Iteration)?(?::|$)")
 
-# what two runs of one program say differently: when, where, which process, how much
+# the parts of a line that differ between runs of one program: time, host, process, path, number
 _MOMENT = re.compile(r"^(?:\[?[\d:.,TZ+-]+(?: [\d:.,Z+-]+)*\]? ?|[IWEF]\d{4} [\d:.]+ +\d+ )")
 _OWN = re.compile(
     r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2}\b|\S*/\S*"
@@ -51,8 +52,10 @@ class Kind:
 
 @dataclass
 class LogView:
-    """A run's log on the page, in pieces in `logs/<prefix>-<n>.js`, and as a whole in `file`. If there are
-    several pieces, the filters in `logs/<prefix>-letters.js` exclude pieces from a search."""
+    """A run's log on the page: its pieces are in `logs/<prefix>-<n>.js`, its whole text in `file`.
+
+    With several pieces, the filters in `logs/<prefix>-letters.js` exclude pieces from a search.
+    """
 
     title: str
     prefix: str
@@ -60,7 +63,9 @@ class LogView:
     size: int = 0  # bytes
     pieces: list[tuple[int, int]] = field(default_factory=list)  # (number of the first line, lines) of each
     folds: list[tuple[int, int, str]] = field(default_factory=list)  # a traceback: its first and last line, its cause
-    values: dict[int, list[str]] = field(default_factory=dict)  # what on the page was read from a line, by its number
+    values: dict[int, list[str]] = field(
+        default_factory=dict
+    )  # names of the page's values, by the number of their line
     before_death: list[str] = field(default_factory=list)  # the last lines, up to the cause of death
     kinds: dict[str, Kind] = field(default_factory=dict)  # by the common part of their lines
     _quick: dict[bytes, Kind] = field(default_factory=dict, repr=False)  # the same by a line without its digits
@@ -84,8 +89,8 @@ class LogView:
         return None if number is None else f"{self.prefix}-L{number}"
 
     def count_kind(self, data: bytes, text: str) -> None:
-        """Count the last line, given as in the log and as shown, as one of its kind."""
-        quick = data[:LONGEST_KIND].translate(None, _DIGITS)  # most lines say what another one said, with other digits
+        """Count the last line by its kind; `data`: the line of the log, `text`: as shown."""
+        quick = data[:LONGEST_KIND].translate(None, _DIGITS)  # most lines differ from another line by digits only
         known = self._quick.get(quick)
         if known is None:
             kind = kind_of(text)
@@ -118,34 +123,32 @@ def read_log(
 ) -> LogView:
     """Read (byte offset, text) pairs in order, once; holds one piece and 8 bytes per line in memory.
 
-    `references` maps places in the log to the names of the values read there; `death` is the offset of
-    the line with the cause of death. Lines are numbered as in the file that the references count in; where that
-    is impossible (a log whose line breaks were lost is one line to them), from 1. Raises StoreError.
+    `references` maps places in the log to the names of the values read there; `death` is the offset of the line with
+    the cause of death. Lines are numbered as in the file of the references, else from 1: a log without its line breaks
+    has one line there. Raises StoreError.
     """
     view = LogView(title=title, prefix=prefix, file=f"logs/{prefix}.txt")
-    texts: list[str] = []
-    size = 0
+    texts: list[str] = []  # of the current piece
     last: deque[str] = deque(maxlen=LINES_BEFORE_DEATH)
-    folds = _Folds()
-    letters = Letters()
-    pieces: list[tuple[int, int]] = []
+    folds, letters = _Folds(), Letters()
     filters: list[str] = []
 
     def write_piece(*, only: bool = False) -> None:
         nonlocal letters
-        pieces.append((view.lines - len(texts) + 1, len(texts)))
+        view.pieces.append((view.lines - len(texts) + 1, len(texts)))
         filters.append("" if only else letters.filter())
         letters = Letters()
-        text = json.dumps("\n".join(texts), ensure_ascii=False)
-        replace_text(folder / f"logs/{prefix}-{len(pieces)}.js", f'maxviewLog("{prefix}",{len(pieces)},{text});\n')
+        number, text = len(view.pieces), json.dumps("\n".join(texts), ensure_ascii=False)
+        replace_text(folder / f"logs/{prefix}-{number}.js", f'maxviewLog("{prefix}",{number},{text});\n')
         texts.clear()
 
-    with replacing(folder / view.file) as copy:
+    def copy() -> Iterator[bytes]:
+        size = 0
         for offset, raw in lines:
-            data = raw.encode("utf-8", "backslashreplace")
-            copy.write(data + b"\n")
+            data = raw.encode("utf-8", "backslashreplace") + b"\n"
+            yield data
             view.starts.append(offset)
-            view.size += len(data) + 1
+            view.size += len(data)
             view.end = offset + len(raw.encode("utf-8", "surrogatepass")) + 1
             text = visible(raw)
             folds.take(view.lines, text)
@@ -160,19 +163,21 @@ def read_log(
                 write_piece()
                 size = 0
         if texts:
-            write_piece(only=not pieces)
+            write_piece(only=not view.pieces)
+
+    replace_bytes(folder / view.file, copy())
     filter_file = folder / f"logs/{prefix}-letters.js"
-    if len(pieces) > 1:
+    if len(view.pieces) > 1:
         replace_text(filter_file, f'maxviewLetters("{prefix}",{json.dumps(filters)});\n')
     else:
         filter_file.unlink(missing_ok=True)
-    for number in range(len(pieces) + 1, len(pieces) + 1_000_000):  # of a longer log that was shown here before
+    for number in count(len(view.pieces) + 1):  # pieces of a longer log that was here before
         old = folder / f"logs/{prefix}-{number}.js"
         if not old.exists():
             break
         old.unlink()
     view.shift = _shift(view, references)
-    view.pieces = [(first + view.shift, count) for first, count in pieces]
+    view.pieces = [(first + view.shift, lines) for first, lines in view.pieces]
     view.folds = [(first + view.shift, end + view.shift, cause) for first, end, cause in folds.found]
     for source, names in references.items():
         place = view.number(source.offset)

@@ -7,7 +7,7 @@ digit. A word is only in the piece if all bits of its own are set; the page's sc
 import base64
 
 BITS = 1 << 15
-MOST_BYTES = 300_000  # of lines that differ by more than digits: what has more is not worth the time, and may hold all
+MOST_BYTES = 300_000  # of lines that differ by more than digits: a larger piece gets no filter, to save time
 DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 
 

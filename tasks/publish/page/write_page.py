@@ -1,6 +1,5 @@
 """Turns a comparison record, its runs and the lines of its logs into a static page that works from a file, offline."""
 
-import json
 import os
 from collections.abc import Mapping
 from functools import cache
@@ -24,11 +23,11 @@ from tasks.publish.page.curve_data import list_marks, write_figures
 from tasks.publish.page.differences import list_differences
 from tasks.publish.page.log_files import Lines, Logs
 from tasks.publish.page.logview import Kind
-from tasks.publish.page.streamed_file import replace_text
+from tasks.publish.page.replace_text import replace_text
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.commits_between import MOST
 
-MOST_LINES = 100  # per side, of the log lines that the other side lacks
+MOST_LINES = 100  # shown per side, of the log lines that the other side lacks
 
 
 def write_page(
@@ -107,7 +106,7 @@ def write_page(
             time_ticks=axis_ticks(bars),
             schedules={arm: to_data_uri(picture) for arm, picture in (schedules or {}).items()},
             icon=to_data_uri(_icon(record)),
-            data=json.loads(json.dumps(data)),
+            data=data,
             **load_assets("site.js", "page.js", "logs.js", "curves.js"),
         )
     )

@@ -11,7 +11,6 @@ from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.markdown.artifacts import escape_markdown
 from tasks.publish.site import bisection_drawing
 from tasks.publish.site.bisection_drawing import draw_points
-from tasks.publish.site.index import PAGE
 from tasks.publish.site.index_page import link_home
 from tasks.records import BisectedPoint, Bisection, Explanation
 from tasks.records.text import shorten, show_interval, visible, visible_lines
@@ -75,7 +74,7 @@ def draw_belief(record: Bisection) -> str:
 
 
 def bisection_markdown(record: Bisection) -> str:
-    """Return the answer as Markdown for both Prefect UIs."""
+    """Return the answer in Markdown for both Prefect UIs."""
     blocks = [f"# {SIGNS[record.outcome]} {escape_markdown(record.headline)}", show_counts(record)]
     if record.corners:
         blocks.append("\n".join(f"- **{one.name}**: {one.verdict}, {one.text}" for one in record.corners))
@@ -124,7 +123,7 @@ def publish_bisection(record: Bisection, store: Store) -> Path:
             differences=list_sections(Explanation(headline="", program=record.program)),
             programs=[row[1] for row in _ledger_rows(record.points)],
             **load_assets("site.js", styles=("page.css", "bisect.css")),
-            home=f"../../../../{PAGE}" if store.mirror is None else link_home(store),
+            home=link_home(store, depth=4),
         )
     )
     page = write_atomically(folder / "index.html", html)

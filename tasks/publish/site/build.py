@@ -1,4 +1,4 @@
-"""Turns the records of a store into its site: the pages that are missing or were made otherwise, and the index."""
+"""Turns the records of a store into its site: draws missing and stale pages, then the index."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ class Built(Frozen):
 
 
 def build_site(store: Store, *, tell: Callable[[str], None] = lambda page: None) -> Built:
-    """Write every page whose record, or whose way of being drawn, is another than when it was written; then the index.
+    """Write every page that is missing, or stale since its record or our code changed; then write the index.
 
     `tell` is called with the address of each page that was written. Raises StoreError.
     """

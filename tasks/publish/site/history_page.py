@@ -19,11 +19,11 @@ from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import FIRST_STEP, STEP_TIME
 from tasks.publish.content.templating import load_assets, make_environment
-from tasks.publish.site.index import HISTORY, PAGE, add_page, parse_index
-from tasks.publish.site.index_page import link_home, update_index
+from tasks.publish.site.index import HISTORY, PAGE, parse_index
+from tasks.publish.site.index_page import link_home, write_beside
 from tasks.records import Commit
 from tasks.resolve.commits_between import list_commits
-from tasks.store import Store, write_atomically
+from tasks.store import Store
 
 SIDES: tuple[Line, ...] = ("baseline", "candidate")
 HEIGHT = 40.0  # of a chart, whose width is 100
@@ -41,7 +41,7 @@ type Places = dict[str, float]  # x of the nights of a case in percent, by the i
 
 
 def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
-    """Write `history.html` at the top of the store; returns its path. Series of one pair of refs are grouped.
+    """Write `history.html` at the top of the store; return its path. Series of one pair of refs are grouped.
 
     The page of a read-only bucket stays in the working copy. A read-only folder gets no page: None.
     """
@@ -60,14 +60,10 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
             changes=list(drawing.list_changes(groups)),
             data={"rows": drawing.rows, "charts": drawing.charts},
             **load_assets("site.js", "history.js"),
-            home=PAGE if store.mirror is None else link_home(store),
+            home=link_home(store),
         )
     )
-    page = write_atomically(store.path / HISTORY, html)
-    if store.writable:
-        store.push(page)
-        update_index(store, add_page(history=True))
-    return page
+    return write_beside(store, HISTORY, html)
 
 
 class Drawing:

@@ -23,6 +23,7 @@ from tasks.store import Store, StoreError
 PAGE = "index.html"
 HISTORY = "history.html"
 CARD = "card.html"
+BESIDE = {HISTORY: "history", CARD: "card"}  # pages beside the index, and their fields in it
 MARK = '<meta name="generator" content="maxview">'
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
 NIGHTS = 5  # kept, with their matrices
@@ -202,9 +203,9 @@ def _name_of(address: str) -> str:
     return "/".join(parts) if len(parts) == 5 and parts[0] == "comparisons" else ""
 
 
-def add_page(**exists: bool) -> Change:
-    """Return a change that marks a page as existing: `history` or `card`."""
-    return lambda index: index.model_copy(update=exists)
+def add_page(name: str) -> Change:
+    """Return a change that marks a page beside the index as existing."""
+    return lambda index: index.model_copy(update={BESIDE[name]: True})
 
 
 def parse_index(page: str) -> StoreIndex | None:
@@ -227,7 +228,7 @@ def gather_index(store: Store) -> StoreIndex:
                 found.append(index_comparison(ComparisonRecord.model_validate_json(data)))
             except ValidationError:
                 unread.append(name)
-    pages = {name: store.files.stat(page) is not None for name, page in (("history", HISTORY), ("card", CARD))}
+    pages = {field: store.files.stat(name) is not None for name, field in BESIDE.items()}
     index = StoreIndex(comparisons=in_order(found), **pages)
     try:
         index = add_nights(read_records(store))(index)

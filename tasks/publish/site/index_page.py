@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import Path
 from urllib.parse import quote
 
 from jinja2 import Environment
@@ -32,11 +33,12 @@ from tasks.publish.site.index import (
     Pair,
     StoreIndex,
     add_nights,
+    add_page,
     gather_index,
     parse_index,
 )
 from tasks.resolve.plan_night import BISECTED, NightRecord
-from tasks.store import Store, StoreError
+from tasks.store import Store, StoreError, write_atomically
 from tasks.store.files import AlreadyThereError
 from tasks.store.locks import hold
 from tasks.store.mirror import out_option
@@ -126,9 +128,18 @@ def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) ->
     store.files.write(f"comparisons/{comparison}/{NEIGHBOURS}", text.encode())
 
 
-def link_home(store: Store) -> str:
-    """Return the link to the index for a page elsewhere."""
-    return store.link_to(store.path / PAGE)
+def write_beside(store: Store, name: str, html: str) -> Path:
+    """Write a page beside the index, and mark it there unless the store is read-only; return its path."""
+    page = write_atomically(store.path / name, html)
+    if store.writable:
+        store.push(page)
+        update_index(store, add_page(name))
+    return page
+
+
+def link_home(store: Store, depth: int = 0) -> str:
+    """Return the link to the index for a page that is `depth` folders below it."""
+    return "../" * depth + PAGE if store.mirror is None else store.link_to(store.path / PAGE)
 
 
 @contextmanager

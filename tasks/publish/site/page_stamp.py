@@ -5,7 +5,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-HEAD = 4_000  # bytes of a page in which its stamp stands
+HEAD = 4_000  # bytes at the start of a page that contain its stamp
 _STAMP = re.compile(r'<meta name="maxview-stamp" content="([0-9a-f]+)">')
 
 

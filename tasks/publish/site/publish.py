@@ -1,4 +1,4 @@
-"""Writes a comparison into the store: its record, its page with the logs that the record points into, and the index."""
+"""Writes a comparison into the store: its record, its page with the logs, and the index."""
 
 import gzip
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,19 +8,19 @@ from tasks.history import append_comparison
 from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.publish.page.log_lines import stream_lines
 from tasks.publish.page.write_page import write_page
-from tasks.publish.site.index import PAGE, add_comparison
+from tasks.publish.site.index import add_comparison
 from tasks.publish.site.index_page import NEIGHBOURS, link_home, update_index, write_neighbours
 from tasks.publish.site.page_stamp import make_stamp
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.store import Store
 
-FLOW_RUN = "flow-run.txt"  # beside a page: the address of the flow run that made it
+FLOW_RUN = "flow-run.txt"  # beside a page: the address of its flow run
 
 
 def publish_comparison(
     record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = (), *, flow_run: str = ""
 ) -> Path:
-    """Write `comparison.json`, the page, the store's index and history; returns the page's path. Again: replaces them.
+    """Write or replace `comparison.json`, the page, the index and the history of the store; return the page's path.
 
     `known`: records of its runs that are in memory, and are not read again. `flow_run`: the address of the flow run
     that made it, for the page to lead back to.
@@ -36,13 +36,14 @@ def publish_comparison(
 
 
 def write_comparison_page(record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = ()) -> Path:
-    """Write the page of a comparison whose record is in the store, and nothing else; returns its path."""
+    """Write only the page of a comparison whose record is in the store; return its path."""
     directory = store.comparison(record.comparison, record.case, record.id)
     lines: dict[str, Iterator[tuple[int, str]]] = {}
     runs = read_runs(record, store, known)
     for arm in (record.baseline, record.candidate):
         for run, log, span in zip(arm.runs, arm.logs, arm.spans, strict=True):
-            lines[f"{arm.name}/{run}"] = read_lines(store.run_of_log(log).bring("log.txt"), span)
+            path = store.run_of_log(log).bring("log.txt")
+            lines[f"{arm.name}/{run}"] = stream_lines(path, span) if path.is_file() else iter(())
         for text in arm.programs:
             lines[f"{arm.name}/{text}"] = read_packed_lines(store.run_of_log(arm.logs[0]).bring(text))
     page = write_page(
@@ -52,7 +53,7 @@ def write_comparison_page(record: ComparisonRecord, store: Store, known: Sequenc
         runs=runs,
         schedules=draw_schedules(record, runs),
         neighbours=f"../../{NEIGHBOURS}",
-        home=f"../../../../{PAGE}" if store.mirror is None else link_home(store),
+        home=link_home(store, depth=4),
         flow_run=made.read_text().strip() if (made := directory.file(FLOW_RUN)).is_file() else "",
         stamp=make_stamp(directory.comparison.read_bytes()),
     )
@@ -81,12 +82,6 @@ def draw_schedules(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> d
         if picture is not None:
             found[arm.name] = picture
     return found
-
-
-def read_lines(log: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:
-    """Yield (byte offset, text) of every line of a run; nothing if its log is gone."""
-    if log.is_file():
-        yield from stream_lines(log, span)
 
 
 def read_packed_lines(text: Path) -> Iterator[tuple[int, str]]:

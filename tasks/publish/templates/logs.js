@@ -3,7 +3,6 @@ const BLOCK = 400; // lines that are drawn together
 const LINE = 24; // pixels of a line that is not wrapped
 const LONG = 4000; // characters of a line that are shown
 const HITS = 500; // lines of a search that are listed
-const FIRST = 30; // of these, the lines that fit into their window: shown before the others
 const KEPT = 24; // pieces of all logs that are held
 const AHEAD = 4; // pieces that a search asks for before it needs them
 const loading = new Map(), loaded = new Map(), letters = new Map();
@@ -188,17 +187,8 @@ const goToHit = (by) => {
 };
 // The places of the lines that hold the word; a text without it is never split.
 const placesOf = (text, wanted) => {
-  const low = text.toLowerCase(), found = [];
-  let line = 0, start = 0;
-  for (let at = low.indexOf(wanted); at >= 0; at = low.indexOf(wanted, start)) {
-    for (let end = low.indexOf("\n", start); end >= 0 && end < at; end = low.indexOf("\n", start)) { line += 1; start = end + 1; }
-    found.push(line);
-    const end = low.indexOf("\n", at);
-    if (end < 0) break;
-    line += 1;
-    start = end + 1;
-  }
-  return found;
+  const low = text.toLowerCase();
+  return low.includes(wanted) ? low.split("\n").flatMap((line, place) => line.includes(wanted) ? place : []) : [];
 };
 const searchLogs = async () => {
   const mine = search += 1, levels = [level.value, "l-error"], show = (number) => number.toLocaleString("en");
@@ -229,11 +219,10 @@ const searchLogs = async () => {
     read += lines;
     if (places.length && before < HITS) {
       own.push(...places.slice(0, HITS - before).map((line) => [first + line, texts[line]]));
-      log.list(own.slice(0, Math.max(before, FIRST)));
+      log.list(own);
       log.box.open = true;
       await new Promise((shown) => { requestAnimationFrame(shown); setTimeout(shown, 50); }); // the reader sees them at once
       if (mine !== search) return;
-      log.list(own);
       hitLines = logs.flatMap((one) => found.get(one).map(([number]) => `${one.name}-L${number}`));
     }
     count.textContent = `${show(hits)} lines found, ${show(read)} of ${show(total)} read`;

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import pytest
 
-from tasks.publish.page.streamed_file import replace_text
+from tasks.publish.page.replace_text import replace_text
 from tasks.store import RunDirectory, StoreError, write_atomically
 
 

@@ -4,6 +4,7 @@ Needs the playwright package and a Chromium on the PATH (Debian: `apt-get instal
 """
 
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ from tasks.publish.site.index_page import (
 )
 from tasks.records import Commit, ComparisonRecord
 from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord
-from tasks.services.site_server import listen, make_server
+from tasks.services.site_server import make_server
 from tasks.store import Store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the playwright package is not installed")
@@ -252,7 +253,7 @@ def test_the_level_filters_the_lines_of_the_logs(
 @contextmanager
 def served(server: uvicorn.Server) -> Iterator[str]:
     """Serve in a thread; yields the address of the index."""
-    listener = listen("127.0.0.1", 0)
+    listener = socket.create_server(("127.0.0.1", 0))
     address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()

@@ -141,7 +141,7 @@ def test_the_index_is_rebuilt_from_the_folders(store: Store, record_002: Compari
     ]
     for damage in damages:
         damage()
-        update_index(store, add_page(history=True))
+        update_index(store, add_page(HISTORY))
         assert shown(store) == before
     update_index(store, add_comparison(compared(record_002, case="of no folder")))
     rebuild_index(store)
@@ -186,7 +186,7 @@ def test_a_change_links_to_its_page_and_names_its_owner(tmp_path: Path) -> None:
 
 def test_a_foreign_page_is_not_replaced(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     store.files.write(PAGE, b"<h1>my home</h1>")
-    update_index(store, add_page(history=True))
+    update_index(store, add_page(HISTORY))
     assert store.files.read(PAGE) == b"<h1>my home</h1>"
     assert "index.html is not a page of maxview: left as it is" in caplog.text
 
@@ -203,7 +203,7 @@ def test_a_page_that_others_keep_changing_is_an_error(
         store.files.write(PAGE, store.files.read(PAGE) + b" ")
         return index
 
-    update_index(store, add_page(history=True))
+    update_index(store, add_page(HISTORY))
     with pytest.raises(StoreError, match=r"index\.html: others change it again and again"):
         update_index(store, disturbed)
 
