@@ -102,7 +102,10 @@ def print_history(judged: Sequence[Judged], console: Console) -> None:
         console.print(table)
     notes: set[str] = set()
     for item in judged:
+        told = {event.after.comparison_id for event in item.events if event.line == "ratio"}
         for event in item.events:
+            if event.line != "ratio" and event.after.comparison_id in told:  # the ratio's sentence names the arm
+                continue
             own = event.worse and event.cause != "shared"
             sign = "[red]✗[/]" if own else "[yellow]![/]" if event.worse or event.worse is None else "[green]✓[/]"
             text = escape(f"{item.series.case} {item.series.metric} {show_event(event, item.series)}")

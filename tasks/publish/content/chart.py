@@ -14,7 +14,7 @@ from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.curves import thin_out
 from tasks.publish.content.templating import read_asset
 from tasks.publish.content.time_bars import average_parts
-from tasks.publish.content.verdict_words import OUTCOMES, name_verdict
+from tasks.publish.content.verdict_words import OUTCOMES, is_noise, name_verdict
 from tasks.records import ComparisonRecord, Curve, MetricDiff
 from tasks.records.text import shorten, visible
 
@@ -208,4 +208,5 @@ def _scaled(row: MetricDiff) -> float | None:
 
 def _label(row: MetricDiff) -> str:
     change = f" {shorten(visible(row.difference_text), 20)}" if row.difference_text else ""
-    return f"{shorten(visible(row.title), 28)}{change}  {name_verdict(row.verdict)}"
+    noise = " (noise)" if is_noise(row) else ""
+    return f"{shorten(visible(row.title), 28)}{change}  {name_verdict(row.verdict)}{noise}"

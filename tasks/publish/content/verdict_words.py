@@ -5,7 +5,7 @@ from typing import Literal
 
 from configs.schema import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
-from tasks.diff.metric_row import ABSENT, DIED
+from tasks.diff.metric_row import ABSENT, DIED, NOT_JUDGED
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff, Verdict
@@ -89,6 +89,11 @@ def count_rows(record: ComparisonRecord, word: Verdict) -> int:
     return sum(word_of(record, row) == word for row in record.rows)
 
 
+def list_judged(record: ComparisonRecord) -> list[MetricDiff]:
+    """Return the judged rows that are not the same: those that need a reason."""
+    return [row for row in record.rows if word_of(record, row) not in ("same", NOT_JUDGED)]
+
+
 def name_group(record: ComparisonRecord, group: Literal["maxview", "ours"]) -> str:
     """Return the heading of a group of rows."""
     return "The compiled step" if record.programs else GROUPS[group]
@@ -164,8 +169,12 @@ def difference_text(row: MetricDiff, *, brief: bool = False) -> str:
     if brief or row.metric in SHOWN_ONLY:
         return words
     little = row.evidence == ONE_RUN and row.verdict in ("improved", "regressed", "changed")
-    noise = row.evidence == ONE_PROGRAM and row.difference not in (None, 0)
-    return f"{words} ({ONE_RUN})" if little else f"{words} (noise)" if noise else words
+    return f"{words} ({ONE_RUN})" if little else f"{words} (noise)" if is_noise(row) else words
+
+
+def is_noise(row: MetricDiff) -> bool:
+    """Return whether both sides run one program, so that their difference means nothing."""
+    return row.evidence == ONE_PROGRAM and row.difference not in (None, 0)
 
 
 def round_numbers(text: str) -> str:
@@ -235,6 +244,14 @@ def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
         ("started", format_moment(arm.started)),
     ]
     return [(name, visible(value)) for name, value in pairs if value]
+
+
+def part_facts(record: ComparisonRecord) -> dict[str, dict[str, str]]:
+    """Return the facts of each side alone, and of both."""
+    known = {side: dict(facts_of(arm)) for side, arm in sides_of(record)}
+    both = dict(known["baseline"].items() & known["candidate"].items())
+    parted = {side: {name: value for name, value in own.items() if name not in both} for side, own in known.items()}
+    return parted | {"both": {name: value for name, value in known["baseline"].items() if name in both}}
 
 
 def format_moment(iso: str | None) -> str | None:

@@ -16,17 +16,18 @@ from tasks.publish.content.verdict_words import (
     absent_text,
     cell_text,
     difference_text,
-    facts_of,
     list_findings,
+    list_judged,
     name_group,
     name_row,
     name_verdict,
     outcome_of,
+    part_facts,
     sides_of,
     threshold_text,
     word_of,
 )
-from tasks.records import ArmSummary, ComparisonRecord, MetricDiff
+from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
 LONGEST_KEY = 100
@@ -63,18 +64,17 @@ def summary_markdown(record: ComparisonRecord) -> str:
         f"# {name_verdict(outcome_of(record))}: {_md(record.case)}",
         f"**{_md(record.headline)}**",
         *([f"**How sure is that?** {_md(answer.sure)}"] if answer.sure else []),
-        *_explanation(record),
-        *_arms(record),
         *_deaths(record),
+        *([f"**What to do next**: {_md(answer.does)}"] if answer.does else []),
+        *([_code(record.next_command)] if record.next_command else []),
+        *_explanation(record),
+        _arms(record),
         *_findings(record),
         *_charts(record),
         *_programs(record),
         *_tables(record),
         *_floors(record),
     ]
-    if answer.does or record.next_command:
-        blocks.append(f"**What to do next** {_md(answer.does)}")
-        blocks += [_code(record.next_command)] if record.next_command else []
     return "\n\n".join(blocks) + "\n"
 
 
@@ -152,9 +152,7 @@ def _tables(record: ComparisonRecord) -> list[str]:
         )
         lines = [f"| verdict | metric | {arms} | difference | threshold |", "|:--|:--|--:|--:|--:|--:|"]
         lines += ["| " + " | ".join(_cells(record, row)) + " |" for row in rows]
-        reasons = [
-            f"- {_md(row.title)}: {_md(row.reason)}" for row in rows if word_of(record, row) != "same" and row.reason
-        ]
+        reasons = [f"- {_md(row.title)}: {_md(row.reason)}" for row in list_judged(record) if row.group == group]
         blocks += [f"## {name_group(record, group)}", "\n".join(lines), *(["\n".join(reasons)] if reasons else [])]
     return [*blocks, *([_md(absent_text(record))] if record.absent else [])]
 
@@ -202,9 +200,11 @@ def _floors(record: ComparisonRecord) -> list[str]:
     return ["## Are they the same by construction?", "\n".join(lines)] if lines else []
 
 
-def _arms(record: ComparisonRecord) -> list[str]:
-    def line(role: str, arm: ArmSummary) -> str:
-        facts = ", ".join(f"{name} {value}" for name, value in facts_of(arm))
-        return f"- {role}: **{_md(arm.label)}**{f' ({_md(facts)})' if facts else ''}"
-
-    return ["\n".join(line(role, arm) for role, arm in sides_of(record))]
+def _arms(record: ComparisonRecord) -> str:
+    facts = part_facts(record)
+    labels = {side: arm.label for side, arm in sides_of(record)}
+    lines = []
+    for side, own in facts.items():
+        label = [f"**{_md(labels[side])}**"] if side in labels else []
+        lines.append(f"- {side}: " + ", ".join([*label, *(_md(f"{name} {value}") for name, value in own.items())]))
+    return "\n".join(lines)

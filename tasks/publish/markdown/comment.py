@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from tasks.diff.metric_row import NOT_JUDGED
 from tasks.publish.content.page_address import PublishedPage
-from tasks.publish.content.verdict_words import WORST_FIRST, difference_text, name_verdict, outcome_of, word_of
+from tasks.publish.content.verdict_words import WORST_FIRST, difference_text, list_judged, name_verdict, outcome_of
 from tasks.publish.markdown.artifacts import escape_markdown
 from tasks.publish.markdown.night import MARKER
 from tasks.records import ComparisonRecord, MetricDiff
@@ -42,8 +41,7 @@ def _cells(record: ComparisonRecord, page: PublishedPage) -> list[str]:
 
 
 def _rows(record: ComparisonRecord) -> list[str]:
-    judged = [row for row in record.rows if word_of(record, row) != NOT_JUDGED]
-    rows = [row for row in judged if row.verdict != "same"]
+    rows = list_judged(record)
     lines = [_line(row) for row in rows[:MOST_ROWS]]
     more = [f"- … and {len(rows) - MOST_ROWS} more"] if len(rows) > MOST_ROWS else []
     return [f"## {escape_markdown(record.case)}", "\n".join([*lines, *more])] if lines else []

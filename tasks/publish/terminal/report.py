@@ -12,7 +12,6 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from tasks.diff.metric_row import NOT_JUDGED
 from tasks.publish.content.answer import answer_of, shorten_title
 from tasks.publish.content.array_tables import describe_alone, describe_counts, describe_values, name_pair
 from tasks.publish.content.checkpoints import STATES, CheckpointLine, State, list_checkpoints
@@ -27,13 +26,14 @@ from tasks.publish.content.verdict_words import (
     cell_text,
     describe_coverage,
     difference_text,
-    facts_of,
     list_findings,
+    list_judged,
     name_group,
     name_heading,
     name_row,
     name_verdict,
     outcome_of,
+    part_facts,
     sides_of,
     unbroken,
     word_of,
@@ -112,20 +112,17 @@ def _arms(record: ComparisonRecord) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    sides = sides_of(record)
-    facts = [dict(facts_of(arm)) for _, arm in sides]
-    shared = {name: value for name, value in facts[0].items() if facts[1].get(name) == value}
-    for (role, arm), known in zip(sides, facts, strict=True):
-        table.add_row(role, _plain(arm.label))
-        own = {name: value for name, value in known.items() if name not in shared}
-        if not known:
+    facts = part_facts(record)
+    for side, arm in sides_of(record):
+        table.add_row(side, _plain(arm.label))
+        if facts[side]:
+            table.add_row("", _facts(facts[side]))
+        elif not facts["both"]:
             table.add_row("", Text("its log names neither commit nor versions", style="dim"))
-        elif own:
-            table.add_row("", _facts(own))
         if record.programs is None:
             table.add_row("", Text(describe_coverage(arm), style="dim", overflow="fold"))
-    if shared:
-        table.add_row("both", _facts(shared))
+    if facts["both"]:
+        table.add_row("both", _facts(facts["both"]))
     return table
 
 
@@ -236,7 +233,7 @@ def _least_width(text: str) -> int:
 
 def _reasons(record: ComparisonRecord) -> Iterator[RenderableType]:
     """Yield the reason of every row that is not the same; the page has the reasons of all."""
-    rows = [row for row in record.rows if word_of(record, row) not in ("same", NOT_JUDGED)]
+    rows = list_judged(record)
     if not rows or record.has_died:
         return
     yield _section("Why")

@@ -45,6 +45,7 @@ def test_a_change_of_the_candidate_is_shown_with_its_commits(
     assert "2026-11-11: nnx / linen 1" in shown
     assert "between 000000a and 000000b" in shown
     assert "nnx moved against linen: the change is in nnx" in shown
+    assert shown.count("2026-11-11") == 1  # one sentence per change
     assert "+20." in shown or "+19." in shown
     assert "▁" in shown
     assert "█" in shown
