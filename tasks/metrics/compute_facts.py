@@ -44,7 +44,8 @@ def compute_facts(run: RunRecord) -> RunFacts:
         wall=wall,
         account=account_run(run) or account_death(run),
     )
-    return facts.model_copy(update={"values": {one.name: one.of(run, facts) for one in METRICS if one.of}})
+    values = {metric.name: value for metric in METRICS if (value := metric.value_of(run, facts))}
+    return facts.model_copy(update={"values": values})
 
 
 @cache
