@@ -61,8 +61,6 @@ def find_stalls(
         first[begun[begun < len(first)]] = True
     medians = _usual(seconds, first)
     long = np.flatnonzero(seconds > np.maximum(TIMES * medians, medians + SECONDS_MORE))
-    if not long.size:
-        return ()
     step = timed["step"].to_numpy()
     evals, profiles = (np.asarray(sorted(found), dtype=np.int64) for found in (eval_offsets, profiler_offsets))
     late = LATE if deferred else 0
