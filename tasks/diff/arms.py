@@ -103,38 +103,28 @@ def numbered[T: (CheckpointEvent, Restore, CheckpointProof, Stall, Source)](item
 
 def curves_of(arm: ArmRuns) -> list[Curve]:
     """Return the loss and step time curves of every run, each point with its place in the log."""
-    curves = []
-    for run in arm.runs:
-        table = step_table(run)
-        for metric, column in ((LOSS.curve, "loss"), (STEP_TIME.curve, "seconds")):
-            curves.append(
-                Curve(
-                    metric=metric,
-                    arm=arm.name,
-                    run_name=run.reading.name,
-                    steps=tuple(table["step"].to_list()),
-                    values=tuple(table[column].to_list()),
-                    lines=tuple(table["line"].fill_null(0).to_list()),
-                    offsets=tuple(table["offset"].fill_null(0).to_list()),
-                )
-            )
-    return curves
+    return [
+        Curve(
+            metric=metric,
+            arm=arm.name,
+            run_name=run.reading.name,
+            steps=tuple(table["step"].to_list()),
+            values=tuple(table[column].to_list()),
+            lines=tuple(table["line"].fill_null(0).to_list()),
+            offsets=tuple(table["offset"].fill_null(0).to_list()),
+        )
+        for run, table in zip(arm.runs, map(step_table, arm.runs), strict=True)
+        for metric, column in ((LOSS.curve, "loss"), (STEP_TIME.curve, "seconds"))
+    ]
 
 
 def times_of(arm: ArmRuns) -> list[TimeAccount]:
     """Return the time accounts of the runs with steady steps; if there are none, those of the runs that died."""
-    found = [
-        account.model_copy(
-            update={
-                "arm": arm.name,
-                "run_name": run.reading.name,
-                "parts": tuple(
-                    part.model_copy(update={"source": part.source and numbered(part.source, number)})
-                    for part in account.parts
-                ),
-            }
-        )
-        for number, (run, facts) in enumerate(zip(arm.runs, arm.facts, strict=True))
-        if (account := facts.account)
-    ]
+    found = []
+    for number, (run, facts) in enumerate(zip(arm.runs, arm.facts, strict=True)):
+        if account := facts.account:
+            places = [part.source and numbered(part.source, number) for part in account.parts]
+            parts = (part.model_copy(update={"source": at}) for part, at in zip(account.parts, places, strict=True))
+            names = {"arm": arm.name, "run_name": run.reading.name}
+            found.append(account.model_copy(update={**names, "parts": tuple(parts)}))
     return [account for account in found if is_steady(account)] or found

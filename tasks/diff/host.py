@@ -84,8 +84,6 @@ def _parts(arm: ArmRuns) -> dict[str, float]:
     if not all(table is not None and {STEP, *PARTS} <= set(table.columns) for table in tables):
         return {}
     steps = pl.concat([table[1:].select(STEP, *PARTS).cast(pl.Float64) for table in tables if table is not None])
-    if steps.is_empty():
-        return {}
     means = {column: float(steps[column].to_numpy().mean()) for column in steps.columns}
     found = {words: means[column] for column, words in PARTS.items()}
     return found | {OTHER: means[STEP] - sum(found.values())}

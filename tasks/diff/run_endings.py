@@ -6,7 +6,7 @@ from configs.findings import FindingKind
 from tasks.diff.arms import ArmRuns
 from tasks.diff.decide import show_duration
 from tasks.diff.metric_row import Arms, make_row
-from tasks.diff.observed import Observations, Observed, notice, places_of, show_each
+from tasks.diff.observed import Observations, Observed, contrast, notice, places_of
 from tasks.metrics.merged_steps import place_of
 from tasks.metrics.result_metrics import END
 from tasks.records import Decision, Measured, MetricDiff, RunReading, RunRecord, Source, seconds_between
@@ -110,8 +110,5 @@ def find_distance(arms: Arms) -> Observations:
     starts = arms[0].reading.started, arms[1].reading.started
     apart = seconds_between(*starts)
     if apart is not None and abs(apart) > FAR_APART_S:
-        yield Observed(
-            kind="started-apart",
-            message=f"the runs started {show_duration(abs(apart))} apart",
-            evidence=show_each(arms, starts, places_of(arms, "started")),
-        )
+        message = f"the runs started {show_duration(abs(apart))} apart"
+        yield contrast(arms, "started-apart", message, starts, places_of(arms, "started"))
