@@ -1,4 +1,4 @@
-"""Turns the checkpoints of two arms, and what was verified of them, into one row."""
+"""Turns the checkpoints of two arms, and their proofs, into one row."""
 
 from collections.abc import Sequence
 

@@ -64,8 +64,8 @@ def diff(
 ) -> ComparisonRecord:
     """Compare the repeats of two arms by rules that were read when they were asked for.
 
-    `given`: what the noise is judged with besides; `checkpoints`: what one step of both holds, side by side;
-    `program`: the steps that the runs left, compared.
+    `given`: further inputs for judging noise; `checkpoints`: the comparison of both arms' checkpoints of one step;
+    `program`: the comparison of the recorded training steps.
     """
     left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
     left, right = arms = number_alike((left, right))

@@ -36,7 +36,7 @@ def excuse_of(arms: Arms, floors: list[Floor]) -> str:
     """Return the reason why any difference in time is noise, or an empty string.
 
     An equal program covers the device only. The host must be equal too: code, software, environment, and every config
-    key except the one that chooses the implementation.
+    key except those of the implementation.
     """
     plans = [run.plan for arm in arms for run in arm.runs if run.plan is not None]
     if not has_same_program(floors) or len(plans) < sum(len(arm.runs) for arm in arms):

@@ -1,4 +1,4 @@
-"""Finds out what became of the runs: deaths with their cause, logs that are not whole, starts that lie far apart."""
+"""Finds deaths with their cause, incomplete logs, and runs that started far apart."""
 
 import polars as pl
 
@@ -56,7 +56,7 @@ def _end_cell(arm: ArmRuns) -> Measured:
         loss = "" if steps.is_empty() else f", final loss {steps['loss'][-1]}"
         return Measured(text=f"{counted(steps.height, 'step')}{loss}")
     error = run.reading.error
-    # the message is text of the log: Prefect's classic UI takes that of a table's cell for markup
+    # without the message, which is text of the log: Prefect's classic UI reads a table's cell as markup
     cause = "died" if error is None else f"died: {error.words or error.type}"
     place = None if error is None else Source(line=error.line, offset=error.offset)
     return Measured(text=cause, source=place)

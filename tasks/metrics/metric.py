@@ -7,7 +7,7 @@ from configs.schema import Frozen
 from tasks.records import Better, CompiledProgram, Measured, ProgramWork, RunFacts, RunRecord, Source
 
 # exact: equal or not, within the tolerance; noise: levels of step times; steps: the values of every step;
-# proof: what was verified, by a rule of its own; shown: never judged
+# proof: verified, by a rule of its own; shown: never judged
 Judged = Literal["exact", "noise", "steps", "proof", "shown"]
 type OfRun = Callable[[RunRecord, RunFacts], Measured]
 type OfRuns = Callable[[Sequence[RunRecord], Sequence[RunFacts]], Measured]

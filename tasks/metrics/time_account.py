@@ -11,7 +11,7 @@ COMPUTE = "compute"
 FIRST_STEPS = "first steps"  # of a run that died before there was a steady one: they compile and compute
 WHOLE_S = 1.0  # a clock that prints whole seconds leaves so much open
 FRAME_S = 1.0  # the frame of a log tells whole seconds: a line may be later than the end by as much
-NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # of what is found in steps
+NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # parts of steps
 
 
 def account_death(run: RunRecord) -> TimeAccount | None:
@@ -68,7 +68,7 @@ def is_steady(account: TimeAccount) -> bool:
 
 
 def is_stall(part: TimePart) -> bool:
-    """Whether a part is what stalls of steps cost."""
+    """Whether a part is time lost in stalled steps."""
     return part.steps > 0 and part.part not in NO_STALLS
 
 

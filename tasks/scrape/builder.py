@@ -33,7 +33,7 @@ class RunBuilder:
     def cause(self, window: Window) -> LogError | None:
         """Return the cause of death that the log shows so far, if any; `window` is the last one taken."""
         self.collector.death.settle(window, last=True)
-        return self.collector.cause(self.table)
+        return self.collector.cause(self.table, self.table.last_offset)
 
     def finish(self, name: str, span: tuple[int, int]) -> RunReading:
         """Return the reading of the run in the byte range `span` of its file."""

@@ -15,8 +15,7 @@ NEXT = (
     rb"\n|\Z|%s|Config param |System Information: |Num_devices: |completed step|XPK End:|EXIT_CODE=|"
     rb"Traceback \(most |Per train step:" % ABSL
 )
-
-
+END = rb"(?=\s*(?:%s))" % NEXT
 # longer than any prefix with its thread, file name and phase
 LOOK_BACK = 200
 
