@@ -23,11 +23,11 @@ class Observed(Frozen):
 def judge(observed: Iterator[Observed] | list[Observed], effects: Effects) -> list[Finding]:
     """Return the findings whose effect is not `ignore`, blocking ones first."""
     order = ("blocks", "qualifies", "note")
-    found = []
-    for item in observed:
-        effect = effects[item.kind]
-        if effect != "ignore":
-            found.append(Finding(kind=item.kind, effect=effect, message=item.message, evidence=item.evidence))
+    found = [
+        Finding(kind=item.kind, effect=effect, message=item.message, evidence=item.evidence)
+        for item in observed
+        if (effect := effects[item.kind]) != "ignore"
+    ]
     return sorted(found, key=lambda finding: order.index(finding.effect))
 
 

@@ -66,7 +66,6 @@ class EventCollector:
 
     def settle(self, window: Window, table: StepTable) -> None:
         """Finish a window; all its matches were taken."""
-        del table
         self.is_cut |= window.last and bool(window.data) and not window.data.endswith(b"\n")
 
     def cause(self, table: StepTable, last_step: int) -> LogError | None:
