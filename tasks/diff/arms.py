@@ -7,20 +7,7 @@ from tasks.metrics.merged_steps import step_table
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.time_account import is_steady
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import (
-    ArmSummary,
-    CheckpointEvent,
-    CheckpointProof,
-    Curve,
-    Restore,
-    RunFacts,
-    RunPlan,
-    RunReading,
-    RunRecord,
-    Source,
-    Stall,
-    TimeAccount,
-)
+from tasks.records import ArmSummary, Curve, Restore, RunFacts, RunPlan, RunReading, RunRecord, TimeAccount
 
 
 class ArmRuns(Frozen):
@@ -96,8 +83,8 @@ def _resumed_from(reading: RunReading) -> tuple[Restore, ...]:
     return tuple(restore for restore in reading.restores if restore.offset < last)
 
 
-def numbered[T: (CheckpointEvent, Restore, CheckpointProof, Stall, Source)](item: T, run: int) -> T:
-    """Return a copy with the number of its run."""
+def numbered[T: Frozen](item: T, run: int) -> T:
+    """Return a copy of a record from a log with the number of its run."""
     return item.model_copy(update={"run": run})
 
 

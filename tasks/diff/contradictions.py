@@ -75,17 +75,12 @@ def _disagree(left: NDArray[np.float64], right: NDArray[np.float64], units: floa
 
 def _repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
     """Yield a finding for steps that were printed or written several times in a row without a restart."""
-    steps = run.reading.steps
-    again = steps.with_row_index("row").filter(pl.col("step").diff() == 0)
+    above = run.reading.steps.with_columns(since=pl.col("offset").shift(), above=pl.col("line").shift())
+    again = above.filter(pl.col("step").diff() == 0).rows(named=True)
     restarts = [restore.offset for restore in run.reading.restores]
-    before = steps["offset"].gather(again["row"] - 1)
-    odd = [
-        row
-        for row, since in zip(again.iter_rows(named=True), before, strict=True)
-        if not any(since < offset < row["offset"] for offset in restarts)
-    ]
+    odd = [row for row in again if not any(row["since"] < offset < row["offset"] for offset in restarts)]
     # a silent restart repeats one step only, and prints other lines before it
-    if odd and (len(odd) > 1 or odd[0]["line"] - steps["line"][odd[0]["row"] - 1] <= 1):
+    if odd and (len(odd) > 1 or odd[0]["line"] - odd[0]["above"] <= 1):
         first = odd[0]
         place = Source(line=first["line"], offset=first["offset"], run=number)
         message = f"the log of {arm.name_run(number)} has step {first['step']} twice, with no restart between them"

@@ -1,12 +1,10 @@
 """Collects the rows of a log, window by window, into one table, and counts the rows that cannot be read."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,9 +13,7 @@ from tasks.records import STEP_SCHEMA, UnreadLine
 from tasks.scrape.prefixes import is_plain, line_before, line_begin
 from tasks.scrape.table.row_forms import RowForms
 from tasks.scrape.table.rows import SEPARATOR, Layout, Row, RowGrammar, layout_of, read_layout
-
-if TYPE_CHECKING:
-    from tasks.scrape.window import Window
+from tasks.scrape.window import Window
 
 LAYOUTS, LEARNT_FROM = 16, 3  # layouts kept at most, and rows of one form needed to learn its layout
 LINE = 8192  # bytes of a row's line at most
@@ -37,7 +33,6 @@ class StepTable:
         self.glued: list[int] = []  # line numbers of rows that share their line with another record
         self.total: int | None = None  # steps of the whole run
         self.before = b""  # the first row prefix that is not empty
-        self.last_step: int | None = None
         self.first_offset = self.last_offset = -1  # positions of the first and the last row
         self.single: list[dict[str, Any]] = []  # rows of the current window that the grammar read
         self.forms = RowForms(dialect.known, dialect.unfinished)
@@ -166,7 +161,7 @@ class StepTable:
             frames.append(self._with_places(window, layout, rows))
             self.seen += frames[-1].height
             self.total = layout.row.total or self.total
-        self._step_before = self.last_step
+        self._step_before = self.step_before(window.base + len(window.data))
         self._steps, self._offsets = np.empty(0, np.int64), np.empty(0, np.int64)
         if not frames:
             return
@@ -175,7 +170,7 @@ class StepTable:
         self.parsed += frame.height
         self._steps, self._offsets = frame["step"].to_numpy(), frame["offset"].to_numpy()
         self.first_offset = self.first_offset if self.first_offset >= 0 else int(self._offsets[0])
-        self.last_step, self.last_offset = int(self._steps[-1]), int(self._offsets[-1])
+        self.last_offset = int(self._offsets[-1])
 
     def _with_places(self, window: Window, layout: Layout, rows: Alike) -> pl.DataFrame:
         texts, heads, ends = rows

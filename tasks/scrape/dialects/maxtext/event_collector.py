@@ -31,7 +31,6 @@ class MaxTextEventCollector(EventCollector):
         self.evaluations, self.waits = EvalLog(), WaitLog()
         self._parts = (self.said, self.saves, self.restores, self.evaluations, self.waits)
         self._written: datetime | None = None  # the first whole date in the text
-        self._stepped = False
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         super().take(name, match, window, table)
@@ -40,14 +39,13 @@ class MaxTextEventCollector(EventCollector):
 
     def settle(self, window: Window, table: StepTable) -> None:
         """Read the mesh and the date before the first step, and whether the text ends within a line."""
-        if not self._stepped:
-            first = table.first_offset - window.base if table.parsed else len(window.data)
+        first = table.first_offset - window.base if table.parsed else len(window.data)
+        if first >= window.start:  # no window before this one has a step
             for match in MESH_AXIS.finditer(window.data, window.start, first):
                 self.said.take("mesh_axis", match, window)
             if self.said.start is None and self._written is None:
                 date = WHOLE_DATE.search(window.data, window.start, window.start + DATED_WITHIN)
                 self._written = datetime.fromisoformat(date[0].decode()) if date else None
-        self._stepped = table.parsed > 0
         super().settle(window, table)
 
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
