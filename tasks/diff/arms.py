@@ -7,20 +7,7 @@ from tasks.metrics.merged_steps import step_table
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.time_account import is_steady
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import (
-    ArmSummary,
-    CheckpointEvent,
-    CheckpointProof,
-    Curve,
-    Restore,
-    RunFacts,
-    RunPlan,
-    RunReading,
-    RunRecord,
-    Source,
-    Stall,
-    TimeAccount,
-)
+from tasks.records import ArmSummary, Curve, Restore, RunFacts, RunPlan, RunReading, RunRecord, TimeAccount
 
 
 class ArmRuns(Frozen):
@@ -96,45 +83,35 @@ def _resumed_from(reading: RunReading) -> tuple[Restore, ...]:
     return tuple(restore for restore in reading.restores if restore.offset < last)
 
 
-def numbered[T: (CheckpointEvent, Restore, CheckpointProof, Stall, Source)](item: T, run: int) -> T:
-    """Return a copy with the number of its run."""
+def numbered[T: Frozen](item: T, run: int) -> T:
+    """Return a copy of a record from a log with the number of its run."""
     return item.model_copy(update={"run": run})
 
 
 def curves_of(arm: ArmRuns) -> list[Curve]:
     """Return the loss and step time curves of every run, each point with its place in the log."""
-    curves = []
-    for run in arm.runs:
-        table = step_table(run)
-        for metric, column in ((LOSS.curve, "loss"), (STEP_TIME.curve, "seconds")):
-            curves.append(
-                Curve(
-                    metric=metric,
-                    arm=arm.name,
-                    run_name=run.reading.name,
-                    steps=tuple(table["step"].to_list()),
-                    values=tuple(table[column].to_list()),
-                    lines=tuple(table["line"].fill_null(0).to_list()),
-                    offsets=tuple(table["offset"].fill_null(0).to_list()),
-                )
-            )
-    return curves
+    return [
+        Curve(
+            metric=metric,
+            arm=arm.name,
+            run_name=run.reading.name,
+            steps=tuple(table["step"].to_list()),
+            values=tuple(table[column].to_list()),
+            lines=tuple(table["line"].fill_null(0).to_list()),
+            offsets=tuple(table["offset"].fill_null(0).to_list()),
+        )
+        for run, table in zip(arm.runs, map(step_table, arm.runs), strict=True)
+        for metric, column in ((LOSS.curve, "loss"), (STEP_TIME.curve, "seconds"))
+    ]
 
 
 def times_of(arm: ArmRuns) -> list[TimeAccount]:
     """Return the time accounts of the runs with steady steps; if there are none, those of the runs that died."""
-    found = [
-        account.model_copy(
-            update={
-                "arm": arm.name,
-                "run_name": run.reading.name,
-                "parts": tuple(
-                    part.model_copy(update={"source": part.source and numbered(part.source, number)})
-                    for part in account.parts
-                ),
-            }
-        )
-        for number, (run, facts) in enumerate(zip(arm.runs, arm.facts, strict=True))
-        if (account := facts.account)
-    ]
+    found = []
+    for number, (run, facts) in enumerate(zip(arm.runs, arm.facts, strict=True)):
+        if account := facts.account:
+            places = [part.source and numbered(part.source, number) for part in account.parts]
+            parts = (part.model_copy(update={"source": at}) for part, at in zip(account.parts, places, strict=True))
+            names = {"arm": arm.name, "run_name": run.reading.name}
+            found.append(account.model_copy(update={**names, "parts": tuple(parts)}))
     return [account for account in found if is_steady(account)] or found

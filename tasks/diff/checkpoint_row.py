@@ -1,4 +1,4 @@
-"""Turns the checkpoints of two arms, and what was verified of them, into one row."""
+"""Turns the checkpoints of two arms, and their proofs, into one row."""
 
 from collections.abc import Sequence
 
@@ -26,16 +26,14 @@ def checkpoint_row(
     """
     saved = read_saved(arms[0].runs, arms[0].name_run), read_saved(arms[1].runs, arms[1].name_run)
     cells = (_cell(arms[0], saved[0]), _cell(arms[1], saved[1]))
-    decision = missing_decision(cells, arms)
-    if decision is None:
-        verdict, reason = _judge(arms, saved)
-        lost = found and _judge_lost(found)
-        if lost and verdict != "regressed":
-            verdict, reason = lost
-        elif found is not None and verdict == "same":
-            verdict, reason = _judge_content(found, _why_equal(floors, loss), reason=reason)
-        decision = Decision(verdict=verdict, reason=reason, threshold_text="exact")
-    return make_row(CHECKPOINTS, cells, arms, decision)
+    verdict, reason = _judge(arms, saved)
+    lost = found and _judge_lost(found)
+    if lost and verdict != "regressed":
+        verdict, reason = lost
+    elif found is not None and verdict == "same":
+        verdict, reason = _judge_content(found, _why_equal(floors, loss), reason=reason)
+    decision = Decision(verdict=verdict, reason=reason, threshold_text="exact")
+    return make_row(CHECKPOINTS, cells, arms, missing_decision(cells, arms) or decision)
 
 
 def _cell(arm: ArmRuns, saved: Saved) -> Measured:
@@ -56,12 +54,10 @@ def _judge(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:
     if not baseline.announced and not candidate.announced:
         return "same", "neither arm saves any"
     unproved = [arm.label for arm, side in zip(arms, saved, strict=True) if side.announced and not side.proved]
-    names = " and ".join(unproved)
-    said = (
-        f"the checkpoints of {names} could not be verified on this machine; this row relies on the logs"
-        if unproved
-        else ""
-    )
+    said = ""
+    if unproved:
+        names = " and ".join(unproved)
+        said = f"the checkpoints of {names} could not be verified on this machine; this row relies on the logs"
     unseen = [arm.label for arm, side in zip(arms, saved, strict=True) if side.invisible and not side.proved]
     if unseen:
         return "unknown", f"the log of {' and '.join(unseen)} does not show commits; {said}"
@@ -76,7 +72,7 @@ def _judge(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:
     return "same", said or "every checkpoint was committed and verified"
 
 
-def are_proved(floors: Sequence[Floor]) -> bool:
+def _are_proved(floors: Sequence[Floor]) -> bool:
     """Return whether the arms are proved to train the same bits, so that their checkpoints must be the same."""
     held = {floor.name for floor in floors if floor.holds}
     return not any(floor.holds is False for floor in floors) and bool(held & {"same bits", "same checkpoint"})
@@ -84,26 +80,24 @@ def are_proved(floors: Sequence[Floor]) -> bool:
 
 def _why_equal(floors: Sequence[Floor], loss: MetricParity | None) -> str:
     """Return why the checkpoints of both arms must be equal; empty if they need not be."""
-    if are_proved(floors):
+    if _are_proved(floors):
         return "the arms are proved to train the same bits"
-    if loss is None or not loss.exact or loss.parity.first is not None or loss.varies or not loss.parity.steps:
-        return ""
-    return "every loss is equal bit for bit"
+    return "every loss is equal bit for bit" if loss is not None and loss.has_equal_bits else ""
 
 
 def _judge_lost(found: CheckpointDifference) -> tuple[Verdict, str] | None:
     """Return the verdict on values that are NaN or infinite in one arm only, and its reason; None without any."""
-    for side, word, arm in ((1, "regressed", "candidate"), (0, "improved", "baseline")):
-        lost = [array for array in found.compared if array.values and array.values.lost[side]]
+    sides: tuple[tuple[int, Verdict, str], ...] = ((1, "regressed", "candidate"), (0, "improved", "baseline"))
+    for side, word, arm in sides:
+        lost = [(array, array.values.lost[side]) for array in found.compared if array.values]
+        lost = [(array, values) for array, values in lost if values]
         if lost:
-            values = sum(array.values.lost[side] for array in lost if array.values)
-            name = (lost[0].names or lost[0].other_names)[0]
-            count = f"{counted(values, 'value')} in {counted(len(lost), 'array')}"
-            reason = (
+            name = (lost[0][0].names or lost[0][0].other_names)[0]
+            count = f"{counted(sum(values for _, values in lost), 'value')} in {counted(len(lost), 'array')}"
+            return word, (
                 f"at step {found.step}, only the {arm}'s checkpoint has NaN or infinite values where the other is "
                 f"finite: {count}, first {name}"
             )
-            return ("regressed" if word == "regressed" else "improved"), reason
     return None
 
 

@@ -11,7 +11,7 @@ from tasks.diff.observed import judge
 from tasks.diff.parity import MetricParity
 from tasks.diff.recompiles import find_recompiles
 from tasks.diff.run_endings import find_deaths, find_distance, find_reading_gaps
-from tasks.diff.same_code import find_code, find_start, find_writers
+from tasks.diff.same_code import find_commits, find_other_trainers, find_start, find_writers
 from tasks.diff.same_work import find_work
 from tasks.diff.settings_without_effect import find_noops, find_variation
 from tasks.diff.software_differences import find_surroundings
@@ -34,7 +34,8 @@ def find_findings(
     return judge(
         chain(
             find_deaths(arms),
-            find_code(arms, declared, aa=aa),
+            find_commits(arms, declared, aa=aa),
+            find_other_trainers(arms),
             find_surroundings(arms),
             find_writers(arms),
             find_start(arms),

@@ -64,8 +64,8 @@ def diff(
 ) -> ComparisonRecord:
     """Compare the repeats of two arms by rules that were read when they were asked for.
 
-    `given`: what the noise is judged with besides; `checkpoints`: what one step of both holds, side by side;
-    `program`: the steps that the runs left, compared.
+    `given`: further inputs for judging noise; `checkpoints`: the comparison of both arms' checkpoints of one step;
+    `program`: the comparison of the recorded training steps.
     """
     left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
     left, right = arms = number_alike((left, right))
@@ -168,9 +168,8 @@ def conclude(
     for verdict, words in WORDS:
         if not any(row.verdict == verdict for row in judged):
             continue
-        named = [
-            row for row in judged if row.verdict in (("regressed", "changed") if verdict == "regressed" else (verdict,))
-        ]
+        together = ("regressed", "changed") if verdict == "regressed" else (verdict,)
+        named = [row for row in judged if row.verdict in together]
         alone = [row for row in named if row.metric not in SHARE_A_WORD] or named
         by = f" (by {ONE_RUN})" if any(row.evidence == ONE_RUN for row in alone) and verdict != "unknown" else ""
         why = f": {host}" if host and any(row.metric == STEP_TIME.name for row in alone) else ""
@@ -180,11 +179,8 @@ def conclude(
     failed = next((floor for floor in floors if floor.holds is False), None)
     proof = f" ({_listed(held)})" if held else ""
     if failed is not None:
-        return (
-            "same",
-            f'{between}: every judged row is the same{proof}, but the check "{failed.name}" failed: {failed.evidence}'
-            f"{qualified}",
-        )
+        but = f'but the check "{failed.name}" failed: {failed.evidence}'
+        return "same", f"{between}: every judged row is the same{proof}, {but}{qualified}"
     return "same", f"{between}: no difference{f': {_listed(held)}' if held else ''}{qualified}"
 
 
@@ -213,18 +209,13 @@ def _listed(words: Sequence[str]) -> str:
 
 def comparison_id(comparison: str, case: str, runs: Sequence[RunRecord]) -> str:
     """Return the comparison's id: equal for the same runs, so that a page keeps its address."""
-    facts = [comparison, case]
-    for run in runs:
-        facts.append(run.plan.identity if run.plan else Path(run.log).parent.name)
+    facts = [comparison, case, *(run.plan.identity if run.plan else Path(run.log).parent.name for run in runs)]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:10]
 
 
 def exit_status(records: Sequence[ComparisonRecord]) -> int:
     """Return 0 if nothing regressed or changed, 1 if something did or an arm died, 3 if unknown or not comparable."""
-    failed = any(
-        record.verdict in ("regressed", "changed") or any(finding.kind == "died" for finding in record.findings)
-        for record in records
-    )
-    if failed:
+    verdicts = {record.verdict for record in records}
+    if verdicts & {"regressed", "changed"} or any(f.kind == "died" for record in records for f in record.findings):
         return 1
-    return 3 if any(record.verdict == "unknown" for record in records) else 0
+    return 3 if "unknown" in verdicts else 0

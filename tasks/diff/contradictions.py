@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tasks.diff.arms import ArmRuns
 from tasks.diff.metric_row import Arms
-from tasks.diff.observed import Observations, Observed, notice, show_each
+from tasks.diff.observed import Observations, contrast, notice
 from tasks.diff.parity import MetricParity, is_compared
 from tasks.diff.parity_rows import is_rounding
 from tasks.metrics.equal_times import have_equal_times
@@ -44,17 +44,14 @@ def _log_against_metrics(arm: ArmRuns, number: int, run: RunRecord) -> Observati
     for printed, written in (*shared, SECONDS):
         if not (log.schema[printed].is_numeric() and metrics.schema[written].is_numeric()):
             continue
-        columns = pl.col("step"), pl.col(printed).cast(pl.Float64).alias("log")
-        both = log.select(*columns, "line", "offset").join(
-            metrics.select("step", pl.col(written).cast(pl.Float64).alias("file")), on="step", how="inner"
+        both = log.select("step", "line", "offset", log=pl.col(printed).cast(pl.Float64)).join(
+            metrics.select("step", file=pl.col(written).cast(pl.Float64)), on="step"
         )
-        both = both.filter(pl.col("log").is_not_null() & pl.col("file").is_not_null()).sort("step")
+        both = both.drop_nulls(["log", "file"]).sort("step")
         left, right = both["log"].to_numpy(), both["file"].to_numpy()
         units = CLOCK_READS if printed == SECONDS[0] else 0.5
-        for at in np.flatnonzero(_disagree(left, right, units))[:1]:
-            found.append(
-                (int(both["step"][int(at)]), printed, left[at], right[at], place_of(both, int(at), run=number))
-            )
+        for at in np.flatnonzero(_disagree(left, right, units)).tolist()[:1]:
+            found.append((both["step"][at], printed, left[at], right[at], place_of(both, at, run=number)))
     if found:
         step, name, printed_value, value, place = min(found, key=lambda item: item[0])
         also = ", ".join(item[1] for item in found if item[1] != name)
@@ -78,17 +75,12 @@ def _disagree(left: NDArray[np.float64], right: NDArray[np.float64], units: floa
 
 def _repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
     """Yield a finding for steps that were printed or written several times in a row without a restart."""
-    steps = run.reading.steps
-    again = steps.with_row_index("row").filter(pl.col("step").diff() == 0)
+    above = run.reading.steps.with_columns(since=pl.col("offset").shift(), above=pl.col("line").shift())
+    again = above.filter(pl.col("step").diff() == 0).rows(named=True)
     restarts = [restore.offset for restore in run.reading.restores]
-    before = steps["offset"].gather(again["row"] - 1)
-    odd = [
-        row
-        for row, since in zip(again.iter_rows(named=True), before, strict=True)
-        if not any(since < offset < row["offset"] for offset in restarts)
-    ]
+    odd = [row for row in again if not any(row["since"] < offset < row["offset"] for offset in restarts)]
     # a silent restart repeats one step only, and prints other lines before it
-    if odd and (len(odd) > 1 or odd[0]["line"] - steps["line"][odd[0]["row"] - 1] <= 1):
+    if odd and (len(odd) > 1 or odd[0]["line"] - odd[0]["above"] <= 1):
         first = odd[0]
         place = Source(line=first["line"], offset=first["offset"], run=number)
         message = f"the log of {arm.name_run(number)} has step {first['step']} twice, with no restart between them"
@@ -111,29 +103,21 @@ def find_same_log(arms: Arms) -> Observations:
     """
     for number, run in enumerate(arms[0].runs):
         steps = run.reading.steps
-        if run.plan is not None:
-            continue
         dated = steps["time"].null_count() < steps.height
         for other, theirs in enumerate(arms[1].runs):
-            if theirs.plan is not None:
+            if run.plan is not None or theirs.plan is not None:  # launched runs are different runs
                 continue
             if (dated and steps.equals(theirs.reading.steps)) or have_equal_times(steps, theirs.reading.steps):
                 names = f"{arms[0].name_run(number)} and {arms[1].name_run(other)}"
                 places = place_of(steps, run=number), place_of(steps, run=other)
-                yield Observed(
-                    kind="same-log",
-                    message=f"the logs of {names} show one run, so they cannot tell how much equal runs differ",
-                    evidence=show_each(arms, (steps["time"][0], steps["time"][0]), places),
-                )
+                message = f"the logs of {names} show one run, so they cannot tell how much equal runs differ"
+                yield contrast(arms, "same-log", message, (steps["time"][0], steps["time"][0]), places)
 
 
 def _survived(arms: Arms) -> Observations:
     """Yield a finding for exceptions in the logs of runs that ended with exit code 0."""
     shown = [
-        (arm, number, run.reading.survived)
-        for arm in arms
-        for number, run in enumerate(arm.runs)
-        if run.reading.survived is not None
+        (arm, number, error) for arm in arms for number, run in enumerate(arm.runs) if (error := run.reading.survived)
     ]
     if shown:
         said = dict.fromkeys(f"{arm.name_run(number)} ({error.summary})" for arm, number, error in shown)
@@ -151,9 +135,8 @@ def _last_digits(arms: Arms, parities: Sequence[MetricParity]) -> Observations:
     if found and (first := found[0].parity.first):
         names = ", ".join(item.parity.metric for item in found)
         many = f", {found[0].parity.different} steps in all" if found[0].parity.different > 1 else ""
-        yield Observed(
-            kind="last-digit",
-            message=f"{names} differ{'s' if len(found) == 1 else ''} by one unit of the last printed digit, first at "
-            f"step {first.step} ({first.baseline} and {first.candidate}{many})",
-            evidence=show_each(arms, (first.baseline, first.candidate), found[0].places),
+        message = (
+            f"{names} differ{'s' if len(found) == 1 else ''} by one unit of the last printed digit, first at step "
+            f"{first.step} ({first.baseline} and {first.candidate}{many})"
         )
+        yield contrast(arms, "last-digit", message, (first.baseline, first.candidate), found[0].places)

@@ -8,11 +8,11 @@ from tasks.diff.decide import decide_exact
 from tasks.diff.metric_row import Arms, Cells, make_row, missing_decision, not_judged
 from tasks.diff.software_differences import declared_packages, is_declared
 from tasks.metrics.maxview_metrics import FINAL_LOSS, JAX, MEAN_STEP
-from tasks.metrics.metric import Metric
+from tasks.metrics.metric import Metric, number
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import Decision, Measured, MetricDiff
+from tasks.records import Decision, Measured, MetricDiff, Source
 
 EXACT = Tolerance(absolute=0.0, why="equal by default")
 
@@ -43,7 +43,10 @@ def _entry_row(
     steady: MetricDiff,
     decisions: Mapping[str, Decision],
 ) -> MetricDiff | None:
-    cells = _cells_of_steps(metric, arms, steady) if metric.of_steps else _cells(metric, arms)
+    cells = (
+        _cell(metric, arms[0], steady.baseline, steady.baseline_source),
+        _cell(metric, arms[1], steady.candidate, steady.candidate_source),
+    )
     lacking = [arm for arm, cell in zip(arms, cells, strict=True) if not cell.text]
     if metric.optional and (len(lacking) == 2 or any(not arm.dead for arm in lacking)):
         return None
@@ -66,25 +69,13 @@ def _entry_row(
     return make_row(metric, cells, arms, decision or not_judged("; ".join([metric.why, *notes])))
 
 
-def _cells(metric: Metric, arms: Arms) -> Cells:
-    return _cell(metric, arms[0]), _cell(metric, arms[1])
-
-
-def _cell(metric: Metric, arm: ArmRuns) -> Measured:
-    """Return the value of an arm: of its first run, unless the entry combines them."""
+def _cell(metric: Metric, arm: ArmRuns, steady_s: float | None, place: Source | None) -> Measured:
+    """Return the value of an arm: from its steady step, or of its first run, unless the entry combines the runs."""
+    if metric.of_steps:
+        value = metric.of_steps(arm.first, steady_s) if steady_s else None
+        return Measured() if value is None else number(value, metric.decimals or 0, place)
     cell = metric.of_runs(arm.runs, arm.facts) if metric.of_runs else arm.facts[0].values[metric.name]
     return cell if cell.text or arm.dead else cell.model_copy(update={"text": metric.lacking})
-
-
-def _cells_of_steps(metric: Metric, arms: Arms, steady: MetricDiff) -> Cells:
-    cells = []
-    for arm, seconds, source in (
-        (arms[0], steady.baseline, steady.baseline_source), (arms[1], steady.candidate, steady.candidate_source),
-    ):  # fmt: skip
-        value = metric.of_steps(arm.first, seconds) if metric.of_steps and seconds else None
-        shown = None if value is None else f"{value:.{metric.decimals}f}"
-        cells.append(Measured(value=value, text=shown, source=source) if shown else Measured())
-    return cells[0], cells[1]
 
 
 def _are_exact(metric: Metric, arms: Arms) -> bool:

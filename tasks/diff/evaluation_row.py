@@ -48,10 +48,8 @@ def _last_cell(arm: ArmRuns) -> Measured:
     losses = [name for name, kind in table.schema.items() if LOSS_LIKE in name and kind.is_numeric()]
     if table.is_empty() or not losses:
         return Measured(text="" if table.is_empty() else counted(table.height, "evaluation"))
-    value = table[losses[0]].drop_nulls()
-    if not len(value):
-        return Measured()
-    return Measured(value=float(value[-1]), text=f"{value[-1]:g}", source=place_of(table, -1))
+    last = table[losses[0]].drop_nulls()[-1]
+    return Measured(value=float(last), text=f"{last:g}", source=place_of(table, -1))
 
 
 def find_lacking_evaluations(arms: Arms) -> Observations:

@@ -31,20 +31,15 @@ def _judge(states: list[list[Digests]], loss: MetricParity) -> Decision:
     first = states[0][0]
     if any(state != first for state in states[0]):
         return not_judged("the baseline's runs end in different states")
-    equal_losses = loss.exact and loss.parity.first is None and not loss.varies and loss.parity.steps > 0
     for state in states[1]:
         common = first.keys() & state.keys()
         different = sorted(path for path in common if first[path] != state[path])
-        if different and equal_losses:
-            reason = (
-                f"{len(different)} of {len(common)} arrays differ, first {different[0]}, though every loss is equal"
-            )
-            return Decision(verdict="changed", reason=f"{reason} bit for bit", threshold_text="exact")
+        many = f"{len(different)} of {len(common)} arrays differ"
+        if different and loss.has_equal_bits:
+            reason = f"{many}, first {different[0]}, though every loss is equal bit for bit"
+            return Decision(verdict="changed", reason=reason, threshold_text="exact")
         if different:
-            return not_judged(
-                f"{len(different)} of {len(common)} arrays differ; the losses are not proved equal either, and another "
-                "row judges them"
-            )
+            return not_judged(f"{many}; the losses are not proved equal either, and another row judges them")
         if alone := first.keys() ^ state.keys():
             return not_judged(
                 f"only one arm has {counted(len(alone), 'array')}, first {min(alone)}; the common arrays are equal"

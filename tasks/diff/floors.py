@@ -10,7 +10,7 @@ from tasks.records import Floor, ProgramExplanation, RunRecord
 from tasks.records.counted import counted
 
 METRICS = ("loss", "grad_norm", "param_norm")
-TRAINERS = {"maxtext": "MaxText", "command": "the command"}  # the trainers that are not maxview's, for messages
+TRAINERS = {"maxview": "maxview's", "maxtext": "MaxText", "command": "the command"}  # for messages
 OTHER_STEPS = "the arms did not train the same steps"
 
 
@@ -30,8 +30,9 @@ def floors_of(baseline: ArmRuns, candidate: ArmRuns, program: ProgramExplanation
         ]
     if not any(run.program for run in runs):
         return []
-    same_program = _same_program(baseline, candidate)
-    if program and same_program.holds is False:
+    holds, evidence = _compare_programs(baseline, candidate)
+    same_program = Floor(name="same program", holds=holds, evidence=evidence)
+    if program and holds is False:
         same_program = _floor_of_programs(program)
     return [same_program, _same_bits(baseline, candidate), _same_checkpoint(baseline, candidate)]
 
@@ -54,21 +55,18 @@ def _silent_trainer(*runs: RunRecord) -> str | None:
     return next((TRAINERS[plan.trainer] for plan in plans if plan.trainer != "maxview"), None)
 
 
-def _same_program(baseline: ArmRuns, candidate: ArmRuns) -> Floor:
-    """Return whether every run of both arms lowered the same train step."""
+def _compare_programs(baseline: ArmRuns, candidate: ArmRuns) -> tuple[bool | None, str]:
+    """Return whether every run of both arms lowered the same train step, and the evidence."""
     hashes = [[run.program.get("stablehlo_sha256") for run in arm.runs] for arm in (baseline, candidate)]
     if not all(isinstance(value, str) for side in hashes for value in side):
-        return Floor(name="same program", holds=None, evidence="an arm ended before its train step was lowered")
+        return None, "an arm ended before its train step was lowered"
     known = [list(dict.fromkeys(str(value)[:12] for value in side)) for side in hashes]
     for arm, shown in zip((baseline, candidate), known, strict=True):
         if len(shown) > 1:
-            evidence = f"the runs of {arm.label} lower different train steps (sha256 {shown[0]}… and {shown[1]}…)"
-            return Floor(name="same program", holds=False, evidence=evidence)
+            return False, f"the runs of {arm.label} lower different train steps (sha256 {shown[0]}… and {shown[1]}…)"
     if len({value for side in hashes for value in side}) == 1:
-        evidence = f"the lowered train step is the same StableHLO on both sides (sha256 {known[0][0]}…)"
-        return Floor(name="same program", holds=True, evidence=evidence)
-    evidence = f"the lowered train steps differ (sha256 {known[0][0]}… and {known[1][0]}…)"
-    return Floor(name="same program", holds=False, evidence=evidence)
+        return True, f"the lowered train step is the same StableHLO on both sides (sha256 {known[0][0]}…)"
+    return False, f"the lowered train steps differ (sha256 {known[0][0]}… and {known[1][0]}…)"
 
 
 def _same_bits(baseline: ArmRuns, candidate: ArmRuns) -> Floor:
@@ -86,21 +84,20 @@ def _same_bits(baseline: ArmRuns, candidate: ArmRuns) -> Floor:
 
 
 def _compare_bits(left: RunRecord, right: RunRecord) -> tuple[bool | None, str]:
-    if silent := _silent_trainer(left, right):
-        difference, names = _compare_metrics(left, right)
-        if difference is not None:
-            return (None if difference == OTHER_STEPS else False), difference
-        alike = f"{', '.join(names)} of every step are equal bit for bit; but " if names else ""
-        return None, f"{alike}{silent} writes no digest of its weights"
+    silent = _silent_trainer(left, right)
     starts = [run.program.get("initial_state") for run in (left, right)]
     ends = [run.program.get("state") for run in (left, right)]
-    if left.metrics is None or right.metrics is None or None in starts or None in ends:
+    if not silent and (left.metrics is None or right.metrics is None or None in starts or None in ends):
         return None, "a run has no metrics, or no digest of its initial or final state"
-    if starts[0] != starts[1]:
+    if not silent and starts[0] != starts[1]:
         return False, "the arms start from different weights"
     difference, names = _compare_metrics(left, right)
     if difference is not None:
         return (None if difference == OTHER_STEPS else False), difference
+    if silent:
+        alike = f"{', '.join(names)} of every step are equal bit for bit; but " if names else ""
+        return None, f"{alike}{silent} writes no digest of its weights"
+    assert left.metrics is not None  # checked above
     arrays = [dict(end["arrays"]) for end in ends if end is not None]
     paths = arrays[0].keys() | arrays[1].keys()
     different = sorted(path for path in paths if arrays[0].get(path) != arrays[1].get(path))

@@ -36,7 +36,7 @@ def excuse_of(arms: Arms, floors: list[Floor]) -> str:
     """Return the reason why any difference in time is noise, or an empty string.
 
     An equal program covers the device only. The host must be equal too: code, software, environment, and every config
-    key except the one that chooses the implementation.
+    key except those of the implementation.
     """
     plans = [run.plan for arm in arms for run in arm.runs if run.plan is not None]
     if not has_same_program(floors) or len(plans) < sum(len(arm.runs) for arm in arms):
@@ -84,8 +84,6 @@ def _parts(arm: ArmRuns) -> dict[str, float]:
     if not all(table is not None and {STEP, *PARTS} <= set(table.columns) for table in tables):
         return {}
     steps = pl.concat([table[1:].select(STEP, *PARTS).cast(pl.Float64) for table in tables if table is not None])
-    if steps.is_empty():
-        return {}
     means = {column: float(steps[column].to_numpy().mean()) for column in steps.columns}
     found = {words: means[column] for column, words in PARTS.items()}
     return found | {OTHER: means[STEP] - sum(found.values())}

@@ -23,11 +23,11 @@ class Observed(Frozen):
 def judge(observed: Iterator[Observed] | list[Observed], effects: Effects) -> list[Finding]:
     """Return the findings whose effect is not `ignore`, blocking ones first."""
     order = ("blocks", "qualifies", "note")
-    found = []
-    for item in observed:
-        effect = effects[item.kind]
-        if effect != "ignore":
-            found.append(Finding(kind=item.kind, effect=effect, message=item.message, evidence=item.evidence))
+    found = [
+        Finding(kind=item.kind, effect=effect, message=item.message, evidence=item.evidence)
+        for item in observed
+        if (effect := effects[item.kind]) != "ignore"
+    ]
     return sorted(found, key=lambda finding: order.index(finding.effect))
 
 
@@ -37,13 +37,15 @@ def notice(kind: FindingKind, message: str, *shown: tuple[ArmRuns, object, Sourc
     return Observed(kind=kind, message=message, evidence=evidence)
 
 
-def show_each(arms: Arms, values: tuple[Any, Any], places: tuple[Source | None, Source | None]) -> tuple[Evidence, ...]:
-    """Return each arm's value with its place, without arms that have none."""
-    return tuple(
-        Evidence(arm=arm.name, value=str(value), source=place)
-        for arm, value, place in zip(arms, values, places, strict=True)
-        if value is not None
-    )
+def contrast(
+    arms: Arms,
+    kind: FindingKind,
+    message: str,
+    values: tuple[Any, Any],
+    places: tuple[Source | None, Source | None] = (None, None),
+) -> Observed:
+    """Return an observation with each arm's value and its place in the log, without arms that have no value."""
+    return notice(kind, message, *(shown for shown in zip(arms, values, places, strict=True) if shown[1] is not None))
 
 
 def compare(
@@ -55,7 +57,7 @@ def compare(
 ) -> Observations:
     """Yield an observation if both arms have a value and the values differ. message: with `{}` for each value."""
     if None not in values and values[0] != values[1]:
-        yield Observed(kind=kind, message=message.format(*values), evidence=show_each(arms, values, places))
+        yield contrast(arms, kind, message.format(*values), values, places)
 
 
 def places_of(arms: Arms, name: str) -> tuple[Source | None, Source | None]:

@@ -59,6 +59,11 @@ class MetricParity(Frozen, arbitrary_types_allowed=True):
         """Whether the runs of an arm differ among themselves."""
         return any(self.within)
 
+    @property
+    def has_equal_bits(self) -> bool:
+        """Whether every run has the same values in full precision, at one step or more."""
+        return self.exact and self.parity.first is None and not self.varies and self.parity.steps > 0
+
 
 def shared_metrics(arms: tuple[ArmRuns, ArmRuns], part: Part = "steps") -> list[str]:
     """Return the deterministic metrics that every run has, the training loss first.
@@ -95,7 +100,7 @@ def compare_metric(
     if only_finite:
         kept = np.isfinite(values).all(axis=0)
         steps, values = steps[kept], values[:, kept]
-    whole = all(_is_whole(_table(run, part, exact=exact), metric) for side in runs for _, run in side)
+    whole = all(_table(run, part, exact=exact).schema[metric].is_integer() for side in runs for _, run in side)
     decimals = 0 if exact or whole else shared_decimals(values)
     if not exact:
         values = round_to(values, decimals)
@@ -116,27 +121,23 @@ def compare_metric(
     if not only_finite and all(not np.isfinite(side).all() for side in sides):
         known["finite"] = compare_metric(arms, metric, part, only_finite=True)
     name = metric if part == "steps" else f"eval {metric}"
-    facts = {"metric": name, "steps": len(steps), "runs": (len(runs[0]), len(runs[1])), "precision": precision}
+    parity = Parity(
+        metric=name, steps=len(steps), runs=(len(runs[0]), len(runs[1])), precision=precision, different=len(found)
+    )
     if not found.size:
-        return MetricParity(parity=Parity(**facts, different=0), **known)
-    at = int(found[0])
-    peak = int(found[np.argmax(gaps[found])])
-    pairs = {index: nearest_at(sides, index) for index in (at, peak)}
-    exponents = all(run.reading.format in EXPONENTS for side in runs for _, run in side)
+        return MetricParity(parity=parity, **known)
+    at, peak = int(found[0]), int(found[np.argmax(gaps[found])])
+    step, pairs = int(steps[at]), {index: nearest_at(sides, index) for index in (at, peak)}
     if smallest:
+        exponents = all(run.reading.format in EXPONENTS for side in runs for _, run in side)
         known["unit"] = max(last_digit(v, values, decimals, exponents=exponents) for v in pairs[peak])
     texts = [repr(value) if exact and not whole else f"{value:.{decimals}f}" for value in pairs[at]]
-    parity = Parity(
-        **facts,
-        different=len(found),
-        first=FirstDivergence(
-            metric=name, step=int(steps[at]), baseline=texts[0], candidate=texts[1], precision=precision
-        ),
-        last=int(steps[found[-1]]),
-        largest_step=int(steps[peak]),
-        largest_gap=float(gaps[peak]),
-    )
-    places = [_place(runs[n], part, sides[n], at, int(steps[at]), value) for n, value in enumerate(pairs[at])]
+    first = FirstDivergence(metric=name, step=step, baseline=texts[0], candidate=texts[1], precision=precision)
+    parity = parity.model_copy(update={
+        "first": first, "last": int(steps[found[-1]]), "largest_step": int(steps[peak]),
+        "largest_gap": float(gaps[peak]),
+    })  # fmt: skip
+    places = [_place(runs[n], part, sides[n], at, step, value) for n, value in enumerate(pairs[at])]
     return MetricParity(parity=parity, places=(places[0], places[1]), **known)
 
 
@@ -162,21 +163,13 @@ def eval_table(run: RunRecord) -> pl.DataFrame:
     return pl.DataFrame(rows, schema_overrides={"step": pl.Int64}, infer_schema_length=None, strict=False)
 
 
-def _is_whole(table: pl.DataFrame, metric: str) -> bool:
-    return metric in table.columns and table.schema[metric].is_integer()
-
-
 def _series(run: RunRecord, metric: str, part: Part, *, exact: bool) -> pl.DataFrame:
     """Return (step, value), ascending, without skipped steps; a repeated step has its last value."""
     table = _table(run, part, exact=exact)
-    if metric not in table.columns:
-        return pl.DataFrame(schema={"step": pl.Int64, "value": pl.Float64})
     if part == "evals":  # of other data sets at the same step
         table = table.filter(pl.col(metric).is_not_null())
-    values = last_of_each_step(table).select(
-        pl.col("step").cast(pl.Int64), pl.col(metric).cast(pl.Float64).alias("value")
-    )
-    return values.filter(pl.col("value").is_not_null())
+    values = last_of_each_step(table).select(pl.col("step").cast(pl.Int64), value=pl.col(metric).cast(pl.Float64))
+    return values.drop_nulls("value")
 
 
 def _align(series: list[pl.DataFrame]) -> tuple[NDArray[np.int64], Values]:

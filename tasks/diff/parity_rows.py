@@ -91,12 +91,13 @@ def values_row(arms: Arms, found: Sequence[MetricParity], given: Judged) -> Metr
     decision = judge_values(found, given)
     if decision is None:
         return None
-    different = next((item for item in found if item.parity.first), None)
-    count = "1 value" if len(found) == 1 else f"{len(found)} values"
-    texts, places = (count, count), (None, None) if different is None else different.places
-    if different is not None and (first := different.parity.first):
-        texts = (f"{first.metric} {first.baseline}", f"{first.metric} {first.candidate}")
-    cells = (Measured(text=texts[0], source=places[0]), Measured(text=texts[1], source=places[1]))
+    same = Measured(text=counted(len(found), "value"))
+    cells = (same, same)
+    for item in found:
+        if first := item.parity.first:
+            left, right = f"{first.metric} {first.baseline}", f"{first.metric} {first.candidate}"
+            cells = (Measured(text=left, source=item.places[0]), Measured(text=right, source=item.places[1]))
+            break
     return make_row(VALUES, cells, arms, decision)
 
 

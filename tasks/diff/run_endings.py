@@ -1,4 +1,4 @@
-"""Finds out what became of the runs: deaths with their cause, logs that are not whole, starts that lie far apart."""
+"""Finds deaths with their cause, incomplete logs, and runs that started far apart."""
 
 import polars as pl
 
@@ -6,7 +6,7 @@ from configs.findings import FindingKind
 from tasks.diff.arms import ArmRuns
 from tasks.diff.decide import show_duration
 from tasks.diff.metric_row import Arms, make_row
-from tasks.diff.observed import Observations, Observed, notice, places_of, show_each
+from tasks.diff.observed import Observations, Observed, contrast, notice, places_of
 from tasks.metrics.merged_steps import place_of
 from tasks.metrics.result_metrics import END
 from tasks.records import Decision, Measured, MetricDiff, RunReading, RunRecord, Source, seconds_between
@@ -56,7 +56,7 @@ def _end_cell(arm: ArmRuns) -> Measured:
         loss = "" if steps.is_empty() else f", final loss {steps['loss'][-1]}"
         return Measured(text=f"{counted(steps.height, 'step')}{loss}")
     error = run.reading.error
-    # the message is text of the log: Prefect's classic UI takes that of a table's cell for markup
+    # without the message, which is text of the log: Prefect's classic UI reads a table's cell as markup
     cause = "died" if error is None else f"died: {error.words or error.type}"
     place = None if error is None else Source(line=error.line, offset=error.offset)
     return Measured(text=cause, source=place)
@@ -110,8 +110,5 @@ def find_distance(arms: Arms) -> Observations:
     starts = arms[0].reading.started, arms[1].reading.started
     apart = seconds_between(*starts)
     if apart is not None and abs(apart) > FAR_APART_S:
-        yield Observed(
-            kind="started-apart",
-            message=f"the runs started {show_duration(abs(apart))} apart",
-            evidence=show_each(arms, starts, places_of(arms, "started")),
-        )
+        message = f"the runs started {show_duration(abs(apart))} apart"
+        yield contrast(arms, "started-apart", message, starts, places_of(arms, "started"))

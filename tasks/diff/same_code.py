@@ -2,52 +2,42 @@
 
 from tasks.diff.floors import TRAINERS
 from tasks.diff.metric_row import Arms
-from tasks.diff.observed import Observations, Observed, compare, notice, show_each
+from tasks.diff.observed import Observations, compare, contrast, notice
 from tasks.diff.setting_differences import config_of
 from tasks.diff.software_differences import software_differs, trainers_differ
 from tasks.metrics.merged_steps import place_of
 from tasks.resolve.trainers.trainer_source import SOURCE
 
-OURS = {"maxview": "maxview's"}  # for messages
 SEVERAL = 3  # fewer moved messages may come from several call sites, or from a Python that counts lines differently
 SHOWN = 3  # arguments in a message
 IMPLEMENTATIONS = frozenset({"linen", "nnx"})
 
 
-def find_code(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observations:
-    """Yield findings about commits, checkouts and trainers. `declared`: the config keys that are declared to differ."""
-    yield from _commits(arms, declared, aa=aa)
-    yield from _other_trainers(arms)
-
-
 def find_writers(arms: Arms) -> Observations:
     """Yield findings if different code wrote the two logs: by source lines of messages, trainers and log formats."""
     places = place_of(arms[0].reading.steps), place_of(arms[1].reading.steps)
-    files = arms[0].reading.source_file, arms[1].reading.source_file
-    formats = arms[0].reading.format, arms[1].reading.format
     commits = {arm.first.commit for arm in arms}
-    if _code_is_meant_to_differ(arms):
-        pass
-    elif _claim_one_commit(arms):
+    if _claim_one_commit(arms):
         moved = _moved_messages(arms)
         shown = ", ".join(f"{left} and {right}" for left, right in moved)
         versions = [arm.reading.environment.jax for arm in arms]
         known = None not in versions and versions[0] != versions[1]
         software = f" on different JAX ({versions[0]} and {versions[1]})" if known else ""
-        yield Observed(
-            kind="other-source",
-            message=f"both logs claim commit {commits.pop()}, but ran different code{software}: {len(moved)} of the "
-            f"same messages come from other source lines ({shown})",
-            evidence=show_each(arms, (moved[0][0], moved[0][1]), places),
+        message = (
+            f"both logs claim commit {commits.pop()}, but ran different code{software}: {len(moved)} of the same "
+            f"messages come from other source lines ({shown})"
         )
-    elif len(commits) == 1 or None in commits:  # two commits may print as they like
+        yield contrast(arms, "other-source", message, moved[0], places)
+    elif (len(commits) == 1 or None in commits) and not _code_is_meant_to_differ(arms):
+        files = arms[0].reading.source_file, arms[1].reading.source_file
         message = "step lines were printed by different source lines ({} and {}): not the same code"
         yield from compare(arms, "source-lines", files, message, places)
     if trainers_differ(arms):
-        names = [(OURS | TRAINERS)[plan.trainer] for arm in arms if (plan := arm.first.plan)]
+        names = [TRAINERS[plan.trainer] for arm in arms if (plan := arm.first.plan)]
         message = "two trainers ({} and {}): each draws its own weights and its own batch, and counts its own memory"
         yield from compare(arms, "log-format", (names[0], names[1]), message, places)
     elif all(place is not None for place in places):
+        formats = arms[0].reading.format, arms[1].reading.format
         yield from compare(arms, "log-format", formats, "the logs are of different trainers ({} and {})", places)
 
 
@@ -73,24 +63,26 @@ def _code_is_meant_to_differ(arms: Arms) -> bool:
     return trainers_differ(arms) or (len(versions) > 1 and (len(refs) > 1 or software_differs(arms)))
 
 
-def _commits(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observations:
-    """Yield findings if one commit is compared with itself, or if arms that should share a commit do not."""
+def find_commits(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observations:
+    """Yield findings if one commit is compared with itself, or if arms that should share a commit do not.
+
+    `declared`: the config keys that are declared to differ.
+    """
     commits = arms[0].first.commit, arms[1].first.commit
     plans = [arm.first.plan for arm in arms]
     sources = [plan.versions.get(SOURCE) if plan else None for plan in plans]
-    evidence = show_each(arms, commits, (None, None))
     differ = _compares_implementations(arms) or _differ_as_declared(arms, declared)
     meant = differ or aa or software_differs(arms) or _claim_one_commit(arms)
     if not meant and all(commits) and commits[0] == commits[1]:
         message = f"both sides are commit {commits[0]}: this compares a commit with itself under two names"
-        yield Observed(kind="same-commit", message=message, evidence=evidence)
+        yield contrast(arms, "same-commit", message, commits)
     if (differ or aa) and all(commits) and commits[0] != commits[1]:
         if sources[0] is not None and sources[0] == sources[1]:
             message = "the arms come from different commits, in which the trainer's source is the same"
-            yield Observed(kind="different-commits-same-source", message=message, evidence=evidence)
+            yield contrast(arms, "different-commits-same-source", message, commits)
         else:
             message = "the arms come from different commits, so they may differ in more than was declared"
-            yield Observed(kind="different-commits", message=message, evidence=evidence)
+            yield contrast(arms, "different-commits", message, commits)
     dirty = [arm for arm, plan in zip(arms, plans, strict=True) if plan is not None and plan.dirty]
     if dirty:
         message = f"{' and '.join(arm.label for arm in dirty)} ran with uncommitted changes"
@@ -152,7 +144,7 @@ def find_start(arms: Arms) -> Observations:
     yield notice("start", message, (arms[1], failed.reason if failed else "shared", None))
 
 
-def _other_trainers(arms: Arms) -> Observations:
+def find_other_trainers(arms: Arms) -> Observations:
     """Yield findings for runs that report another commit or trainer source than planned."""
     for arm in arms:
         for run in arm.runs:

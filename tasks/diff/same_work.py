@@ -7,7 +7,7 @@ import polars as pl
 
 from configs.findings import FindingKind
 from tasks.diff.metric_row import Arms
-from tasks.diff.observed import Observations, Observed, compare, places_of, show_each
+from tasks.diff.observed import Observations, Observed, compare, notice, places_of
 from tasks.diff.setting_differences import IMPLEMENTATION_KEYS, Difference, config_differences, variable_differences
 from tasks.diff.software_differences import software_differs
 from tasks.metrics.merged_steps import RATE, place_of
@@ -87,17 +87,12 @@ def _together(arms: Arms, kind: FindingKind, found: list[Difference], why: str) 
     """Return one observation for several settings, with their values as evidence."""
     shown = ", ".join(item.name for item in found[:SINGLE])
     shown += f" and {len(found) - SINGLE} more" if len(found) > SINGLE else ""
-    many = f"{len(found)} config keys differ, but are not declared to differ: {shown}"
-    return Observed(
-        kind=kind,
-        message=f"{shown} {'differs' if len(found) == 1 else 'differ'}, which cannot matter: {why}" if why else many,
-        evidence=tuple(
-            evidence
-            for item in found
-            for evidence in show_each(
-                arms,
-                (f"{item.name}={item.values[0]}", f"{item.name}={item.values[1]}"),
-                places_of(arms, f"config.{item.name}"),
-            )
-        ),
+    message = f"{len(found)} config keys differ, but are not declared to differ: {shown}"
+    if why:
+        message = f"{shown} {'differs' if len(found) == 1 else 'differ'}, which cannot matter: {why}"
+    evidence = (
+        (arm, f"{item.name}={value}", place)
+        for item in found
+        for arm, value, place in zip(arms, item.values, places_of(arms, f"config.{item.name}"), strict=True)
     )
+    return notice(kind, message, *evidence)

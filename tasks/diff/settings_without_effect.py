@@ -11,7 +11,7 @@ from configs.schema import Frozen
 from tasks.diff.arms import ArmRuns
 from tasks.diff.final_state import find_untrained
 from tasks.diff.metric_row import Arms
-from tasks.diff.observed import Observations, Observed, notice, places_of, show_each
+from tasks.diff.observed import Observations, contrast, notice, places_of
 from tasks.diff.parity import LEAST_STEPS, MEASURED, PLACES, MetricParity
 from tasks.diff.setting_differences import config_of
 from tasks.diff.software_differences import trainers_differ
@@ -137,9 +137,8 @@ def _without_effect(arms: Arms, declared: frozenset[str], parities: Sequence[Met
         if key == "dropout_rate" and left.get("enable_dropout") in OFF and right.get("enable_dropout") in OFF:
             continue
         which = "declared difference" if key in declared else "difference"
-        yield Observed(
-            kind="no-effect",
-            message=f"{key} differs ({values[0]} and {values[1]}), but the losses are equal to {loss.precision} at all "
-            f"{loss.steps} steps: the {which} has no effect",
-            evidence=show_each(arms, values, places_of(arms, f"config.{key}")),
+        message = (
+            f"{key} differs ({values[0]} and {values[1]}), but the losses are equal to {loss.precision} at all "
+            f"{loss.steps} steps: the {which} has no effect"
         )
+        yield contrast(arms, "no-effect", message, values, places_of(arms, f"config.{key}"))

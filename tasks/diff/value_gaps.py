@@ -1,4 +1,4 @@
-"""Turns the values of several runs per step into what tells them apart: where they vary, and how far two sides lie."""
+"""Finds the steps at which runs have different values, and the distance between the values of two sides."""
 
 from math import inf
 

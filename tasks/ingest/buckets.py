@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.scrape.window import LogFormatError
+from tasks.scrape.wrappings.unpack import GZIP, ZSTD
 from tasks.store.atomic import StoreError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 SCHEME = "gs://"
 LOOK = 4096  # bytes of an object by which logs are recognised
 LOOKS = 10  # concurrent reads
-PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")  # first bytes of gzip and zstd
 
 
 def list_logs(address: str) -> list[str]:
@@ -40,7 +40,7 @@ def list_logs(address: str) -> list[str]:
 
 def can_be_log(head: bytes) -> bool:
     """Whether a file that begins with `head` can be a log: text has no NUL bytes."""
-    return head.startswith(PACKED) or b"\0" not in head
+    return head.startswith((GZIP, ZSTD)) or b"\0" not in head
 
 
 @contextmanager

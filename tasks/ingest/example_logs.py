@@ -4,6 +4,7 @@ import hashlib
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from configs.schema import Frozen
 from tasks.records import Commit
@@ -48,35 +49,27 @@ def example_pairs() -> Iterator[ExamplePair]:
     for night in range(NIGHTS):
         for number, (comparison, case) in enumerate(CASES):
             start = FIRST + timedelta(days=night, minutes=12 * number)
-            names = ("linen", "nnx") if comparison == LINEN_VS_NNX else ("main", BRANCH)
             on_branch = comparison == MAIN_VS_BRANCH
+            names = ("main", BRANCH) if on_branch else ("linen", "nnx")
             has_moved = on_branch and night >= MOVED_FROM
             # the case that regresses in the last night was clearly the same before
             steady = case == "03_dropout" and night < NIGHTS - 1
             count = REPEATS[LINEN_VS_NNX if steady else comparison]
             starts = [start + timedelta(minutes=2 * run) for run in range(count + FURTHER * (count == 1))]
+            write = partial(
+                _log,
+                slower=PACE.get(case, 1.0) if has_moved else 1.0,
+                host=on_branch and case == "03_dropout" and night == NIGHTS - 1,
+                dies=on_branch and case == "10_shardy_true" and night >= DIED_ON,
+                parameters="0.002" if has_moved and case == "06_moe" else "0.001",
+            )
             baseline = tuple(_log(f"{night} {case} {names[0]} {at}", at) for at in starts)
-            candidate = tuple(
-                _log(
-                    f"{night} {case} {names[1]} {at}",
-                    at + timedelta(minutes=1),
-                    slower=PACE.get(case, 1.0) if has_moved else 1.0,
-                    host=on_branch and case == "03_dropout" and night == NIGHTS - 1,
-                    dies=on_branch and case == "10_shardy_true" and night >= DIED_ON,
-                    parameters="0.002" if has_moved and case == "06_moe" else "0.001",
-                )
-                for at in starts
-            )
+            candidate = tuple(write(f"{night} {case} {names[1]} {at}", at + timedelta(minutes=1)) for at in starts)
             yield ExamplePair(
-                comparison=comparison,
-                case=case,
-                night=night,
-                created=start + timedelta(minutes=10),
-                names=names,
-                logs=(baseline[:count], candidate[:count]),
-                further=(baseline[count:], candidate[count:]),
+                comparison=comparison, case=case, night=night, created=start + timedelta(minutes=10), names=names,
+                logs=(baseline[:count], candidate[:count]), further=(baseline[count:], candidate[count:]),
                 commits=_commits(len(SUBJECTS) - (night < MOVED_FROM)) if on_branch else (),
-            )
+            )  # fmt: skip
 
 
 def _commits(count: int) -> tuple[Commit, ...]:
@@ -94,18 +87,11 @@ def _commits(count: int) -> tuple[Commit, ...]:
 
 
 def _log(
-    seed: str,
-    start: datetime,
-    *,
-    slower: float = 1.0,
-    host: bool = False,
-    dies: bool = False,
-    parameters: str = "0.001",
+    seed: str, now: datetime, *, slower: float = 1.0, host: bool = False, dies: bool = False, parameters: str = "0.001"
 ) -> str:
     """Return one log in MaxText's format. `host`: two of three steps wait for their batch; `dies`: at step 30."""
     draw = random.Random(seed)
-    now = start
-    lines = [f"XPK Start: {start:%a %b %d %H:%M:%S} UTC 2026"]
+    lines = [f"XPK Start: {now:%a %b %d %H:%M:%S} UTC 2026"]
 
     def say(text: str, source: str) -> None:
         lines.append(f"I{now:%m%d %H:%M:%S}.{now.microsecond:06d} 135278194456384 {source}] {text}")

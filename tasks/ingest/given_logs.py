@@ -111,24 +111,19 @@ def read_arms(baseline: Sequence[tuple[Path, bool]], candidate: Sequence[tuple[P
 
 def _find(word: str) -> list[tuple[str, bool]]:
     """Return (place, whether it was named itself) of the logs behind an argument."""
+    wild = WILD.search(word)
     if word.startswith(SCHEME):
-        if wild := WILD.search(word):
-            below = list_logs(word[: word.rindex("/", 0, wild.start()) + 1])
-            return [(place, False) for place in below if fnmatchcase(place, word)] or _nothing(word)
-        found = list_logs(word)
-        return [(place, found == [word]) for place in found]
-    path = Path(word)
-    if os.path.isdir(word):  # also False for an invalid path
-        return [(str(file), False) for file in sorted(path.rglob("*")) if file.is_file()] or _nothing(word)
-    if WILD.search(word) and not os.path.exists(word):
-        return [(name, False) for name in sorted(glob.glob(word, recursive=True)) if Path(name).is_file()] or _nothing(
-            word
-        )
-    return [(word, True)]
-
-
-def _nothing(word: str) -> list[tuple[str, bool]]:
-    raise LogFormatError(f"{word}: contains no file; check the path")
+        found = list_logs(word[: word.rindex("/", 0, wild.start()) + 1] if wild else word)
+        found = [place for place in found if not wild or fnmatchcase(place, word)]
+    elif os.path.isdir(word):  # also False for an invalid path
+        found = [str(file) for file in sorted(Path(word).rglob("*")) if file.is_file()]
+    elif wild and not os.path.exists(word):
+        found = [name for name in sorted(glob.glob(word, recursive=True)) if Path(name).is_file()]
+    else:
+        found = [word]
+    if not found:
+        raise LogFormatError(f"{word}: contains no file; check the path")
+    return [(place, found == [word]) for place in found]
 
 
 def _read_side(
@@ -168,8 +163,6 @@ def choose_process(reading: LogReading, path: Path) -> RunReading:
     Raises LogFormatError if the file contains other runs, or process 0 is ambiguous.
     """
     runs = reading.runs
-    if reading.page is not None:
-        raise LogFormatError(f"{path}: is a page with {len(runs)} runs; give one with two, or files with one run each")
     first = [run for run in runs if run.environment.process_index == 0] or [
         run for run in runs if FIRST_POD.search(run.name)
     ]

@@ -2,9 +2,9 @@
 
 import mmap
 import re
-from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import dropwhile, islice, takewhile
 from pathlib import Path
 
 from configs.launch import BACKENDS
@@ -13,6 +13,7 @@ from tasks.launch.job import launcher_of
 from tasks.records import LogError, Source
 from tasks.scrape.death.causes import classify
 from tasks.scrape.prefixes import ABSL
+from tasks.scrape.window import text_of
 
 CHUNK = 1 << 22
 MOST_LINES = 20
@@ -25,18 +26,13 @@ type Text = mmap.mmap | bytes
 
 
 @contextmanager
-def mapped(log: Path) -> Iterator[Text]:
-    """Map a file into memory, so that only the parts in use are read."""
-    with log.open("rb") as file:
-        try:
-            data: Text = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError:  # an empty file cannot be mapped
-            data = b""
-        try:
-            yield data
-        finally:
-            if isinstance(data, mmap.mmap):
-                data.close()
+def mapped(log: Path, span: tuple[int, int]) -> Iterator[tuple[Text, int, int]]:
+    """Map a file into memory, so that only the parts in use are read; yields it with the run's byte range."""
+    with log.open("rb") as file, ExitStack() as stack:
+        data: Text = b""
+        with suppress(ValueError):  # an empty file cannot be mapped
+            data = stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        yield data, *(span if span[1] else (0, len(data)))
 
 
 def source_at(data: Text, offset: int) -> Source:
@@ -47,15 +43,12 @@ def source_at(data: Text, offset: int) -> Source:
 
 def find_platform_cause(log: Path, span: tuple[int, int]) -> LogError | None:
     """Return the cluster's reason for ending a job, as the launcher noted it at the log's end; None without one."""
-    with mapped(log) as data:
-        begin, end = span if span[1] else (0, len(data))
-        found = deque(CAUSE_PATTERN.finditer(data, begin, end), maxlen=1)
+    with mapped(log, span) as (data, begin, end):
+        found = [(one.start(), text_of(one[1]), text_of(one[2])) for one in CAUSE_PATTERN.finditer(data, begin, end)]
         if not found:
             return None
-        last = found.pop()
-        kind, message = (text.decode("utf-8", "replace") for text in last.groups())
-        place = source_at(data, last.start())
-        del last  # it keeps the file open
+        offset, kind, message = found[-1]
+        place = source_at(data, offset)
     known = (launcher_of(name).death_kinds.get(kind) for name in BACKENDS)
     death = next(filter(None, known), None) or classify(f"{kind}: {message}")
     return LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
@@ -63,24 +56,21 @@ def find_platform_cause(log: Path, span: tuple[int, int]) -> LogError | None:
 
 def find_lost_lines(log: Path, span: tuple[int, int]) -> tuple[str, ...]:
     """Return the launcher's notes about lines that it could not read: from when to when, and why."""
-    with mapped(log) as data:
-        begin, end = span if span[1] else (0, len(data))
-        notes = [found.group().decode("utf-8", "replace") for found in LOST_PATTERN.finditer(data, begin, end)]
-    return tuple(note.removeprefix("maxview: ") for note in notes)
+    with mapped(log, span) as (data, begin, end):
+        notes = [text_of(found[0]).removeprefix("maxview: ") for found in LOST_PATTERN.finditer(data, begin, end)]
+    return tuple(notes)
 
 
 def find_place(log: Path, span: tuple[int, int]) -> str | None:
     """Return the cluster and nodes of a run, as the launcher noted them; several if the run was restarted elsewhere."""
-    with mapped(log) as data:
-        begin, end = span if span[1] else (0, len(data))
-        places = [found[1].decode("utf-8", "replace") for found in PLACE_PATTERN.finditer(data, begin, end)]
+    with mapped(log, span) as (data, begin, end):
+        places = [text_of(found[1]) for found in PLACE_PATTERN.finditer(data, begin, end)]
     return "; then ".join(dict.fromkeys(places)) or None
 
 
 def find_end(log: Path, span: tuple[int, int]) -> Source:
     """Return the end of a run in its log: its `EXIT_CODE=`, else its last non-empty line."""
-    with mapped(log) as data:
-        begin, end = span if span[1] else (0, len(data))
+    with mapped(log, span) as (data, begin, end):
         offset = data.rfind(b"EXIT_CODE=", begin, end)
         if offset < 0:
             offset = next((start for start, line in lines_back(data, begin, end) if line.strip()), begin)
@@ -89,20 +79,14 @@ def find_end(log: Path, span: tuple[int, int]) -> Source:
 
 def find_refusal(log: Path, span: tuple[int, int]) -> LogError | None:
     """Return the last message of a program that refused its input: the text after its log, before the frame's end."""
-    with mapped(log) as data:
-        begin, end = span if span[1] else (0, len(data))
+    with mapped(log, span) as (data, begin, end):
         end = max(data.rfind(b"XPK End: ", begin, end), begin) or end
-        said: list[tuple[int, str]] = []
-        for start, line in lines_back(data, begin, end):
-            if _OTHERS.match(line) or len(said) == MOST_LINES:
-                if said or line.strip():
-                    break
-                continue
-            said.append((start, line.decode("utf-8", "replace").strip()))
+        filled = dropwhile(lambda item: not item[1].strip(), lines_back(data, begin, end))
+        said = list(islice(takewhile(lambda item: not _OTHERS.match(item[1]), filled), MOST_LINES))
         if not said:
             return None
         place = source_at(data, said[-1][0])
-    message = "; ".join(text for _, text in reversed(said))
+    message = "; ".join(text_of(line).strip() for _, line in reversed(said))
     return LogError(type="ConfigError", message=message, line=place.line, offset=place.offset, kind="configuration")
 
 

@@ -58,7 +58,8 @@ def _read_source(name: str, stream: BinaryIO | None, on_progress: Progress | Non
         return [(name, _read_object(name))] if logs == [name] else _read_all(name, logs, _read_object)
     path = Path(name)
     if path.is_dir():
-        return [(str(file), reading) for file, reading in scrape_folder(path).items()]
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        return [(str(file), reading) for file, reading in _read_all(name, files, scrape)]
     return [(name, scrape(path))]
 
 
@@ -87,16 +88,6 @@ def _keep(stream: BinaryIO, file: Any, on_progress: Progress | None) -> None:
         if on_progress is not None and now - reported >= REPORT_EVERY_S:
             on_progress(file.tell(), tail.rpartition(b"\n")[0].rpartition(b"\n")[2])
             reported = now
-
-
-def scrape_folder(folder: Path) -> dict[Path, LogReading]:
-    """Return path → reading of every log in a folder and its subfolders; other files are skipped.
-
-    Raises LogFormatError if there is no log.
-    """
-    if not folder.is_dir():
-        raise LogFormatError(f"{folder}: is not a folder; check the path")
-    return dict(_read_all(str(folder), sorted(path for path in folder.rglob("*") if path.is_file()), scrape))
 
 
 def _read_all[Place](

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from tasks.store import RunDirectory
 from tasks.store.disk import explain_full
 
 REFUSED = 2
-SIGNAL_BASE = 128  # a shell's exit code for signal n is 128 + n
 
 
 def build_record(
@@ -33,12 +31,11 @@ def build_record(
     """Return the record of a run in this store."""
     keep_step_program(directory.path)
     program = directory.read_program() or {}
-    commit = (
-        program.get("trainer", {}).get("commit") or plan.commit or reading.commit
-    )  # the run's own report has priority
+    # the run's own report has priority
+    commit = program.get("trainer", {}).get("commit") or plan.commit or reading.commit
     lost = find_lost_lines(directory.log, reading.span)
     named = {"name": plan.run_name, "coverage": reading.coverage.model_copy(update={"lost": lost})}
-    named |= {"branch": plan.ref} if plan.ref else {}
+    named["branch"] = plan.ref or reading.branch
     reading = with_place(reading.model_copy(update=named), directory.log)
     reading = with_cause(reading, directory.log, supervised=True)
     record = RunRecord(
@@ -76,7 +73,7 @@ def with_place(reading: RunReading, log: Path) -> RunReading:
 
 
 def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReading:
-    """Return the reading with a cause of its end: without an exception, its exit code.
+    """Return the reading with a cause of its end: without an exception or a signal, its exit code.
 
     supervised: a supervisor writes the exit code unless it was killed too, so a missing exit code is a cause. In other
     logs it is not, because most trainers print none.
@@ -93,25 +90,17 @@ def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReadin
         return reading
     # programs that refuse their input exit with 2: our trainer, argparse
     refused = code == REFUSED and reading.steps.is_empty()
-    said = find_refusal(log, reading.span) if refused else None
-    if said is not None:
+    if refused and (said := find_refusal(log, reading.span)):
         return reading.died_of(said)
-    death: DeathKind
+    kind, message = "ExitCode", f"ended with exit code {code} and no exception in its log"
+    death: DeathKind = "configuration" if refused else "other"
     if code is None:
-        kind, death, message = (
-            "Killed",
-            "killed",
-            "the log ends without an exit code: the process and its supervisor were killed",
-        )
-    elif code > SIGNAL_BASE:
-        kind, death, message = "Killed", "killed", f"ended by {name_signal(code - SIGNAL_BASE)}"
+        message = "the log ends without an exit code: the process and its supervisor were killed"
+        kind, death = "Killed", "killed"
     elif code == TIMED_OUT:
         kind, death, message = "TimeLimit", "timeout", "the time limit was reached"
     elif code == CANNOT_START:
         kind, death, message = "CannotStart", "configuration", "the command could not be started"
-    else:
-        death = "configuration" if refused else "other"
-        kind, message = "ExitCode", f"ended with exit code {code} and no exception in its log"
     place = find_end(log, reading.span)
     error = LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
     return reading.died_of(error)
@@ -125,15 +114,6 @@ def with_full_disk(reading: RunReading, folder: Path) -> RunReading:
     message = explain_full(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) or error.message
     why = f"line {error.line} says: {error.message}"
     return reading.died_of(error.model_copy(update={"message": message, "why": why}))
-
-
-def name_signal(number: int) -> str:
-    """Return `signal 9 (SIGKILL)`, with the usual sender of SIGKILL."""
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-    return f"signal {number} ({name})" + (": kill -9, or out of memory" if number == signal.SIGKILL else "")
 
 
 def read_run_metrics(plan: RunPlan, directory: RunDirectory, reading: RunReading) -> pl.DataFrame | None:

@@ -31,20 +31,18 @@ def compute_facts(run: RunRecord) -> RunFacts:
     wall = find_levels(seconds, unit=unit)
     # other work on the machine that trains is no part of a step: docs/decisions/0050
     steady = wall if waited is None else find_levels(seconds - waited, unit=unit)
-    found = {STEP_TIME.name: steady}
     between = seconds_between_steps(run)
-    wall, found[STEP_TIME.name] = (
-        levels and levels.model_copy(update={"mean": levels.mean + between}) for levels in (wall, steady)
-    )
+    wall, steady = (levels and levels.model_copy(update={"mean": levels.mean + between}) for levels in (wall, steady))
     used = cpu_seconds(run)
-    found[CPU_TIME.name] = None if used is None else find_levels(used)
+    found = {STEP_TIME.name: steady, CPU_TIME.name: None if used is None else find_levels(used)}
     facts = RunFacts(
         code=digest_code(),
         levels={name: levels for name, levels in found.items() if levels},
         wall=wall,
         account=account_run(run) or account_death(run),
     )
-    return facts.model_copy(update={"values": {one.name: one.of(run, facts) for one in METRICS if one.of}})
+    values = {metric.name: value for metric in METRICS if (value := metric.value_of(run, facts))}
+    return facts.model_copy(update={"values": values})
 
 
 @cache

@@ -62,18 +62,19 @@ def waited_seconds(run: RunRecord) -> NDArray[np.float64] | None:
 
     None if the trainer did not measure it; meaningful only on CPUs.
     """
-    if not is_exact(run) or run.metrics is None or WAIT_COLUMN not in run.metrics.columns:
-        return None
-    column = last_of_each_step(run.metrics)[WAIT_COLUMN].cast(pl.Float64)
-    return None if column.null_count() else column.to_numpy()[1:]
+    return _measured(run, WAIT_COLUMN) if is_exact(run) else None
 
 
 def cpu_seconds(run: RunRecord) -> NDArray[np.float64] | None:
     """Return the CPU time in seconds of every step after the first; None if the trainer did not measure it."""
-    if run.metrics is None or CPU_COLUMN not in run.metrics.columns:
+    return _measured(run, CPU_COLUMN)
+
+
+def _measured(run: RunRecord, column: str) -> NDArray[np.float64] | None:
+    if run.metrics is None or column not in run.metrics.columns:
         return None
-    column = last_of_each_step(run.metrics)[CPU_COLUMN].cast(pl.Float64)
-    return None if column.null_count() else column.to_numpy()[1:]
+    values = last_of_each_step(run.metrics)[column].cast(pl.Float64)
+    return None if values.null_count() else values.to_numpy()[1:]
 
 
 def place_of(steps: pl.DataFrame, index: int = 0, *, run: int = 0) -> Source | None:

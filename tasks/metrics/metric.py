@@ -7,7 +7,7 @@ from configs.schema import Frozen
 from tasks.records import Better, CompiledProgram, Measured, ProgramWork, RunFacts, RunRecord, Source
 
 # exact: equal or not, within the tolerance; noise: levels of step times; steps: the values of every step;
-# proof: what was verified, by a rule of its own; shown: never judged
+# proof: verified, by a rule of its own; shown: never judged
 Judged = Literal["exact", "noise", "steps", "proof", "shown"]
 type OfRun = Callable[[RunRecord, RunFacts], Measured]
 type OfRuns = Callable[[Sequence[RunRecord], Sequence[RunFacts]], Measured]
@@ -38,7 +38,7 @@ class Metric(Frozen):
     maxview: bool = False  # one of MaxView's rows
     word_of: str = ""  # the metric whose verdict this row takes
     of: OfRun | None = None  # the value of one run
-    of_runs: OfRuns | None = None  # the value of an arm; None: that of its first run
+    of_runs: OfRuns | None = None  # the value of an arm, or of a single run; None: an arm has that of its first run
     of_steps: Callable[[RunRecord, float], float | None] | None = None  # the value of an arm, from its steady step in s
     of_program: OfProgram | None = None  # the value of one compiled program
     printed: Printed | None = None
@@ -52,6 +52,12 @@ class Metric(Frozen):
     curve_title: str = ""  # title of its curve, if other than `title`
     bisected: bool = False  # `bisect --metric` accepts it
     explained: bool = False  # an explanation looks for its difference in the compiled program
+
+    def value_of(self, run: RunRecord, facts: RunFacts) -> Measured | None:
+        """Return the value of one run; None if runs have none of their own."""
+        if self.of_runs is not None:
+            return self.of_runs([run], [facts])
+        return self.of and self.of(run, facts)
 
     def at_middle(self) -> "Metric":
         """Return the metric for a row in which the median step decides, with its own title."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from tasks.metrics.metric import Metric, Printed, number
 from tasks.records import CompiledProgram, Measured, ProgramMemory, ProgramWork, RunFacts, RunRecord
 
-GIB, MIB = 2**30, 2**20  # GiB is what MaxText prints as GB
+GIB, MIB = 2**30, 2**20  # MaxText prints GiB as GB
 MEMORY_PARTS = ("argument", "output", "temp")  # minus "alias", shared by arguments and outputs: MaxText's sum
 PART_OF_SUM = "the sum is judged"
 

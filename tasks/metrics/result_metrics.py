@@ -1,4 +1,4 @@
-"""The metrics of what a run computed: losses, values, state, checkpoints. `tasks/diff` has a rule for each."""
+"""The metrics of a run's results: losses, values, state, checkpoints. `tasks/diff` has a rule for each."""
 
 from tasks.metrics.metric import Metric
 

@@ -1,19 +1,17 @@
 """Takes the time of each run apart: compilation, computing, stalls by cause, waits beside the steps, the rest."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import polars as pl
 
 from tasks.metrics.merged_steps import step_table
 from tasks.metrics.step_time_levels import LEAST_STEPS
-from tasks.records import RunReading, RunRecord, Source, Stall, TimeAccount, TimePart, seconds_between
+from tasks.records import RunReading, RunRecord, Source, TimeAccount, TimePart, seconds_between
 
 COMPUTE = "compute"
 FIRST_STEPS = "first steps"  # of a run that died before there was a steady one: they compile and compute
 WHOLE_S = 1.0  # a clock that prints whole seconds leaves so much open
 FRAME_S = 1.0  # the frame of a log tells whole seconds: a line may be later than the end by as much
-NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # of what is found in steps
+NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # parts of steps
 
 
 def account_death(run: RunRecord) -> TimeAccount | None:
@@ -44,7 +42,7 @@ def account_run(run: RunRecord) -> TimeAccount | None:
     median = float(np.median(later))  # robust: moves only if half the steps are stalls
     spent = float(timed["seconds"].sum())
     parts: dict[str, TimePart] = {}
-    for stall in sorted(_listed(run, timed), key=lambda stall: -stall.seconds):
+    for stall in sorted(run.reading.stalls, key=lambda stall: -stall.seconds):
         if stall.seconds > median:
             place = Source(line=stall.line, offset=stall.offset)
             _add(parts, stall.cause, stall.seconds - median, place, steps=1)
@@ -70,16 +68,8 @@ def is_steady(account: TimeAccount) -> bool:
 
 
 def is_stall(part: TimePart) -> bool:
-    """Whether a part is what stalls of steps cost."""
+    """Whether a part is time lost in stalled steps."""
     return part.steps > 0 and part.part not in NO_STALLS
-
-
-def _listed(run: RunRecord, timed: pl.DataFrame) -> Iterator[Stall]:
-    """The stalls with the time that the log shows for the line that they were found in."""
-    rows = timed.filter(pl.col("offset").is_in([stall.offset for stall in run.reading.stalls]))
-    seconds = dict(zip(rows["offset"], rows["seconds"], strict=True))
-    for stall in run.reading.stalls:
-        yield stall.model_copy(update={"seconds": seconds.get(stall.offset, stall.seconds)})
 
 
 def _outside(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[TimePart]:

@@ -11,7 +11,7 @@ import polars as pl
 from tasks.metrics.merged_steps import last_of_each_step, place_of, step_table
 from tasks.metrics.metric import Metric, number
 from tasks.metrics.time_account import COMPUTE, is_stall, is_steady
-from tasks.records import Measured, RunFacts, RunRecord, Source, TimePart, seconds_between
+from tasks.records import Measured, RunFacts, RunRecord, seconds_between
 
 TOO_FEW = "too few steps"
 PRODUCTIVE = "productive step time"
@@ -44,16 +44,15 @@ def mfu_percent(run: RunRecord, seconds: float) -> float | None:
     return None if peak is None or flops is None else 100 * flops / seconds / peak
 
 
-def stalled(run: RunRecord, facts: RunFacts) -> Measured:
-    """Return the seconds of a run's stalls above its median step."""
-    return stalled_of_runs([run], [facts]).model_copy(update={"samples": step_table(run).height - 1})
+def stalled(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
+    """Return the seconds of the stalls above the median step, the median over the runs.
 
-
-def stalled_of_runs(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
-    """Return the median over the runs, with the number of stalls by cause; its place is that of the longest."""
+    The text counts the stalls by cause; the place is that of the longest.
+    """
+    samples = sum(step_table(run).height - 1 for run in runs)
     accounts = [one.account for one in facts if one.account and is_steady(one.account)]
     if not accounts:
-        return Measured()
+        return Measured(samples=samples)
     stalls = [[(n, part) for part in account.parts if is_stall(part)] for n, account in enumerate(accounts)]
     seconds = median(sum(part.seconds for _, part in parts) for parts in stalls)
     counts: Counter[str] = Counter()
@@ -61,20 +60,17 @@ def stalled_of_runs(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Mea
         counts[part.part] += part.steps
     words = ", ".join(f"{count} × {name}" for name, count in counts.items())
     if not words:
-        return Measured(value=seconds, text=f"{seconds:.1f}")
+        return Measured(value=seconds, text=f"{seconds:.1f}", samples=samples)
     runs_of = f" in {len(stalls)} runs" if len(stalls) > 1 else ""
-    longest = max(chain(*stalls), key=lambda pair: pair[1].seconds)
-    return Measured(value=seconds, text=f"{seconds:.1f} ({words}{runs_of})", source=_place(*longest))
+    number, longest = max(chain(*stalls), key=lambda pair: pair[1].seconds)
+    place = longest.source and longest.source.model_copy(update={"run": number})
+    return Measured(value=seconds, text=f"{seconds:.1f} ({words}{runs_of})", source=place, samples=samples)
 
 
-def goodput(run: RunRecord, facts: RunFacts) -> Measured:
-    """Return the percentage of a run's wall time that was spent in steps that counted."""
-    return goodput_of_runs([run], [facts])
+def goodput(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
+    """Return the percentage of wall time spent in steps that counted, over all runs with a known length.
 
-
-def goodput_of_runs(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
-    """Return the same over all runs with a known length, with the badput by category, the largest first.
-
+    The note has the badput by category, the largest first.
     Source: the words of github.com/AI-Hypercomputer/ml-goodput-measurement. A stalled step counts as a median step.
     """
     spent: dict[str, float] = defaultdict(float)
@@ -100,10 +96,6 @@ def _repeated_seconds(run: RunRecord) -> float:
     return float(lost.clip(upper_bound=float(np.median(steps["seconds"]))).sum()) if len(lost) else 0.0
 
 
-def _place(run: int, part: TimePart) -> Source | None:
-    return part.source and part.source.model_copy(update={"run": run})
-
-
 STEP_TIME = Metric(
     name="step_time_s", title="Step time, steady", unit="s", better="lower",
     rule="10 % quantile without the first step and dispatch artefacts, mean of the runs; ±: what a run leaves open",
@@ -120,7 +112,7 @@ STALLS = Metric(
     name="stall_s", title="Stalls", unit="s", better="lower",
     rule="seconds above the median step, summed over the stalls of a run; the median of the runs", decimals=1,
     judged="shown", why="waiting for checkpoints and the host, apart from the step time: storage decides it",
-    of=stalled, of_runs=stalled_of_runs, lacking=TOO_FEW, trend=True,
+    of_runs=stalled, lacking=TOO_FEW, trend=True,
 )  # fmt: skip
 FIRST_STEP = Metric(
     name="first_step_s", title="First step", unit="s", better="lower", rule="seconds of the first step", decimals=3,
@@ -135,6 +127,6 @@ GOODPUT = Metric(
     name="goodput", title="Goodput", unit="%", better="higher",
     rule="productive step time over the run's wall time, all runs together", decimals=1,
     judged="shown", why="follows from the step time, which is judged, and from storage, restarts and the run's length",
-    of=goodput, of_runs=goodput_of_runs, optional=True, trend=True,
+    of_runs=goodput, optional=True, trend=True,
 )  # fmt: skip
 TIME_METRICS = (STEP_TIME, CPU_TIME, STALLS, FIRST_STEP, MFU, GOODPUT)

@@ -22,20 +22,18 @@ class RunBuilder:
     def take(self, window: Window) -> Iterator[tuple[str, Match]]:
         """Read the next window; yields (pattern name, match) of every line that is not a row."""
         spans = self.table.add(window)
-        if self.collector.death.ranks:
+        if self.collector.death.ranks:  # rows after a death refute it
             self.collector.death.forget(self.table.last_offset)
         for name, match in find_all(self.dialect.patterns, window, spans):
             self.collector.take(name, match, window, self.table)
             yield name, match
         self.collector.death.settle(window)
         self.collector.settle(window, self.table)
-        if self.collector.death.ranks:  # rows after a death refute it
-            self.collector.death.forget(self.table.last_offset)
 
     def cause(self, window: Window) -> LogError | None:
         """Return the cause of death that the log shows so far, if any; `window` is the last one taken."""
         self.collector.death.settle(window, last=True)
-        return self.collector.cause(self.table)
+        return self.collector.cause(self.table, self.table.last_offset)
 
     def finish(self, name: str, span: tuple[int, int]) -> RunReading:
         """Return the reading of the run in the byte range `span` of its file."""

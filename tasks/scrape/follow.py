@@ -2,15 +2,7 @@
 
 from typing import Any
 
-from tasks.records import (
-    CheckpointCommitted,
-    CheckpointStarted,
-    LogError,
-    LogEvent,
-    RunEnded,
-    StepCompleted,
-    decide_fate,
-)
+from tasks.records import CheckpointCommitted, CheckpointStarted, LogEvent, RunEnded, StepCompleted, decide_fate
 from tasks.scrape.builder import RunBuilder
 from tasks.scrape.dialects import DIALECTS, recognise
 from tasks.scrape.dialects.dialect import Match
@@ -47,7 +39,9 @@ class LogFollower:
         """End the log; returns the events of its last, unfinished line and of a missing end."""
         self._data += self._live.feed(b"", last=True)
         events = self._advance(len(self._data), last=True)
-        error = None if self._ended else self._cause(self._window(self._done, last=True))
+        if self._ended or self._builder is None:
+            return events
+        error = self._builder.cause(self._window(self._done, last=True))
         return events if error is None else [*events, RunEnded(error=error, fate=error.kind)]
 
     def _window(self, end: int, *, last: bool) -> Window:
@@ -67,13 +61,14 @@ class LogFollower:
                 self._forget(end)
             return []
         window = self._window(end, last=last)
-        found = [(match.start(), self._event(name, match, window)) for name, match in self._builder.take(window)]
-        found += [(row["offset"] - self._base, [_completed(row)]) for row in self._builder.table.single]
+        builder = self._builder
+        found = [(match.start(), self._event(name, match, window, builder)) for name, match in builder.take(window)]
+        found += [(row["offset"] - self._base, [_completed(row)]) for row in builder.table.single]
         found.sort(key=lambda hit: hit[0])
         self._forget(end)
         return [event for _, events in found for event in events]
 
-    def _event(self, name: str, match: Match, window: Window) -> list[LogEvent]:
+    def _event(self, name: str, match: Match, window: Window, builder: RunBuilder) -> list[LogEvent]:
         place = window.place(match.start())
         match name:
             case "save_path" | "save_announced":
@@ -88,13 +83,9 @@ class LogFollower:
                 self._ended = False  # the job was retried in the same log
             case "exit_code":
                 self._ended = True
-                code, error = int(match[1]), self._cause(window)
+                code, error = int(match[1]), builder.cause(window)
                 return [RunEnded(exit_code=code, error=error, fate=decide_fate(code, error))]
         return []
-
-    def _cause(self, window: Window) -> LogError | None:
-        """Return the cause of death, if any. Tracebacks are read at the end, when they are complete."""
-        return self._builder.cause(window) if self._builder is not None else None
 
     def _forget(self, end: int) -> None:
         """Drop reported text except the context of the next line and incomplete tracebacks."""

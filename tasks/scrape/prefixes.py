@@ -15,8 +15,7 @@ NEXT = (
     rb"\n|\Z|%s|Config param |System Information: |Num_devices: |completed step|XPK End:|EXIT_CODE=|"
     rb"Traceback \(most |Per train step:" % ABSL
 )
-
-
+END = rb"(?=\s*(?:%s))" % NEXT
 # longer than any prefix with its thread, file name and phase
 LOOK_BACK = 200
 
@@ -69,10 +68,15 @@ TIME = re.compile(rb"(?:\[|(?:^|[\]:] ?)(?=%s - ))(%s)(?:\]| - )" % (DATE, DATE)
 RANK = re.compile(rb"(?:\[(?:rank-?|default|[\w.-]+:)?|rank-?|default|(?=\d+: ))(\d+)(?:/\d+)?\]?:")
 
 
+def line_begin(data: bytes, position: int, within: int = 400) -> int:
+    """Return the begin of the line at `position`, at most `within` bytes before."""
+    first = max(0, position - within)
+    return max(first, data.rfind(b"\n", first, position) + 1)
+
+
 def line_before(data: bytes, position: int, within: int = 400) -> bytes:
     """Return the text before `position` on its line, at most `within` bytes."""
-    first = max(0, position - within)
-    return data[max(first, data.rfind(b"\n", first, position) + 1) : position]
+    return data[line_begin(data, position, within) : position]
 
 
 def is_glued(before: bytes) -> bool:

@@ -3,19 +3,19 @@
 import signal
 from contextlib import suppress
 
-from tasks.scrape.prefixes import NEXT
+from tasks.scrape.prefixes import END
 
-_END = rb"(?=\s*(?:%s))" % NEXT
 _SRUN = rb"\bsrun: error: [^\s:]{1,200}: tasks? [\d,\- ]{1,200}: "
 _SIGNAL = rb"(?:Killed|Terminated|Aborted|Segmentation fault|Bus error)"
 
 # for every trainer
 DEATHS = {
+    "exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)",
     # a notebook prints the exception's name before, and no colon
     "traceback": rb"Traceback \(most recent call last\)(?::|(?=[ \t]*\r?\n))",
-    "fatal_python": rb"Fatal Python error: ([^\n]*?)" + _END,
+    "fatal_python": rb"Fatal Python error: ([^\n]*?)" + END,
     "usage": rb"FATAL Flags parsing error:\s+([^\n]*?)%s|(?m:^)(?!srun|slurmstepd|sbatch|salloc)"
-    rb"[\w./-]{1,100}: error: ([^\n]*?)%s" % (_END, _END),
+    rb"[\w./-]{1,100}: error: ([^\n]*?)%s" % (END, END),
     "signal": rb"\*\*\* (SIG[A-Z]+)(?: \(@0x[\da-f]+\))?(?:, see \S{1,80})? received by PID \d+[^\n]{0,200}|"
     rb"\bline \d+: +\d+ (%s)\b|(?m:^)(%s)(?: \(core dumped\))?[ \t]*(?m:\r?$)|"
     # SLURM; PALS and MPICH; Open MPI
@@ -34,7 +34,7 @@ DEATHS = {
     rb"[Mm]aintenance [Ee]vent|\b[Pp]reemption (?:notice|signal|event)|DUE TO (?:PREEMPTION|TIME LIMIT|JOB REQUEUE|"
     rb"NODE FAILURE)|%sOut Of Memory|"
     rb"\b(?:[Ii]nstance|[Nn]ode|VM|[Ww]orker|TPU|[Pp]od|[Jj]ob|[Ww]orkload) "
-    rb"(?:was|has been|got) (?:preempted|evicted))[^\n]*?" % _SRUN + _END,
+    rb"(?:was|has been|got) (?:preempted|evicted))[^\n]*?" % _SRUN + END,
     # torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
     "watchdog": rb"(?:Watchdog caught collective operation timeout: |watchdog thread terminated with exception: |"
     rb"Some NCCL operations have failed or timed out)[^\n]{0,400}",
@@ -47,12 +47,12 @@ DEATHS = {
 JAX_DEATHS = {
     "aborted": rb"(Aborting training due to (?:NaN|Inf) loss\.)",
     # absl, and absl before it has read the time zone
-    "fatal": rb"F\d{4} \d\d:\d\d:(?:\d\d|\d{9,11})\.\d{6} +\d+ [\w.+-]+:\d+\] ?([^\n]*?)" + _END,
+    "fatal": rb"F\d{4} \d\d:\d\d:(?:\d\d|\d{9,11})\.\d{6} +\d+ [\w.+-]+:\d+\] ?([^\n]*?)" + END,
     # TSL: `2025-04-05 18:39:10.838153: F external/xla/xla/pjrt/distributed/client.h:80] …`
-    "fatal_tsl": rb": F +(?:\d+ +)?[\w./+-]+:\d+\] ?([^\n]*?)" + _END,
+    "fatal_tsl": rb": F +(?:\d+ +)?[\w./+-]+:\d+\] ?([^\n]*?)" + END,
     "fatal_cpp": rb"(terminate called (?:after throwing an instance of '[^'\n]{1,200}'|without an active exception)|"
     rb"LLVM ERROR: [^\n]{1,400})",
-    "stopped": rb"Training stopped: ([^\n]*?)" + _END,
+    "stopped": rb"Training stopped: ([^\n]*?)" + END,
 }
 # for several ranks under a launcher
 RANK_DEATHS = {

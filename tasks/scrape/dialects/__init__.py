@@ -9,7 +9,4 @@ DIALECTS: tuple[LogDialect, ...] = (nemo.DIALECT, megatron.DIALECT, torchtitan.D
 
 def recognise(text: bytes) -> LogDialect | None:
     """Return the dialect of a text by its marks; None without any."""
-    for dialect in DIALECTS:
-        if may_match(dialect.marks, text) and dialect.marks.search(text):
-            return dialect
-    return None
+    return next((one for one in DIALECTS if may_match(one.marks, text) and one.marks.search(text)), None)

@@ -23,8 +23,8 @@ type Match = re.Match[bytes]
 class EventCollector:
     """Collects the lines of a log other than its rows, in order, and builds the run's records at the end.
 
-    This class handles the end and deaths: "finished" is the trainer's final message, "exit_code" that of a frame around
-    it. Subclasses extend `take` and `records`.
+    This class handles the end and deaths: "finished" is the trainer's final message, "exit_code" is printed by a frame
+    around it. Subclasses extend `take` and `records`.
     """
 
     ranks = True  # several ranks under one launcher may write the log
@@ -66,12 +66,10 @@ class EventCollector:
 
     def settle(self, window: Window, table: StepTable) -> None:
         """Finish a window; all its matches were taken."""
-        del table
         self.is_cut |= window.last and bool(window.data) and not window.data.endswith(b"\n")
 
-    def cause(self, table: StepTable, last_step: int | None = None) -> LogError | None:
+    def cause(self, table: StepTable, last_step: int) -> LogError | None:
         """Return the cause of death so far, if any; `last_step`: offset of the last row that counts."""
-        last_step = table.last_offset if last_step is None else last_step
         # with a logger, steps and errors share one stream
         ordered = self.ranks or PREFIX.search(table.before) is not None
         return self.death.cause(last_step=last_step, ordered=ordered, finished=self.finished_at)
@@ -114,8 +112,7 @@ class EventCollector:
 
 def patterns(own: Mapping[str, bytes]) -> dict[str, re.Pattern[bytes]]:
     """Return the patterns of a dialect with several ranks: its own, and those of deaths."""
-    end = {"exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)"}
-    return {name: re.compile(pattern) for name, pattern in {**own, **end, **DEATHS, **RANK_DEATHS}.items()}
+    return {name: re.compile(pattern) for name, pattern in {**own, **DEATHS, **RANK_DEATHS}.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

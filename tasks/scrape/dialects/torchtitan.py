@@ -185,9 +185,7 @@ def _choose(steps: pl.DataFrame) -> tuple[pl.DataFrame, tuple[dict[str, Any], ..
     if best is not None:
         chosen = pl.concat([chosen, nameless.join(chosen, on="step", how="anti")]).sort("offset")
     by_rank = steps.select("_rank").unique(maintain_order=True).join(summary, on="_rank").drop_nulls("_rank")
-    ranks = tuple({"rank": row["_rank"], "rows": row["rows"], "last_step": row["last_step"]}
-                  for row in by_rank.iter_rows(named=True))  # fmt: skip
-    return chosen.drop("_rank"), ranks
+    return chosen.drop("_rank"), tuple(by_rank.select(pl.col("_rank").alias("rank"), "rows", "last_step").to_dicts())
 
 
 def _gaps(numbers: list[int], every_rank: set[int]) -> tuple[tuple[int, int], ...]:

@@ -1,19 +1,15 @@
 """Keeps the forms in which a log prints its rows, and so tells a row that lost text from a row of another form."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from tasks.records import UnreadLine
 from tasks.scrape.table.rows import Field, Row, Shape
-
-if TYPE_CHECKING:
-    from tasks.scrape.window import Window
+from tasks.scrape.window import Window
 
 FORMS_MOST, KEYS_MOST = 400, 400  # bounds memory (each key is a column); no trainer prints as many
 ALIKE = 3  # rows of the largest width that show that a terminal cut them

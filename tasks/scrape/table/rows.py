@@ -21,6 +21,7 @@ GENERAL = re.compile(
 )
 _EXPONENT = rb"[eE](?:\+\d\d|-(?!00)\d\d|[-+](?:[12]\d\d|30[0-7]))"
 _PATTERNS = {
+    "whole": rb"0|[1-9]\d{0,17}",
     "fixed": rb"[-+]?(?:0|[1-9]\d{0,14})%s",
     "padded": rb"[-+]?(?:0|[1-9]\d{0,14})%s",
     "exponent": rb"[-+]?\d%s" + _EXPONENT,
@@ -149,17 +150,16 @@ def _literal(text: bytes, one: Field) -> bytes:
 
 def _likely(text: bytes) -> bytes:
     """Return a pattern of the text before a row that admits other numbers."""
-    return _DIGITS.sub(lambda found: rb"\d{%d,%d}" % _few(len(found[0])), re.escape(text))
 
+    def likely_digits(found: re.Match[bytes]) -> bytes:
+        count = len(found[0])
+        return rb"\d{%d}" % count if count in (2, 3, 4, 6, 8) else rb"\d{1,%d}" % max(9, count)
 
-def _few(count: int) -> tuple[int, int]:
-    return (count, count) if count in (2, 3, 4, 6, 8) else (1, max(9, count))
+    return _DIGITS.sub(likely_digits, re.escape(text))
 
 
 def _number(shape: Shape) -> bytes:
     kind, digits = shape
-    if kind == "whole":
-        return rb"0|[1-9]\d{0,17}"
     pattern = _PATTERNS[kind]
     return pattern % (rb"\.\d{%d}" % digits if digits else b"") if b"%s" in pattern else pattern
 

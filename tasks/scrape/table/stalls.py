@@ -52,22 +52,15 @@ def find_stalls(
     timed = steps.select("step", "seconds", "line", "offset", "total_weights").filter(pl.col("seconds").is_finite())
     if timed.height < 2:
         return ()
-    seconds = timed["seconds"].to_numpy()
-    first = np.zeros(len(seconds), np.bool_)
-    first[0] = True
-    np.less_equal(np.diff(timed["step"].to_numpy()), 0, out=first[1:])
-    if starts:
-        begun = np.searchsorted(timed["offset"].to_numpy(), np.asarray(starts, dtype=np.int64), side="right")
-        first[begun[begun < len(first)]] = True
+    seconds, step, lines, offsets = (timed[name].to_numpy() for name in ("seconds", "step", "line", "offset"))
+    first = np.concatenate([[True], np.diff(step) <= 0])
+    begun = np.searchsorted(offsets, np.asarray(starts, dtype=np.int64), side="right")
+    first[begun[begun < len(first)]] = True
     medians = _usual(seconds, first)
     long = np.flatnonzero(seconds > np.maximum(TIMES * medians, medians + SECONDS_MORE))
-    if not long.size:
-        return ()
-    step = timed["step"].to_numpy()
     evals, profiles = (np.asarray(sorted(found), dtype=np.int64) for found in (eval_offsets, profiler_offsets))
     late = LATE if deferred else 0
     resized = _resized(timed)
-    lines, offsets = timed["line"], timed["offset"].to_numpy()
     stalls = []
     for index, usual in zip(long.tolist(), medians[long].tolist(), strict=True):
         begin = int(offsets[index - 1 - late]) if index > late else 0
@@ -86,7 +79,7 @@ def find_stalls(
         )
         cause = next((name for name, holds in reasons if holds), "unexplained")
         stalls.append(
-            Stall(step=int(step[index]), seconds=float(seconds[index]), cause=cause, line=lines[index], offset=end)
+            Stall(step=int(step[index]), seconds=float(seconds[index]), cause=cause, line=int(lines[index]), offset=end)
         )
     return tuple(stalls)
 
@@ -97,8 +90,6 @@ def is_deferred(steps: pl.DataFrame, done: Sequence[tuple[int, int]]) -> bool:
     done: (step, offset) of the begin of each save or evaluation that follows a step. A trainer that saves a step before
     printing it is not late.
     """
-    if steps.is_empty():
-        return False
     offsets, numbers = steps["offset"].to_numpy(), steps["step"].to_numpy()
     after = np.searchsorted(offsets, [offset for _, offset in done])
     return any(

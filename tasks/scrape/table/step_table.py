@@ -1,27 +1,22 @@
 """Collects the rows of a log, window by window, into one table, and counts the rows that cannot be read."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from tasks.records import STEP_SCHEMA, UnreadLine
-from tasks.scrape.prefixes import is_plain
+from tasks.scrape.prefixes import is_plain, line_before, line_begin
 from tasks.scrape.table.row_forms import RowForms
 from tasks.scrape.table.rows import SEPARATOR, Layout, Row, RowGrammar, layout_of, read_layout
-
-if TYPE_CHECKING:
-    from tasks.scrape.window import Window
+from tasks.scrape.window import Window
 
 LAYOUTS, LEARNT_FROM = 16, 3  # layouts kept at most, and rows of one form needed to learn its layout
 LINE = 8192  # bytes of a row's line at most
-BEFORE = 400  # bytes between a line's begin and its row at most
 _PLACES = ("time", "line", "offset")
 
 type Span = tuple[int, int]
@@ -38,7 +33,6 @@ class StepTable:
         self.glued: list[int] = []  # line numbers of rows that share their line with another record
         self.total: int | None = None  # steps of the whole run
         self.before = b""  # the first row prefix that is not empty
-        self.last_step: int | None = None
         self.first_offset = self.last_offset = -1  # positions of the first and the last row
         self.single: list[dict[str, Any]] = []  # rows of the current window that the grammar read
         self.forms = RowForms(dialect.known, dialect.unfinished)
@@ -105,7 +99,7 @@ class StepTable:
 
     def _find_alike(self, data: bytes, position: int) -> tuple[int, Layout | None, re.Match[bytes] | None]:
         """Return the begin of a row's line or record, and the row's layout and match if its layout is known."""
-        begin = _line_begin(data, position)
+        begin = line_begin(data, position)
         if self.dialect.record is not None:  # if a line contains several records, the last one counts
             begin = max((match.start() for match in self.dialect.record.finditer(data, begin, position)), default=begin)
         for layout in self._layouts:
@@ -167,7 +161,7 @@ class StepTable:
             frames.append(self._with_places(window, layout, rows))
             self.seen += frames[-1].height
             self.total = layout.row.total or self.total
-        self._step_before = self.last_step
+        self._step_before = self.step_before(window.base + len(window.data))
         self._steps, self._offsets = np.empty(0, np.int64), np.empty(0, np.int64)
         if not frames:
             return
@@ -176,7 +170,7 @@ class StepTable:
         self.parsed += frame.height
         self._steps, self._offsets = frame["step"].to_numpy(), frame["offset"].to_numpy()
         self.first_offset = self.first_offset if self.first_offset >= 0 else int(self._offsets[0])
-        self.last_step, self.last_offset = int(self._steps[-1]), int(self._offsets[-1])
+        self.last_offset = int(self._offsets[-1])
 
     def _with_places(self, window: Window, layout: Layout, rows: Alike) -> pl.DataFrame:
         texts, heads, ends = rows
@@ -185,10 +179,10 @@ class StepTable:
             "line": window.breaks.searchsorted(place) + window.line, "offset": place + window.base,
         }  # fmt: skip
         if self.dialect.rank is not None:
-            before = (window.data[_line_begin(window.data, head) : head] for head in heads)
+            before = (line_before(window.data, head) for head in heads)
             columns["_rank"] = pl.Series(map(self._rank_of, before), dtype=pl.Int64)
         if not layout.row.certain:
-            widths = [end - _line_begin(window.data, head) for head, end in zip(heads, ends, strict=True)]
+            widths = [end - line_begin(window.data, head) for head, end in zip(heads, ends, strict=True)]
             columns["_width"] = pl.Series(widths)
         form = pl.lit(self.forms.number_of(layout.row), pl.Int64)
         # one chunk: differently chunked columns would be copied when the windows are concatenated
@@ -206,16 +200,12 @@ class StepTable:
         """Count the rows that lost their head, one per line."""
         evaluation = self.dialect.evaluation
         while self.dialect.body and (found := self.dialect.body.search(window.data, begin, end)):
-            before = _line_begin(window.data, found.start())
+            before = line_begin(window.data, found.start())
             if evaluation is None or not evaluation.search(window.data, before, found.end()):
                 self._refuse(window, found.start())
             begin = window.data.find(b"\n", found.start(), end)
             if begin < 0:
                 return
-
-
-def _line_begin(data: bytes, position: int) -> int:
-    return max(data.rfind(b"\n", max(0, position - BEFORE), position) + 1, position - BEFORE, 0)
 
 
 def frame_of(rows: list[dict[str, Any]]) -> pl.DataFrame:

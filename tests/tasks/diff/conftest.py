@@ -96,7 +96,10 @@ def make_run() -> MakeRun:
             )),
             "parameters": Parameters(count=1_104_000_000, printed="1.104 billion", source=Source(line=40, offset=400)),
             "flops": Flops(total_tflops=0.8),
-            "stalls": (Stall(step=0, seconds=3.0, cause="compile", line=FIRST_LINE, offset=10 * FIRST_LINE),),
+            "stalls": (Stall(
+                step=0, seconds=next(iter(seconds), None) or 3.0, cause="compile", line=FIRST_LINE,
+                offset=10 * FIRST_LINE,
+            ),),
             "coverage": Coverage(step_lines_seen=len(losses), step_lines_parsed=len(losses), complete=True),
         }  # fmt: skip
         values = list(LOSSES) if exact is True else list(exact or ())

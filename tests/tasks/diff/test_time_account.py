@@ -15,7 +15,7 @@ UNHURRIED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 type MakeRun = Callable[..., RunRecord]
 
 
-def stall(step: int, cause: str, seconds: float = 0.0) -> Stall:
+def stall(step: int, cause: str, seconds: float) -> Stall:
     return Stall(step=step, seconds=seconds, cause=cause, line=100 + step, offset=10 * (100 + step))
 
 
@@ -23,8 +23,9 @@ def stall(step: int, cause: str, seconds: float = 0.0) -> Stall:
 def account(make_run: MakeRun) -> Callable[..., TimeAccount | None]:
     """account(seconds, stalls, …): of one run; its length is unknown by default."""
 
-    def build(seconds: Sequence[float], stalls: Sequence[Stall] = (), **reading: Any) -> TimeAccount | None:
-        given = {"stalls": tuple(stalls), "started": None, "ended": None} | reading
+    def build(seconds: Sequence[float], stalls: Sequence[tuple[int, str]] = (), **reading: Any) -> TimeAccount | None:
+        found = tuple(stall(step, cause, seconds[step]) for step, cause in stalls)
+        given = {"stalls": found, "started": None, "ended": None} | reading
         return account_run(make_run("linen", seconds=seconds, losses=[1.0] * len(seconds), reading=given))
 
     return build
@@ -38,7 +39,7 @@ def seconds_of(account: TimeAccount | None) -> dict[str, float]:
 def test_every_cause_has_a_part(account: Callable[..., TimeAccount | None]) -> None:
     found = account(
         (50.0, 1.0, 1.0, 21.0, 1.0, 6.0, 1.0, 1.0, 4.0, 1.0),
-        [stall(0, "compile"), stall(3, "checkpoint"), stall(5, "profiler"), stall(8, "checkpoint")],
+        [(0, "compile"), (3, "checkpoint"), (5, "profiler"), (8, "checkpoint")],
     )
     # the steady median is 1: ten steps of computation; the excess belongs to the causes
     assert seconds_of(found) == {"compute": 10.0, "compile": 49.0, "checkpoint": 23.0, "profiler": 5.0}
@@ -50,7 +51,7 @@ def test_every_cause_has_a_part(account: Callable[..., TimeAccount | None]) -> N
 
 
 def test_dispatch_and_compute_together_are_the_computing_time(account: Callable[..., TimeAccount | None]) -> None:
-    found = account((1.0, 1.0, 1.0, 1.9, 0.1, 1.0, 1.0), [stall(3, "dispatch")])
+    found = account((1.0, 1.0, 1.0, 1.9, 0.1, 1.0, 1.0), [(3, "dispatch")])
     assert seconds_of(found) == {"compute": 6.1, "dispatch": 0.9}
 
 
@@ -154,7 +155,7 @@ CAUSES = ["compile", "checkpoint", "dispatch", "eval", "unexplained", "a cause o
 def test_the_parts_add_up(
     seconds: list[float], stalls: list[tuple[int, str]], account: Callable[..., TimeAccount | None]
 ) -> None:
-    found = account(seconds, [stall(step, cause) for step, cause in stalls if step < len(seconds)])
+    found = account(seconds, [(step, cause) for step, cause in stalls if step < len(seconds)])
     assert found is not None
     assert sum(part.seconds for part in found.parts) == pytest.approx(sum(seconds))
     assert all(part.seconds >= 0 for part in found.parts)
@@ -168,8 +169,8 @@ def test_stalls_have_a_row_that_names_each_cause(
         seconds = (3.0, 1.0, 5.0, 1.0, 3.0, 1.0)
         return make_run("linen", seconds=seconds, repeat=repeat, reading={"stalls": stalls})
 
-    left = [run(n, stall(2, "checkpoint"), stall(4, "eval")) for n in range(2)]
-    right = make_run("nnx", seconds=(3.0, 1.0, 1.0, 1.0, 4.0, 1.0), reading={"stalls": (stall(4, "eval"),)})
+    left = [run(n, stall(2, "checkpoint", 5.0), stall(4, "eval", 3.0)) for n in range(2)]
+    right = make_run("nnx", seconds=(3.0, 1.0, 1.0, 1.0, 4.0, 1.0), reading={"stalls": (stall(4, "eval", 4.0),)})
     record = compare(left, right)
     texts = {
         row.metric: (row.baseline_text, row.candidate_text) for row in record.rows if row.metric.startswith("stall")

@@ -9,7 +9,7 @@ import pytest
 from google.cloud import storage
 
 from tasks.ingest.buckets import list_logs, on_this_machine
-from tasks.ingest.log_sources import read_sources, scrape_folder, scrape_stream
+from tasks.ingest.log_sources import read_sources, scrape_stream
 from tasks.scrape import LogFormatError, copy_log, scrape
 from tasks.store.gcs import GcsFiles
 
@@ -30,13 +30,11 @@ def test_a_folder(logs: Any, tmp_path: Path) -> None:
     (tmp_path / "a" / "log.txt").write_bytes(logs.framed(*logs.steps(3)))
     (tmp_path / "b.gz").write_bytes(gzip.compress(logs.framed(*logs.steps(4))))
     (tmp_path / "config.yml").write_text("steps: 3\n")
-    found = scrape_folder(tmp_path)
-    assert {path.name: reading.runs[0].steps.height for path, reading in found.items()} == {"log.txt": 3, "b.gz": 4}
+    found = read_sources([str(tmp_path)])
+    assert {run.name: run.steps.height for run in found.runs} == {"log": 3, "b": 4}
     (tmp_path / "c").mkdir()
     with pytest.raises(LogFormatError, match=r"c: none of its 0 files is a training log"):
-        scrape_folder(tmp_path / "c")
-    with pytest.raises(LogFormatError, match=r"config\.yml: is not a folder"):
-        scrape_folder(tmp_path / "config.yml")
+        read_sources([str(tmp_path / "c")])
 
 
 def test_offsets_refer_to_the_copied_text(logs: Any, tmp_path: Path) -> None:

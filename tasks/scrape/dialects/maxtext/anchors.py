@@ -4,9 +4,8 @@ import re
 
 from tasks.scrape.death.patterns import DEATHS, JAX_DEATHS
 from tasks.scrape.dialects.schedule import LOOSE
-from tasks.scrape.prefixes import NEXT
+from tasks.scrape.prefixes import END, NEXT
 
-_END = rb"(?=\s*(?:%s))" % NEXT
 _NUMBER = rb"(\d+(?:\.\d+)?)"
 _PATH = rb"[^\s\]][^\n\]]{0,2000}?"
 _DATE = rb"(\w{3} \w{3} +\d+ \d\d:\d\d:\d\d(?: [AP]M)? \w+ \d{4})"
@@ -14,12 +13,11 @@ _DATE = rb"(\w{3} \w{3} +\d+ \d\d:\d\d:\d\d(?: [AP]M)? \w+ \d{4})"
 _PATTERNS = {
     "start": rb"XPK Start: " + _DATE,
     "end": rb"XPK End: " + _DATE,
-    "exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)",
     "jax": rb"System Information: Jax Version: (\S+)",
     "jaxlib": rb"System Information: Jaxlib Version: (\S+)",
     "backend": rb"System Information: Jax Backend: ([^\n]*?)(?=\s*(?:TFRT |Built on |%s))" % NEXT,
     "device_kind": rb"TFRT (TPU ?v?\d\w*(?: lite)?)",
-    "named_device": rb"System Information: Device Kind: ([^\n]*?)" + _END,
+    "named_device": rb"System Information: Device Kind: ([^\n]*?)" + END,
     "libtpu": rb"Built on (\w{3} +\d{1,2} \d{4}) \d\d:\d\d:\d\d \(\d{1,15}\) (cl/\d{1,15})",
     "devices": rb"Num_devices: (\d+), shape (\([\d, ]*\)|OrderedDict\([^\n]{0,1000}?\)(?=\s|\Z)|"
     rb"\{[^}\n]{0,1000}\})",
@@ -28,13 +26,13 @@ _PATTERNS = {
     rb"(?:estimated )?[Tt]emp size: %s GB, (?:estimated )?[Aa]rgument size: %s GB"
     rb"(?:, (?:[Ee]stimated )?[Hh]ost temp size: %s GB)?" % ((_NUMBER,) * 5),
     "device_memory": rb"Using \(GB\) %s / %s \(%s%%\) on ([^\s(]+)" % ((_NUMBER,) * 3),
-    "no_memory": rb"Memstats unavailable, error: ([^\n]*?)" + _END,
+    "no_memory": rb"Memstats unavailable, error: ([^\n]*?)" + END,
     "parameters": rb"number parameters: (%s (billion|million|thousand|trillion))" % _NUMBER,
     "array": rb"Shape:\s+(\w+)\[([\d,]*)\]\S*(?:\s+Logical:\s+([^\n]{1,400}?))?\s+Physical:\s+"
     rb"(\((?:[^()\n]|\([^()\n]*\))*\)|\S+)",
     "flops": rb"Per train step:\s+Total TFLOPs: %s(?:\s+split as %s%% learnable weight flops)?"
     rb"(?:\s+and %s%% attention flops)?" % ((_NUMBER,) * 3),
-    "config": rb"Config param (\w+): ?([^\n]*?)" + _END,
+    "config": rb"Config param (\w+): ?([^\n]*?)" + END,
     "saving": rb"Saving checkpoint at step (\d+)",
     "primary_host": rb"CheckpointManager created, +primary_host=(\d+|None)\b",
     "save_announced": rb"(?:Started an asynchronous checkpoint save for|[Ss]aved a checkpoint at) step (\d+)",

@@ -19,30 +19,13 @@ RECENT = 16  # saves in flight at once: many more than Orbax allows
 _STEP = re.compile(r"/(\d{1,18})(?:/[A-Za-z_][\w.-]*)?/?\Z")
 
 
-@dataclass
-class Save:
-    """One save, with the fields of `CheckpointEvent`. `done`: offset where it stops competing with training."""
+class Save(CheckpointEvent, frozen=False):
+    """One save while its log is read; its times are as in the lines' prefixes."""
 
-    step: int
-    line: int
-    offset: int
-    time: str | None
-    path: str | None = None
-    blocking_s: float | None = None
-    background_s: float | None = None
-    total_s: float | None = None
-    arrays: int | None = None
     background: bool = False  # the background part is done, with or without a printed time
-    committed_line: int | None = None
-    committed_time: str | None = None
-    validated_line: int | None = None
-    validated_hosts: int | None = None
-    restored_line: int | None = None
-    failed_line: int | None = None
-    retired_line: int | None = None
-    done: int | None = None
+    done: int | None = None  # offset where it stops competing with training
 
-    def state(self, *, visible: bool) -> CheckpointState:
+    def decide_state(self, *, visible: bool) -> CheckpointState:
         if self.restored_line is not None:
             return "restored"
         if self.committed_line is not None:
@@ -100,7 +83,7 @@ class CheckpointLog:
                 save.background, save.done = True, save.done or end
             case "save_committed":
                 save = self._known(int(match[2]), match, window)
-                save.committed_line, save.committed_time = line, prefix_before(window, match.start())[0]
+                save.committed_line, save.committed_at = line, prefix_before(window, match.start())[0]
                 save.path = save.path or text_of(match[1])
                 save.done = save.done or window.base + match.start()
             case "save_hosts" if (oldest := next((s for s in recent if s.validated_hosts is None), None)) is not None:
@@ -120,8 +103,8 @@ class CheckpointLog:
                 return
 
     def _begin(self, step: int, match: re.Match[bytes], window: Window) -> Save:
-        source = window.source(match.start())
-        self._newest[step] = Save(step, source.line, source.offset, prefix_before(window, match.start())[0])
+        place = window.place(match.start())
+        self._newest[step] = Save(step=step, started=prefix_before(window, match.start())[0], **place)
         self.saves.append(self._newest[step])
         return self._newest[step]
 
@@ -138,15 +121,16 @@ class CheckpointLog:
         commits = process is not None and self.primary in (None, process)
         return tuple(
             CheckpointEvent(
-                **{name: value for name, value in vars(save).items() if name in CheckpointEvent.model_fields},
-                state=save.state(visible=commits or process is None),
-                started=iso_time(save.time, first_day),
-                committed=True if save.committed_line is not None else (False if ended and commits else None),
-                committed_at=iso_time(save.committed_time, first_day),
-                validated=save.validated_line is not None,
+                **save.model_dump(exclude={"background", "done"}) | {
+                    "state": save.decide_state(visible=commits or process is None),
+                    "started": iso_time(save.started, first_day),
+                    "committed": True if save.committed_line is not None else (False if ended and commits else None),
+                    "committed_at": iso_time(save.committed_at, first_day),
+                    "validated": save.validated_line is not None,
+                }
             )
             for save in self.saves
-        )
+        )  # fmt: skip
 
 
 @dataclass

@@ -45,7 +45,7 @@ class EvalLog:
         values = {} if cut else _values(text_of(match[2]))
         if name == "eval_step":
             self._steps += 1
-            self._seconds += float(values.get("seconds") or 0.0)
+            self._seconds += seconds if isinstance(seconds := values.get("seconds"), float) else 0.0
             return
         counted = values.get("eval_steps")
         printed = int(counted) if isinstance(counted, float) and counted.is_integer() else None

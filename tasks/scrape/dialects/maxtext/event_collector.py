@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from tasks.records import LogError, RunFate, decide_fate
+from tasks.records import decide_fate
 from tasks.scrape.dialects.dialect import EventCollector, Match
 from tasks.scrape.dialects.maxtext.anchors import MESH_AXIS, WHOLE_DATE
 from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog, RestoreLog
@@ -31,7 +31,6 @@ class MaxTextEventCollector(EventCollector):
         self.evaluations, self.waits = EvalLog(), WaitLog()
         self._parts = (self.said, self.saves, self.restores, self.evaluations, self.waits)
         self._written: datetime | None = None  # the first whole date in the text
-        self._stepped = False
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         super().take(name, match, window, table)
@@ -40,14 +39,13 @@ class MaxTextEventCollector(EventCollector):
 
     def settle(self, window: Window, table: StepTable) -> None:
         """Read the mesh and the date before the first step, and whether the text ends within a line."""
-        if not self._stepped:
-            first = table.first_offset - window.base if table.parsed else len(window.data)
+        first = table.first_offset - window.base if table.parsed else len(window.data)
+        if first >= window.start:  # no window before this one has a step
             for match in MESH_AXIS.finditer(window.data, window.start, first):
                 self.said.take("mesh_axis", match, window)
             if self.said.start is None and self._written is None:
                 date = WHOLE_DATE.search(window.data, window.start, window.start + DATED_WITHIN)
                 self._written = datetime.fromisoformat(date[0].decode()) if date else None
-        self._stepped = table.parsed > 0
         super().settle(window, table)
 
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
@@ -62,6 +60,8 @@ class MaxTextEventCollector(EventCollector):
         error = ending["error"]
         ended = self.death.exit_code is not None or said.end is not None
         truncated = self.is_cut and not ended
+        done = planned is not None and not steps.is_empty() and int(steps["step"][-1]) >= planned
+        cut_off = (said.start is not None and said.end is None) or truncated or planned is not None
         environment = said.environment()
         begun = [(save.step, save.offset) for save in self.saves.saves] + self.evaluations.begun
         deferred = (source_file or "").startswith(PRINTS_LATE) or is_deferred(steps, begun)
@@ -69,7 +69,7 @@ class MaxTextEventCollector(EventCollector):
             self.saves.restored(restore)
         return {
             "steps": steps, "exit_code": self.death.exit_code,
-            "fate": self._fate(error, steps, planned, truncated=truncated),
+            "fate": decide_fate(self.death.exit_code, error, has_all_steps=done, is_cut_off=cut_off),
             "started": day.isoformat() if day else None, "ended": said.end.isoformat() if said.end else None,
             **ending, "evals": self.evaluations.table(day), "environment": environment, "memory": said.memory(),
             "parameters": said.parameters(), "flops": said.flops, "compiles": tuple(said.compiles),
@@ -96,10 +96,3 @@ class MaxTextEventCollector(EventCollector):
             profiled_steps=self.said.profiled(int(steps["step"][0])).union(step + 1 for step in untimed),
             starts=[offset for offset in self.said.starts if offset > begin], deferred=deferred,
         )  # fmt: skip
-
-    def _fate(self, error: LogError | None, steps: pl.DataFrame, planned: int | None, *, truncated: bool) -> RunFate:
-        said = self.said
-        done = planned is not None and not steps.is_empty() and int(steps["step"][-1]) >= planned
-        begun = said.start is not None and said.end is None
-        cut_off = begun or truncated or planned is not None
-        return decide_fate(self.death.exit_code, error, has_all_steps=done, is_cut_off=cut_off)

@@ -27,6 +27,9 @@ from tasks.scrape import scrape_text
           "Completed eval step: 1, seconds: 0.001, running loss=6.639, running total_weights=256.0",
           "Completed eval after train step 0, loss=6.639, perplexity=764.341, total_weights=256.0, avg_z_loss=0.000"],
          {"step": 0, "loss": 6.639, "avg_z_loss": 0.0, "eval_steps": 2, "eval_seconds": 2.5}),
+        # damage made a word of the seconds of a step
+        (["Completed eval step: 0, seconds: 2.4I9, running loss=6.639", "Completed eval step: 1, seconds: 0.001",
+          "Completed eval after train step 0, loss=6.639"], {"loss": 6.639, "eval_steps": 2, "eval_seconds": 0.001}),
         # with multi-token prediction, and with NaN
         (["Completed eval after train step 5, loss=nan, avg_mtp_acceptance_rate=12.50%"],
          {"step": 5, "avg_mtp_acceptance_rate": 12.5}),
