@@ -18,7 +18,7 @@ from benchmarks.machine import describe_machine
 from tasks.causes.observe_arm import observe_arm
 from tasks.causes.tensors import compare_tensors, different_results
 from tasks.records import RunPlan
-from tasks.resolve.arm_trainers import ArmOptions
+from tasks.resolve.arm_trainers import ArmOverrides
 from tasks.resolve.plans import Request, resolve
 
 ROOT = Path(__file__).parent.parent
@@ -27,7 +27,7 @@ MANY_DEVICES = "cpu-8"
 
 def resolve_maxtext(cases: Sequence[str], python: str, out: Path, target: str | None = None) -> list[RunPlan]:
     """The plans of MaxText's Linen and NNX. Raises ValueError for a case that MaxText refuses."""
-    options = ArmOptions(software=tuple(f"{arm}:{python}" for arm in ("linen", "nnx")))
+    options = ArmOverrides(software=tuple(f"{arm}:{python}" for arm in ("linen", "nnx")))
     comparison = "maxtext-linen-vs-nnx"
     request = Request(comparison=comparison, cases=tuple(cases), repeats=1, arms=options, target=target)
     return list(resolve(request, out))

@@ -12,7 +12,7 @@ from configs.backend_settings import LogSettings, Settings
 from configs.custom_trainer import CommandTemplate
 from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
-from configs.findings import KINDS, Effects, FindingKind, Rule, read_rules
+from configs.findings import Effects, FindingKind, Rule, load_rules, read_rules
 from configs.launch import BACKENDS, BackendName, fill_in, settings_model, take_section
 from configs.load import Value, explain, layer_from_map, read_entries
 from configs.read import CONFIG_ROOT, display_path, origin_of, plain, read_yaml
@@ -368,8 +368,7 @@ def _own_rules(data: CommentedMap, path: Path) -> dict[FindingKind, Rule]:
 
 def load_effects(name: str = "default", comparison: str | None = None, *, root: Path = CONFIG_ROOT) -> Effects:
     """Return the effect of each finding, from the set `name` and the comparison's `findings:`. Raises ConfigError."""
-    path = find("comparability", name, root=root)
-    rules = read_rules(read_yaml(path), path, required=KINDS)
+    rules = load_rules(find("comparability", name, root=root))
     if comparison is not None:
         path = find("comparisons", comparison, root=root)
         rules |= _own_rules(read_yaml(path), path)

@@ -1,6 +1,6 @@
 """Reads the effect of each kind of finding on the verdict, and the reason."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -9,7 +9,7 @@ from ruamel.yaml.comments import CommentedMap
 
 from configs.errors import ConfigError
 from configs.load import read_entries
-from configs.read import display_path, plain
+from configs.read import display_path, plain, read_yaml
 from configs.schema import Frozen
 
 Effect = Literal["blocks", "qualifies", "note", "ignore"]
@@ -40,10 +40,17 @@ class Rule(Frozen):
     why: Annotated[str, Field(min_length=1)]
 
 
-def read_rules(data: Any, path: Path, required: Sequence[FindingKind] = ()) -> dict[FindingKind, Rule]:
+def read_rules(data: Any, path: Path) -> dict[FindingKind, Rule]:
     """Return the rules in a YAML mapping of the file `path`. Raises ConfigError, with suggestions for unknown kinds."""
     if not isinstance(data, CommentedMap):
         raise ConfigError(
             [f"{display_path(path)}: expected `kind: {{effect: …, why: …}}` lines, got {plain(data)!r:.60}"]
         )
-    return read_entries(data, path, Rule, KINDS, "finding", required=required)
+    return read_entries(data, path, Rule, KINDS, "finding")
+
+
+def load_rules(path: Path) -> dict[FindingKind, Rule]:
+    """Return the rules of a complete set. Raises ConfigError, about missing kinds only if the others are right."""
+    data = read_yaml(path)
+    read_rules(data, path)
+    return read_entries(data, path, Rule, KINDS, "finding", required=KINDS)

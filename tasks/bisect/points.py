@@ -12,7 +12,7 @@ from configs.schema import Frozen
 from tasks.bisect.line import LineCommit, find_dirt, find_inside, find_line
 from tasks.bisect.sources import digest_sources
 from tasks.records import BisectedPoint, Commit, RunPlan
-from tasks.resolve.arm_trainers import HERE, ArmOptions
+from tasks.resolve.arm_trainers import HERE, ArmOverrides
 from tasks.resolve.git import GitError
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.plans import Request, check_request, default_cache, resolve
@@ -164,7 +164,7 @@ def plan_point(
         if word
     ]
     alone = point == 0  # then both arms are one commit, and only the first is planned
-    options = ArmOptions(
+    options = ArmOverrides(
         baseline=pin_ref(refs[0]), branch=pin_ref(refs[1]), repository=span.repository if span.named else None,
         software=tuple(wanted), aa=alone,
     )  # fmt: skip

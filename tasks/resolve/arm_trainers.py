@@ -29,7 +29,7 @@ HERE = CONFIG_ROOT.parent  # the folder of the trainer that comes with this prog
 TRAINER = (("model/__init__.py",), ("model/train/__main__.py", "model/train.py"), ("configs/base.yml",))
 
 
-class ArmOptions(Frozen):
+class ArmOverrides(Frozen):
     """The options of a request that replace an arm's ref or software in the comparison's file."""
 
     baseline: str | None = None  # a ref
@@ -39,7 +39,7 @@ class ArmOptions(Frozen):
     aa: bool = False  # both arms are meant to be the same commit
 
 
-def place_arms(comparison: Comparison, options: ArmOptions, cache: Path) -> dict[str, TrainerSource]:
+def place_arms(comparison: Comparison, options: ArmOverrides, cache: Path) -> dict[str, TrainerSource]:
     """Return the trainer of every arm by the arm's name. Creates checkouts and environments in `cache`.
 
     Raises ConfigError with every problem, CheckoutError and SoftwareError.
@@ -95,7 +95,7 @@ def _with_commits(trainers: Mapping[str, TrainerSource]) -> dict[str, TrainerSou
     return found
 
 
-def apply_options(comparison: Comparison, options: ArmOptions) -> tuple[Arm, ...]:
+def apply_options(comparison: Comparison, options: ArmOverrides) -> tuple[Arm, ...]:
     """Return the arms with the request's refs and software. Raises ConfigError with every problem."""
     names = [arm.name for arm in comparison.arms]
     problems: list[str] = []

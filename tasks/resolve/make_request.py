@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from tasks.resolve.arm_trainers import ArmOptions
+from tasks.resolve.arm_trainers import ArmOverrides
 from tasks.resolve.options import ArmsOptions, CompareOptions, PreflightMore, PreflightOptions
 from tasks.resolve.plans import Request
 from tasks.store.baselines import is_baseline_place
@@ -31,7 +31,7 @@ def _request(options: ArmsOptions, more: PreflightMore) -> Request:
         model=more.model or None,
         overrides=more.overrides,
         fresh=uuid4().hex if more.fresh else "",
-        arms=ArmOptions(
+        arms=ArmOverrides(
             baseline=options.baseline or None,
             branch=options.branch or None,
             repository=options.repository or None,

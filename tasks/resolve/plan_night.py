@@ -17,7 +17,7 @@ from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.records import Verdict
-from tasks.resolve.arm_trainers import HERE, ArmOptions, are_equal
+from tasks.resolve.arm_trainers import HERE, ArmOverrides, are_equal
 from tasks.resolve.identify import hash_identity
 from tasks.resolve.options import NightOptions
 from tasks.resolve.plans import find_unfit
@@ -39,7 +39,7 @@ class NightCell(Frozen):
     owner: str = ""
     quarantine: str = ""  # the reason why its outcome does not count; empty: it counts
     repeats: int | None = None
-    arms: ArmOptions = ArmOptions()
+    arms: ArmOverrides = ArmOverrides()
     blessed: bool = False  # against the runs in configs/baselines
 
 
@@ -206,24 +206,24 @@ def make_plan(
     )
 
 
-def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None) -> ArmOptions:
+def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None) -> ArmOverrides:
     """Return the comparison's refs as commits, so that a whole night compares the same two. Raises ConfigError.
 
     `previous` is the commit of the last night. Equal arms at one commit make the night a control.
     """
     if not spec.has_refs:
-        return ArmOptions()
+        return ArmOverrides()
     left, right = spec.arms
     branch = _look_up(spec, item, right, item.branch or str(right.ref))
     name = item.baseline or str(left.ref)
     if name == BLESSED:
-        return ArmOptions(baseline=pin_ref(branch), branch=pin_ref(branch), repository=item.repository)
+        return ArmOverrides(baseline=pin_ref(branch), branch=pin_ref(branch), repository=item.repository)
     before = last.plan.commits.get(spec.name) if last is not None else None
     if name == PREVIOUS:
         baseline = ResolvedRef(name=PREVIOUS if before else branch.name, sha=before or branch.sha)
     else:
         baseline = _look_up(spec, item, left, name)
-    return ArmOptions(
+    return ArmOverrides(
         baseline=pin_ref(baseline),
         branch=pin_ref(branch),
         repository=item.repository,

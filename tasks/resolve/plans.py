@@ -33,7 +33,7 @@ from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.records import RunPlan, SharedStart
-from tasks.resolve.arm_trainers import ArmOptions, place_arms
+from tasks.resolve.arm_trainers import ArmOverrides, place_arms
 from tasks.resolve.blessed import check_baselines
 from tasks.resolve.commands import Command, make_command, make_compile
 from tasks.resolve.identify import hash_identity, name_run
@@ -61,7 +61,7 @@ class Request(Frozen):
     repeats: int | None = None
     overrides: tuple[str, ...] = ()  # key=value
     fresh: str = ""  # any text; gives the runs new identities, so that no finished run is reused
-    arms: ArmOptions = ArmOptions()  # refs and software of the arms
+    arms: ArmOverrides = ArmOverrides()  # refs and software of the arms
     rules: VerdictRules | None = None  # the rules fixed by the night; None: read the files now
     blessed: str = ""  # folder of the baseline files whose runs replace the first arm's; empty: train both arms
     compile_only: bool = False  # compile for the target's topology on this machine; train nothing

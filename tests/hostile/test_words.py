@@ -7,7 +7,7 @@ import pytest
 
 from configs.errors import ConfigError
 from flows.cli.app import call
-from tasks.resolve.arm_trainers import ArmOptions
+from tasks.resolve.arm_trainers import ArmOverrides
 from tasks.resolve.plans import Request, resolve
 from tasks.store import StoreError, open_store
 
@@ -124,8 +124,8 @@ def test_flow_parameters_are_checked_where_they_are_used(word: str, untouched: P
         Request(comparison="linen-vs-nnx", target=word),
         Request(comparison="linen-vs-nnx", model=word),
         Request(comparison="linen-vs-nnx", overrides=(f"steps={word}",)),
-        Request(comparison="main-vs-branch", arms=ArmOptions(branch=word)),
-        Request(comparison="main-vs-branch", arms=ArmOptions(repository=word, branch="HEAD")),
+        Request(comparison="main-vs-branch", arms=ArmOverrides(branch=word)),
+        Request(comparison="main-vs-branch", arms=ArmOverrides(repository=word, branch="HEAD")),
     )
     for request in requests:
         with pytest.raises(ConfigError) as caught:

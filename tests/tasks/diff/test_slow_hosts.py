@@ -12,7 +12,7 @@ from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.watch import watch
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
-from tasks.resolve.arm_trainers import ArmOptions
+from tasks.resolve.arm_trainers import ArmOverrides
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.store import Store
@@ -91,7 +91,7 @@ def compare(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Calla
         return done[plan.run_name]
 
     def run(branch: str) -> ComparisonRecord:
-        arms = ArmOptions(baseline="main", branch=branch, repository=str(repository))
+        arms = ArmOverrides(baseline="main", branch=branch, repository=str(repository))
         request = Request(comparison="main-vs-branch", repeats=1, overrides=OVERRIDES, arms=arms)
         records = tuple(train(plan) for plan in resolve(request, out, cache=cache))
         return compare_case(CaseRuns(comparison="main-vs-branch", case="01_base", target="cpu", runs=records))

@@ -14,6 +14,13 @@ from tasks.records import RunPlan
 from tasks.store import RunDirectory
 
 
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 120.0
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
 @pytest.fixture
 def start(make_plan: Callable[..., RunPlan], directory: RunDirectory) -> Iterator[Callable[..., LocalHandle]]:
     """start(code, *words, grace_s=…, **plan): a launched run, ended when the test ends."""

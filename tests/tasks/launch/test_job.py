@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +26,8 @@ from tasks.launch.processes import members
 from tasks.records import RunPlan
 from tasks.resolve.plans import Request, resolve
 from tasks.store import RunDirectory
+
+from .conftest import wait_for
 
 type MakePlan = Callable[..., RunPlan]
 
@@ -48,13 +49,6 @@ if sys.argv[1] == "stop":
     process_group.stop(handle)
     print(json.dumps({"alive": process_group.is_alive(handle)}))
 """
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 120.0
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def end(handle: LocalHandle) -> None:

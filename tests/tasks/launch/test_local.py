@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +25,8 @@ from tasks.launch.processes import members
 from tasks.records import RunPlan
 from tasks.store import RunDirectory, StoreError
 
+from .conftest import wait_for
+
 type Start = Callable[..., LocalHandle]
 type MakePlan = Callable[..., RunPlan]
 
@@ -36,13 +37,6 @@ SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 )
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 120.0
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def text_of(handle: LocalHandle) -> str:

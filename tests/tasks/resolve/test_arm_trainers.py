@@ -12,7 +12,7 @@ import pytest
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from tasks.records import RunPlan
-from tasks.resolve.arm_trainers import ArmOptions, apply_options, place_arms
+from tasks.resolve.arm_trainers import ArmOverrides, apply_options, place_arms
 from tasks.resolve.checkout import CheckoutError
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.python_environments import SoftwareError, check_packages, make_environment, unmet_requirements
@@ -26,7 +26,7 @@ SPEC = load_comparison("main-vs-branch")
 def place(repository: Path, tmp_path: Path) -> Callable[..., dict[str, TrainerSource]]:
     def run(**options: Any) -> dict[str, TrainerSource]:
         asked = {"baseline": "main", "branch": "feat/x", "repository": str(repository)} | options
-        return place_arms(SPEC, ArmOptions(**asked), tmp_path / "cache")
+        return place_arms(SPEC, ArmOverrides(**asked), tmp_path / "cache")
 
     return run
 
@@ -35,7 +35,7 @@ def place(repository: Path, tmp_path: Path) -> Callable[..., dict[str, TrainerSo
 def plans_of(repository: Path, tmp_path: Path) -> Callable[..., list[RunPlan]]:
     def run(*, overrides: tuple[str, ...] = (), **options: Any) -> list[RunPlan]:
         asked = {"baseline": "main", "branch": "feat/x", "repository": str(repository)} | options
-        request = Request(comparison="main-vs-branch", repeats=1, overrides=overrides, arms=ArmOptions(**asked))
+        request = Request(comparison="main-vs-branch", repeats=1, overrides=overrides, arms=ArmOverrides(**asked))
         return resolve(request, tmp_path / "out", cache=tmp_path / "cache")
 
     return run
@@ -114,7 +114,7 @@ def test_hostile_packages(word: str) -> None:
 
 
 def test_ref_options_need_a_comparison_of_refs(tmp_path: Path) -> None:
-    options = ArmOptions(branch="feat/x", aa=True)
+    options = ArmOverrides(branch="feat/x", aa=True)
     with pytest.raises(ConfigError) as caught:
         place_arms(load_comparison("linen-vs-nnx"), options, tmp_path)
     assert [line.split()[0] for line in caught.value.problems] == ["--branch", "--aa"]
@@ -188,7 +188,7 @@ def test_keys_unknown_to_a_trainer_are_omitted_only_as_defaults(
 
 
 def test_options_override_the_file() -> None:
-    options = ArmOptions(baseline="v1", software=("branch:jax==0.11.0", "branch:flax==0.12.0"))
+    options = ArmOverrides(baseline="v1", software=("branch:jax==0.11.0", "branch:flax==0.12.0"))
     baseline, branch = apply_options(SPEC, options)
     assert (baseline.ref, branch.ref) == ("v1", SPEC.arms[1].ref)
     assert branch.packages == ("jax==0.11.0", "flax==0.12.0")

@@ -19,7 +19,7 @@ from tasks.launch import job
 from tasks.launch.local.process_group import build_environment
 from tasks.launch.watch import watch
 from tasks.records import RunPlan, RunRecord
-from tasks.resolve.arm_trainers import ArmOptions
+from tasks.resolve.arm_trainers import ArmOverrides
 from tasks.resolve.plan_night import NightOptions, NightPlan, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.trainers.trainer_source import SOURCE
@@ -143,7 +143,7 @@ def test_a_night_has_the_cases_of_its_comparison(tmp_path: Path, mine: Path) -> 
     cells = [cell for cell in night.cells if cell.comparison == "mine"]
     assert [cell.case for cell in cells] == ["01_base"]
     assert len(night.cells) > 10  # linen-vs-nnx has every case
-    assert cells[0].arms == ArmOptions(
+    assert cells[0].arms == ArmOverrides(
         baseline=f"main:{commit_of(mine, 'main')}", branch=f"feat/x:{commit_of(mine, 'feat/x')}"
     )
     assert {cell.case for cell in night_of(tmp_path, cases=("03_dropout",)).cells} == {"03_dropout"}
