@@ -11,7 +11,7 @@ from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.effects import draw_effects
-from tasks.publish.content.verdict_words import short_reason, threshold_text, word_of
+from tasks.publish.content.verdict_words import FIXES, short_reason, threshold_text, word_of
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
@@ -20,11 +20,11 @@ NAMED = 4  # rows of one verdict that the sentence names
 FAR = 3  # thresholds: a difference of at least so many is very likely real, even by one run of each
 FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
 COMMANDS = {
-    "compare": "trains both arms of this case",
-    "bisect": "trains commits between the two, until it knows the first one that changed this",
-    "explain": "finds out why the two differ",
-    "preflight": "compiles both arms for a TPU slice, without one: would they differ there?",
-    "less": "shows why the compiler failed",
+    "compare": "This command trains both arms of this case",
+    "bisect": "This command trains commits between the two until it finds the first one that changed this",
+    "explain": "This command finds out why the two differ",
+    "preflight": "This command compiles both arms for a TPU slice, without one: would they differ there?",
+    "less": "This command shows why the compiler failed",
 }  # by the name of the command
 CURVES = {metric.name: metric.curve for metric in METRICS if metric.curve} | {FINAL_LOSS.name: LOSS.curve}
 
@@ -37,6 +37,7 @@ class Answer(Frozen):
     sure: str  # how certain the verdict is; empty where an arm died
     row: MetricDiff | None  # null where an arm died
     curve: str  # the figure that is drawn first
+    first: str  # a step to take before the next command; empty if there is none
     does: str  # the effect of the next command, and its duration if that is known
 
 
@@ -50,6 +51,7 @@ def answer_of(record: ComparisonRecord) -> Answer:
         sure=tell_certainty(record, row),
         row=row,
         curve=CURVES.get(row.metric, row.metric) if row else "",
+        first=advise(record),
         does=f"{does} ({cost})" if does and cost else does,
     )
 
@@ -126,8 +128,8 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
     nearest, threshold = min(low, high, key=abs), (row.threshold or 0.0) / abs(row.baseline or 1.0)
     how = "Very likely" if abs(nearest) > FAR * threshold else "Likely"
     return (
-        f"{how}: by these two runs the difference is at least {100 * nearest:+.1f} %, and only less than {allowed} "
-        "would not matter. But one run of each cannot show whether something else disturbed one of them; a repeat can."
+        f"{how}: by these two runs the difference is at least {100 * nearest:+.1f} %, and up to {allowed} would not "
+        "matter. One run of each cannot show whether something else disturbed one of them; a repeat can."
     )
 
 
@@ -151,43 +153,43 @@ def tell_cost(record: ComparisonRecord, row: MetricDiff | None) -> str:
 
 
 def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return the effect of the next command and the question that it settles; without a command, the next step."""
+    """Return what the next command does and the question that it settles; empty without a command."""
     command = record.next_command
-    if not command:
-        return _advise_to_search(record) if record.verdict in ("regressed", "changed") else ""
     effect = row.effect_text.partition(" (")[0] if row is not None else ""
     question = f"does {effect} hold?" if effect and record.verdict != "unknown" else "is there a difference?"
     if command.startswith("maxview ingest "):
-        return f"{_advise_to_repeat(record)}; this command reads them, to answer: {question}"
+        return f"Then this command reads all logs: {question}"
     if command.startswith("maxview compare ") and not command.startswith(f"maxview compare {record.comparison} "):
-        trains = "maxview's own trainer runs this case here, on a small model"
-        return f"{_advise_to_repeat(record)}; meanwhile {trains}: do Linen and NNX differ there too?"
+        return "Meanwhile this command trains the case here with a small model: do Linen and NNX differ there, too?"
     if record.has_died and command.startswith("maxview compare "):
-        return "reuses the finished runs; the arm that died continues from its last checkpoint, or starts again"
+        return "Then this command continues the run that died from its last checkpoint, and reuses the others"
     if "--case all" in command:
-        return "trains both arms of every case: do they differ anywhere else?"
+        return "This command trains both arms of every case: do they differ anywhere else?"
     if "--until-decided" in command:
-        return f"repeats both, as often as it takes to answer: {question}"
+        return f"This command repeats both arms as often as it takes: {question}"
     if "--repeats" in command:
-        return f"repeats both, to answer: {question}"
+        return f"This command repeats both arms: {question}"
     return COMMANDS.get(command.removeprefix("maxview ").partition(" ")[0], "")
 
 
-def _advise_to_search(record: ComparisonRecord) -> str:
-    """Return the place where the cause of a settled difference is found."""
-    left, right = record.baseline.commit, record.candidate.commit
-    if left and right and left != right:
-        return f"this is settled; the cause is among the commits between the two: git log --oneline {left}...{right}"
-    return "this is settled; the cause is among the differences between the two, which the page lists"
-
-
-def _advise_to_repeat(record: ComparisonRecord) -> str:
-    """Return the step that settles the verdict of logs: their trainer cannot be started from here."""
-    if record.has_died:
-        return "mend the cause that the log names, run that arm again, and put its log in the place of the old one"
+def advise(record: ComparisonRecord) -> str:
+    """Return the step that a person takes before the next command; empty if the command settles the question."""
+    command = record.next_command
+    dead = next((arm for arm in (record.candidate, record.baseline) if arm.has_died), None)
+    is_ours = command.startswith(f"maxview compare {record.comparison} ")
+    if dead is not None:
+        fix = FIXES[dead.cause_of_death.kind] if dead.cause_of_death else "Find out why it ended."
+        return fix if is_ours or not command else f"{fix} Run it again, and replace its log with the new one."
+    if not command and record.verdict in ("regressed", "changed"):
+        left, right = record.baseline.commit, record.candidate.commit
+        if left and right and left != right:
+            return f"This is settled. Find the cause among the commits between the two: git log {left}...{right}"
+        return "This is settled. Find the cause among the differences that are listed here."
+    if is_ours or not command.startswith(("maxview ingest ", "maxview compare ")):
+        return ""  # the command says it all
     if any(finding.effect == "blocks" for finding in record.findings):
-        return "run both again so that nothing but the change differs, and put their logs in the place of these"
-    return "run both again, and add the new logs to each side"
+        return "Run both again so that only the change differs between them, and replace these logs with the new ones."
+    return "Run both again, and add the new logs to those of each side."
 
 
 def find_frame(lines: Sequence[str]) -> str:

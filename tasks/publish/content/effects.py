@@ -57,7 +57,7 @@ def _draw(row: MetricDiff, reach: float) -> EffectLine:
         low=ends[0],
         high=ends[1],
         point=place(effect),
-        ends=(f"{-furthest:+.3g} %", f"{furthest:+.3g} % worse →"),
+        ends=(f"{-furthest:+.2g} %", f"{furthest:+.2g} % worse →"),
         words=f"the threshold, in grey, is ±{100 * threshold:.2g} %; worse is right",
         band=(min(place(-threshold), place(threshold)), max(place(-threshold), place(threshold))),
     )

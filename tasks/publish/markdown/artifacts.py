@@ -65,7 +65,11 @@ def summary_markdown(record: ComparisonRecord) -> str:
         f"**{_md(record.headline)}**",
         *([f"**How sure is that?** {_md(answer.sure)}"] if answer.sure else []),
         *_deaths(record),
-        *([f"**What to do next**: {_md(answer.does)}"] if answer.does else []),
+        *(
+            [f"**What to do next**: {_md(f'{answer.first} {answer.does}'.strip())}"]
+            if answer.first + answer.does
+            else []
+        ),
         *([_code(record.next_command)] if record.next_command else []),
         *_explanation(record),
         _arms(record),

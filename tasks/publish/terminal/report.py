@@ -62,8 +62,9 @@ def print_comparison(
     for name, text in {"page": page, "link": link}.items():
         if text:
             console.print(Text(f"{name}: {visible(os.fspath(text))}"), soft_wrap=True)
-    if does := answer_of(record).does:
-        console.print(Text(f"to do: {visible(does)}"))
+    answer = answer_of(record)
+    if to_do := " ".join(filter(None, (answer.first, answer.does))):
+        console.print(Text(f"to do: {visible(to_do)}"))
     if record.next_command:
         console.print(Text(f"next: {visible(record.next_command)}", style="bold"), soft_wrap=True)
 

@@ -6,6 +6,7 @@ import pytest
 
 from tasks.metrics.table import METRICS
 from tasks.publish.content.answer import (
+    advise,
     answer_of,
     describe_command,
     find_deciding_row,
@@ -15,7 +16,7 @@ from tasks.publish.content.answer import (
     tell_cost,
 )
 from tasks.publish.content.effects import draw_effects
-from tasks.publish.content.verdict_words import AGAIN
+from tasks.publish.content.verdict_words import AGAIN, FIXES
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.run_end import DEATH_WORDS
 
@@ -72,7 +73,7 @@ def test_the_innermost_frame_is_the_place_of_the_error() -> None:
 
 
 def test_every_class_of_death_says_whether_a_repeat_helps() -> None:
-    assert AGAIN.keys() == DEATH_WORDS.keys()
+    assert AGAIN.keys() == FIXES.keys() == DEATH_WORDS.keys()
 
 
 def test_a_command_that_starts_different_runs_has_no_duration(record_002: ComparisonRecord) -> None:
@@ -129,35 +130,34 @@ def test_a_command_states_its_purpose(record_002: ComparisonRecord) -> None:
     row = record_002.rows[0].model_copy(update={"effect_text": "+24.6 % (+22.1 … +27.0)"})
     command = "maxview compare main-vs-branch --case 03_dropout --repeats 3"
     update = {"comparison": "main-vs-branch", "verdict": "regressed", "next_command": command}
-    assert describe_command(record_002.model_copy(update=update), row) == "repeats both, to answer: does +24.6 % hold?"
+    settled = record_002.model_copy(update=update)
+    assert describe_command(settled, row) == "This command repeats both arms: does +24.6 % hold?"
+    assert advise(settled) == ""  # nothing has to be done before
 
 
 @pytest.mark.parametrize(
-    ("command", "end"),
+    ("command", "does"),
     [
-        ("maxview ingest --baseline a.log --candidate b.log", "; this command reads them, to answer: is there a"),
-        ("maxview compare linen-vs-nnx --case 03_dropout", "; meanwhile maxview's own trainer runs this case here"),
+        ("maxview ingest --baseline a.log --candidate b.log", "Then this command reads all logs: is there a"),
+        ("maxview compare linen-vs-nnx --case 03_dropout", "Meanwhile this command trains the case here"),
     ],
 )
-def test_for_given_logs_the_advice_comes_first(
-    record_000: ComparisonRecord, record_002: ComparisonRecord, command: str, end: str
+def test_given_logs_need_new_runs_before_the_command(
+    record_000: ComparisonRecord, record_002: ComparisonRecord, command: str, does: str
 ) -> None:
-    """The advice settles the question, and the command follows it."""
     given = {"comparison": "ingest", "next_command": command}
-    died, blocked = (describe_command(one.model_copy(update=given), None) for one in (record_000, record_002))
-    mend = "mend the cause that the log names, run that arm again, and put its log in the place of the old one"
-    assert died.startswith(mend + end)
+    died, blocked = (one.model_copy(update=given) for one in (record_000, record_002))
+    assert advise(died).startswith("Implement it")  # the error is "not implemented"
+    assert advise(died).endswith("Run it again, and replace its log with the new one.")
     assert any(finding.effect == "blocks" for finding in record_002.findings)
-    again = "run both again so that nothing but the change differs, and put their logs in the place of these"
-    assert blocked.startswith(again + end)
+    assert advise(blocked).startswith("Run both again so that only the change differs between them")
+    assert all(describe_command(one, None).startswith(does) for one in (died, blocked))
 
 
 def test_a_settled_difference_says_where_its_cause_is(record_002: ComparisonRecord) -> None:
     settled = record_002.model_copy(update={"verdict": "changed", "next_command": ""})
     sides = {"baseline": "a" * 9, "candidate": "b" * 9}
     arms = {side: getattr(settled, side).model_copy(update={"commit": sha}) for side, sha in sides.items()}
-    assert describe_command(settled.model_copy(update=arms), None).endswith("git log --oneline aaaaaaaaa...bbbbbbbbb")
-    assert describe_command(settled, None).endswith(
-        "the differences between the two, which the page lists"
-    )  # one commit
-    assert describe_command(settled.model_copy(update={"verdict": "same"}), None) == ""
+    assert advise(settled.model_copy(update=arms)).endswith("git log aaaaaaaaa...bbbbbbbbb")
+    assert advise(settled).endswith("the differences that are listed here.")  # one commit
+    assert advise(settled.model_copy(update={"verdict": "same"})) == ""
