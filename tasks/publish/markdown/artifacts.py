@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tasks.publish.content.answer import answer_of
 from tasks.publish.content.chart import draw_changes, draw_curve, draw_times, to_data_uri
@@ -112,6 +112,13 @@ def escape_markdown(text: str) -> str:
 _md = escape_markdown
 
 
+def draw_table(heads: Sequence[str], alignment: str, rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table; alignment: l, r or c for each column."""
+    marks = "|".join({"l": ":--", "r": "--:", "c": ":-:"}[side] for side in alignment)
+    head, *others = (f"| {' | '.join(cells)} |" for cells in (heads, *rows))
+    return "\n".join([head, f"|{marks}|", *others])
+
+
 def _code(text: str) -> str:
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     return f"{fence} {visible(text)} {fence}"
@@ -151,13 +158,11 @@ def _tables(record: ComparisonRecord) -> list[str]:
         rows = [row for row in record.rows if row.group == group]
         if not rows:
             continue
-        arms = " | ".join(
-            _md(arm.label) if len(arm.label) <= LONGEST_HEADING else role for role, arm in sides_of(record)
-        )
-        lines = [f"| verdict | metric | {arms} | difference | threshold |", "|:--|:--|--:|--:|--:|--:|"]
-        lines += ["| " + " | ".join(_cells(record, row)) + " |" for row in rows]
+        arms = [_md(arm.label) if len(arm.label) <= LONGEST_HEADING else side for side, arm in sides_of(record)]
+        heads = ["verdict", "metric", *arms, "difference", "threshold"]
+        table = draw_table(heads, "llrrrr", [_cells(record, row) for row in rows])
         reasons = [f"- {_md(row.title)}: {_md(row.reason)}" for row in list_judged(record) if row.group == group]
-        blocks += [f"## {name_group(record, group)}", "\n".join(lines), *(["\n".join(reasons)] if reasons else [])]
+        blocks += [f"## {name_group(record, group)}", table, *(["\n".join(reasons)] if reasons else [])]
     return [*blocks, *([_md(absent_text(record))] if record.absent else [])]
 
 
@@ -188,14 +193,12 @@ def _explanation(record: ComparisonRecord) -> list[str]:
 def _programs(record: ComparisonRecord) -> list[str]:
     if record.programs is None or not record.programs.differences:
         return []
-    lines = ["| share | what | where | baseline | candidate |", "|--:|:--|:--|:--|:--|"]
-    lines += [
-        "| "
-        + " | ".join([f"{100 * item.share:+.1f} %", *map(_md, (item.what, item.where, item.baseline, item.candidate))])
-        + " |"
+    rows = [
+        [f"{100 * item.share:+.1f} %", *map(_md, (item.what, item.where, item.baseline, item.candidate))]
         for item in record.programs.differences[:MOST_DIFFERENCES]
     ]
-    return ["## What differs between the programs, by cost", "\n".join(lines)]
+    heads = ["share", "what", "where", "baseline", "candidate"]
+    return ["## What differs between the programs, by cost", draw_table(heads, "rllll", rows)]
 
 
 def _floors(record: ComparisonRecord) -> list[str]:

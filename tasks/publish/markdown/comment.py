@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.content.verdict_words import WORST_FIRST, difference_text, list_judged, name_verdict, outcome_of
-from tasks.publish.markdown.artifacts import escape_markdown
+from tasks.publish.markdown.artifacts import draw_table, escape_markdown
 from tasks.publish.markdown.night import MARKER
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
@@ -24,9 +24,7 @@ def comparison_comment(compared: Sequence[tuple[ComparisonRecord, PublishedPage]
     if ranked:
         worst = ranked[0][0]
         blocks.append(f"# {name_verdict(outcome_of(worst))}: {escape_markdown(name)}")
-        lines = ["| case | verdict | why |", "|:--|:--|:--|"]
-        lines += ["| " + " | ".join(_cells(record, page)) + " |" for record, page in ranked]
-        blocks.append("\n".join(lines))
+        blocks.append(draw_table(["case", "verdict", "why"], "lll", [_cells(record, page) for record, page in ranked]))
         for record, _ in ranked:
             blocks += _rows(record)
         if worst.next_command:

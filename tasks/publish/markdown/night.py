@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tasks.publish.content.verdict_words import OUTCOMES, name_verdict
-from tasks.publish.markdown.artifacts import escape_markdown
+from tasks.publish.markdown.artifacts import draw_table, escape_markdown
 from tasks.records.text import shorten, visible
 from tasks.resolve.plan_night import BISECTED, CellResult, NightRecord
 
@@ -98,13 +98,13 @@ def _matrix(results: Sequence[CellResult]) -> str:
     cases = list(dict.fromkeys(result.cell.case for result in results))
     found = {(result.cell.comparison, result.cell.case): result for result in results}
     owners = {result.cell.case: result.cell.owner for result in results}
-    heads = [escape_markdown(name) for name in comparisons]
-    lines = ["| case | " + " | ".join(heads) + " | owner |", "|:--|" + ":--|" * len(heads) + ":--|"]
+    rows = []
     for case in cases:
         cells = [sign(found[name, case]) if (name, case) in found else "—" for name in comparisons]
-        lines.append(f"| {escape_markdown(case)} | " + " | ".join(cells) + f" | {owner_text(owners[case]) or '—'} |")
+        rows.append([escape_markdown(case), *cells, owner_text(owners[case]) or "—"])
+    table = draw_table(["case", *map(escape_markdown, comparisons), "owner"], "l" * (len(comparisons) + 2), rows)
     counts = [f"{word} {n}" for word in OUTCOMES if (n := sum(r.word == word for r in results))]
-    return "\n".join(["## Every case", "", *lines, "", " · ".join(counts)])
+    return "\n\n".join(["## Every case", table, " · ".join(counts)])
 
 
 def _quarantine(record: NightRecord) -> list[str]:

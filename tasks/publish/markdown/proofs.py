@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tasks.publish.content.save_timeline import show_rate
-from tasks.publish.markdown.artifacts import LONGEST_TEXT, escape_markdown
+from tasks.publish.markdown.artifacts import LONGEST_TEXT, draw_table, escape_markdown
 from tasks.records import LEVELS, CheckpointProof, highest
 from tasks.records.text import shorten, visible
 
@@ -28,9 +28,8 @@ def proofs_markdown(proofs: Sequence[CheckpointProof]) -> str:
     if wrong:
         blocks.append("\n".join(f"- **{escape_markdown(proof.path)}**: {_problems(proof)}" for proof in wrong))
     reached = Counter(level for proof in proofs if (level := highest(proof.levels)))
-    lines = ["| highest level reached | checkpoints | proves |", "|:--|--:|:--|"]
-    lines += [f"| {level} | {reached[level]} | {LEVELS[level].proves} |" for level in LEVELS if reached[level]]
-    return "\n\n".join([*blocks, "\n".join(lines)]) + "\n"
+    rows = [[level, str(reached[level]), LEVELS[level].proves] for level in LEVELS if reached[level]]
+    return "\n\n".join([*blocks, draw_table(["highest level reached", "checkpoints", "proves"], "lrl", rows)]) + "\n"
 
 
 def _problems(proof: CheckpointProof) -> str:

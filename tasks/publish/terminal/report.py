@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -46,6 +46,7 @@ MOST_DIFFERENCES = 6  # between programs, in a terminal
 MOST_CAUSES = 4  # of each part of an explanation
 SOUND: frozenset[State] = frozenset({"proved", "retired", "overwritten"})  # need no further words
 MOST_ARRAYS = 5  # that differ; the page has all
+type Row = tuple[Text | str, Text]  # of a section
 GLUE = "\ue000"  # a blank that no line breaks at: rich breaks at every kind that Unicode has
 GAP = 2  # characters between the columns of a table
 LONGEST_WORD = 14  # characters of a word in a table that is not folded; numbers never are
@@ -72,17 +73,20 @@ def print_comparison(
 def render_terminal(record: ComparisonRecord) -> RenderableType:
     """Return the report, legible at 80 columns and without colours; its last line is the verdict."""
     parts: list[RenderableType] = [*_headline(record), Text(), _arms(record)]
-    parts += _explanation(record.explanation)
+    if record.explanation is not None:
+        parts.append(render_explanation(record.explanation))
     parts += _deaths(record)
-    parts += _findings(record)
+    parts += _list("Are the two comparable?", _findings(record))
     parts += [Text(), _Metrics(record)]
-    parts += [Text(absent_text(record), style="dim", overflow="fold")] if record.absent else []
-    parts += _programs(record)
-    parts += _reasons(record)
+    parts += [_plain(absent_text(record), "dim")] if record.absent else []
+    differing = "What differs between the programs, by share of cycles, collective bytes or memory"
+    parts += _list(differing, _programs(record))
+    parts += _list("Why", _reasons(record))
     parts += _divergence(record)
-    parts += _times(record)
-    parts += _floors(record)
-    parts += _checkpoints(record)
+    parts += _list("Where the time of a run went", _times(record))
+    parts += _list("Are they the same by construction?", _floors(record))
+    parts += _list("Checkpoints", _checkpoints(record))
+    parts += _checkpoint_content(record.checkpoints)
     parts += [Text(), _last_line(record)]
     return _Report(Group(*parts))
 
@@ -152,18 +156,12 @@ def _deaths(record: ComparisonRecord) -> Iterator[RenderableType]:
             yield Text.assemble(("  Will running it again help? ", "bold"), AGAIN[error.kind])
 
 
-def _findings(record: ComparisonRecord) -> Iterator[RenderableType]:
-    findings = list_findings(record)
-    if not findings:
-        return
-    yield _section("Are the two comparable?")
-    table = _grid(11)
-    for finding, values in findings:
+def _findings(record: ComparisonRecord) -> Iterator[Row]:
+    for finding, values in list_findings(record):
         word = EFFECTS[finding.effect]
-        table.add_row(Text(f"{word.sign} {finding.effect}", style=word.style), _plain(finding.message))
+        yield Text(f"{word.sign} {finding.effect}", style=word.style), _plain(finding.message)
         if values:
-            table.add_row("", Text(values, style="dim", overflow="fold"))
-    yield table
+            yield "", _plain(values, "dim")
 
 
 class _Metrics:
@@ -232,21 +230,12 @@ def _least_width(text: str) -> int:
     return max((length if whole else min(length, LONGEST_WORD) for length, whole in words), default=0)
 
 
-def _reasons(record: ComparisonRecord) -> Iterator[RenderableType]:
+def _reasons(record: ComparisonRecord) -> Iterator[Row]:
     """Yield the reason of every row that is not the same; the page has the reasons of all."""
-    rows = list_judged(record)
-    if not rows or record.has_died:
-        return
-    yield _section("Why")
-    table = Table.grid(padding=(0, 1, 0, 0))
-    table.add_column(width=1)
-    table.add_column(overflow="fold")
-    for reason, titles in _group_by_reason(rows).items():
+    for reason, titles in _group_by_reason([] if record.has_died else list_judged(record)).items():
         word = OUTCOMES[titles[0].verdict]
-        text = Text(", ".join(visible(row.title) for row in titles), style="bold", overflow="fold")
-        text.append(f": {reason}", style="not bold")
-        table.add_row(Text(word.sign, style=word.style), text)
-    yield table
+        text = _plain(", ".join(row.title for row in titles), "bold").append(f": {reason}", style="not bold")
+        yield Text(word.sign, style=word.style), text
 
 
 def _group_by_reason(rows: list[MetricDiff]) -> dict[str, list[MetricDiff]]:
@@ -260,43 +249,30 @@ def _group_by_reason(rows: list[MetricDiff]) -> dict[str, list[MetricDiff]]:
 
 
 def render_explanation(explanation: Explanation) -> RenderableType:
-    """Return the explanation alone."""
-    return _Report(Group(*_explanation(explanation)))
+    """Return the explanation alone: the first lines of each section."""
+    return _Report(Group(*_list(TITLE, _explanation(explanation))))
 
 
-def _explanation(explanation: Explanation | None) -> Iterator[RenderableType]:
-    """Return the first lines of each section of the explanation; the page has the rest."""
-    if explanation is None:
-        return
-    yield _section(TITLE)
+def _explanation(explanation: Explanation) -> Iterator[Row]:
     if headline := headline_of(explanation):
-        yield _plain(headline)
-    table = _grid()
+        yield "", _plain(headline)
     for section in list_sections(explanation):
-        table.add_row(Text(section.title, style="bold"), _plain(section.sentence))
+        yield Text(section.title, style="bold"), _plain(section.sentence)
         for line in section.lines[:MOST_CAUSES]:
-            table.add_row("", Text(visible(line), style="dim", overflow="fold"))
-    yield table
+            yield "", _plain(line, "dim")
 
 
-def _programs(record: ComparisonRecord) -> Iterator[RenderableType]:
-    """Return the differences of two compiled programs, the largest share first; the page has the rest."""
-    if record.programs is None or not record.programs.differences:
+def _programs(record: ComparisonRecord) -> Iterator[Row]:
+    """Yield the differences of two compiled programs, the largest share first; the page has the rest."""
+    if record.programs is None:
         return
-    yield _section("What differs between the programs, by share of cycles, collective bytes or memory")
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(overflow="fold")
     for item in record.programs.differences[:MOST_DIFFERENCES]:
-        style = "red" if item.share > 0 else "green"
-        text = Text(visible(item.what), style="bold", overflow="fold")
-        text.append(f"  {visible(item.where)}", style="not bold dim")
-        table.add_row(Text(f"{100 * item.share:+.1f} %", style=style), text)
-        table.add_row("", _plain(f"{item.baseline} → {item.candidate}"))
-    yield table
+        share = Text(f"{100 * item.share:+.1f} %", style="red" if item.share > 0 else "green")
+        yield share, _plain(item.what, "bold").append(f"  {visible(item.where)}", style="not bold dim")
+        yield "", _plain(f"{item.baseline} → {item.candidate}")
     more = len(record.programs.differences) - MOST_DIFFERENCES + record.programs.left_out
     if more > 0:
-        yield Text(f"and {more} smaller ones", style="dim")
+        yield "", _plain(f"and {more} smaller ones", "dim")
 
 
 def _divergence(record: ComparisonRecord) -> Iterator[RenderableType]:
@@ -310,50 +286,31 @@ def _divergence(record: ComparisonRecord) -> Iterator[RenderableType]:
     )
 
 
-def _times(record: ComparisonRecord) -> Iterator[RenderableType]:
-    sides = [(role, list_parts(record, arm.name)) for role, arm in sides_of(record)]
-    if not any(parts for _, parts in sides):
-        return
-    yield _section("Where the time of a run went")
-    table = _grid()
-    for role, parts in sides:
-        told = ", ".join(describe_part(part).replace(" ", GLUE) for part in parts)
-        table.add_row(role, Text(told or "not known", overflow="fold"))
-    yield table
+def _times(record: ComparisonRecord) -> Iterator[Row]:
+    sides = [(side, list_parts(record, arm.name)) for side, arm in sides_of(record)]
+    for side, parts in sides if any(parts for _, parts in sides) else ():
+        yield side, _plain(", ".join(describe_part(part).replace(" ", GLUE) for part in parts) or "not known")
 
 
-def _floors(record: ComparisonRecord) -> Iterator[RenderableType]:
-    if not record.floors:
-        return
-    yield _section("Are they the same by construction?")
-    table = _grid()
+def _floors(record: ComparisonRecord) -> Iterator[Row]:
     for floor in record.floors:
         sign, style = {True: ("✓", "bold green"), False: ("✗", "bold red"), None: ("?", "bold yellow")}[floor.holds]
-        table.add_row(Text(f"{sign} {floor.name}", style=style), _plain(floor.evidence))
-    yield table
+        yield Text(f"{sign} {floor.name}", style=style), _plain(floor.evidence)
 
 
-def _checkpoints(record: ComparisonRecord) -> Iterator[RenderableType]:
+def _checkpoints(record: ComparisonRecord) -> Iterator[Row]:
+    listed = [(side, line) for side, arm in sides_of(record) for line in list_checkpoints(arm)]
     sound: dict[tuple[str, str], list[CheckpointLine]] = {}
-    others: list[tuple[str, CheckpointLine]] = []
-    for role, arm in sides_of(record):
-        for line in list_checkpoints(arm):
-            if line.state in SOUND:
-                sound.setdefault((role, line.word), []).append(line)
-            else:
-                others.append((role, line))
-    if not sound and not others:
-        return
-    yield _section("Checkpoints")
-    table = _grid()
-    for (role, _), lines in sound.items():  # the page lists the checks of each
-        table.add_row(_state(lines[0]), _plain(f"{role} {', '.join(line.step for line in lines)}"))
-    for role, line in others:
-        table.add_row(_state(line), _plain(f"{role} {line.step}: {line.proof}; {line.log}"))
-        for problem in line.problems:
-            table.add_row("", Text(problem, style="red", overflow="fold"))
-    yield table
-    yield from _checkpoint_content(record.checkpoints)
+    for side, line in listed:
+        if line.state in SOUND:
+            sound.setdefault((side, line.word), []).append(line)
+    for (side, _), lines in sound.items():  # the page lists the checks of each
+        yield _state(lines[0]), _plain(f"{side} {', '.join(line.step for line in lines)}")
+    for side, line in listed:
+        if line.state not in SOUND:
+            yield _state(line), _plain(f"{side} {line.step}: {line.proof}; {line.log}")
+            for problem in line.problems:
+                yield "", _plain(problem, "red")
 
 
 def _state(line: CheckpointLine) -> Text:
@@ -385,18 +342,18 @@ def _last_line(record: ComparisonRecord) -> Text:
     return last.append(f"  {shorten_title(visible(record.headline))}", style="default not bold")
 
 
-def _plain(text: str) -> Text:
+def _plain(text: str, style: str = "") -> Text:
     """Return outside text as rich Text: a plain `str` in a table would be parsed as markup."""
-    return Text(visible(text), overflow="fold")
+    return Text(visible(text), style=style, overflow="fold")
 
 
-def _grid(width: int | None = None) -> Table:
-    """Return a table of two columns without lines, the first of which is never broken."""
+def _list(title: str, rows: Iterable[Row]) -> list[RenderableType]:
+    """Return a section of two columns, the first of which is never broken; empty without rows."""
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, width=width)
+    table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    return table
-
-
-def _section(title: str) -> RenderableType:
-    return Padding(Rule(title, align="left", style="dim", characters="─"), (1, 0, 0, 0))
+    for row in rows:
+        table.add_row(*row)
+    if not table.rows:
+        return []
+    return [Padding(Rule(title, align="left", style="dim", characters="─"), (1, 0, 0, 0)), table]
