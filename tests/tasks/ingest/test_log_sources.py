@@ -87,15 +87,15 @@ class Pipe(io.RawIOBase):
 
 
 def test_an_interrupted_stream_gives_the_received_part(logs: Any) -> None:
-    told: list[tuple[int, bytes]] = []
+    reported: list[tuple[int, bytes]] = []
     data = logs.framed(*logs.steps(9))
     cut = data.index(b"completed step: 5")
     pieces = [data[:cut], data[cut : cut + 30]]
     stream: Any = Pipe(list(pieces))
-    run = scrape_stream(stream, on_progress=lambda size, line: told.append((size, line))).runs[0]
+    run = scrape_stream(stream, on_progress=lambda size, line: reported.append((size, line))).runs[0]
     assert run.steps["step"].to_list() == list(range(5))
     assert not run.coverage.complete
-    assert told[0] == (cut, data[:cut].splitlines()[-2])
+    assert reported[0] == (cut, data[:cut].splitlines()[-2])
     nothing: Any = Pipe([])
     with pytest.raises(KeyboardInterrupt):
         scrape_stream(nothing)
