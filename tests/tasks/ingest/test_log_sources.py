@@ -132,7 +132,7 @@ def test_an_object_stored_as_gzip(logs: Any, gcs_url: str) -> None:
     assert read_sources([f"{gcs_url}/log.txt"]).runs[0].steps.height == 6
 
 
-def test_logs_of_a_bucket_mounted_on_this_machine(logs: Any, gcs_url: str, tmp_path: Path) -> None:
+def test_logs_of_a_bucket_are_copied_and_the_copies_removed(logs: Any, gcs_url: str, tmp_path: Path) -> None:
     for arm in ("linen", "nnx"):
         GcsFiles(gcs_url).write(f"{arm}/log.txt", logs.framed(*logs.steps(3)))
     (tmp_path / "log.txt").write_bytes(b"here")
