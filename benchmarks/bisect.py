@@ -173,8 +173,12 @@ def _simulate(
         right = bool(size) and found.culprit == culprit
         counts["right" if right else "wrong" if found.culprit is not None else found.outcome] += 1
         runs.append(used)
-    told = " ".join(f"{100 * counts[word] / trials:6.1f}%" for word in ("right", "wrong", "range", "no difference"))
-    return f"{told} {np.mean(runs):5.1f} {np.quantile(runs, 0.9):4.0f}", counts["wrong"] / trials, float(np.mean(runs))
+    reported = " ".join(f"{100 * counts[word] / trials:6.1f}%" for word in ("right", "wrong", "range", "no difference"))
+    return (
+        f"{reported} {np.mean(runs):5.1f} {np.quantile(runs, 0.9):4.0f}",
+        counts["wrong"] / trials,
+        float(np.mean(runs)),
+    )
 
 
 def _peer(

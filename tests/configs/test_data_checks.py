@@ -101,11 +101,11 @@ def test_a_config_without_files() -> None:
 
 
 def test_a_tokenizer_that_does_not_fit_the_vocabulary(tmp_path: Path) -> None:
-    def told(**words: object) -> list[str]:
+    def reported(**words: object) -> list[str]:
         named = [f"{key}={value}" for key, value in words.items()]
         return list(find_data_problems(load_train_config(CONFIG_ROOT / "cases" / "08_packing.yml", named)))
 
-    assert told(vocab_size=258) == ["vocab_size=258 is less than the 259 of tokenizer_path='' (single bytes)"]
+    assert reported(vocab_size=258) == ["vocab_size=258 is less than the 259 of tokenizer_path='' (single bytes)"]
     model = BytesIO()
     texts = ["one text", "another", "the last of them"] * 20
     sentencepiece.SentencePieceTrainer.train(
@@ -114,8 +114,8 @@ def test_a_tokenizer_that_does_not_fit_the_vocabulary(tmp_path: Path) -> None:
     path = tmp_path / "m.model"
     path.write_bytes(model.getvalue())
     size = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()).vocab_size()
-    assert not told(tokenizer_path=path, vocab_size=size)
-    assert told(tokenizer_path=path, vocab_size=size - 1) == [
+    assert not reported(tokenizer_path=path, vocab_size=size)
+    assert reported(tokenizer_path=path, vocab_size=size - 1) == [
         f"vocab_size={size - 1} is less than the {size} tokens of tokenizer_path={path}"
     ]
 

@@ -47,7 +47,7 @@ def test_every_problem_is_reported_with_its_line(root: Path) -> None:
     )
     with pytest.raises(ConfigError) as caught:
         load_nightly(root=root)
-    told = "\n".join(caught.value.problems)
+    reported = "\n".join(caught.value.problems)
     for line, what in (
         (1, "unknown target 'cpus' (did you mean 'cpu'?)"),
         (5, "unknown target 'gqu'"),
@@ -56,8 +56,12 @@ def test_every_problem_is_reported_with_its_line(root: Path) -> None:
         (4, "the arms of linen-vs-nnx are no refs"),
         (8, "no comparison 'linen' here (did you mean 'linen-vs-nn"),
     ):
-        assert any(f"nightly.yml:{line}: {what}" in problem for problem in caught.value.problems), (line, what, told)
-    assert "unknown comparison 'linen-vs-nn' (did you mean 'linen-vs-nnx'?)" in told
+        assert any(f"nightly.yml:{line}: {what}" in problem for problem in caught.value.problems), (
+            line,
+            what,
+            reported,
+        )
+    assert "unknown comparison 'linen-vs-nn' (did you mean 'linen-vs-nnx'?)" in reported
 
 
 @pytest.mark.parametrize(
@@ -85,6 +89,6 @@ def test_an_invalid_name_is_refused_with_the_pattern_of_names(root: Path) -> Non
     (root / "nightly.yml").write_text("target: cpu\ncomparisons:\n  - {name: a b/c}\n")
     with pytest.raises(ConfigError) as caught:
         load_nightly(root=root)
-    told = caught.value.problems[0]
-    assert "nightly.yml:3: comparisons.0.name: a name begins with a letter or digit and has only letters, " in told
-    assert told.endswith(", got 'a b/c'")
+    reported = caught.value.problems[0]
+    assert "nightly.yml:3: comparisons.0.name: a name begins with a letter or digit and has only letters, " in reported
+    assert reported.endswith(", got 'a b/c'")

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 # tasks/, flows/ and model/ do not pass yet
 FOLDERS = ("benchmarks", "configs", "deployments", "docs", "tests")
 BANNED = re.compile(
-    r"\b(what(?! to type\b)|whom|whoever|nobody|anybody|somebody|everybody|of which|the ones? that"
+    r"\b(what(?! to (?:type|do)\b)|whom|whoever|nobody|anybody|somebody|everybody|of which|the ones? that"
     r"|(?:is|are|was|were) (?:told|asked)|(?:says?|tells?|knows?|speaks?) of)\b",
     re.IGNORECASE,
 )

@@ -57,8 +57,10 @@ def strings_of(node: ast.AST) -> set[str]:
 
 
 def test_the_findings_equal_the_config() -> None:
-    told = {kind: effect for kinds, effect, _ in table_rows("finding") for kind in re.findall(r"`([a-z-]+)`", kinds)}
-    assert told == load_effects()
+    reported = {
+        kind: effect for kinds, effect, _ in table_rows("finding") for kind in re.findall(r"`([a-z-]+)`", kinds)
+    }
+    assert reported == load_effects()
 
 
 def test_every_finding_is_made_somewhere() -> None:

@@ -33,9 +33,9 @@ def test_a_comparison_in_a_bucket_is_found_by_every_machine(
     assert sum(name.endswith("/curves/0.js") for name in entries) == 1
     assert sum(name.startswith("history/") and name.endswith(".parquet") for name in entries) == 1
     assert not any(name.endswith("/writer.json") for name in entries)
-    told = "".join(done.stdout.split())  # without the line breaks of a narrow terminal
-    assert f"page:{gcs_url}/{page}link:https://storage.cloud.google.com/{gcs_url[5:]}/{page}" in told
-    assert gcs_url in told.partition("next:")[2]
+    reported = "".join(done.stdout.split())  # without the line breaks of a narrow terminal
+    assert f"page:{gcs_url}/{page}link:https://storage.cloud.google.com/{gcs_url[5:]}/{page}" in reported
+    assert gcs_url in reported.partition("next:")[2]
 
     # every byte of the checkpoints is in the bucket, as verified by the run
     runs = {run.run_name: run.read_record() for run in store.runs()}
@@ -66,9 +66,9 @@ def test_a_comparison_in_a_bucket_is_found_by_every_machine(
     there = environment | {"XDG_CACHE_HOME": str(tmp_path / "a third machine")}
     third = maxview(*words, environment=there)
     assert third.returncode == 2
-    told = " ".join(third.stderr.split())
-    assert "is being written on elsewhere since 2026-11-21T06:00:00+00:00" in told
-    assert "if that machine is gone: compare with --take-over" in told
+    reported = " ".join(third.stderr.split())
+    assert "is being written on elsewhere since 2026-11-21T06:00:00+00:00" in reported
+    assert "if that machine is gone: compare with --take-over" in reported
     assert not (store.path / "runs" / run.run_name / "log.txt").exists()
     taken_over = maxview(*words, "--take-over", environment=there)
     assert taken_over.returncode in (0, 3), taken_over.stderr  # three steps: the verdict on time may be unknown

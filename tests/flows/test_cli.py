@@ -141,16 +141,16 @@ def test_resolve_shows_where_a_value_was_set(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("target", "told"),
+    ("target", "reported"),
     [("v6e-32", "flash (autoselected: on a TPU)"), ("cpu", "dot_product (autoselected: hardware is cpu)")],
 )
 def test_resolve_shows_the_selected_attention_and_its_reason(
-    target: str, told: str, capsys: pytest.CaptureFixture[str]
+    target: str, reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(["resolve", "01_base", "--target", target]) == 0
-    assert f"Attention is computed by {told}" in capsys.readouterr().out
+    assert f"Attention is computed by {reported}" in capsys.readouterr().out
     assert call(["resolve", "01_base", "--target", target, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["attention"]["chosen"] == told
+    assert json.loads(capsys.readouterr().out)["attention"]["chosen"] == reported
 
 
 def test_cases_lists_all_cases_and_targets(capsys: pytest.CaptureFixture[str]) -> None:

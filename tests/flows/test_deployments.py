@@ -86,8 +86,8 @@ def test_a_killed_run_had_no_secret_of_its_worker_and_leaves_no_job(stack: Any) 
     trainers = stack.wait(lambda: [child for job in stack.jobs() for child in job.children() if is_trainer(child)])
     hers = psutil.Process(stack.pid("worker")).environ()
     assert hers.items() >= stack.secrets.items()
-    for told in (str(process.environ()) for process in [*stack.jobs(), *trainers]):
-        assert not [name for name, secret in stack.secrets.items() if name in told or secret in told]
+    for reported in (str(process.environ()) for process in [*stack.jobs(), *trainers]):
+        assert not [name for name, secret in stack.secrets.items() if name in reported or secret in reported]
     # the process of an earlier run may still be ending
     (flow,) = (child for child in psutil.Process(stack.pid("worker")).children() if flow_run_of(child) == run)
     os.kill(flow.pid, signal.SIGKILL)

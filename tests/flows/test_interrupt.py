@@ -218,12 +218,12 @@ def test_a_killed_embedded_server_is_restarted_at_its_address(
     try:
         server.wait()
         assert server.server is not None
-        told: list[str] = []
-        server.keep_alive(told.append)
+        reported: list[str] = []
+        server.keep_alive(reported.append)
         killed, url = server.server.pid, server.server.url
         os.kill(killed, signal.SIGKILL)
         wait_for(lambda: (now := server.place.find()) is not None and now.pid != killed and answers(url))
-        assert told == []
+        assert reported == []
     finally:
         server.stop()
         assert server.place.end()
@@ -278,11 +278,11 @@ def test_a_server_that_ends_repeatedly_is_given_up(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
     server = EmbeddedServer()
-    told: list[str] = []
+    reported: list[str] = []
     try:
-        server.keep_alive(told.append)
-        wait_for(lambda: bool(told))
-        assert told[0].startswith("Prefect's embedded server ends again and again: OSError: no")
+        server.keep_alive(reported.append)
+        wait_for(lambda: bool(reported))
+        assert reported[0].startswith("Prefect's embedded server ends again and again: OSError: no")
     finally:
         server.stop()
 

@@ -102,11 +102,11 @@ def test_a_night_with_bisect_auto_names_the_commit_that_dies(
     broken = PRINTS + 'raise RuntimeError("planted")\n'
     commit("break it", broken)
     commit("touch again", broken.replace("TOUCHED = 0", "TOUCHED = 2"))
-    second, told = night()
+    second, reported = night()
     (culprit,) = [change for change in second.changes if "bisected" in change]
     assert '"break it" is the first commit of which 01_base died: RuntimeError: planted' in culprit
-    assert "## Bisected" in told
-    assert "is the first commit of which" in told
+    assert "## Bisected" in reported
+    assert "is the first commit of which" in reported
     assert "is the first commit of which" in night_message(second)
     assert "is the first commit of which" in (tmp_path / "out" / "index.html").read_text()
     # both ends are the nights' own three runs; only the two commits between are trained

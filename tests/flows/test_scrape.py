@@ -51,7 +51,7 @@ def test_a_stream_beside_a_file(
 def test_every_mistake_is_reported_at_once(log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("Dear diary\n")
     assert call(["scrape", str(log), str(tmp_path / "gone.log"), str(tmp_path / "notes.txt")]) == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert "gone.log: cannot be read" in told
+    reported = " ".join(capsys.readouterr().err.split())
+    assert "gone.log: cannot be read" in reported
     for dialect in ("completed step: 0, seconds: …", "iteration 1/ 20 |", "step: 1 loss: 8.1309", "our own"):
-        assert dialect in told
+        assert dialect in reported

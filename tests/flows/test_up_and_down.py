@@ -99,9 +99,9 @@ def test_down_in_mid_run_ends_and_reports_every_job(stack: Any, pods: Any) -> No
     assert processes
     (name,) = (path.name for path in (stack.out / "flows" / here).iterdir() if "-branch-" in path.name)
     done = stack.command("down", "--state", "state")
-    worker, *told, server = done.stderr.splitlines()
+    worker, *reported, server = done.stderr.splitlines()
     assert (done.returncode, worker, server) == (0, "worker: ended", "server: ended")
-    assert {line.partition(";")[0] for line in told} == {
+    assert {line.partition(";")[0] for line in reported} == {
         f"01_base: main vs slow on cpu (flow run {here}): ended, and its job {name}",
         f"01_base: linen vs nnx on v6e-32 (flow run {there}): ended, and its job {workload}",
     }

@@ -67,22 +67,22 @@ def judge(written: Written, data: bytes, reading: LogReading) -> Iterator[str]:
     for text, run in zip(texts, reading.runs, strict=True):
         yield from _judge_run(written, text, run)
     steps = {int(step) for run in reading.runs for step in run.steps["step"]}
-    told = any(map(_tells, reading.runs)) or len(reading.runs) > 1
-    told = told or bool(steps - {step for step, _, _ in written.rows})  # one of its numbers under another key
+    reported = any(map(_tells, reading.runs)) or len(reading.runs) > 1
+    reported = reported or bool(steps - {step for step, _, _ in written.rows})  # one of its numbers under another key
     read_rows = [row for run in reading.runs for row in run.steps.iter_rows(named=True)]
     for step, numbers, printed in written.rows:
         rest = printed[len(printed) // 4 :][:100].encode()
         if any(all(key == "step" or _same(row.get(key), value) for key, value in numbers.items()) for row in read_rows):
             continue  # under the number before it
-        if step not in steps and (rest in b"\n".join(texts) or rest in data) and not told:
+        if step not in steps and (rest in b"\n".join(texts) or rest in data) and not reported:
             yield f"row {step} is in the text, was not read, and the coverage says nothing"
 
 
 def _tells(run: RunReading) -> bool:
     """Whether the coverage reports something missing."""
     coverage = run.coverage
-    told = not coverage.complete or coverage.truncated or coverage.step_lines_seen > coverage.step_lines_parsed
-    return told or any((coverage.gaps, coverage.unread, coverage.unknown_keys, coverage.rewinds))
+    reported = not coverage.complete or coverage.truncated or coverage.step_lines_seen > coverage.step_lines_parsed
+    return reported or any((coverage.gaps, coverage.unread, coverage.unknown_keys, coverage.rewinds))
 
 
 def _judge_run(written: Written, text: bytes, run: RunReading) -> Iterator[str]:

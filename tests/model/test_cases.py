@@ -146,10 +146,10 @@ def test_eval_lines_equal_maxtexts(mini_config: MiniConfig, tmp_path: Path, capl
     with caplog.at_level("INFO", logger="absl"):
         assert train(config, StopSignal()) == 0
     lines = [record.getMessage() for record in caplog.records]
-    told = [line for line in lines if " eval " in line]
-    assert len(told) == 2 * 4
+    reported = [line for line in lines if " eval " in line]
+    assert len(reported) == 2 * 4
     for line, pattern in zip(
-        told,
+        reported,
         [
             r"Starting eval after train step 4$",
             r"Completed eval step: 0, seconds: \d+\.\d{3}$",
@@ -160,7 +160,7 @@ def test_eval_lines_equal_maxtexts(mini_config: MiniConfig, tmp_path: Path, capl
     ):
         assert re.match(pattern, line), line
     # memorising one batch does not help on another: at least ln 64 = 4.16
-    assert float(told[3].split("loss=")[1].split(",")[0]) > 4.1
+    assert float(reported[3].split("loss=")[1].split(",")[0]) > 4.1
 
 
 @pytest.mark.long

@@ -74,8 +74,8 @@ def write_job(folder: Path, name: str, *, packed: bool) -> None:
     """A job for `hf_decoder.py`."""
     config = decoder_config(name, packed=packed, pure_nnx=False)
     balance = config.load_balance_loss_weight if config.num_experts > 1 else 0.0
-    told = {"config": DECODERS[name][2], "keys": keys_of(config), "balance": balance}
-    (folder / "job.json").write_text(json.dumps(told), encoding="utf-8")
+    reported = {"config": DECODERS[name][2], "keys": keys_of(config), "balance": balance}
+    (folder / "job.json").write_text(json.dumps(reported), encoding="utf-8")
     np.savez(folder / "weights.npz", **to_transformers(config, draw_weights(config)))
     np.savez(folder / "batch.npz", **make_batches(config, 1, packed=packed)[0])
 

@@ -189,14 +189,14 @@ def show_damage(steps: dict[str, Path], address: str | None, folder: Path) -> bo
             name = victim.relative_to(copy).as_posix()
             damage(victim)
             places = [str(copy)] + ([upload(copy, address)] if address else [])
-            told = []
+            reported = []
             for place in places:
                 proof = verify_checkpoint(place, mode="check", manifest=manifest)
                 named = any(name in problem.path or problem.path.startswith(name) for problem in proof.problems)
-                told.append("named" if named else "found" if not proof.ok else "MISSED")
+                reported.append("named" if named else "found" if not proof.ok else "MISSED")
                 all_named &= named
             noticed = "noticed" if restore(copy) else "not noticed"
-            cells.append(f"{layout} {'/'.join(told)} (Orbax: {noticed})")
+            cells.append(f"{layout} {'/'.join(reported)} (Orbax: {noticed})")
         print(f"{kind:28} " + "; ".join(cells), flush=True)
     return all_named
 

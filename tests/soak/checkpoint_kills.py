@@ -55,7 +55,7 @@ def open_manager(run: str) -> Any:
     return checkpoint, config, checkpoint.make_manager(config, checkpoint.checkpoint_directory(epath.Path(run)))
 
 
-def save_both(run: str, megabytes: int, told: Connection) -> None:
+def save_both(run: str, megabytes: int, reported: Connection) -> None:
     """In a child process: save step 0, send a message, save step 1, send its seconds."""
     import jax
 
@@ -63,15 +63,15 @@ def save_both(run: str, megabytes: int, told: Connection) -> None:
     states = [jax.tree.map(jax.numpy.asarray, make_state(step, megabytes)) for step in (0, 1)]
     checkpoint.save(config, manager, 0, states[0], force=True)
     manager.wait_until_finished()
-    told.send(0.0)
+    reported.send(0.0)
     began = time.monotonic()
     checkpoint.save(config, manager, 1, states[1], force=True)
     manager.wait_until_finished()
-    told.send(time.monotonic() - began)
+    reported.send(time.monotonic() - began)
     manager.close()
 
 
-def go_on(run: str, megabytes: int, told: Connection) -> None:
+def go_on(run: str, megabytes: int, reported: Connection) -> None:
     """In a child process: resume the run as the trainer does at its start."""
     import jax
 
@@ -84,7 +84,7 @@ def go_on(run: str, megabytes: int, told: Connection) -> None:
         checkpoint.save(config, manager, 1, states[1], force=True)
     manager.wait_until_finished()
     manager.close()
-    told.send(Resumed(step, equal))
+    reported.send(Resumed(step, equal))
 
 
 def find_whole(run: str) -> dict[int, bool]:

@@ -109,8 +109,10 @@ class Service:
 
     def allow(self, bucket: str, permission: str) -> None:
         if permission not in self.bucket(bucket).granted:
-            told = f"anonymous does not have storage.objects.{permission} access to the Google Cloud Storage object."
-            raise Refused(403, told)
+            reported = (
+                f"anonymous does not have storage.objects.{permission} access to the Google Cloud Storage object."
+            )
+            raise Refused(403, reported)
 
     def blob(self, bucket: str, name: str, query: dict[str, str]) -> Blob:
         found = self.bucket(bucket).blobs.get(name)

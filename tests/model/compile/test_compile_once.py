@@ -143,8 +143,8 @@ def test_two_arms_at_once_are_one_compile_for_a_slice(mini_arguments: MiniArgume
             running.callback(process.kill)
             started.append(process)
         for process in started:
-            _, told = process.communicate(timeout=600)
-            assert process.returncode == 0, told
+            _, reported = process.communicate(timeout=600)
+            assert process.returncode == 0, reported
     arms = [CompiledProgram.model_validate_json((tmp_path / arm / FILE).read_bytes()) for arm in ("linen", "nnx")]
     assert [arm.taken_from for arm in arms] in ([None, "linen"], ["nnx", None])
     assert arms[0].fingerprints == arms[1].fingerprints

@@ -299,8 +299,8 @@ def test_bad_input_is_reported_at_once_and_changes_nothing(
 def test_a_device_that_jax_cannot_find_is_one_message(finish: Finish) -> None:
     done = finish("no-gpu", inside=("env", "JAX_PLATFORMS=cuda"))
     assert done.returncode == 2
-    told = "JAX_PLATFORMS=cuda: JAX finds no such device; JAX for it is an extra: uv sync --extra cuda"
-    assert told in done.stdout.splitlines()
+    reported = "JAX_PLATFORMS=cuda: JAX finds no such device; JAX for it is an extra: uv sync --extra cuda"
+    assert reported in done.stdout.splitlines()
     assert "Traceback" not in done.stdout
 
 

@@ -22,9 +22,9 @@ def run(folder: Path) -> None:
     config = getattr(transformers, job["config"])(**job["keys"], attn_implementation="eager")
     model = transformers.AutoModelForCausalLM.from_config(config).to(torch.float32)
     weights = {name: torch.from_numpy(array) for name, array in np.load(folder / "weights.npz").items()}
-    told = model.load_state_dict(weights, strict=False)
-    assert not told.unexpected_keys, told.unexpected_keys
-    assert all("rotary" in name for name in told.missing_keys), told.missing_keys
+    reported = model.load_state_dict(weights, strict=False)
+    assert not reported.unexpected_keys, reported.unexpected_keys
+    assert all("rotary" in name for name in reported.missing_keys), reported.missing_keys
     batch = {name: torch.from_numpy(array) for name, array in np.load(folder / "batch.npz").items()}
 
     # a token attends to earlier tokens of its own text; their default mask suffices if each sequence is one text

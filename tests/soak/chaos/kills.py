@@ -184,14 +184,14 @@ def time_to_cause(place: Place, killed: float) -> float | None:
     """Return seconds from a trainer's death to the record with its cause: the run's, or for the second arm the
     comparison's."""
 
-    def told() -> float | None:
+    def reported() -> float | None:
         for directory in Store(place.out).runs():
             record = directory.read_record()
             if record is not None and record.reading.error is not None and directory.record.stat().st_mtime > killed:
                 return directory.record.stat().st_mtime
         return None
 
-    moment = wait_until(told, 60, 0.05)
+    moment = wait_until(reported, 60, 0.05)
     if moment is None:
         return None
     second = len(list(place.out.glob("runs/*/record.json"))) == 2

@@ -52,8 +52,9 @@ def outage(place: Place, seconds: float, reference: dict[str, Any], usual: dict[
     )
     lost += differences(canonical(place.out), reference)
     time.sleep(FLUSH_S)
-    told = told_by_server(place, flow_run.id)
-    lost += [f"{what}: {told[what]} for {usual[what]}" for what in usual if told[what] != usual[what]]
-    print(f"server gone for {seconds:g} s: {end}; {told['step lines']} step lines, {sum(told['tasks'].values())} task "
-          f"runs, {len(told['artifacts'])} artifacts; lost: {lost or 'nothing'}", flush=True)  # fmt: skip
+    reported = told_by_server(place, flow_run.id)
+    lost += [f"{what}: {reported[what]} for {usual[what]}" for what in usual if reported[what] != usual[what]]
+    print(f"server gone for {seconds:g} s: {end}; {reported['step lines']} step lines, "
+          f"{sum(reported['tasks'].values())} task runs, {len(reported['artifacts'])} artifacts; "
+          f"lost: {lost or 'nothing'}", flush=True)  # fmt: skip
     return lost

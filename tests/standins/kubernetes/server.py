@@ -654,8 +654,8 @@ class Cluster:
         if not name:
             return await self.list(request, group, version, plural, namespace)
         if key not in self.objects:
-            told = f'{plural}{"." + group if group else ""} "{name}" not found'
-            return failure(404, "NotFound", told, name=name, group=group, kind=plural)
+            reported = f'{plural}{"." + group if group else ""} "{name}" not found'
+            return failure(404, "NotFound", reported, name=name, group=group, kind=plural)
         if sub == "log":
             return await self.log(request, name)
         item = self.objects[key]

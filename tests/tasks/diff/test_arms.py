@@ -11,11 +11,11 @@ def test_the_page_shows_the_attention_of_our_trainer(make_run) -> None:  # type:
     config = resolve_config(load_comparison("linen-vs-nnx"), load_target("v6e-32"), case="01_base", arm="nnx").config
     run = make_run("nnx", plan={})
 
-    def told(**changes: object) -> str | None:
+    def reported(**changes: object) -> str | None:
         plan = run.plan.model_copy(update=changes)
         arm = ArmRuns(name="nnx", label="nnx", runs=(run.model_copy(update={"plan": plan}),))
         return dict(facts_of(summarise(arm))).get("attention")
 
-    assert told(config=config.model_dump()) == "flash (autoselected: on a TPU)"
-    assert told(config=config.model_dump(), trainer="maxtext") is None
-    assert told(config={"steps": 6}) is None
+    assert reported(config=config.model_dump()) == "flash (autoselected: on a TPU)"
+    assert reported(config=config.model_dump(), trainer="maxtext") is None
+    assert reported(config={"steps": 6}) is None

@@ -88,9 +88,9 @@ def pods_text(*pods: tuple[str, str]) -> str:
 def test_process_0_is_compared_among_the_pods_of_one_job(write: Callable[..., Path], tmp_path: Path) -> None:
     first, second = log_text(losses=(9.0, 8.0)), log_text(losses=(9.0, 8.0, 7.0))
     pods = ("job-slice-job-0-1-abcde/jax", second), ("job-slice-job-0-0-fghij/jax", first)
-    told = ("a/jax", second), ("b/jax", "I0418 00:54:25.000000 1 x.py:1] [process=0] starts\n" + first)
+    reported = ("a/jax", second), ("b/jax", "I0418 00:54:25.000000 1 x.py:1] [process=0] starts\n" + first)
     other = write("other.txt")
-    for mixed in (pods, told):
+    for mixed in (pods, reported):
         path = write("pods.txt", pods_text(*mixed))
         pair = read_pair([path, other])
         assert pair.readings[0].steps.height == 2

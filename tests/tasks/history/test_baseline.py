@@ -64,14 +64,14 @@ def test_another_loss_than_the_blessed_one_is_found(night: Night, store: Store, 
 
 
 @pytest.mark.parametrize(
-    ("config", "jax", "kind", "told"),
+    ("config", "jax", "kind", "reported"),
     [
         ({"learning_rate": 0.5}, "0.12.0", "config", "learning_rate differs (0.1 and 0.5)"),
         ({"learning_rate": 0.1}, "0.13.0", "jax-version", "0.13.0"),
     ],
 )
 def test_another_config_or_jax_than_the_blessed_one_is_a_finding(
-    config: dict[str, float], jax: str, kind: str, told: str, night: Night, store: Store, folder: str
+    config: dict[str, float], jax: str, kind: str, reported: str, night: Night, store: Store, folder: str
 ) -> None:
     path, _ = bless(night(1), store, "the first", folder)
     path.write_text(path.read_text().replace('"steps": 6', '"learning_rate": 0.1'))
@@ -85,7 +85,7 @@ def test_another_config_or_jax_than_the_blessed_one_is_a_finding(
         }
     )
     (finding,) = [finding for finding in judge(now, store, folder).findings if finding.kind == kind]
-    assert told in finding.message
+    assert reported in finding.message
 
 
 def test_renewing_keeps_old_values_reason_and_commit(night: Night, store: Store, folder: str) -> None:

@@ -95,7 +95,7 @@ def test_few_nights_are_unknown(store: Store, night: Night, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("99_none",), "the history has nothing for 99_none; cases: 01_base"),
         (("--metric", "speed"), "metrics: avg_step_time_s"),
@@ -103,11 +103,11 @@ def test_few_nights_are_unknown(store: Store, night: Night, capsys: pytest.Captu
     ],
 )
 def test_unknown_names_are_answered_with_the_known_ones(
-    store: Store, night: Night, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str
+    store: Store, night: Night, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], reported: str
 ) -> None:
     append_comparison(night(1), store)
     assert run(store, *words) == 2
-    assert told in " ".join(capsys.readouterr().err.split())
+    assert reported in " ".join(capsys.readouterr().err.split())
 
 
 def test_an_empty_history_says_how_to_fill_it(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,9 +63,9 @@ def test_options_that_write_need_the_right_to_write(
     option: str, viewer: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(["history", option, "--out", viewer]) == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert "storage.objects.create, storage.objects.delete" in told
-    assert "--role=roles/storage.objectUser" in told
+    reported = " ".join(capsys.readouterr().err.split())
+    assert "storage.objects.create, storage.objects.delete" in reported
+    assert "--role=roles/storage.objectUser" in reported
 
 
 def test_a_bucket_without_the_right_to_read(gcs_url: str) -> None:
@@ -79,9 +79,9 @@ def test_a_missing_folder_is_not_created(tmp_path: Path, capsys: pytest.CaptureF
     for out in (tmp_path / "none", tmp_path / "file", tmp_path / "file" / "out"):
         (tmp_path / "file").write_text("not a folder")
         assert call(["history", "--out", str(out)]) == 2
-        told = " ".join(capsys.readouterr().err.split())
-        assert "does not exist; name a folder written by maxview with --out" in told
-        assert str(out) in told.replace(" ", "")
+        reported = " ".join(capsys.readouterr().err.split())
+        assert "does not exist; name a folder written by maxview with --out" in reported
+        assert str(out) in reported.replace(" ", "")
     assert os.listdir(tmp_path) == ["file"]
 
 

@@ -87,15 +87,15 @@ class Pipe(io.RawIOBase):
 
 
 def test_an_interrupted_stream_gives_the_received_part(logs: Any) -> None:
-    told: list[tuple[int, bytes]] = []
+    reported: list[tuple[int, bytes]] = []
     data = logs.framed(*logs.steps(9))
     cut = data.index(b"completed step: 5")
     pieces = [data[:cut], data[cut : cut + 30]]
     stream: Any = Pipe(list(pieces))
-    run = scrape_stream(stream, on_progress=lambda size, line: told.append((size, line))).runs[0]
+    run = scrape_stream(stream, on_progress=lambda size, line: reported.append((size, line))).runs[0]
     assert run.steps["step"].to_list() == list(range(5))
     assert not run.coverage.complete
-    assert told[0] == (cut, data[:cut].splitlines()[-2])
+    assert reported[0] == (cut, data[:cut].splitlines()[-2])
     nothing: Any = Pipe([])
     with pytest.raises(KeyboardInterrupt):
         scrape_stream(nothing)
@@ -132,7 +132,7 @@ def test_an_object_stored_as_gzip(logs: Any, gcs_url: str) -> None:
     assert read_sources([f"{gcs_url}/log.txt"]).runs[0].steps.height == 6
 
 
-def test_logs_of_a_bucket_mounted_on_this_machine(logs: Any, gcs_url: str, tmp_path: Path) -> None:
+def test_logs_of_a_bucket_are_copied_and_the_copies_removed(logs: Any, gcs_url: str, tmp_path: Path) -> None:
     for arm in ("linen", "nnx"):
         GcsFiles(gcs_url).write(f"{arm}/log.txt", logs.framed(*logs.steps(3)))
     (tmp_path / "log.txt").write_bytes(b"here")

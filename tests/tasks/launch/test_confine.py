@@ -258,38 +258,38 @@ def test_a_changed_finished_run_is_repeated(name: str, store: Store, make_plan: 
     path = directory.path / name
     path.write_text(path.read_text().replace("0", "1", 1))
     assert find_finished(directory) is None
-    told: list[str] = []
+    reported: list[str] = []
     with turn_of(
-        make_plan("pass"), directory, ("f",), life_of=lambda _: "unknown", wait=pytest.fail, tell=told.append
+        make_plan("pass"), directory, ("f",), life_of=lambda _: "unknown", wait=pytest.fail, tell=reported.append
     ) as finished:
         assert finished is None
         assert not directory.log.exists()  # none of its files remain for the next run
-    assert name in told[0]
+    assert name in reported[0]
     assert (directory.path / "changed-1" / name).exists()
 
 
-def turn(directory: RunDirectory, plan: RunPlan, told: list[str]) -> AbstractContextManager[RunRecord | None]:
-    return turn_of(plan, directory, ("f",), life_of=lambda _: "unknown", wait=pytest.fail, tell=told.append)
+def turn(directory: RunDirectory, plan: RunPlan, reported: list[str]) -> AbstractContextManager[RunRecord | None]:
+    return turn_of(plan, directory, ("f",), life_of=lambda _: "unknown", wait=pytest.fail, tell=reported.append)
 
 
 def test_a_run_whose_files_were_deleted_is_a_new_one(store: Store, make_plan: MakePlan) -> None:
-    directory, told = store.run("r"), list[str]()
+    directory, reported = store.run("r"), list[str]()
     finish(directory)
     shutil.rmtree(store.path)  # as users clear a store
-    with turn(directory, make_plan("pass"), told) as finished:
+    with turn(directory, make_plan("pass"), reported) as finished:
         assert finished is None
-    assert told == []
+    assert reported == []
 
 
 def test_a_repeated_run_that_was_killed_again_counts_as_unchanged(store: Store, make_plan: MakePlan) -> None:
-    directory, told = store.run("r"), list[str]()
+    directory, reported = store.run("r"), list[str]()
     finish(directory, code=1)
-    with turn(directory, make_plan("pass"), told) as finished:
+    with turn(directory, make_plan("pass"), reported) as finished:
         assert finished is None
         directory.log.write_text("XPK Start: …\n")  # the flow is killed here, so that no new record is written
-    with turn(directory, make_plan("pass"), told) as finished:
+    with turn(directory, make_plan("pass"), reported) as finished:
         assert finished is None
-    assert told == []
+    assert reported == []
 
 
 def test_an_output_from_another_machine_has_no_seal_and_is_accepted(store: Store, tmp_path: Path) -> None:

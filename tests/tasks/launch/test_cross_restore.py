@@ -38,7 +38,7 @@ def test_a_run_restores_the_previous_runs_checkpoint() -> None:
     ("crossing", "partner"),
     [(NOT_TRIED, Path("y-r0")), (HELD, None), ({"holds": False}, None), (None, None)],
 )
-def test_a_repeated_first_run_restores_the_second_runs_checkpoint(crossing: Any, partner: Any) -> None:
+def test_a_repeated_first_run_restores_from_a_second_run_that_could_not(crossing: Any, partner: Any) -> None:
     store: Any = Runs({"cross_restore": crossing})
     assert find_partner(PLANS[0], PLANS, store) == partner
     assert find_partner(PLANS[2], PLANS, store) == Path("y-r0")

@@ -459,8 +459,8 @@ def test_a_link_to_another_runs_file_is_refused_by_name(name: str, directory: Ru
     other = tmp_path / "baseline"
     other.write_text("{}\n")
     (directory.create().path / name).symlink_to(other)
-    told = rf"{name}: is a symbolic link to {other}, outside of the run's folder; remove"
-    with pytest.raises(StoreError, match=told):
+    reported = rf"{name}: is a symbolic link to {other}, outside of the run's folder; remove"
+    with pytest.raises(StoreError, match=reported):
         directory.check_files()
     (directory.path / name).unlink()
     (directory.path / "logs").mkdir()

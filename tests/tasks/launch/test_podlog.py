@@ -120,8 +120,8 @@ CAUSE = b"maxview: the job was ended: Preempted: to make room\n"
 
 def test_the_cause_is_before_the_end_of_the_frame(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
-    told = gather(log, [b"a\n", b"XPK End: now\n", b"EXIT_CODE=143\n"], PREEMPTED, 143)
-    assert log.read_bytes() == b"a\n" + CAUSE + b"XPK End: now\nEXIT_CODE=143\n" == b"".join(told)
+    reported = gather(log, [b"a\n", b"XPK End: now\n", b"EXIT_CODE=143\n"], PREEMPTED, 143)
+    assert log.read_bytes() == b"a\n" + CAUSE + b"XPK End: now\nEXIT_CODE=143\n" == b"".join(reported)
 
 
 def test_a_frame_left_open_by_the_pod_is_closed(tmp_path: Path) -> None:

@@ -112,12 +112,12 @@ def test_a_death_is_reported_at_the_next_poll(tmp_path: Path, way: str) -> None:
     killer = threading.Thread(target=end)
     if way == "killed":
         killer.start()
-    told = []
+    reported = []
     looks: list[bool] = []
     for event in follow(process, log, looks):
         if isinstance(event, RunEnded):
-            told.append((looks.count(False), event))
-    (looks_since, event) = told[0]
+            reported.append((looks.count(False), event))
+    (looks_since, event) = reported[0]
     if way == "killed":
         killer.join()
     assert looks_since <= 1  # at distinct times, even on a busy machine

@@ -18,8 +18,8 @@ def compiled(arm: str, sample: str, *, error: str = "") -> Compiled:
     text: bytes | None = (SAMPLES / sample / "optimised.hlo.gz").read_bytes()
     reading = RunReading(format="maxtext", name=arm, exit_code=1 if error else 0)
     if error:
-        told = CompileError(type="HbmOverflow", message=error)
-        program, text = program.model_copy(update={"ok": False, "error": told, "memory": None}), None
+        reported = CompileError(type="HbmOverflow", message=error)
+        program, text = program.model_copy(update={"ok": False, "error": reported, "memory": None}), None
         cause = LogError(type="HbmOverflow", message=error, line=3, offset=40, kind="device_oom")
         reading = reading.model_copy(update={"error": cause})
     run = RunRecord(plan=None, arm=arm, label=arm, commit=None, log=f"/store/runs/{arm}/log.txt", reading=reading)
@@ -45,7 +45,7 @@ def keyed(arm: str, key: str | None, taken_from: str | None) -> Compiled:
 
 
 @pytest.mark.parametrize(
-    ("linen", "nnx", "told"),
+    ("linen", "nnx", "reported"),
     [
         (
             ("k", None),
@@ -61,12 +61,12 @@ def keyed(arm: str, key: str | None, taken_from: str | None) -> Compiled:
     ],
 )
 def test_the_compiled_arms_are_named(
-    linen: tuple[str | None, str | None], nnx: tuple[str | None, str | None], told: str
+    linen: tuple[str | None, str | None], nnx: tuple[str | None, str | None], reported: str
 ) -> None:
     record = judge(keyed("linen", *linen), keyed("nnx", *nnx))
-    assert next(row for row in record.rows if row.metric == "compile_cpu_s").reason == told
+    assert next(row for row in record.rows if row.metric == "compile_cpu_s").reason == reported
     shared = linen[0] is not None and linen[0] == nnx[0]
-    assert record.floors[0].evidence == (told if shared else "the compiler makes the same program of both")
+    assert record.floors[0].evidence == (reported if shared else "the compiler makes the same program of both")
 
 
 @pytest.mark.parametrize(

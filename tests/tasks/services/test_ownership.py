@@ -60,7 +60,7 @@ def test_a_port_belongs_to_the_server_that_bound_it(server: tuple[Kept, up.Place
 
 
 @pytest.mark.parametrize(
-    ("environment", "told"),
+    ("environment", "reported"),
     [
         ({"PREFECT_HOME": "two"}, "this command .*two"),
         ({"PREFECT_HOME": "one", up.DATABASE: "postgresql://me:secret@db/x"}, "or on another database"),
@@ -68,14 +68,14 @@ def test_a_port_belongs_to_the_server_that_bound_it(server: tuple[Kept, up.Place
 )
 def test_down_leaves_the_server_of_another_home_or_database(
     environment: dict[str, str],
-    told: str,
+    reported: str,
     server: tuple[Kept, up.Place],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, str(tmp_path / value) if name == "PREFECT_HOME" else value)
-    with pytest.raises(ConfigError, match=told) as caught:
+    with pytest.raises(ConfigError, match=reported) as caught:
         up.stop(tmp_path, lambda _: None)
     assert f"PREFECT_HOME={tmp_path / 'one'} maxview down" in str(caught.value)
     assert "secret" not in str(caught.value) + (tmp_path / up.PLACE_FILE).read_text()

@@ -130,7 +130,7 @@ def order_own(gcs_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("words", "reads", "kind", "told"),
+    ("words", "reads", "kind", "reported"),
     [
         (("--record",), 6, "gone", "there is no such bucket"),
         (("--against", "linen"), 3, "gone", "there is no such bucket"),
@@ -143,7 +143,7 @@ def test_a_bucket_that_becomes_unreachable_is_one_message(
     words: tuple[str, ...],
     reads: int,
     kind: str,
-    told: str,
+    reported: str,
     order_own: Order,
     trees: Path,
     capfd: pytest.CaptureFixture[str],
@@ -157,7 +157,7 @@ def test_a_bucket_that_becomes_unreachable_is_one_message(
     ]  # TensorStore's first message
     assert (shown.out, len(errors)) == ("", 1)
     assert errors[0].startswith("maxview: gs://bucket")
-    assert told in errors[0]
+    assert reported in errors[0]
 
 
 def test_proofs_before_the_loss_of_a_bucket_are_kept(order_own: Order, trees: Path, tmp_path: Path) -> None:

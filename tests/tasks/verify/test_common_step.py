@@ -29,10 +29,10 @@ def test_the_last_common_step_is_compared(trees, tmp_path):
 def test_the_same_two_saves_are_not_read_again(trees, tmp_path):
     folders = [Path(shutil.copytree(trees / name, tmp_path / name)) for name in ("linen", "nnx")]
     runs = [run(name, folder) for name, folder in zip("ab", folders, strict=True)]
-    told = []
-    found = compare_arms(runs, open_store(tmp_path), on_progress=lambda _, done, total: told.append((done, total)))
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert told[-1][0] == told[-1][1] > 0  # every byte of both sides was counted
+    reported = []
+    found = compare_arms(runs, open_store(tmp_path), on_progress=lambda _, done, total: reported.append((done, total)))
+    assert [done for done, _ in reported] == sorted(done for done, _ in reported)
+    assert reported[-1][0] == reported[-1][1] > 0  # every byte of both sides was counted
     for path in folders[1].rglob("d/*"):
         path.unlink()  # a second read would find them incomplete
     assert compare_arms(runs, open_store(tmp_path), known=found) is found

@@ -79,8 +79,8 @@ def test_a_file_of_another_length_is_not_read(plain: Path, capsys: pytest.Captur
     read: list[int] = []
     proof = verify_checkpoint(plain, mode="check", on_progress=lambda check, done, total: read.append(total))
     assert max(read) < 1 << 20
-    told = f"has 1,099,511,627,776 bytes, {length:,} when the manifest was recorded"
-    assert ("items/zeros/c/0/0", told) in {(problem.path, problem.message) for problem in proof.problems}
+    reported = f"has 1,099,511,627,776 bytes, {length:,} when the manifest was recorded"
+    assert ("items/zeros/c/0/0", reported) in {(problem.path, problem.message) for problem in proof.problems}
 
 
 def write_one_chunk(step: Path, shape: list[int], chunk: list[int]) -> Path:
@@ -106,5 +106,5 @@ def test_an_array_with_more_chunks_than_files_is_damage(plain: Path) -> None:
     """Naming ten million missing files takes minutes."""
     write_one_chunk(plain, [9_999_999], [1])
     files = sum(path.is_file() for path in (plain / "items").rglob("*"))
-    told = f"has 9,999,999 chunks by its metadata, but only {files} files are there"
-    assert ("items/zeros", told) in {(p.path, p.message) for p in verify_checkpoint(plain).problems}
+    reported = f"has 9,999,999 chunks by its metadata, but only {files} files are there"
+    assert ("items/zeros", reported) in {(p.path, p.message) for p in verify_checkpoint(plain).problems}

@@ -105,8 +105,8 @@ def test_an_expired_token_is_read_again(
 ) -> None:
     token = tmp_path / "token"
     token.write_text(standin.token(RUNNER))
-    told = {"expirationTimestamp": "2020-01-01T00:00:00Z"} if "when" in kind else {}
-    user = {"tokenFile": str(token)} if kind == "file" else plugin(tmp_path / "plugin", token, **told)
+    reported = {"expirationTimestamp": "2020-01-01T00:00:00Z"} if "when" in kind else {}
+    user = {"tokenFile": str(token)} if kind == "file" else plugin(tmp_path / "plugin", token, **reported)
     standin.write_kubeconfig(tmp_path / "kubeconfig", **user)
 
     def expire() -> None:

@@ -78,10 +78,10 @@ def test_compare_by_a_token_with_the_documented_role(
     finally:
         maxview(tree, environment, "down")  # the embedded server, which is idle
     (record,) = json.loads(done.stdout)
-    told = record["headline"] + done.stderr[-3000:]
-    assert (done.returncode, record["verdict"]) == (0, "same"), told
+    reported = record["headline"] + done.stderr[-3000:]
+    assert (done.returncode, record["verdict"]) == (0, "same"), reported
     runs = record["baseline"]["runs"] + record["candidate"]["runs"]
-    assert done.stderr.count("3 of 3 checkpoints verified") == len(runs) >= 4, told
+    assert done.stderr.count("3 of 3 checkpoints verified") == len(runs) >= 4, reported
     assert list((tmp_path / "out").rglob("*.html"))
     places = [record[arm]["environment"]["place"] for arm in ("baseline", "candidate")]
     assert places == ["cluster loopback: node-0-0"] * 2  # one slice
@@ -95,9 +95,9 @@ def test_doctor_names_the_missing_rights(
     environment = clean_environment | {"KUBECONFIG": os.environ["KUBECONFIG"], "PATH": os.environ["PATH"]}
     doctor = maxview(tree, environment, "doctor", "--target", "loopback", "--out", str(tmp_path / "out"))
     assert doctor.returncode == 2
-    for told in (
+    for reported in (
         "✗ target loopback: this account may not create jobsets.jobset.x-k8s.io in the namespace default",
         "✗ target loopback: this account may not get pods/log in the namespace default",
         "– target loopback: this account may not get nodes in the cluster; without it",
     ):
-        assert told in doctor.stdout
+        assert reported in doctor.stdout

@@ -44,10 +44,10 @@ def test_contexts_of_other_clusters_are_named_and_not_used(
     kubeconfig.write_text(holding("minikube", "gke_p_us-east5_other", current=current))
     with pytest.raises(LaunchError) as caught:
         kube.choose_context(settings)
-    told = str(caught.value)
-    assert "has no context for cluster tpus (its contexts: minikube, gke_p_us-east5_other)" in told
-    assert GET in told
-    assert "set `context` of the target to one of them" in told
+    reported = str(caught.value)
+    assert "has no context for cluster tpus (its contexts: minikube, gke_p_us-east5_other)" in reported
+    assert GET in reported
+    assert "set `context` of the target to one of them" in reported
 
 
 def test_a_missing_kubeconfig(settings: Xpk, kubeconfig: Path) -> None:

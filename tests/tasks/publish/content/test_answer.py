@@ -118,9 +118,14 @@ def test_a_verdict_states_its_certainty(
     interval: tuple[float, float],
     words: str,
 ) -> None:
-    told = {"evidence": evidence, "effect": sum(interval) / 2, "effect_low": interval[0], "effect_high": interval[1]}
+    reported = {
+        "evidence": evidence,
+        "effect": sum(interval) / 2,
+        "effect_low": interval[0],
+        "effect_high": interval[1],
+    }
     limit = {"threshold": 0.002, "threshold_text": "±2 %", "baseline": 0.1}
-    row = make_row("step_time_s", "Step time", ("0.1", "0.1", "0"), verdict, "").model_copy(update=told | limit)
+    row = make_row("step_time_s", "Step time", ("0.1", "0.1", "0"), verdict, "").model_copy(update=reported | limit)
     sure = tell_certainty(record_002.model_copy(update={"findings": ()}), row)
     assert sure.startswith(words)
     assert ("cannot show" in sure) is (evidence == "one run of each" and verdict != "unknown")

@@ -13,8 +13,8 @@ type MakeRow = Callable[..., MetricDiff]
 def noisy(make_row: MakeRow, name: str, effect: float, better: str = "lower") -> MetricDiff:
     """A row of 1 s with a threshold of 2 %, known to half a percent."""
     row = make_row(name, name, ("1", "1", "0"), "unknown", "", better=better)
-    told = {"baseline": 1.0, "threshold": 0.02, "effect": effect}
-    return row.model_copy(update=told | {"effect_low": effect - 0.005, "effect_high": effect + 0.005})
+    reported = {"baseline": 1.0, "threshold": 0.02, "effect": effect}
+    return row.model_copy(update=reported | {"effect_low": effect - 0.005, "effect_high": effect + 0.005})
 
 
 def thresholds(line: EffectLine) -> float:

@@ -81,8 +81,8 @@ def test_an_unknown_verdict_suggests_until_decided(record_002: ComparisonRecord,
 def test_a_time_decided_by_one_run_of_each_is_repeated(
     record_002: ComparisonRecord, tmp_path: Path, evidence: str, repeated: bool
 ) -> None:
-    told = {"level": "steady steps", "verdict": "regressed", "evidence": evidence}
-    rows = (record_002.rows[0].model_copy(update=told),)
+    reported = {"level": "steady steps", "verdict": "regressed", "evidence": evidence}
+    rows = (record_002.rows[0].model_copy(update=reported),)
     command = next_after(record_002, tmp_path, findings=(), verdict="regressed", rows=rows)
     assert command.endswith("--repeats 3") is repeated
 

@@ -74,8 +74,8 @@ def test_a_difference_states_its_evidence(
     make_row: Callable[..., MetricDiff], evidence: str, verdict: str, words: str
 ) -> None:
     row = make_row("x", "X", ("0.4", "0.3", "-0.1"), verdict, "")
-    told = {"evidence": evidence, "difference": -0.1, "effect_text": "-25.2 %", "group": "ours"}
-    assert difference_text(row.model_copy(update=told)) == words
+    reported = {"evidence": evidence, "difference": -0.1, "effect_text": "-25.2 %", "group": "ours"}
+    assert difference_text(row.model_copy(update=reported)) == words
 
 
 def test_a_count_stays_on_one_line() -> None:

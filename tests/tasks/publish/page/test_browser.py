@@ -435,9 +435,9 @@ def test_the_page_of_a_quarantined_case_is_marked(visit: Visit, tmp_path: Path, 
         plan = NightPlan(id="2026-11-21", created="", target=record_002.target, slices=1, request="x", cells=(cell,))
         result = CellResult(cell=cell, outcome="unknown", headline="")
         publish_night(store, NightRecord(plan=plan, results=(result,), ended="2026-11-21T04:00:00+00:00"))
-        told = visit(page.as_uri()).page.locator("#quarantine")
-        assert told.is_visible() is bool(reason)
-        assert reason in told.inner_text()
+        reported = visit(page.as_uri()).page.locator("#quarantine")
+        assert reported.is_visible() is bool(reason)
+        assert reason in reported.inner_text()
 
 
 def test_the_printed_page_has_a_table_and_no_controls(visit: Visit, address: str) -> None:
@@ -715,9 +715,9 @@ def test_a_point_of_the_history_links_to_its_comparison(visit: Visit, tmp_path: 
     where = {"x": box["width"] * 7.5 / 12, "y": 20}  # the eighth of twelve nights
     if device:
         chart.tap(position=where)
-        told = seen.page.locator(".told-night")
-        assert told.inner_text() == "2026-11-08, baseline 0.1001, candidate 0.1101"  # its verdict is not known
-        told.tap()
+        reported = seen.page.locator(".told-night")
+        assert reported.inner_text() == "2026-11-08, baseline 0.1001, candidate 0.1101"  # its verdict is not known
+        reported.tap()
     else:
         chart.click(position=where)
     seen.page.wait_for_url(pages[7].as_uri())
@@ -944,17 +944,17 @@ def test_a_screen_reader_gets_roles_and_names(visit: Visit, site: dict[str, str]
     if "vs" in kind:
         drawn(page)
         page.locator(".lines .line, .lines summary").first.wait_for()
-    told = page.locator("body").aria_snapshot()
-    roles = re.findall(rf"^ *- '?({'|'.join(NAMED)})(.*)$", told, re.MULTILINE)
+    reported = page.locator("body").aria_snapshot()
+    roles = re.findall(rf"^ *- '?({'|'.join(NAMED)})(.*)$", reported, re.MULTILINE)
     assert len(roles) > 10
     assert [line for line in roles if not line[1].startswith(' "')] == []
-    levels = [int(level) for level in re.findall(r"- '?heading .*\[level=(\d)\]", told)]
+    levels = [int(level) for level in re.findall(r"- '?heading .*\[level=(\d)\]", reported)]
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
     for landmark in ("banner", "main"):
-        assert len(re.findall(rf"^- {landmark}:", told, re.MULTILINE)) == 1
-    assert "- status" in told  # the results of a search
+        assert len(re.findall(rf"^- {landmark}:", reported, re.MULTILINE)) == 1
+    assert "- status" in reported  # the results of a search
 
 
 OPEN_ALL = "document.querySelectorAll('details').forEach(one => { one.open = true; })"
@@ -972,5 +972,5 @@ def test_axe_finds_nothing(visit: Visit, site: dict[str, str], kind: str, scheme
     page.evaluate(axe.AXE_SCRIPT)
     found = page.evaluate("axe.run({resultTypes: ['violations'], rules: {'target-size': {enabled: true}}})")
     assert len(found["passes"]) > 20
-    told = [(item["id"], [node["html"][:200] for node in item["nodes"][:3]]) for item in found["violations"]]
-    assert told == []
+    reported = [(item["id"], [node["html"][:200] for node in item["nodes"][:3]]) for item in found["violations"]]
+    assert reported == []

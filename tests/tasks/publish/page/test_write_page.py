@@ -146,7 +146,7 @@ def test_every_cell_of_the_table_equals_the_record(
         single_step = row.reason.startswith("see the steady steps")
         assert line.one("td", data_label="verdict").text.endswith("not judged" if single_step else row.verdict)
         why = line.one("td", data_label="why")
-        assert row.reason in [told.text for told in why.all("dd")]
+        assert row.reason in [reported.text for reported in why.all("dd")]
         assert len(why.one("summary").text) <= 66
         if row.threshold_text:
             assert why.one("dd", class_="threshold").text == row.threshold_text
@@ -451,9 +451,9 @@ def test_a_failed_page_leaves_the_old_one(tmp_path: Path, record_002: Comparison
 
 def test_the_commits_between_the_refs_are_listed(tmp_path: Path, record_002: ComparisonRecord, hostile: str) -> None:
     own = Commit(sha="1b5e4eb5a" + "0" * 31, time="2026-04-17T10:11:12+02:00", author="A. Uthor", subject=hostile)
-    told = {"commits": {record_002.candidate.name: (own,)}}
+    reported = {"commits": {record_002.candidate.name: (own,)}}
     between = {"candidate": record_002.candidate.model_copy(update={"commit": own.sha})}
-    root = read(write_page(record_002.model_copy(update=told | between), tmp_path, log_lines={}))
+    root = read(write_page(record_002.model_copy(update=reported | between), tmp_path, log_lines={}))
     commits = root.one("details", id="d-commits")
     assert commits.one("summary").text == "Commits 0 only in the baseline, 1 only in the candidate"
     assert visible(hostile).split() == commits.one("tbody").one("td", class_="why").text.split()

@@ -35,8 +35,8 @@ def test_only_missing_or_stale_pages_are_written(tmp_path: Path, record_002: Com
     assert (build_site(store).written, build_site(store).kept) == (0, 3)
     assert [page.stat().st_mtime_ns for page in pages] == before
     put(store, records[1].model_copy(update={"headline": "said otherwise"}))
-    told: list[str] = []
-    assert build_site(store, tell=told.append).written == len(told) == 1
+    reported: list[str] = []
+    assert build_site(store, tell=reported.append).written == len(reported) == 1
     assert "said otherwise" in pages[1].read_text()
     pages[0].unlink()
     assert build_site(store).written == 1

@@ -170,9 +170,9 @@ def test_a_change_links_to_its_page_and_names_its_owner(tmp_path: Path) -> None:
     changes = (*find_changes((), [owned]), "told otherwise")
     update_index(store, add_nights([done.model_copy(update={"results": (owned,), "changes": changes})]))
     page = (store.path / PAGE).read_text()
-    told = re.search(r'<ul class="changes">(.*?)</ul>', page, re.DOTALL)
-    assert told
-    (first,) = re.findall(r"<li>(.*?)</li>", told[1], re.DOTALL)
+    reported = re.search(r'<ul class="changes">(.*?)</ul>', page, re.DOTALL)
+    assert reported
+    (first,) = re.findall(r"<li>(.*?)</li>", reported[1], re.DOTALL)
     assert 'href="comparisons/linen-vs-nnx/00_case/a/index.html"' in first
     assert (
         " ".join(re.sub(r"<.*?>", " ", first).split())

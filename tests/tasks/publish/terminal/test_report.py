@@ -34,10 +34,10 @@ def test_no_line_is_wider_than_the_terminal(record_000: ComparisonRecord, record
     for record in (record_000, record_002):
         for width in (60, 80, 200):
             lines = report(record, width).splitlines()
-            told = [
+            reported = [
                 line for line in lines if not line.startswith(("next: ", "  line "))
             ]  # these two are printed for copying
-            assert max(map(len, told)) <= width
+            assert max(map(len, reported)) <= width
 
 
 def test_no_number_is_broken_at_80_columns(record_002: ComparisonRecord) -> None:

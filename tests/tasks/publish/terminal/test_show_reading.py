@@ -30,11 +30,11 @@ RuntimeError: step 10 went wrong
 
 def test_a_resumed_run_that_died(capsys: pytest.CaptureFixture[str]) -> None:
     show_reading(scrape_text((LOG + DEATH).encode(), name="x"), "table", None)
-    told = " ".join(capsys.readouterr().out.split())
-    assert "checkpoint 9: commit not visible from this host, line 5" in told
-    assert "restored step 7, line 2" in told
-    assert "died: out of memory on the device: RuntimeError: step 10 went wrong (line 17)" in told
-    assert "its class is that of jax.errors.JaxRuntimeError in line 10" in told
+    reported = " ".join(capsys.readouterr().out.split())
+    assert "checkpoint 9: commit not visible from this host, line 5" in reported
+    assert "restored step 7, line 2" in reported
+    assert "died: out of memory on the device: RuntimeError: step 10 went wrong (line 17)" in reported
+    assert "its class is that of jax.errors.JaxRuntimeError in line 10" in reported
 
 
 def test_a_log_that_ends_too_early(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,8 +36,10 @@ def wait(number: int, begin: float, end: float) -> str:
 
 
 def previous(second: float, seconds: float) -> str:
-    told = f"Waiting for previous save to complete took {seconds:.6f} seconds. If this number is high, consider less."
-    return line(second, "checkpoint_manager.py:1452", told)
+    reported = (
+        f"Waiting for previous save to complete took {seconds:.6f} seconds. If this number is high, consider less."
+    )
+    return line(second, "checkpoint_manager.py:1452", reported)
 
 
 def waits_of(*lines: str) -> list[tuple[str, float]]:
