@@ -108,8 +108,8 @@ def _log(
                 "Traceback (most recent call last):",
                 '  File "/deps/src/maxtext/trainers/pre_train/train.py", line 512, in train_step',
                 "    state, metrics = p_train_step(state, example_batch)",
-                "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. "
-                "Ran out of memory in memory space hbm. Used 33.10G of 31.25G hbm.",
+                "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Error allocating device "
+                "buffer: Attempting to allocate 7.85G. That was not possible. There are 6.00G free.; (0x0x0_HBM0)",
                 f"XPK End: {now:%a %b %d %H:%M:%S} UTC 2026",
                 "EXIT_CODE=1",
             ]

@@ -88,7 +88,7 @@ def sum_up(record: ComparisonRecord) -> str:
         return f"{'; '.join(filter(None, (common, measured)))}." if common else ""
     alike = [visible(row.title) for row in record.rows if word_of(record, row) == "same"]
     open_rows = [row for row in record.rows if word_of(record, row) == "unknown"]
-    parts = [f"{_list(alike)} {'agrees' if len(alike) == 1 else 'agree'}"] if alike else []
+    parts = [f"{_list(alike)} {'is' if len(alike) == 1 else 'are'} the same"] if alike else []
     if open_rows:
         own = next((row for row in open_rows if row.group == "ours"), open_rows[0])
         is_blocked = any(finding.effect == "blocks" for finding in record.findings)  # then the title has the reason
@@ -189,7 +189,7 @@ def advise(record: ComparisonRecord) -> str:
         return ""  # the command says it all
     if any(finding.effect == "blocks" for finding in record.findings):
         return "Run both again so that only the change differs between them, and replace these logs with the new ones."
-    return "Run both again, and add the new logs to those of each side."
+    return "Run both again, and put the new logs beside the old ones of each side."
 
 
 def find_frame(lines: Sequence[str]) -> str:

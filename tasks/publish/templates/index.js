@@ -30,7 +30,7 @@ if (list) {
     const found = items.filter(fits), known = new Set(found), total = items.length.toLocaleString("en");
     if (sign) found.sort((one, other) => sign * compare(one[order], other[order]));
     list.tBodies[0].replaceChildren(...found.slice(0, shown).map(line));
-    byId("count").textContent = found.length < items.length ? `${found.length.toLocaleString("en")} of ${total} comparisons fit` : `all ${total} comparisons of all nights are shown`;
+    byId("count").textContent = found.length < items.length ? `${found.length.toLocaleString("en")} of ${total} comparisons fit` : `the lists below show all ${total} comparisons of all nights`;
     byId("more").hidden = found.length <= shown;
     byId("nothing").hidden = found.length > 0;
     for (const night of all(".night")) night.hidden = (want.target && night.dataset.target !== want.target) || night.dataset.ended < want.since;

@@ -54,7 +54,7 @@ def test_a_row_without_a_verdict_does_not_agree(record_002: ComparisonRecord, ma
     titles = {metric.name: metric.title for metric in METRICS}
     rows = [make_row(name, titles[name], ("1", "1", "0"), "same", "") for name in ("step_time_s", "tflops_per_device")]
     answer = answer_of(record_002.model_copy(update={"rows": tuple(rows)}))
-    assert answer.sentence == "Step time steady agrees."
+    assert answer.sentence == "Step time steady is the same."
 
 
 def test_a_title_ends_at_a_clause_and_a_short_one_is_complete() -> None:

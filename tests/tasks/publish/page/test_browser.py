@@ -807,7 +807,7 @@ def test_the_index_is_filtered_and_its_address_keeps_the_filter(
     page.fill("[name=find]", "no such case")
     playwright.expect(page.locator("#nothing")).to_be_visible()
     page.click("button[type=reset]")
-    playwright.expect(count).to_have_text("all 450 comparisons of all nights are shown")
+    playwright.expect(count).to_have_text("the lists below show all 450 comparisons of all nights")
     playwright.expect(page.locator("#nothing")).to_be_hidden()
     page.click("[data-sort=created] button")
     assert "2026-01-01 00:00" in rows.first.inner_text()  # the first comparison
