@@ -50,7 +50,7 @@ def _archive(run: LoggedRun, arm: str, store: Store) -> RunRecord:
     if not directory.log.exists():
         partial = directory.log.with_suffix(".partial")
         if reading.coverage.unwrapped:
-            copy_log(run.file, partial, source=run.pod)  # lines and offsets of the reading are those of the text inside
+            copy_log(run.file, partial, source=run.pod)  # the reading's lines and offsets refer to this text
         else:
             shutil.copyfile(run.file, partial)
         partial.replace(directory.log)
