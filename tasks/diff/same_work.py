@@ -50,12 +50,16 @@ def _clocks(arms: Arms) -> Observations:
 
 
 def _tokens_of_step(reading: RunReading) -> float | None:
+    if RATE not in reading.steps.columns:
+        return None
     product = reading.steps.select(pl.col("seconds") * pl.col(RATE).cast(pl.Float64)).to_series().median()
     return product if isinstance(product, float) and product > 0 else None
 
 
 def _at(reading: RunReading, column: str, index: int) -> Any:
-    return None if reading.steps.is_empty() else reading.steps[column][index]
+    if reading.steps.is_empty() or column not in reading.steps.columns:
+        return None
+    return reading.steps[column][index]
 
 
 def _configs(arms: Arms, declared: frozenset[str]) -> Observations:

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tasks.metrics.step_seconds import refine_seconds
+from tasks.metrics.step_seconds import PRINTED_UNIT_S, refine_seconds
 from tasks.records import RunRecord, Source
 
 STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
@@ -31,6 +31,8 @@ def timed_steps(run: RunRecord) -> tuple[pl.DataFrame, float]:
 def _merge(run: RunRecord) -> tuple[pl.DataFrame, float]:
     printed = last_of_each_step(run.reading.steps)
     if not is_exact(run):
+        if RATE not in printed.columns:
+            return printed.select(STEP_COLUMNS), PRINTED_UNIT_S
         columns = (printed[name].cast(pl.Float64).to_numpy() for name in ("seconds", RATE))
         seconds, unit = refine_seconds(*columns)
         return printed.select(STEP_COLUMNS).with_columns(pl.Series("seconds", seconds).fill_nan(None)), unit
