@@ -11,6 +11,7 @@ from tasks.diff.case import CaseRuns
 from tasks.diff.compare_runs import diff
 from tasks.diff.decide import ONE_RUN
 from tasks.diff.noise import LEAST_PAIRS, Past
+from tasks.diff.same_code import IMPLEMENTATIONS
 from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
 from tasks.diff.time_rows import Circumstances
 from tasks.ingest.given_logs import LoggedArms, LoggedRun
@@ -25,7 +26,6 @@ from tasks.store.mirror import out_option
 
 INGEST = "ingest"  # the name of every comparison of logs
 AGAIN = "linen-vs-nnx"  # trains a case on this machine, without a checkout
-IMPLEMENTATIONS = {"linen", "nnx"}  # its arms
 MORE_DEVICES = "cpu-8"  # the target for cases that one device cannot run
 UNTITLED = "logs"  # the case if it is unknown
 UNNAMED = "as logged"  # the target if it is unknown; no target's name contains a space
@@ -50,7 +50,7 @@ def _archive(run: LoggedRun, arm: str, store: Store) -> RunRecord:
     if not directory.log.exists():
         partial = directory.log.with_suffix(".partial")
         if reading.coverage.unwrapped:
-            copy_log(run.file, partial, source=run.pod)  # lines and offsets of the reading are those of the text inside
+            copy_log(run.file, partial, source=run.pod)  # the reading's lines and offsets refer to this text
         else:
             shutil.copyfile(run.file, partial)
         partial.replace(directory.log)

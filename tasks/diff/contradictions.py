@@ -18,7 +18,7 @@ from tasks.metrics.printed import printed_units
 from tasks.records import RunRecord, Source
 from tasks.records.counted import counted
 
-SECONDS = ("seconds", "step_time_s")  # of a step: the log's column, and that of the metrics file
+SECONDS = ("seconds", "step_time_s")  # columns of a step's time: of the log, of the metrics file
 CLOCK_READS = 2.0  # printed units by which two readings of one step's time may differ
 FLOAT32 = 2.0**-22  # of a value: a float32 that was read from JSON, printed and read again
 

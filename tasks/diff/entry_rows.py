@@ -57,7 +57,7 @@ def _entry_row(
         judging = decisions[metric.word_of]
         level = f"the {judging.level}" if judging.level else "the step time"
         flip = _sign_flip(cells, steady.difference, level) if metric is MEAN_STEP else ""
-        # without a threshold and an effect of its own: the cell's difference is that of the numbers shown
+        # no threshold and no effect: the row shows the difference of its own numbers
         decision = Decision(
             verdict=judging.verdict,
             reason=f"see {level}: {metric.why}{flip}",

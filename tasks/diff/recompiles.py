@@ -1,4 +1,4 @@
-"""Finds runs of which JAX compiled the training step more than once, and the arguments that differed."""
+"""Finds runs whose training step JAX compiled more than once, and the arguments that differed."""
 
 from itertools import zip_longest
 

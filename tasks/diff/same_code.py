@@ -10,7 +10,7 @@ from tasks.resolve.trainers.trainer_source import SOURCE
 
 SEVERAL = 3  # fewer moved messages may come from several call sites, or from a Python that counts lines differently
 SHOWN = 3  # arguments in a message
-IMPLEMENTATIONS = frozenset({"linen", "nnx"})
+IMPLEMENTATIONS = frozenset({"linen", "nnx"})  # names of arms
 
 
 def find_writers(arms: Arms) -> Observations:

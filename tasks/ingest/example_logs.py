@@ -21,7 +21,7 @@ CASES = (
     (MAIN_VS_BRANCH, "06_moe"), (MAIN_VS_BRANCH, "10_shardy_true"), (MAIN_VS_BRANCH, "16_f32_exact"),
 )  # fmt: skip
 REPEATS = {LINEN_VS_NNX: 3, MAIN_VS_BRANCH: 1}  # one pair decides only a large difference
-FURTHER = 2  # runs of each arm whose logs lie beside those of a single pair, for the command that its page suggests
+FURTHER = 2  # more runs of each arm of a single pair, for the command that its page suggests
 PACE = {"01_base": 0.94, "04_int8": 1.08}  # of the branch from MOVED_FROM on, relative to main
 
 SUBJECTS = (

@@ -111,7 +111,7 @@ class EventCollector:
 
 
 def patterns(own: Mapping[str, bytes]) -> dict[str, re.Pattern[bytes]]:
-    """Return the patterns of a dialect with several ranks: its own, and those of deaths."""
+    """Return the patterns of a dialect with several ranks: its own, and the patterns of deaths."""
     return {name: re.compile(pattern) for name, pattern in {**own, **DEATHS, **RANK_DEATHS}.items()}
 
 

@@ -24,13 +24,13 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     end = head.end()
     while found := _FIELD.match(line, end):
         key, text, end = found[1].decode("utf-8", "replace"), found[2], found.end()
-        if not _NUMBER.fullmatch(text) or _NAMED.get(key, key) in fields:
+        column, kind = _NAMED.get(key, key), shape_of(text)[0]
+        if not _NUMBER.fullmatch(text) or column in fields:
             return None
-        whole = shape_of(text) == ("whole", 0) and _NAMED.get(key) in (None, "step")
-        value: Value = int(text) if whole else float(text)
-        kind = "general" if GENERAL.fullmatch(text) else "open" if shape_of(text)[0] == "open" else "free"
-        kind = "whole" if whole else kind
-        fields[_NAMED.get(key, key)] = Field(_NAMED.get(key, key), value, found.start(2), found.end(2), (kind, 0), key)
+        if kind != "whole" or _NAMED.get(key) in ("loss", "seconds"):
+            kind = "general" if GENERAL.fullmatch(text) else "open" if kind == "open" else "free"
+        value: Value = int(text) if kind == "whole" else float(text)
+        fields[column] = Field(column, value, found.start(2), found.end(2), (kind, 0), key)
     step = fields.get("step")
     first = Field("iteration" if step else "step", int(head[1]), head.start(1), head.end(1), ("whole", 0), "iteration")
     number = int(step.value) if step else int(head[1])

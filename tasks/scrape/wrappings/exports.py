@@ -62,7 +62,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_csv(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a CSV export as objects like those of a JSON export; calls `lose` for a damaged row."""
+    """Yield the rows of a CSV export as objects of a JSON export; calls `lose` for a damaged row."""
     rows = csv.DictReader(_text_lines(chunks))
     while True:
         try:
