@@ -16,6 +16,7 @@ from configs.schema import Frozen
 from tasks.diff.setting_differences import own_config
 from tasks.metrics.compute_facts import facts_of
 from tasks.metrics.merged_steps import step_table
+from tasks.metrics.metric import Metric
 from tasks.metrics.table import METRICS
 from tasks.records import ArmSummary, Better, ComparisonRecord, RunRecord
 
@@ -172,14 +173,13 @@ def run_values(run: RunRecord) -> Iterator[Value]:
         if levels := facts.levels.get(metric.name):
             samples = step_table(run).height - 1
             for name, level in ((metric.name, levels.middle), (metric.quick, levels.quick)):
-                yield Value(
-                    metric=name, unit=metric.unit, better=metric.better, value=level.seconds, samples=samples,
-                    error=level.error,
-                )  # fmt: skip
+                yield _make_value(name, metric, level.seconds, samples, level.error)
         elif metric.trend and (one := facts.values.get(metric.name)) and one.value is not None:
-            yield Value(
-                metric=metric.name, unit=metric.unit, better=metric.better, value=one.value, samples=one.samples
-            )
+            yield _make_value(metric.name, metric, one.value, one.samples)
+
+
+def _make_value(name: str, metric: Metric, value: float, samples: int, error: float | None = None) -> Value:
+    return Value(metric=name, unit=metric.unit, better=metric.better, value=value, samples=samples, error=error)
 
 
 def folder_name(run: RunRecord) -> str:
