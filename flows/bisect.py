@@ -33,7 +33,6 @@ from tasks.diff.case import CaseRuns
 from tasks.diff.noise import Past
 from tasks.history.prior import read_past
 from tasks.launch.owners import forget
-from tasks.metrics.result_metrics import CHECKPOINTS
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.preflight.compile_lanes import count_lanes
 from tasks.publish.content.page_address import PublishedPage
@@ -246,10 +245,12 @@ class Search:
         case = CaseRuns(
             comparison=self.request.comparison, case=self.case, target=self.like.target, runs=(), rules=self.like.rules
         )
-        compare = self._compare_checkpoints if question.metric == CHECKPOINTS.name else None
         if self.past is None:
             self.past = read_past(case, self.store)
-        return RunJudge(question, case, self.runs, failures=self.failures, past=self.past, compare_checkpoints=compare)
+        return RunJudge(
+            question, case, self.runs, failures=self.failures, past=self.past,
+            compare_checkpoints=self._compare_checkpoints,
+        )  # fmt: skip
 
     def _compare_checkpoints(self, runs: CaseRuns) -> Any:
         return compare_checkpoints_step(runs, self.store) if have_common_step(runs.runs) else None
@@ -334,7 +335,8 @@ class Search:
         judge = square._judge(self.question or TIME)
         if not judge.varies:
             return compare_corners(judge.compare)
-        return contrast_corners([[one.value for one in judge.observe(corner)] for corner in range(4)], judge)
+        levels = [[one.value for one in judge.observe(corner)] for corner in range(4)]
+        return contrast_corners(levels, judge.noise, judge.tolerance)
 
 
 def _blames(corners: tuple[Corner, ...], name: str) -> bool:

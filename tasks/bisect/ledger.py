@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -63,7 +63,7 @@ def make_entry(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerE
     """
     folder = store.path / FOLDER / "programs" / key
     programs = store.path / FOLDER / "compiled"
-    for place in (folder, programs):  # they must exist to be writable for the commit's code
+    for place in (folder, programs):  # only an existing folder is writable for the commit's code
         place.mkdir(parents=True, exist_ok=True)
     entry = _compile(plan, target, folder, programs)
     store.files.write(f"{FOLDER}/ledger/{key}.json", entry.model_dump_json().encode())
@@ -119,8 +119,7 @@ def probe_words(plan: RunPlan, target: Target, folder: Path, programs: Path) -> 
     If the plan already compiles ahead of time, only its folder is replaced. Otherwise `model/compile_record.py` starts
     the trainer and ends it as soon as its step is compiled.
     """
-    words = tuple(word.replace(plan.directory, str(folder)) for word in plan.argv)
-    words = tuple(_moved(word, Path(plan.directory).name, folder) for word in words)
+    words = tuple(_move(word.replace(plan.directory, str(folder)), plan, folder) for word in plan.argv)
     if plan.compiles_for is not None:
         return words
     if plan.trainer == "command" or "-m" not in words:
@@ -131,14 +130,13 @@ def probe_words(plan: RunPlan, target: Target, folder: Path, programs: Path) -> 
     return (*words[:at], "-P", str(COMPILE_RECORDER), *place, *keep, *words[at + 1 :])
 
 
-def _moved(word: str, run_name: str, folder: Path) -> str:
+def _move(word: str, plan: RunPlan, folder: Path) -> str:
     """Replace the run's name and folder in an argument; MaxText has a separate argument for each."""
-    if word == f"run_name={run_name}":
+    if word == f"run_name={Path(plan.directory).name}":
         return f"run_name={folder.name}"
     return f"base_output_directory={folder.parent}" if word.startswith("base_output_directory=") else word
 
 
-@lru_cache(maxsize=64)
 def _rules_of(metric: str) -> tuple[float, str]:
     """Return the weight of a commit with an unchanged program, and the reason if that weight is 0."""
     if metric in (MEMORY.name, PROGRAM):
@@ -155,8 +153,7 @@ def draw_line(points: Sequence[BisectedPoint], question: Question) -> tuple[Line
     change the host loop or the data.
     """
     weights, why = [0.0], {}
-    for number in range(1, len(points)):
-        before, here = points[number - 1], points[number]
+    for number, (before, here) in enumerate(pairwise(points), start=1):
         weight, reason = 1.0, ""
         if here.source and here.source == before.source:
             weight, reason = 0.0, "no source of the trainer changed"
@@ -166,11 +163,10 @@ def draw_line(points: Sequence[BisectedPoint], question: Question) -> tuple[Line
         if not weight:
             why[number] = reason
     last, alike = len(points) - 1, [0]
-    for number in range(1, len(points)):
-        like_good = points[number].source and points[number].source == points[0].source
+    for number, here in enumerate(points[1:], start=1):
+        like_good = here.source and here.source == points[0].source
         alike.append(0 if like_good else number if weights[number] else alike[-1])
-    tail = alike[last]
-    if tail:  # the commits at the end that train the same count as the bad end
+    if tail := alike[last]:  # the commits at the end that train the same count as the bad end
         alike = [last if one == tail else one for one in alike]
     return Line(weights=tuple(weights), alike=tuple(alike)), why
 
@@ -206,9 +202,8 @@ def _last_change(
     first = marks.index("bad")
     if first < good:
         notes.append(f"it comes, goes and comes again: bad at {{{first}}}, good again at {{{good}}}")
-    programs = [points[number].ledger.program for number in range(bad, len(points))]
-    others = [number for number in range(bad + 1, len(points)) if programs[number - bad] not in
-              (programs[number - bad - 1], None)]  # fmt: skip
+    programs = [point.ledger.program for point in points]
+    others = [number for number in range(bad + 1, len(points)) if programs[number] not in (programs[number - 1], None)]
     if others and question.metric == PROGRAM:
         notes.append(f"the program changes again at {', '.join(f'{{{number}}}' for number in others)}")
     if bad != good + 1:

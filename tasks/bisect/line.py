@@ -6,7 +6,7 @@ from configs.errors import ConfigError
 from configs.schema import Frozen
 from tasks.records import Commit
 from tasks.resolve.git import GitError, run_git
-from tasks.resolve.refs import ResolvedRef, is_address
+from tasks.resolve.refs import ResolvedRef
 
 MOST = 2000  # commits on a line
 _FORM = "%H%x00%P%x00%cI%x00%an%x00%s%x01"
@@ -24,10 +24,6 @@ def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[Line
 
     Raises ConfigError, with the command to type, if bad does not descend from good.
     """
-    if is_address(repository):
-        raise ConfigError(
-            [f"{repository}: a bisection needs the history: git clone it, and name the folder with --repository"]
-        )
     folder = Path(repository)
     if good.sha == bad.sha:
         raise ConfigError(

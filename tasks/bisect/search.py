@@ -3,16 +3,15 @@
 from collections.abc import Mapping, Sequence, Set
 
 from tasks.bisect.choose import choose_point
+from tasks.bisect.ends import SAME, say_better, say_unsure
 from tasks.bisect.evidence import WITNESSES, is_proven, judge_ends
 from tasks.bisect.posterior import Belief, Observation, find_belief
-from tasks.bisect.terms import ENDS, WORSE, Finish, Judge, Limits, Line, Rated, Train
+from tasks.bisect.terms import ENDS, MOST_OF_POINT, WORSE, Finish, Judge, Limits, Line, Rated, Train
 from tasks.diff.decide_noisy import CHANCE
 from tasks.diff.noise import Noise
 from tasks.records import Mark
 
 SURE = 0.95  # the posterior at which a point is named, once its own comparison agrees
-MOST_OF_POINT = 12  # runs of one point: beyond that the machine is too noisy for this difference
-MOST_RUNS = 100  # of a line where neither a budget nor a number of runs is given
 NOT_SURE = "the runs that are allowed do not make it sure (--max-runs or --budget allow more)"
 REFUTED = 1e-4  # left of the weight of a point that compares like the one before it
 
@@ -141,20 +140,15 @@ def _look_at_ends(line: Line, judge: Judge, limits: Limits, ends: Rated, spent_s
     failed = next((judge.failed(point) for point in (0, line.last) if judge.failed(point)), "")
     if failed:
         return Finish(outcome="no difference", why=f"an end cannot be judged: {failed}", rated=ends)
-    limited = limits.budget_s is not None or limits.most_runs is not None
-    allowed = MOST_OF_POINT if limited else 2 * limits.ends if judge.varies else limits.ends
+    allowed = MOST_OF_POINT if limits.are_given else 2 * limits.ends if judge.varies else limits.ends
     fewer = tuple(point for point in (0, line.last) if judge.runs(point) == both)
     if ends.verdict == "unknown" and both < allowed and _may_train(fewer, judge, line, limits, spent_s):
         return Train(points=fewer, why="both ends")
     if ends.verdict == "same":
-        why = "good and bad are the same: good may be bad itself (name an earlier --good), or bad good"
-    elif ends.verdict == "improved":
-        why = f"bad is better than good ({ends.text}): are --good and --bad swapped?"
+        why = SAME
     else:
-        wanted = f"; {ends.wanted} runs of each would probably decide" if ends.wanted else ""
-        price = f" ({ends.cost})" if ends.cost else ""
-        more = f" (--max-runs {2 * ends.wanted + 12})" if ends.wanted else ""
-        why = f"no sure difference between good and bad after {both} runs of each: {ends.text}{wanted}{price}{more}"
+        is_better = ends.verdict == "improved"
+        why = say_better(ends.text) if is_better else say_unsure(both, ends.text, ends.wanted, ends.cost)
     return Finish(outcome="no difference", why=why, rated=ends)
 
 
@@ -172,19 +166,14 @@ def _explore(
         and not judge.failed(point)
         and judge.runs(point) < MOST_OF_POINT
     ]
-    costs = {point: line.costs[point] if line.costs else 1.0 for point in open_points}
-    point = choose_point(belief, open_points, costs)
+    point = choose_point(belief, open_points)
     if point is None:
         skipped = [other for other, (mark, _) in marks.items() if mark == "skipped"]
         why = f"{len(skipped)} of them could not be judged" if skipped else "no run of any of them would tell more"
         return _range(belief, None, notes, why)
     if not _may_train((point,), judge, line, limits, spent_s):
         return _range(belief, None, notes, NOT_SURE)
-    return Train(points=(point,), why=f"{_left(belief)} points are left")
-
-
-def _left(belief: Belief) -> int:
-    return len(_smallest(belief))
+    return Train(points=(point,), why=f"{len(_smallest(belief))} points are left")
 
 
 def _smallest(belief: Belief) -> list[int]:
@@ -210,10 +199,7 @@ def _trained(line: Line, judge: Judge) -> list[int]:
 def _may_train(points: Sequence[int], judge: Judge, line: Line, limits: Limits, spent_s: float) -> bool:
     """Return whether one more run of each of these points is within the limits."""
     done = sum(judge.runs(point) for point in range(line.last + 1) if line.alike[point] == point or point == line.last)
-    if limits.budget_s is not None and spent_s >= limits.budget_s:
-        return False
-    most = limits.most_runs or (MOST_RUNS if limits.budget_s is None else None)
-    return most is None or done + len(points) <= most
+    return limits.allow(done + len(points), spent_s)
 
 
 def _last_good(line: Line, marks: Mapping[int, tuple[Mark, str]]) -> tuple[int, tuple[str, ...]]:
@@ -247,8 +233,7 @@ def _other_changes(line: Line, judge: Judge, before: int, culprit: int) -> tuple
             continue
         rated = judge.compare(start, end, shares=2 * ENDS)
         if rated.verdict in (*WORSE, "improved"):
-            sign = "of opposite sign" if rated.verdict == "improved" else "in the same direction"
-            if not judge.varies:
-                sign = "of opposite sign" if rated.verdict == "improved" else "besides"
+            alike = "in the same direction" if judge.varies else "besides"
+            sign = "of opposite sign" if rated.verdict == "improved" else alike
             notes.append(f"another change {sign} lies {where} it, between {{{start}}} and {{{end}}}: {rated.text}")
     return tuple(notes)
