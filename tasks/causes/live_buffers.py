@@ -1,7 +1,7 @@
 """Turns a compiler's buffer assignment into the buffers that live at the peak of a program's memory, by source line.
 
-The compiler says where each buffer lies and how large it is (`BufferAssignmentProto` of XLA's `hlo.proto`); the order
-of the scheduled program says how long it is needed.
+The compiler writes the place and size of each buffer (`BufferAssignmentProto` of XLA's `hlo.proto`); the order of the
+scheduled program shows how long it is needed.
 """
 
 from collections import defaultdict
@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.causes.instruction_lines import Located, OptimisedProgram
-from tasks.causes.programs import make_line
-from tasks.causes.source_lines import SourceLine, name_place
+from tasks.causes.source_lines import name_place
 from tasks.causes.wire_format import integer, read_fields, text
 from tasks.preflight.hlo import Instruction, Program
-from tasks.records import LiveBuffer, MemoryExplanation
+from tasks.records import CodeLine, LiveBuffer, MemoryExplanation
 
 MOST_LISTED = 20
-# what hands a buffer on instead of making one
+# these pass a buffer on instead of making one
 _PASSES = frozenset({"tuple", "get-tuple-element", "bitcast", "optimization-barrier", "while", "call", "conditional"})
 _INSIDE = ("condition", "body", "to_apply", "calls")
 
@@ -58,7 +57,7 @@ def read_buffers(assignment: Path, instructions: Path) -> list[Buffer]:
 
 
 def _read_names(module: bytes) -> dict[int, str]:
-    """id -> name of every instruction of an `HloModuleProto`."""
+    """Return id -> name of every instruction of an `HloModuleProto`."""
     names = {}
     for number, computation in read_fields(module):
         if number != 3 or not isinstance(computation, bytes):
@@ -111,10 +110,15 @@ def find_peak(program: Program, buffers: Iterable[Buffer]) -> Peak:
         if now > most:
             most = now
             best = tuple(max(place, key=lambda one: one.size) for place in held.values() if place)
-    allocated: dict[int, int] = defaultdict(int)
-    for buffer in listed:
-        allocated[buffer.allocation] = max(allocated[buffer.allocation], buffer.offset + buffer.size)
-    return Peak(sum(allocated.values()), best)
+    return Peak(count_allocated(listed), best)
+
+
+def count_allocated(buffers: Iterable[Buffer]) -> int:
+    """Return the bytes of the allocations of these buffers, which may share them."""
+    sizes: dict[int, int] = defaultdict(int)
+    for buffer in buffers:
+        sizes[buffer.allocation] = max(sizes[buffer.allocation], buffer.offset + buffer.size)
+    return sum(sizes.values())
 
 
 class _Schedule:
@@ -125,9 +129,8 @@ class _Schedule:
         self.begins: dict[str, int] = {}
         self.ends: dict[str, int] = {}
         self.moment = 0
-        entry = next(one.name for one in program.computations.values() if one.is_entry)
         self.order: list[str] = []
-        self.visit(entry)
+        self.visit(next(one.name for one in program.computations.values() if one.is_entry))
 
     def visit(self, name: str) -> None:
         """Number the instructions of a computation and of those that it runs."""
@@ -165,7 +168,7 @@ class _Schedule:
 class _Group(NamedTuple):
     bytes: int
     what: str
-    line: SourceLine | None
+    line: CodeLine | None
 
 
 def compare_memory(
@@ -219,8 +222,8 @@ def _make_row(left: _Group | None, right: _Group | None) -> LiveBuffer:
         what=one.what,
         baseline_bytes=left.bytes if left else 0,
         candidate_bytes=right.bytes if right else 0,
-        baseline_line=make_line(left.line) if left and left.line else None,
-        candidate_line=make_line(right.line) if right and right.line else None,
+        baseline_line=left.line if left else None,
+        candidate_line=right.line if right else None,
     )
 
 
@@ -232,5 +235,5 @@ def _say_memory(peaks: list[Peak], rows: list[LiveBuffer], names: tuple[str, str
     row = rows[0]
     line = row.candidate_line or row.baseline_line
     more = (row.candidate_bytes - row.baseline_bytes) / 2**20
-    place = f" at {line.file}:{line.line} {line.function}".rstrip() if line else ""
+    place = f" at {line.place}" if line else ""
     return f"{said}; most of it: {abs(more):,.2f} MiB {'more' if more > 0 else 'less'} for {row.what}{place}"

@@ -13,7 +13,7 @@ CLAIM = "claim"  # file of the recording process, so that no other process of th
 
 
 def prepare(folder: Path, environment: Mapping[str, str], **settings: Any) -> dict[str, str]:
-    """The variables to set in an arm's process; its settings are written into `folder`, which exists."""
+    """Write an arm's settings into `folder`, which exists; return the variables to set in the arm's process."""
     (folder / CLAIM).unlink(missing_ok=True)
     (folder / SETTINGS).write_text(json.dumps(settings) + "\n", encoding="utf-8")
     behind = environment.get("PYTHONPATH")

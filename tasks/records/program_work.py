@@ -1,7 +1,7 @@
 """The work of a compiled program in one step, and the difference of two programs."""
 
 from configs.schema import Frozen
-from tasks.records.compiled import ProgramMemory
+from tasks.records.older_fields import ignore_older
 from tasks.records.source import Source
 
 
@@ -69,5 +69,4 @@ class ProgramComparison(Frozen):
     arrays: tuple[HeavyArray, ...] = ()  # the heaviest first
     baseline: ProgramWork | None = None
     candidate: ProgramWork | None = None
-    baseline_memory: ProgramMemory | None = None
-    candidate_memory: ProgramMemory | None = None
+    _older = ignore_older("baseline_memory", "candidate_memory")
