@@ -12,6 +12,7 @@ from prefect.states import Cancelled, Completed, Failed
 from configs.comparison import Target, load_comparison, load_target
 from flows.compare import run_one
 from tasks.bisect.corners import compare_corners, contrast_corners
+from tasks.bisect.describe_bisection import describe_points, name_point, spent_seconds, write_record
 from tasks.bisect.ends import find_question
 from tasks.bisect.judge_points import RunJudge
 from tasks.bisect.ledger import draw_line, ledger_key, read_entry, search_ledger
@@ -26,7 +27,6 @@ from tasks.bisect.points import (
     spans_inside,
 )
 from tasks.bisect.questions import DIED, PROGRAM, Question, read_question
-from tasks.bisect.report import describe_points, name_point, spent_seconds, write_record
 from tasks.bisect.search import find_current_belief
 from tasks.bisect.terms import Finish, Limits, Line, Train
 from tasks.diff.case import CaseRuns
@@ -55,7 +55,7 @@ from tasks.steps import (
     publish_bisection_step,
 )
 from tasks.store import Store, open_store
-from tasks.verify.common_step import have_common_step
+from tasks.verify.common_step import find_common
 
 TIME = Question(metric=STEP_TIME.name, title=STEP_TIME.title)  # a placeholder until the bisected row is known
 
@@ -253,7 +253,7 @@ class Search:
         )  # fmt: skip
 
     def _compare_checkpoints(self, runs: CaseRuns) -> Any:
-        return compare_checkpoints_step(runs, self.store) if have_common_step(runs.runs) else None
+        return compare_checkpoints_step(runs, self.store) if find_common(runs.runs) else None
 
     def _spent(self) -> float:
         return spent_seconds([run for runs in self.runs.values() for run in runs])

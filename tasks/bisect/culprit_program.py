@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tasks.bisect.describe_bisection import name_point
 from tasks.bisect.ledger import FOLDER, ledger_key
-from tasks.bisect.report import name_point
 from tasks.causes.programs import compare_program_files
 from tasks.records import BisectedPoint, ProgramExplanation, RunPlan, RunRecord
 from tasks.records.compiled import LOWERED

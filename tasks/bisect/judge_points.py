@@ -120,7 +120,7 @@ class RunJudge:
         row = next((row for row in record.rows if row.metric == self._question.metric), None)
         if row is None or row.verdict == "not judged":
             return Rated(verdict="unknown", text="the runs do not tell")
-        # of a sure word what differs; the reason behind it is on the page of the two commits' comparison
+        # for a sure verdict, only the difference: the page of the two commits' comparison has the reason
         text = row.effect_text or (row.reason if row.verdict == "unknown" else row.reason.partition(": ")[0])
         return Rated(
             verdict=row.verdict, text=text, wanted=row.runs_wanted, cost=row.cost_text,

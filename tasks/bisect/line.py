@@ -47,7 +47,7 @@ def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[Line
     listed = _read(folder, f"{good.sha}..{bad.sha}", "--first-parent", f"--max-count={MOST + 1}")
     if len(listed) > MOST:
         raise ConfigError([f"more than {MOST} commits lie between '{good.name}' and '{bad.name}': name a later --good"])
-    # a good that came in by a merge: what the line had before that merge lacks it
+    # good may have come in by a merge: earlier commits of the line lack it
     while listed and listed[0].parents[:1] != (good.sha,) and not _holds(folder, good.sha, listed[0].commit.sha):
         listed = listed[1:]
     return [*_read(folder, good.sha, "--max-count=1"), *listed]

@@ -14,7 +14,7 @@ from tasks.observe.settings_file import prepare
 from tasks.records import RunPlan
 from tasks.records.observation import LOG, Observation
 
-OWN_FOLDER = "run"  # what the trainer itself writes
+OWN_FOLDER = "run"  # the trainer's own files
 
 
 def observe_arm(

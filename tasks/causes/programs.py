@@ -176,7 +176,7 @@ def _group(
     rows: list[tuple[tuple[bool | float, ...], OperationDifference]] = []
     for place, ((_, phase), listed) in enumerate(groups.items()):
         row = _make_row(listed, phase, literals, (flops, size), names)
-        # an operation that the other program lacks explains those that only read its result
+        # an operation that the other program lacks explains the readers of its result
         lacks = any(one.is_first and one.partner is None for one in listed)
         last = float(place) if row.first else -max(row.flops_share, row.bytes_share)
         rows.append(((not row.first, row.phase == "recomputed", not lacks, last), row))
@@ -204,7 +204,6 @@ def _make_row(
         candidate=words[1],
         baseline_line=lines[0],
         candidate_line=lines[1],
-        times=(sum(node.times for node in nodes[0]), sum(node.times for node in nodes[1])),
         flops_share=shares[0],
         bytes_share=shares[1],
         first=any(one.is_first for one in listed),

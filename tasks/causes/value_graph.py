@@ -61,7 +61,7 @@ class Node:
     """An operation at one place of the program. `times`: how often it runs in a step; bytes and FLOPs are of all."""
 
     name: str
-    key: str  # what it does, whatever it reads
+    key: str  # the operation without its operands
     reads: tuple[str, ...]  # the exact hashes of its operands
     made: tuple[str, ...]  # and of its results; in a loop, computed from the initial values of the carries
     types: tuple[tuple[str, ...], tuple[str, ...]]  # of operands and of results
@@ -83,7 +83,7 @@ class Input(NamedTuple):
 
 @dataclass
 class Graph:
-    """A program. `nodes` in the order of the text, without those that only pass values on."""
+    """A program. `nodes`: in the order of the text, without operations that only pass values on."""
 
     inputs: dict[str, Input] = field(default_factory=dict)  # by meaning
     outputs: dict[str, Value] = field(default_factory=dict)

@@ -30,8 +30,8 @@ class ObservedArray(Frozen):
     digest: str | None = None  # of its bits; None: other processes hold parts of it
     norm: float | None = None  # of its values as float64
     mean: float | None = None
-    largest: float | None = None
     own_digest: str | None = None  # before the other arm's array replaced it; None if it did not
+    _older = ignore_older("largest")
 
 
 class Observation(Frozen):

@@ -29,7 +29,7 @@ class RunRecord(Frozen):
     reading: RunReading
     proofs: tuple[CheckpointProof, ...] = ()
     metrics: pl.DataFrame | None = None  # the trainer's JSON lines, full precision; None if there are none
-    start: StartReport | None = None  # what it took from the other arm's first state; None without a shared start
+    start: StartReport | None = None  # its report of a shared start; None without one
     crossing: CrossRestore | None = None  # for other trainers; ours reports it in `program`
     program: dict[str, Any] = {}  # the trainer's program.json: program hash, state digests, cross restore
     compiles: tuple[StepCompile, ...] = ()  # of the training step, from the programs that JAX wrote to files

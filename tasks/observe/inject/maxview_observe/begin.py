@@ -6,9 +6,9 @@ import jax
 
 from .jit_hook import patch
 from .observe_step import StepObserver
-from .report import say
 from .settings import read_settings
 from .share_start import StartSharer
+from .stderr_lines import say
 
 
 def begin(settings_file: str) -> None:

@@ -30,8 +30,8 @@ def describe(name: str, place: tuple[str, str], array: Any, donated: bool) -> di
         "donated": donated,
     }
     if bits.is_whole(array):
-        norm, mean, largest, _, digest = bits.measure(array)
-        numbers = {"norm": norm, "mean": mean, "largest": largest}
+        norm, mean, _, _, digest = bits.measure(array)
+        numbers = {"norm": norm, "mean": mean}
         found |= {key: value for key, value in numbers.items() if math.isfinite(value)} | {"digest": digest}
     return found
 

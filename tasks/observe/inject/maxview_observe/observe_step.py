@@ -18,9 +18,9 @@ from .draws import Draws, have_common_keys
 from .evaluation import Evaluation
 from .find_step import StepFinder
 from .profiling import Profiling
-from .report import describe_error, say
 from .settings import Settings
 from .start_state import Replacement
+from .stderr_lines import describe_error, say
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "maxtext", "qwix", "aqtp", "libtpu")
 

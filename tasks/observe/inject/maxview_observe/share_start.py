@@ -14,9 +14,9 @@ from . import bits, files
 from .calls import Call, Words
 from .find_step import StepFinder
 from .meaning import meanings_of
-from .report import describe_error, say
 from .settings import Settings
 from .start_state import Replacement
+from .stderr_lines import describe_error, say
 
 MOST_BATCH_BYTES = 1 << 28  # of all files that one run stores
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tasks.bisect.describe_bisection import next_words, show_counts, write_headline, write_record
 from tasks.bisect.points import Span
 from tasks.bisect.questions import Question
-from tasks.bisect.report import next_words, show_counts, write_headline, write_record
 from tasks.bisect.search import NOT_SURE
 from tasks.bisect.terms import Finish, Rated
 from tasks.records import BisectedPoint, Commit, LedgerEntry
