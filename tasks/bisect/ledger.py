@@ -5,10 +5,9 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
 
 from configs.comparison import Target
 from tasks.bisect.questions import PROGRAM, TIMES, Question
@@ -27,16 +26,13 @@ from tasks.store.json_records import model_from_json, read_document
 FOLDER = "bisect"
 TIMEOUT_S = 1800.0
 TAIL_LINES = 3
-NOTHING_COMPILED = (
-    "NothingCompiled"  # an error type of model/compile_record.py: the trainer has no separate compile step
-)
+# an error type of model/compile_record.py: the trainer has no separate compile step
+NOTHING_COMPILED = "NothingCompiled"
 # Prior weight of a commit whose program equals that of the commit before, by the kind of metric:
 LAST = 0.02  # step times: only a change of the host loop can matter
 HOST = 0.2  # losses: only a change of data or random numbers can matter
 PREFIXES = ("", "k", "M", "G", "T", "P")
 MORE_MEMORY = 1.001  # the tolerance of the memory row
-
-type Forecast = Literal["good", "bad", "unknown"]
 
 
 def ledger_key(source: str, plan: RunPlan) -> str:
@@ -173,33 +169,27 @@ def draw_line(points: Sequence[BisectedPoint], question: Question) -> tuple[Line
 
 def search_ledger(points: Sequence[BisectedPoint], question: Question) -> Finish | None:
     """Return the answer for a changed program or more memory, which need no run; None for other metrics."""
-    ends = points[0].ledger, points[-1].ledger
+    entries = [point.ledger for point in points]
+    good, bad = entries[0], entries[-1]
     if question.metric == PROGRAM:
-        if not all(end.program for end in ends):
-            return Finish(outcome="no difference", why=f"an end has no program: {ends[0].error or ends[1].error}")
-
-        def tell(entry: LedgerEntry) -> Forecast:
-            return "unknown" if entry.program is None else "good" if entry.program == ends[0].program else "bad"
-    elif question.metric == MEMORY.name and all(end.memory_bytes for end in ends):
-
-        def tell(entry: LedgerEntry) -> Forecast:
-            least = (ends[0].memory_bytes or 0) * MORE_MEMORY
-            return "unknown" if entry.memory_bytes is None else "bad" if entry.memory_bytes > least else "good"
+        if not (good.program and bad.program):
+            return Finish(outcome="no difference", why=f"an end has no program: {good.error or bad.error}")
+        marks = [None if one.program is None else one.program != good.program for one in entries]
+    elif question.metric == MEMORY.name and good.memory_bytes and bad.memory_bytes:
+        most = good.memory_bytes * MORE_MEMORY
+        marks = [None if one.memory_bytes is None else one.memory_bytes > most for one in entries]
     else:
         return None
-    return _last_change(points, tell, question)
+    return _last_change(points, marks, question)
 
 
-def _last_change(
-    points: Sequence[BisectedPoint], tell: Callable[[LedgerEntry], Forecast], question: Question
-) -> Finish:
-    marks = [tell(point.ledger) for point in points]
-    if marks[-1] != "bad":
+def _last_change(points: Sequence[BisectedPoint], is_bad: Sequence[bool | None], question: Question) -> Finish:
+    """Return the answer from the points that are like good or bad; None: unknown."""
+    if not is_bad[-1]:
         return Finish(outcome="no difference", why=f"{question.title}: the compiler makes the same of good and bad")
-    good = max(number for number, mark in enumerate(marks) if mark == "good")
-    bad = next(number for number in range(good + 1, len(marks)) if marks[number] == "bad")
+    good = max(number for number, mark in enumerate(is_bad) if mark is False)
+    first, bad = is_bad.index(True), is_bad.index(True, good + 1)
     notes = []
-    first = marks.index("bad")
     if first < good:
         notes.append(f"it comes, goes and comes again: bad at {{{first}}}, good again at {{{good}}}")
     programs = [point.ledger.program for point in points]
@@ -208,7 +198,7 @@ def _last_change(
         notes.append(f"the program changes again at {', '.join(f'{{{number}}}' for number in others)}")
     if bad != good + 1:
         suspects = tuple(range(good + 1, bad + 1))
-        return Finish(outcome="range", why="those between do not compile", suspects=suspects, notes=tuple(notes))
+        return Finish(outcome="range", why="the points between do not compile", suspects=suspects, notes=tuple(notes))
     return Finish(outcome="found", why="", culprit=bad, before=good, notes=tuple(notes))
 
 

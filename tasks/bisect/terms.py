@@ -32,28 +32,22 @@ class Judge(Protocol):
     @property
     def noise(self) -> Noise:
         """The noise of a pair of equal runs, in the unit of the observations."""
-        ...
 
     @property
     def varies(self) -> bool:
         """Whether the metric differs between equal runs: a time does; a loss, a death, a checkpoint do not."""
-        ...
 
     def runs(self, point: int) -> int:
         """Return the number of the point's runs."""
-        ...
 
     def failed(self, point: int) -> str:
         """Return why the point cannot be judged; empty if it can."""
-        ...
 
     def observe(self, point: int) -> Sequence[Observation]:
         """Return the levels of the point's runs, for a metric that varies."""
-        ...
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:
         """Return the verdict on two points. runs: number of each to use; shares: divisor of the false-alarm chance."""
-        ...
 
 
 class Line(Frozen):

@@ -26,7 +26,7 @@ _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "max
 
 
 class StepObserver:
-    """The recorder of an observed process, whose training ends with the observation."""
+    """The `Recorder` of an observed process, whose training ends with the observation."""
 
     def __init__(self, settings: Settings):
         self.settings, self.finder = settings, StepFinder(settings.folder)
@@ -38,15 +38,12 @@ class StepObserver:
         self.profiling: Profiling | None = None
 
     def wants(self, name: str) -> bool:
-        """See Recorder."""
         return not self.busy and self.finder.may_be(name)
 
     def again(self, name: str, args: Any, kwargs: Any) -> Words | None:
-        """See Recorder."""
         return None
 
     def fail(self, name: str, error: Exception) -> None:
-        """See Recorder."""
         if name == self.finder.name:
             self.note(f"a call of {name} cannot be looked at: {describe_error(error)}")
         self.finder.others[name] += 1
@@ -58,7 +55,6 @@ class StepObserver:
             say(text)
 
     def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
-        """See Recorder."""
         if not self.finder.accept(call):
             args, kwargs = call.rebuild(call.leaves)
             return go_on(*args, **kwargs)

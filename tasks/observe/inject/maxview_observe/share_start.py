@@ -22,7 +22,7 @@ MOST_BATCH_BYTES = 1 << 28  # of all files that one run stores
 
 
 class StartSharer:
-    """The recorder of a judged run that shares its start."""
+    """The `Recorder` of a judged run that shares its start."""
 
     def __init__(self, settings: Settings):
         self.settings, self.finder = settings, StepFinder(settings.folder)
@@ -34,15 +34,12 @@ class StartSharer:
         self.batch, self.bytes = "", 0  # digest of the last batch that is on disk, and the size of all
 
     def wants(self, name: str) -> bool:
-        """See Recorder."""
         return not self.over and self.finder.may_be(name)
 
     def fail(self, name: str, error: Exception) -> None:
-        """See Recorder."""
         self.finder.others[name] += 1
 
     def again(self, name: str, args: Any, kwargs: Any) -> Words | None:
-        """See Recorder."""
         if self.fresh is None:
             return None
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
@@ -53,7 +50,6 @@ class StartSharer:
         return None if with_batch is None else jax.tree_util.tree_unflatten(tree, with_batch)
 
     def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
-        """See Recorder."""
         if self.finder.accept(call):
             number, self.calls = self.calls, self.calls + 1
             call.leaves = self.guarded(lambda: self.share(call, number)) or call.leaves
