@@ -16,6 +16,9 @@ NOT_SURE = "the runs that are allowed do not make it sure (--max-runs or --budge
 REFUTED = 1e-4  # left of the weight of a point that compares like the one before it
 
 
+type Marks = Mapping[int, tuple[Mark, str]]  # point → its mark, and the reason
+
+
 def mark_points(line: Line, judge: Judge) -> dict[int, tuple[Mark, str]]:
     """Return a mark and its reason for every point that was run: like good or like bad, by the verdict rule."""
     return {point: _mark(line, judge, point) for point in range(1, line.last) if line.alike[point] == point
@@ -90,7 +93,7 @@ def find_current_belief(line: Line, judge: Judge) -> Belief | None:
     return believe(line, judge, weights, marks, first) if any(weights) else None
 
 
-def _is_settled(line: Line, marks: Mapping[int, tuple[Mark, str]], before: int, after: int, first: int) -> bool:
+def _is_settled(line: Line, marks: Marks, before: int, after: int, first: int) -> bool:
     """Return whether a pair, of a metric without noise, is good and bad by its comparisons with the ends."""
     is_good = before in (0, first) or marks.get(before, ("", ""))[0] == "good"
     return is_good and (after == line.last or marks.get(after, ("", ""))[0] == "bad")
@@ -103,9 +106,7 @@ def _weights(line: Line, first: int, refuted: Set[int]) -> list[float]:
     ]
 
 
-def believe(
-    line: Line, judge: Judge, weights: Sequence[float], marks: Mapping[int, tuple[Mark, str]], first: int
-) -> Belief:
+def believe(line: Line, judge: Judge, weights: Sequence[float], marks: Marks, first: int) -> Belief:
     """Return the posterior of the points after `first`, which is as good as the good end."""
     seen: list[Observation] = []
     if judge.varies:
@@ -116,13 +117,10 @@ def believe(
                 seen += [one.model_copy(update={"point": at}) for one in judge.observe(point)]
     else:  # the verdict rule has said which end each point is like
         noise = Noise(scale=0.05, df=100.0)
-        seen = [Observation(point=first, value=0.0), Observation(point=line.last, value=1.0)]
         values = {"good": 0.0, "bad": 1.0, "between": 1.0}
-        seen += [
-            Observation(point=point, value=values[mark])
-            for point, (mark, _) in marks.items()
-            if mark in values and point > first
-        ]
+        marked = {point: values[mark] for point, (mark, _) in marks.items() if mark in values and point > first}
+        levels = {first: 0.0, line.last: 1.0} | marked
+        seen = [Observation(point=point, value=value) for point, value in levels.items()]
     return find_belief(seen, weights, noise)
 
 
@@ -153,8 +151,8 @@ def _look_at_ends(line: Line, judge: Judge, limits: Limits, ends: Rated, spent_s
 
 
 def _explore(
-    line: Line, judge: Judge, limits: Limits, belief: Belief, marks: Mapping[int, tuple[Mark, str]], first: int,
-    spent_s: float, notes: tuple[str, ...],
+    line: Line, judge: Judge, limits: Limits, belief: Belief, marks: Marks, first: int, spent_s: float,
+    notes: tuple[str, ...],
 ) -> Train | Finish:  # fmt: skip
     """Return the run with the most information, or the remaining range."""
     settled = {point for point, (mark, _) in marks.items() if not judge.varies and mark != "unknown"}
@@ -202,7 +200,7 @@ def _may_train(points: Sequence[int], judge: Judge, line: Line, limits: Limits, 
     return limits.allow(done + len(points), spent_s)
 
 
-def _last_good(line: Line, marks: Mapping[int, tuple[Mark, str]]) -> tuple[int, tuple[str, ...]]:
+def _last_good(line: Line, marks: Marks) -> tuple[int, tuple[str, ...]]:
     """Return the last point that is surely like good although an earlier one surely was not, and a note about it."""
     first = max((point for point in range(line.last) if line.alike[point] == 0), default=0)
     again = any(line.weights[: first + 1])
@@ -215,7 +213,7 @@ def _last_good(line: Line, marks: Mapping[int, tuple[Mark, str]]) -> tuple[int, 
     return first, tuple(notes)
 
 
-def _doubtful(judge: Judge, marks: Mapping[int, tuple[Mark, str]]) -> tuple[int, ...]:
+def _doubtful(judge: Judge, marks: Marks) -> tuple[int, ...]:
     """Return points that contradict their neighbours by a single run: this may be noise."""
     bad = [point for point, (mark, _) in marks.items() if mark in ("bad", "between")]
     good = [point for point, (mark, _) in marks.items() if mark == "good"]

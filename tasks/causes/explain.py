@@ -14,6 +14,7 @@ from tasks.causes.profiles import ProfiledStep, compare_profiles, find_profile, 
 from tasks.causes.programs import compare_program_files
 from tasks.causes.tensors import compare_tensors
 from tasks.causes.touched_lines import Refs, find_refs, name_commits
+from tasks.observe.inject.maxview_observe.files import BUFFERS, INSTRUCTIONS
 from tasks.observe.shared_start import read_start
 from tasks.preflight.analyse import analyse_program
 from tasks.preflight.compare_programs import Side, compare_programs
@@ -33,7 +34,6 @@ from tasks.records import (
 from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
 
 PROFILED = (2, 21)  # calls of the step: the first ones wait for the compiler and a save
-BUFFERS, INSTRUCTIONS = "step.buffers.pb", "step.hlo.pb"
 MOST_RESULTS = 3  # that a headline names
 
 type Both[T] = tuple[T, T]

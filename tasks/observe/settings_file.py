@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tasks.observe.inject.maxview_observe.files import CLAIM
+
 INJECTED = Path(__file__).parent / "inject"
 VARIABLE = "MAXVIEW_OBSERVE"
 SETTINGS = "settings.json"
-CLAIM = "claim"  # file of the recording process, so that no other process of the trainer records
 
 
 def prepare(folder: Path, environment: Mapping[str, str], **settings: Any) -> dict[str, str]:

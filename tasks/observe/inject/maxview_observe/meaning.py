@@ -73,11 +73,15 @@ def meaning_of(argument: str) -> tuple[str, str]:
 
 
 def meanings_of(arguments: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the meaning of each argument; equal meanings are numbered by their order."""
-    seen: Counter[tuple[str, str]] = Counter()
+    """Return the meaning of each argument; equal meanings are numbered."""
+    return number_equal(map(meaning_of, arguments))
+
+
+def number_equal[R](places: Iterable[tuple[R, str]]) -> list[tuple[R, str]]:
+    """Return the places with a number behind the path of each repeated one, in their order."""
+    seen: Counter[tuple[R, str]] = Counter()
     found = []
-    for argument in arguments:
-        role, path = meaning_of(argument)
+    for role, path in places:
         seen[role, path] += 1
         found.append((role, path if seen[role, path] == 1 else f"{path} #{seen[role, path]}"))
     return found
