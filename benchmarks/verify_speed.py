@@ -22,13 +22,13 @@ from pathlib import Path
 import google_crc32c
 import psutil
 
-from tasks.verify.checkpoint import verify_checkpoint
+from tasks.verify.verification import verify_checkpoint
 
 COLUMNS = 8192
 RECORD = """
 import sys
 from pathlib import Path
-from tasks.verify.checkpoint import verify_checkpoint
+from tasks.verify.verification import verify_checkpoint
 
 def peak():  # of this program alone: what the C library calls ru_maxrss begins with that of the parent
     line = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))

@@ -12,6 +12,7 @@ from prefect.states import Cancelled, Completed, Failed
 from configs.comparison import Target, load_comparison, load_target
 from flows.compare import run_one
 from tasks.bisect.corners import compare_corners, contrast_corners
+from tasks.bisect.describe_bisection import describe_points, name_point, spent_seconds, write_record
 from tasks.bisect.ends import find_question
 from tasks.bisect.judge_points import RunJudge
 from tasks.bisect.ledger import draw_line, ledger_key, read_entry, search_ledger
@@ -26,14 +27,12 @@ from tasks.bisect.points import (
     spans_inside,
 )
 from tasks.bisect.questions import DIED, PROGRAM, Question, read_question
-from tasks.bisect.report import describe_points, name_point, spent_seconds, write_record
 from tasks.bisect.search import find_current_belief
 from tasks.bisect.terms import Finish, Limits, Line, Train
 from tasks.diff.case import CaseRuns
 from tasks.diff.noise import Past
 from tasks.history.prior import read_past
 from tasks.launch.owners import forget
-from tasks.metrics.result_metrics import CHECKPOINTS
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.preflight.compile_lanes import count_lanes
 from tasks.publish.content.page_address import PublishedPage
@@ -56,7 +55,7 @@ from tasks.steps import (
     publish_bisection_step,
 )
 from tasks.store import Store, open_store
-from tasks.verify.common_step import have_common_step
+from tasks.verify.common_step import find_common
 
 TIME = Question(metric=STEP_TIME.name, title=STEP_TIME.title)  # a placeholder until the bisected row is known
 
@@ -246,13 +245,15 @@ class Search:
         case = CaseRuns(
             comparison=self.request.comparison, case=self.case, target=self.like.target, runs=(), rules=self.like.rules
         )
-        compare = self._compare_checkpoints if question.metric == CHECKPOINTS.name else None
         if self.past is None:
             self.past = read_past(case, self.store)
-        return RunJudge(question, case, self.runs, failures=self.failures, past=self.past, compare_checkpoints=compare)
+        return RunJudge(
+            question, case, self.runs, failures=self.failures, past=self.past,
+            compare_checkpoints=self._compare_checkpoints,
+        )  # fmt: skip
 
     def _compare_checkpoints(self, runs: CaseRuns) -> Any:
-        return compare_checkpoints_step(runs, self.store) if have_common_step(runs.runs) else None
+        return compare_checkpoints_step(runs, self.store) if find_common(runs.runs) else None
 
     def _spent(self) -> float:
         return spent_seconds([run for runs in self.runs.values() for run in runs])
@@ -334,7 +335,8 @@ class Search:
         judge = square._judge(self.question or TIME)
         if not judge.varies:
             return compare_corners(judge.compare)
-        return contrast_corners([[one.value for one in judge.observe(corner)] for corner in range(4)], judge)
+        levels = [[one.value for one in judge.observe(corner)] for corner in range(4)]
+        return contrast_corners(levels, judge.noise, judge.tolerance)
 
 
 def _blames(corners: tuple[Corner, ...], name: str) -> bool:

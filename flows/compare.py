@@ -59,7 +59,7 @@ from tasks.steps import (
     watch_step,
 )
 from tasks.store import Store, open_store
-from tasks.verify.common_step import have_common_step
+from tasks.verify.common_step import find_common
 from tasks.verify.steps_to_prove import find_unverified
 
 
@@ -140,7 +140,7 @@ def compare_cases(
                 rules=plans[0].rules,
                 commits={plan.arm: plan.commits for plan in plans if plan.commits},
             )
-            if have_common_step(records):
+            if find_common(records):
                 runs = runs.model_copy(update={"checkpoints": compare_checkpoints_step(runs, store)})
             if have_programs(records, store):
                 runs = runs.model_copy(update={"program": compare_kept_programs_step(runs, store)})

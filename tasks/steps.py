@@ -79,9 +79,9 @@ from tasks.services.events import EVENTS, Comparing
 from tasks.services.outage import outlast, unless_away
 from tasks.services.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.store import Store
-from tasks.verify.checkpoint import verify_saved
 from tasks.verify.common_step import compare_arms
-from tasks.verify.steps_to_prove import Wanted, find_wanted, prove
+from tasks.verify.steps_to_prove import find_wanted, prove
+from tasks.verify.verification import verify_saved
 
 PROGRESS_EVERY_S = 1.0
 TOKENS = ("MAXVIEW_GITHUB_TOKEN", "GITHUB_TOKEN")
@@ -160,19 +160,19 @@ def verify_step(path: Path, manifests: Path) -> CheckpointProof:
 
 
 @task(name="find checkpoints", **IO)
-def find_checkpoints_step(places: Sequence[str], hours: float | None) -> list[Wanted]:
-    """Return the checkpoints in these places that were committed within the last `hours`; all if None."""
+def find_checkpoints_step(places: Sequence[str], hours: float | None) -> list[str]:
+    """Return the paths of the checkpoints in these places that were committed within the last `hours`; all if None."""
     wanted = find_wanted(places, since=datetime.now(UTC) - timedelta(hours=hours) if hours else None)
     get_run_logger().info("%s checkpoints to prove", len(wanted))
     return wanted
 
 
-@task(name="prove", task_run_name="prove {wanted.path}", **IO)
-def prove_step(wanted: Wanted, deep: bool, again_after_h: float) -> CheckpointProof:
+@task(name="prove", task_run_name="prove {path}", **IO)
+def prove_step(path: str, deep: bool, again_after_h: float) -> CheckpointProof:
     """Return the proof of one checkpoint, which is stored beside it."""
-    proof = prove(wanted, deep=deep, again_after=timedelta(hours=again_after_h))
+    proof = prove(path, deep=deep, again_after=timedelta(hours=again_after_h))
     for problem in proof.problems:
-        get_run_logger().error("%s: %s: %s: %s", wanted.path, problem.check, problem.path, problem.message)
+        get_run_logger().error("%s: %s: %s: %s", path, problem.check, problem.path, problem.message)
     return proof
 
 

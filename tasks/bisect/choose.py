@@ -1,6 +1,6 @@
-"""Chooses the point whose next run gives the most information about the culprit per second."""
+"""Chooses the point whose next run gives the most information about the culprit."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -10,12 +10,9 @@ GRID = 160  # places at which the density of the next value is computed
 WIDEST = 60.0  # the range of levels in standard deviations of a run: finer distinctions give no more information
 
 
-def choose_point(belief: Belief, points: Iterable[int], costs: Mapping[int, float]) -> int | None:
-    """Return the point with the most information per cost; None if no run of any point gives information.
-
-    costs: of one run of each point, in any unit; of several equal points the earliest.
-    """
-    worth = {point: information(belief, point) / costs[point] for point in points}
+def choose_point(belief: Belief, points: Iterable[int]) -> int | None:
+    """Return the first point with the most information; None if no run of any point gives information."""
+    worth = {point: information(belief, point) for point in points}
     best = max(worth, key=lambda point: worth[point], default=None)
     return best if best is not None and worth[best] > 0 else None
 
@@ -23,7 +20,7 @@ def choose_point(belief: Belief, points: Iterable[int], costs: Mapping[int, floa
 def information(belief: Belief, point: int) -> float:
     """Return the mutual information, in nats, between the culprit and the value of one more run of this point.
 
-    The next value is a mixture: of every hypothesis its level of the point, with the noise of a run. Its entropy minus
+    The next value is a mixture of the point's levels under all hypotheses, with the noise of a run. Its entropy minus
     the entropy of the noise is the information (D. Lindley, Ann. Math. Statist. 27 (1956) 986).
     """
     levels = belief.level_at(point)

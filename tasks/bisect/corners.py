@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from math import expm1, sqrt
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import stdtrit  # type: ignore[import-untyped]  # its stubs are a package of their own
@@ -19,24 +19,13 @@ CONTRASTS: dict[Literal["code", "packages", "interaction"], tuple[float, float, 
 }  # fmt: skip
 
 
-class Known(Protocol):
-    """The basis for judging a time: the noise between equal runs, and the largest difference that counts as equal."""
-
-    @property
-    def noise(self) -> Noise: ...
-
-    @property
-    def tolerance(self) -> Tolerance: ...
-
-
-def contrast_corners(levels: Sequence[Sequence[float]], known: Known) -> tuple[Corner, ...]:
+def contrast_corners(levels: Sequence[Sequence[float]], noise: Noise, tolerance: Tolerance) -> tuple[Corner, ...]:
     """Return the effects of code and packages, each averaged over the other, and their interaction.
 
     levels: logarithms of the runs' levels of (old code, old packages), (new, old), (old, new), (new, new). The
     factorial contrasts of a 2 × 2 experiment with a pooled variance (G. Box, W. Hunter, J. Hunter, Statistics for
     Experimenters, ch. 5), moderated by the stated noise.
     """
-    noise, tolerance = known.noise, known.tolerance
     means = [float(np.mean(side)) for side in levels]
     squares = sum(float(np.sum((np.asarray(side) - mean) ** 2)) for side, mean in zip(levels, means, strict=True))
     df = noise.df + sum(len(side) - 1 for side in levels)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tasks.bisect.describe_bisection import name_point
 from tasks.bisect.ledger import FOLDER, ledger_key
-from tasks.bisect.report import name_point
 from tasks.causes.programs import compare_program_files
 from tasks.records import BisectedPoint, ProgramExplanation, RunPlan, RunRecord
 from tasks.records.compiled import LOWERED
@@ -31,18 +31,16 @@ def compare_culprit_program(
     for kept in (in_ledger, of_runs):
         before = max((number for number in kept if number < culprit), default=None)
         if culprit in kept and before is not None:
-            return _compare(points, (before, culprit), (kept[before], kept[culprit]))
+            names = name_point(points[before]), name_point(here)
+            return _find_difference((kept[before], kept[culprit]), names)
     return None
 
 
-def _compare(
-    points: Sequence[BisectedPoint], numbers: tuple[int, int], paths: tuple[Path, Path]
-) -> ProgramExplanation | None:
+def _find_difference(paths: tuple[Path, Path], names: tuple[str, str]) -> ProgramExplanation | None:
     if not all(path.is_file() for path in paths):  # the ledger was made on another machine
         return None
-    before, here = (name_point(points[number]) for number in numbers)
     try:
-        found = compare_program_files(*paths, (before, here))
+        found = compare_program_files(*paths, names)
     except ValueError:  # the text of an older JAX
         return None
     return found if found.answer == "differs" else None

@@ -1,10 +1,11 @@
 """Turns a comparison of the two ends into the metric to bisect, or into the reason why nothing can be bisected."""
 
 from tasks.bisect.questions import Question, worst_question
-from tasks.bisect.search import MOST_OF_POINT
-from tasks.bisect.terms import Finish, Limits, Train
+from tasks.bisect.terms import MOST_OF_POINT, Finish, Limits, Train
 from tasks.diff.repeat_rule import undecided_rows
 from tasks.records import ComparisonRecord
+
+SAME = "good and bad are the same: good may be bad itself (name an earlier --good), or bad good"
 
 
 def find_question(
@@ -22,23 +23,24 @@ def find_question(
     if blocking:
         return Finish(outcome="no difference", why=f"good and bad cannot be compared: {blocking[0]}")
     rows = undecided_rows(record)
-    limited = limits.budget_s is not None or limits.most_runs is not None
-    within = (limits.most_runs is None or 2 * runs + 2 <= limits.most_runs) and (
-        limits.budget_s is None or spent_s < limits.budget_s
-    )
-    if rows and within and runs < (MOST_OF_POINT if limited else limits.ends):
+    if rows and limits.allow(2 * runs + 2, spent_s) and runs < (MOST_OF_POINT if limits.are_given else limits.ends):
         return Train(points=(0, last), why="both ends")
-    if not rows:
-        improved = [row.title for row in record.rows if row.verdict == "improved"]
-        if improved:
-            why = f"bad is better than good ({improved[0]}): are --good and --bad swapped?"
-        else:
-            why = "good and bad are the same: good may be bad itself (name an earlier --good), or bad good"
+    if rows:
+        row = max(rows, key=lambda row: row.runs_wanted or 0)
+        why = say_unsure(runs, f"{row.title} {row.effect_text}".strip(), row.runs_wanted, row.cost_text)
         return Finish(outcome="no difference", why=why)
-    row = max(rows, key=lambda row: row.runs_wanted or 0)
-    more = f"; {row.runs_wanted} runs of each would probably decide" if row.runs_wanted else ""
-    price = f" ({row.cost_text})" if row.cost_text else ""
-    option = f": --max-runs {2 * row.runs_wanted + MOST_OF_POINT}" if row.runs_wanted else ""
-    told = f"{row.title} {row.effect_text}".strip()
-    why = f"no sure difference between good and bad after {runs} runs of each: {told}{more}{price}{option}"
-    return Finish(outcome="no difference", why=why)
+    improved = [row.title for row in record.rows if row.verdict == "improved"]
+    return Finish(outcome="no difference", why=say_better(improved[0]) if improved else SAME)
+
+
+def say_better(text: str) -> str:
+    """Return the reason to stop if bad is better than good."""
+    return f"bad is better than good ({text}): are --good and --bad swapped?"
+
+
+def say_unsure(runs: int, text: str, wanted: int | None, cost: str) -> str:
+    """Return the reason to stop if the difference is not significant. wanted: runs of each end that would decide."""
+    more = f"; {wanted} runs of each would probably decide" if wanted else ""
+    price = f" ({cost})" if cost else ""
+    option = f" (--max-runs {2 * wanted + MOST_OF_POINT})" if wanted else ""
+    return f"no sure difference between good and bad after {runs} runs of each: {text}{more}{price}{option}"

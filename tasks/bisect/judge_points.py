@@ -44,12 +44,10 @@ class RunJudge:
 
     @property
     def varies(self) -> bool:
-        """See Judge."""
         return self._question.varies
 
     @property
     def noise(self) -> Noise:
-        """See Judge."""
         return learn_noise(self._rules.noises[self._kind], self._past.get(BY_NAME[self._question.metric].quick))
 
     @property
@@ -63,7 +61,6 @@ class RunJudge:
         return "cpu_time" if self._question.metric == CPU_TIME.name else kind_of((arm, arm))
 
     def runs(self, point: int) -> int:
-        """See Judge."""
         return len(self._runs.get(point, ()))
 
     def failed(self, point: int) -> str:
@@ -82,7 +79,6 @@ class RunJudge:
         return f"died: {cause}"
 
     def observe(self, point: int) -> list[Observation]:
-        """See Judge."""
         levels = [self._level(run) for run in self._runs.get(point, ())]
         return [Observation(point=point, value=log(level[0]), error=level[1]) for level in levels if level]
 
@@ -91,7 +87,6 @@ class RunJudge:
         return (levels.quick.seconds, levels.quick.error) if levels else None
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:
-        """See Judge."""
         left, right = self._runs[before][:runs], self._runs[after][:runs]
         key = (before, after, len(left), len(right), runs or 0, shares)
         if key not in self._known:
@@ -120,7 +115,7 @@ class RunJudge:
         row = next((row for row in record.rows if row.metric == self._question.metric), None)
         if row is None or row.verdict == "not judged":
             return Rated(verdict="unknown", text="the runs do not tell")
-        # of a sure word what differs; the reason behind it is on the page of the two commits' comparison
+        # for a sure verdict, only the difference: the page of the two commits' comparison has the reason
         text = row.effect_text or (row.reason if row.verdict == "unknown" else row.reason.partition(": ")[0])
         return Rated(
             verdict=row.verdict, text=text, wanted=row.runs_wanted, cost=row.cost_text,

@@ -5,10 +5,9 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Literal
 
 from configs.comparison import Target
 from tasks.bisect.questions import PROGRAM, TIMES, Question
@@ -27,16 +26,13 @@ from tasks.store.json_records import model_from_json, read_document
 FOLDER = "bisect"
 TIMEOUT_S = 1800.0
 TAIL_LINES = 3
-NOTHING_COMPILED = (
-    "NothingCompiled"  # an error type of model/compile_record.py: the trainer has no separate compile step
-)
+# an error type of model/compile_record.py: the trainer has no separate compile step
+NOTHING_COMPILED = "NothingCompiled"
 # Prior weight of a commit whose program equals that of the commit before, by the kind of metric:
 LAST = 0.02  # step times: only a change of the host loop can matter
 HOST = 0.2  # losses: only a change of data or random numbers can matter
 PREFIXES = ("", "k", "M", "G", "T", "P")
 MORE_MEMORY = 1.001  # the tolerance of the memory row
-
-type Forecast = Literal["good", "bad", "unknown"]
 
 
 def ledger_key(source: str, plan: RunPlan) -> str:
@@ -63,7 +59,7 @@ def make_entry(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerE
     """
     folder = store.path / FOLDER / "programs" / key
     programs = store.path / FOLDER / "compiled"
-    for place in (folder, programs):  # they must exist to be writable for the commit's code
+    for place in (folder, programs):  # only an existing folder is writable for the commit's code
         place.mkdir(parents=True, exist_ok=True)
     entry = _compile(plan, target, folder, programs)
     store.files.write(f"{FOLDER}/ledger/{key}.json", entry.model_dump_json().encode())
@@ -119,8 +115,7 @@ def probe_words(plan: RunPlan, target: Target, folder: Path, programs: Path) -> 
     If the plan already compiles ahead of time, only its folder is replaced. Otherwise `model/compile_record.py` starts
     the trainer and ends it as soon as its step is compiled.
     """
-    words = tuple(word.replace(plan.directory, str(folder)) for word in plan.argv)
-    words = tuple(_moved(word, Path(plan.directory).name, folder) for word in words)
+    words = tuple(_move(word.replace(plan.directory, str(folder)), plan, folder) for word in plan.argv)
     if plan.compiles_for is not None:
         return words
     if plan.trainer == "command" or "-m" not in words:
@@ -131,14 +126,13 @@ def probe_words(plan: RunPlan, target: Target, folder: Path, programs: Path) -> 
     return (*words[:at], "-P", str(COMPILE_RECORDER), *place, *keep, *words[at + 1 :])
 
 
-def _moved(word: str, run_name: str, folder: Path) -> str:
+def _move(word: str, plan: RunPlan, folder: Path) -> str:
     """Replace the run's name and folder in an argument; MaxText has a separate argument for each."""
-    if word == f"run_name={run_name}":
+    if word == f"run_name={Path(plan.directory).name}":
         return f"run_name={folder.name}"
     return f"base_output_directory={folder.parent}" if word.startswith("base_output_directory=") else word
 
 
-@lru_cache(maxsize=64)
 def _rules_of(metric: str) -> tuple[float, str]:
     """Return the weight of a commit with an unchanged program, and the reason if that weight is 0."""
     if metric in (MEMORY.name, PROGRAM):
@@ -155,8 +149,7 @@ def draw_line(points: Sequence[BisectedPoint], question: Question) -> tuple[Line
     change the host loop or the data.
     """
     weights, why = [0.0], {}
-    for number in range(1, len(points)):
-        before, here = points[number - 1], points[number]
+    for number, (before, here) in enumerate(pairwise(points), start=1):
         weight, reason = 1.0, ""
         if here.source and here.source == before.source:
             weight, reason = 0.0, "no source of the trainer changed"
@@ -166,54 +159,46 @@ def draw_line(points: Sequence[BisectedPoint], question: Question) -> tuple[Line
         if not weight:
             why[number] = reason
     last, alike = len(points) - 1, [0]
-    for number in range(1, len(points)):
-        like_good = points[number].source and points[number].source == points[0].source
+    for number, here in enumerate(points[1:], start=1):
+        like_good = here.source and here.source == points[0].source
         alike.append(0 if like_good else number if weights[number] else alike[-1])
-    tail = alike[last]
-    if tail:  # the commits at the end that train the same count as the bad end
+    if tail := alike[last]:  # the commits at the end that train the same count as the bad end
         alike = [last if one == tail else one for one in alike]
     return Line(weights=tuple(weights), alike=tuple(alike)), why
 
 
 def search_ledger(points: Sequence[BisectedPoint], question: Question) -> Finish | None:
     """Return the answer for a changed program or more memory, which need no run; None for other metrics."""
-    ends = points[0].ledger, points[-1].ledger
+    entries = [point.ledger for point in points]
+    good, bad = entries[0], entries[-1]
     if question.metric == PROGRAM:
-        if not all(end.program for end in ends):
-            return Finish(outcome="no difference", why=f"an end has no program: {ends[0].error or ends[1].error}")
-
-        def tell(entry: LedgerEntry) -> Forecast:
-            return "unknown" if entry.program is None else "good" if entry.program == ends[0].program else "bad"
-    elif question.metric == MEMORY.name and all(end.memory_bytes for end in ends):
-
-        def tell(entry: LedgerEntry) -> Forecast:
-            least = (ends[0].memory_bytes or 0) * MORE_MEMORY
-            return "unknown" if entry.memory_bytes is None else "bad" if entry.memory_bytes > least else "good"
+        if not (good.program and bad.program):
+            return Finish(outcome="no difference", why=f"an end has no program: {good.error or bad.error}")
+        marks = [None if one.program is None else one.program != good.program for one in entries]
+    elif question.metric == MEMORY.name and good.memory_bytes and bad.memory_bytes:
+        most = good.memory_bytes * MORE_MEMORY
+        marks = [None if one.memory_bytes is None else one.memory_bytes > most for one in entries]
     else:
         return None
-    return _last_change(points, tell, question)
+    return _last_change(points, marks, question)
 
 
-def _last_change(
-    points: Sequence[BisectedPoint], tell: Callable[[LedgerEntry], Forecast], question: Question
-) -> Finish:
-    marks = [tell(point.ledger) for point in points]
-    if marks[-1] != "bad":
+def _last_change(points: Sequence[BisectedPoint], is_bad: Sequence[bool | None], question: Question) -> Finish:
+    """Return the answer from the points that are like good or bad; None: unknown."""
+    if not is_bad[-1]:
         return Finish(outcome="no difference", why=f"{question.title}: the compiler makes the same of good and bad")
-    good = max(number for number, mark in enumerate(marks) if mark == "good")
-    bad = next(number for number in range(good + 1, len(marks)) if marks[number] == "bad")
+    good = max(number for number, mark in enumerate(is_bad) if mark is False)
+    first, bad = is_bad.index(True), is_bad.index(True, good + 1)
     notes = []
-    first = marks.index("bad")
     if first < good:
         notes.append(f"it comes, goes and comes again: bad at {{{first}}}, good again at {{{good}}}")
-    programs = [points[number].ledger.program for number in range(bad, len(points))]
-    others = [number for number in range(bad + 1, len(points)) if programs[number - bad] not in
-              (programs[number - bad - 1], None)]  # fmt: skip
+    programs = [point.ledger.program for point in points]
+    others = [number for number in range(bad + 1, len(points)) if programs[number] not in (programs[number - 1], None)]
     if others and question.metric == PROGRAM:
         notes.append(f"the program changes again at {', '.join(f'{{{number}}}' for number in others)}")
     if bad != good + 1:
         suspects = tuple(range(good + 1, bad + 1))
-        return Finish(outcome="range", why="those between do not compile", suspects=suspects, notes=tuple(notes))
+        return Finish(outcome="range", why="the points between do not compile", suspects=suspects, notes=tuple(notes))
     return Finish(outcome="found", why="", culprit=bad, before=good, notes=tuple(notes))
 
 

@@ -6,7 +6,7 @@ from configs.errors import ConfigError
 from configs.schema import Frozen
 from tasks.records import Commit
 from tasks.resolve.git import GitError, run_git
-from tasks.resolve.refs import ResolvedRef, is_address
+from tasks.resolve.refs import ResolvedRef
 
 MOST = 2000  # commits on a line
 _FORM = "%H%x00%P%x00%cI%x00%an%x00%s%x01"
@@ -24,10 +24,6 @@ def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[Line
 
     Raises ConfigError, with the command to type, if bad does not descend from good.
     """
-    if is_address(repository):
-        raise ConfigError(
-            [f"{repository}: a bisection needs the history: git clone it, and name the folder with --repository"]
-        )
     folder = Path(repository)
     if good.sha == bad.sha:
         raise ConfigError(
@@ -51,7 +47,7 @@ def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[Line
     listed = _read(folder, f"{good.sha}..{bad.sha}", "--first-parent", f"--max-count={MOST + 1}")
     if len(listed) > MOST:
         raise ConfigError([f"more than {MOST} commits lie between '{good.name}' and '{bad.name}': name a later --good"])
-    # a good that came in by a merge: what the line had before that merge lacks it
+    # good may have come in by a merge: earlier commits of the line lack it
     while listed and listed[0].parents[:1] != (good.sha,) and not _holds(folder, good.sha, listed[0].commit.sha):
         listed = listed[1:]
     return [*_read(folder, good.sha, "--max-count=1"), *listed]

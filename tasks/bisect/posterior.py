@@ -76,7 +76,7 @@ def find_belief(observations: Sequence[Observation], weights: Sequence[float], n
     found /= found.sum()
     shrunk = spread * count / (1 + spread * count)
     levels = middle[:, None] + shrunk * (mean - middle[:, None])
-    # of one change only: what comes and goes is noise as long as nothing else is shown
+    # only hypotheses with one change: a level that comes and goes counts as noise until other runs show it
     best = int(np.where(changes[:, 1] == size, found, -1.0).argmax())
     return Belief(
         changes=changes,

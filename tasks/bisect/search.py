@@ -3,18 +3,20 @@
 from collections.abc import Mapping, Sequence, Set
 
 from tasks.bisect.choose import choose_point
+from tasks.bisect.ends import SAME, say_better, say_unsure
 from tasks.bisect.evidence import WITNESSES, is_proven, judge_ends
 from tasks.bisect.posterior import Belief, Observation, find_belief
-from tasks.bisect.terms import ENDS, WORSE, Finish, Judge, Limits, Line, Rated, Train
+from tasks.bisect.terms import ENDS, MOST_OF_POINT, WORSE, Finish, Judge, Limits, Line, Rated, Train
 from tasks.diff.decide_noisy import CHANCE
 from tasks.diff.noise import Noise
 from tasks.records import Mark
 
 SURE = 0.95  # the posterior at which a point is named, once its own comparison agrees
-MOST_OF_POINT = 12  # runs of one point: beyond that the machine is too noisy for this difference
-MOST_RUNS = 100  # of a line where neither a budget nor a number of runs is given
 NOT_SURE = "the runs that are allowed do not make it sure (--max-runs or --budget allow more)"
 REFUTED = 1e-4  # left of the weight of a point that compares like the one before it
+
+
+type Marks = Mapping[int, tuple[Mark, str]]  # point → its mark, and the reason
 
 
 def mark_points(line: Line, judge: Judge) -> dict[int, tuple[Mark, str]]:
@@ -91,7 +93,7 @@ def find_current_belief(line: Line, judge: Judge) -> Belief | None:
     return believe(line, judge, weights, marks, first) if any(weights) else None
 
 
-def _is_settled(line: Line, marks: Mapping[int, tuple[Mark, str]], before: int, after: int, first: int) -> bool:
+def _is_settled(line: Line, marks: Marks, before: int, after: int, first: int) -> bool:
     """Return whether a pair, of a metric without noise, is good and bad by its comparisons with the ends."""
     is_good = before in (0, first) or marks.get(before, ("", ""))[0] == "good"
     return is_good and (after == line.last or marks.get(after, ("", ""))[0] == "bad")
@@ -104,9 +106,7 @@ def _weights(line: Line, first: int, refuted: Set[int]) -> list[float]:
     ]
 
 
-def believe(
-    line: Line, judge: Judge, weights: Sequence[float], marks: Mapping[int, tuple[Mark, str]], first: int
-) -> Belief:
+def believe(line: Line, judge: Judge, weights: Sequence[float], marks: Marks, first: int) -> Belief:
     """Return the posterior of the points after `first`, which is as good as the good end."""
     seen: list[Observation] = []
     if judge.varies:
@@ -117,13 +117,10 @@ def believe(
                 seen += [one.model_copy(update={"point": at}) for one in judge.observe(point)]
     else:  # the verdict rule has said which end each point is like
         noise = Noise(scale=0.05, df=100.0)
-        seen = [Observation(point=first, value=0.0), Observation(point=line.last, value=1.0)]
         values = {"good": 0.0, "bad": 1.0, "between": 1.0}
-        seen += [
-            Observation(point=point, value=values[mark])
-            for point, (mark, _) in marks.items()
-            if mark in values and point > first
-        ]
+        marked = {point: values[mark] for point, (mark, _) in marks.items() if mark in values and point > first}
+        levels = {first: 0.0, line.last: 1.0} | marked
+        seen = [Observation(point=point, value=value) for point, value in levels.items()]
     return find_belief(seen, weights, noise)
 
 
@@ -141,26 +138,21 @@ def _look_at_ends(line: Line, judge: Judge, limits: Limits, ends: Rated, spent_s
     failed = next((judge.failed(point) for point in (0, line.last) if judge.failed(point)), "")
     if failed:
         return Finish(outcome="no difference", why=f"an end cannot be judged: {failed}", rated=ends)
-    limited = limits.budget_s is not None or limits.most_runs is not None
-    allowed = MOST_OF_POINT if limited else 2 * limits.ends if judge.varies else limits.ends
+    allowed = MOST_OF_POINT if limits.are_given else 2 * limits.ends if judge.varies else limits.ends
     fewer = tuple(point for point in (0, line.last) if judge.runs(point) == both)
     if ends.verdict == "unknown" and both < allowed and _may_train(fewer, judge, line, limits, spent_s):
         return Train(points=fewer, why="both ends")
     if ends.verdict == "same":
-        why = "good and bad are the same: good may be bad itself (name an earlier --good), or bad good"
-    elif ends.verdict == "improved":
-        why = f"bad is better than good ({ends.text}): are --good and --bad swapped?"
+        why = SAME
     else:
-        wanted = f"; {ends.wanted} runs of each would probably decide" if ends.wanted else ""
-        price = f" ({ends.cost})" if ends.cost else ""
-        more = f" (--max-runs {2 * ends.wanted + 12})" if ends.wanted else ""
-        why = f"no sure difference between good and bad after {both} runs of each: {ends.text}{wanted}{price}{more}"
+        is_better = ends.verdict == "improved"
+        why = say_better(ends.text) if is_better else say_unsure(both, ends.text, ends.wanted, ends.cost)
     return Finish(outcome="no difference", why=why, rated=ends)
 
 
 def _explore(
-    line: Line, judge: Judge, limits: Limits, belief: Belief, marks: Mapping[int, tuple[Mark, str]], first: int,
-    spent_s: float, notes: tuple[str, ...],
+    line: Line, judge: Judge, limits: Limits, belief: Belief, marks: Marks, first: int, spent_s: float,
+    notes: tuple[str, ...],
 ) -> Train | Finish:  # fmt: skip
     """Return the run with the most information, or the remaining range."""
     settled = {point for point, (mark, _) in marks.items() if not judge.varies and mark != "unknown"}
@@ -172,19 +164,14 @@ def _explore(
         and not judge.failed(point)
         and judge.runs(point) < MOST_OF_POINT
     ]
-    costs = {point: line.costs[point] if line.costs else 1.0 for point in open_points}
-    point = choose_point(belief, open_points, costs)
+    point = choose_point(belief, open_points)
     if point is None:
         skipped = [other for other, (mark, _) in marks.items() if mark == "skipped"]
         why = f"{len(skipped)} of them could not be judged" if skipped else "no run of any of them would tell more"
         return _range(belief, None, notes, why)
     if not _may_train((point,), judge, line, limits, spent_s):
         return _range(belief, None, notes, NOT_SURE)
-    return Train(points=(point,), why=f"{_left(belief)} points are left")
-
-
-def _left(belief: Belief) -> int:
-    return len(_smallest(belief))
+    return Train(points=(point,), why=f"{len(_smallest(belief))} points are left")
 
 
 def _smallest(belief: Belief) -> list[int]:
@@ -210,13 +197,10 @@ def _trained(line: Line, judge: Judge) -> list[int]:
 def _may_train(points: Sequence[int], judge: Judge, line: Line, limits: Limits, spent_s: float) -> bool:
     """Return whether one more run of each of these points is within the limits."""
     done = sum(judge.runs(point) for point in range(line.last + 1) if line.alike[point] == point or point == line.last)
-    if limits.budget_s is not None and spent_s >= limits.budget_s:
-        return False
-    most = limits.most_runs or (MOST_RUNS if limits.budget_s is None else None)
-    return most is None or done + len(points) <= most
+    return limits.allow(done + len(points), spent_s)
 
 
-def _last_good(line: Line, marks: Mapping[int, tuple[Mark, str]]) -> tuple[int, tuple[str, ...]]:
+def _last_good(line: Line, marks: Marks) -> tuple[int, tuple[str, ...]]:
     """Return the last point that is surely like good although an earlier one surely was not, and a note about it."""
     first = max((point for point in range(line.last) if line.alike[point] == 0), default=0)
     again = any(line.weights[: first + 1])
@@ -229,7 +213,7 @@ def _last_good(line: Line, marks: Mapping[int, tuple[Mark, str]]) -> tuple[int, 
     return first, tuple(notes)
 
 
-def _doubtful(judge: Judge, marks: Mapping[int, tuple[Mark, str]]) -> tuple[int, ...]:
+def _doubtful(judge: Judge, marks: Marks) -> tuple[int, ...]:
     """Return points that contradict their neighbours by a single run: this may be noise."""
     bad = [point for point, (mark, _) in marks.items() if mark in ("bad", "between")]
     good = [point for point, (mark, _) in marks.items() if mark == "good"]
@@ -247,8 +231,7 @@ def _other_changes(line: Line, judge: Judge, before: int, culprit: int) -> tuple
             continue
         rated = judge.compare(start, end, shares=2 * ENDS)
         if rated.verdict in (*WORSE, "improved"):
-            sign = "of opposite sign" if rated.verdict == "improved" else "in the same direction"
-            if not judge.varies:
-                sign = "of opposite sign" if rated.verdict == "improved" else "besides"
+            alike = "in the same direction" if judge.varies else "besides"
+            sign = "of opposite sign" if rated.verdict == "improved" else alike
             notes.append(f"another change {sign} lies {where} it, between {{{start}}} and {{{end}}}: {rated.text}")
     return tuple(notes)

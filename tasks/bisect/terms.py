@@ -10,6 +10,8 @@ from tasks.records import Verdict
 
 ENDS = 2  # the ends take one half of the chance of a false alarm, the named point the other
 WORSE: tuple[Verdict, ...] = ("regressed", "changed")
+MOST_OF_POINT = 12  # runs of one point: beyond that the machine is too noisy for this difference
+MOST_RUNS = 100  # of a line where neither a budget nor a number of runs is given
 
 
 class Rated(Frozen):
@@ -30,38 +32,31 @@ class Judge(Protocol):
     @property
     def noise(self) -> Noise:
         """The noise of a pair of equal runs, in the unit of the observations."""
-        ...
 
     @property
     def varies(self) -> bool:
         """Whether the metric differs between equal runs: a time does; a loss, a death, a checkpoint do not."""
-        ...
 
     def runs(self, point: int) -> int:
         """Return the number of the point's runs."""
-        ...
 
     def failed(self, point: int) -> str:
         """Return why the point cannot be judged; empty if it can."""
-        ...
 
     def observe(self, point: int) -> Sequence[Observation]:
         """Return the levels of the point's runs, for a metric that varies."""
-        ...
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:
         """Return the verdict on two points. runs: number of each to use; shares: divisor of the false-alarm chance."""
-        ...
 
 
 class Line(Frozen):
     """The points from good (first) to bad (last), with the facts that need no run."""
 
     weights: tuple[float, ...]  # prior of each point; 0: ruled out
-    # the point whose runs stand for this one: the first of its neighbours that train alike; good or bad itself for
-    # whatever trains like good, and for the last ones that train like bad
+    # the point whose runs stand for this one: the first of its neighbours that train alike; good for all points that
+    # train like good, and bad for the last points that train like bad
     alike: tuple[int, ...]
-    costs: tuple[float, ...] = ()  # seconds of a run at each point; empty: equal
 
     @property
     def last(self) -> int:
@@ -75,6 +70,16 @@ class Limits(Frozen):
     ends: int = 3  # runs of each end if neither of the others is given; a time may take twice as many
     budget_s: float | None = None
     most_runs: int | None = None
+
+    @property
+    def are_given(self) -> bool:
+        """Whether the user limited the runs or the time."""
+        return self.budget_s is not None or self.most_runs is not None
+
+    def allow(self, runs: int, spent_s: float) -> bool:
+        """Return whether the search may have this number of runs, after it has spent these seconds."""
+        most = self.most_runs or (MOST_RUNS if self.budget_s is None else None)
+        return (self.budget_s is None or spent_s < self.budget_s) and (most is None or runs <= most)
 
 
 class Train(Frozen):

@@ -20,18 +20,8 @@ class GivenArguments:
     """The arguments of both arms side by side."""
 
     roots: tuple[Root, ...]
-    equal: tuple[frozenset[int], frozenset[int]]  # places of those that are equal, in each arm
-    different: tuple[str, ...]
-    replaced: int
-    unmatched: tuple[str, ...]
-
-    def shown(self) -> dict[str, Any]:
-        """The fields of a `TensorComparison`."""
-        return {
-            "different_arguments": self.different,
-            "replaced_arguments": self.replaced,
-            "unmatched_arguments": self.unmatched,
-        }
+    equal: tuple[frozenset[int], frozenset[int]]  # places of equal arguments, in each arm
+    shown: dict[str, Any]  # fields of a `TensorComparison`
 
 
 def compare_arguments(
@@ -41,7 +31,10 @@ def compare_arguments(
 
     starts_shared: the judged runs started with equal arguments too, so replaced arguments explain nothing.
     """
-    places = [_places(found) for found in (baseline, candidate)]
+    places = [
+        {(argument.role, argument.meaning): n for n, argument in enumerate(found.arguments)}
+        for found in (baseline, candidate)
+    ]
     equal: tuple[set[int], set[int]] = set(), set()
     different: dict[Role, list[tuple[ObservedArray, ObservedArray]]] = {}
     replaced: dict[Role, list[str]] = {}
@@ -53,7 +46,7 @@ def compare_arguments(
         if left.digest is not None and left.digest == right.digest:
             equal[0].add(ours)
             equal[1].add(theirs)
-            if not starts_shared and right.own_digest not in (None, left.digest):  # by itself it would begin otherwise
+            if not starts_shared and right.own_digest not in (None, left.digest):  # its own start differs
                 replaced.setdefault(left.role, []).append(left.meaning)
         else:
             different.setdefault(left.role, []).append((left, right))
@@ -65,14 +58,12 @@ def compare_arguments(
     return GivenArguments(
         roots=tuple(roots),
         equal=(frozenset(equal[0]), frozenset(equal[1])),
-        different=tuple(left.meaning for pairs in different.values() for left, _ in pairs),
-        replaced=sum(argument.own_digest is not None for argument in candidate.arguments),
-        unmatched=tuple(lone),
+        shown={
+            "different_arguments": tuple(left.meaning for pairs in different.values() for left, _ in pairs),
+            "replaced_arguments": sum(argument.own_digest is not None for argument in candidate.arguments),
+            "unmatched_arguments": tuple(lone),
+        },
     )
-
-
-def _places(found: Observation) -> dict[tuple[Role, str], int]:
-    return {(argument.role, argument.meaning): n for n, argument in enumerate(found.arguments)}
 
 
 def _same_values(baseline: Observation, candidate: Observation, equal: tuple[set[int], set[int]]) -> None:
@@ -84,15 +75,10 @@ def _same_values(baseline: Observation, candidate: Observation, equal: tuple[set
 
 def _root(role: Role, pairs: Sequence[tuple[ObservedArray, ObservedArray]]) -> Root:
     left, right = pairs[0]
-    kinds = f"{left.dtype}{list(left.shape)}", f"{right.dtype}{list(right.shape)}"
-    values = _values(left), _values(right)
-    if kinds[0] != kinds[1]:
-        values = kinds
-    meanings = ", ".join(ours.meaning for ours, _ in pairs[:_SHOWN]) + (", …" if len(pairs) > _SHOWN else "")
-    verb = "differs" if len(pairs) == 1 else "differ"
-    sentence = (
-        f"{counted(len(pairs), _WORDS[role])} {verb} before the step: {meanings}; {values[0]} against {values[1]}"
-    )
+    kinds = _type_of(left), _type_of(right)
+    values = (_values(left), _values(right)) if kinds[0] == kinds[1] else kinds
+    verb, shown = "differs" if len(pairs) == 1 else "differ", _name_some([ours.meaning for ours, _ in pairs])
+    sentence = f"{counted(len(pairs), _WORDS[role])} {verb} before the step: {shown}; {values[0]} against {values[1]}"
     return Root(
         kind="argument", operation=role, type=kinds[0], count=len(pairs), baseline=values[0], candidate=values[1],
         after=left.meaning, sentence=sentence,
@@ -100,16 +86,23 @@ def _root(role: Role, pairs: Sequence[tuple[ObservedArray, ObservedArray]]) -> R
 
 
 def _replaced_root(role: Role, meanings: Sequence[str], names: tuple[str, str]) -> Root:
-    shown = ", ".join(meanings[:_SHOWN]) + (", …" if len(meanings) > _SHOWN else "")
     verb = "is another" if len(meanings) == 1 else "are others"
     sentence = (
-        f"{counted(len(meanings), _WORDS[role])} of {names[1]} {verb} before the step: {shown}; "
+        f"{counted(len(meanings), _WORDS[role])} of {names[1]} {verb} before the step: {_name_some(meanings)}; "
         f"here the step is given those of {names[0]}"
     )
     return Root(kind="argument", operation=role, count=len(meanings), after=meanings[0], sentence=sentence)
 
 
+def _name_some(meanings: Sequence[str]) -> str:
+    return ", ".join(meanings[:_SHOWN]) + (", …" if len(meanings) > _SHOWN else "")
+
+
+def _type_of(argument: ObservedArray) -> str:
+    return f"{argument.dtype}{list(argument.shape)}"
+
+
 def _values(argument: ObservedArray) -> str:
     if argument.norm is None or argument.mean is None:
-        return f"{argument.dtype}{list(argument.shape)}"
+        return _type_of(argument)
     return f"norm {argument.norm:.9g}, mean {argument.mean:.6g}"

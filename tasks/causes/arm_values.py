@@ -17,7 +17,7 @@ class ArmValues:
 
     observation: Observation
     step: ObservedStep
-    equal_arguments: Collection[int]  # places of those that the other arm is given too
+    equal_arguments: Collection[int]  # places of arguments that the other arm has too
 
     @property
     def rows(self) -> list[TensorRow]:

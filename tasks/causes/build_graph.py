@@ -7,6 +7,8 @@ arguments, carries and independent operations changes a hash.
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 from tasks.causes.source_lines import find_source_line, is_library
@@ -151,7 +153,7 @@ class _Builder:
         return place if around.call is None or not self.in_library[place] else around.call
 
     def operation(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
-        """Any operation that computes; the function that it applies to elements (reduction, sort) is part of it."""
+        """Return the results of an operation. Its function on elements (of a reduction, a sort) is a part of it."""
         inner = []
         for region in one.get("regions", ()):
             given = {number: Value.leaf("element", place) for place, number in enumerate(region["arguments"])}
@@ -160,7 +162,7 @@ class _Builder:
         return self.keep(one, read, "".join(inner), around)
 
     def keep(self, one: Operation, read: Sequence[Value], inner: str, around: Around) -> list[Value]:
-        """The results of an operation, which becomes a node if it is recorded. inner: the hash of its regions."""
+        """Return the results of an operation; keep it as a node if recorded. inner: the hash of its regions."""
         name, detail = one["name"], self.detail(one)
         key = digest(name, detail, inner, one["reads"], one["makes"])
         whole = Value.combine(key, of=read, ordered=name not in COMMUTATIVE)
@@ -197,7 +199,7 @@ class _Builder:
         return re.sub(r"@([\w.$-]+)", lambda found: self.body(found[1]) if found[1] in self.functions else "@", text)
 
     def regions(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
-        """The branches of a conditional, each as if it ran; the body of a manual computation."""
+        """Return the results of a conditional, as if each branch ran, or of a manual computation's body."""
         returned = []
         for region in one["regions"]:
             inner = {**env, **dict(zip(region["arguments"], read, strict=False))}
@@ -207,8 +209,8 @@ class _Builder:
         return [Value.combine(*what, of=[*index, *parts]) for parts in zip(*returned, strict=True)]
 
     def loop(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
-        """A loop's results. Carries are distinguished by initial value and update, in rounds, until a round separates
-        no more of them; a result depends on all carries that it is computed from, and on those of the condition.
+        """Return a loop's results. Initial value and update distinguish carries, in rounds, until a round separates no
+        more of them; a result depends on all carries that it is computed from, and on those of the condition.
         """
         condition, body = one["regions"]
         last = body["operations"][-1]["operands"]
@@ -236,16 +238,15 @@ class _Builder:
             ]  # fmt: skip
         if around.record:
             trips = self.trips(condition, {**env, **dict(zip(condition["arguments"], read, strict=True))})
-            self.graph.unknown_loops += trips is None
             # with equal initial values, a difference in the body does not change every reader of a carry
-            go_round(read, around._replace(times=around.times * (1 if trips is None else trips)))
+            go_round(read, around._replace(times=around.times * trips))
         self.carries = base
         needs = [value.carries | test.carries | 1 << base + n for n, value in enumerate(made)]
         closed = _close_loop(read, colours, needs, base)
         return [value if keep else result for value, keep, result in zip(read, kept, closed, strict=True)]
 
-    def trips(self, condition: Mapping[str, Any], inner: Values) -> int | None:
-        """Return the iterations of a loop whose counter starts at a constant and is compared with one, else None."""
+    def trips(self, condition: Mapping[str, Any], inner: Values) -> int:
+        """Return the iterations of a loop whose counter starts at a constant and is compared with one; 1 if unknown."""
         constants: dict[int, int] = {}
         for one in condition["operations"]:
             if one["name"] == "stablehlo.constant":
@@ -257,8 +258,8 @@ class _Builder:
                     constants.get(number, self.integers.get(inner[number].exact) if number in inner else None)
                     for number in one["operands"]
                 )
-                return None if start is None or limit is None else max(limit - start, 0)
-        return None
+                return 1 if start is None or limit is None else max(limit - start, 0)
+        return 1
 
 
 def _close_loop(read: Sequence[Value], colours: Sequence[Value], needs: Sequence[int], base: int) -> list[Value]:
@@ -267,17 +268,13 @@ def _close_loop(read: Sequence[Value], colours: Sequence[Value], needs: Sequence
     needs: the carries that each carry is computed from, itself included, a bit for each from `base` on; lower bits are
     of the surrounding loops.
     """
-    reached = [mask | value.carries for mask, value in zip(needs, read, strict=True)]
-    changed = True
-    while changed:
-        changed = False
-        for n, mask in enumerate(reached):
-            wider = mask
-            for other, others in enumerate(reached):
-                if mask >> base + other & 1:
-                    wider |= others
-            if wider != mask:
-                reached[n], changed = wider, True
+    reached, before = [mask | value.carries for mask, value in zip(needs, read, strict=True)], list[int]()
+    while reached != before:
+        before = reached
+        reached = [
+            reduce(or_, (others for other, others in enumerate(before) if mask >> base + other & 1), mask)
+            for mask in before
+        ]
     outer = (1 << base) - 1
     results = []
     for colour, mask in zip(colours, reached, strict=True):

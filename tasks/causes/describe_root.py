@@ -3,13 +3,12 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from tasks.causes.arm_values import Parting
 from tasks.causes.tensor_rows import TensorRow
 from tasks.records.observation import Root, RootKind
 
-NAME = "name"  # JAX's checkpoint_name: what the trainer itself calls a tensor
+NAME = "name"  # JAX's checkpoint_name, by which a trainer names a tensor
 _SHOWN = 80  # characters of a parameter
 
 
@@ -69,23 +68,12 @@ def _other_parameter(left: str, right: str) -> tuple[str, str]:
     return f"{name}={str(ours.get(name))[:_SHOWN]}", str(theirs.get(name))[:_SHOWN]
 
 
-def describe_extra(
-    side: Parting, n: int, order: float, arm: Literal["baseline", "candidate"], names: tuple[str, str]
-) -> Found:
-    """Describe an operation of one arm only, whose result does not occur in the other."""
-    row = side.arm.rows[n]
-    who = names[0] if arm == "baseline" else names[1]
-    values = (row.values, "") if arm == "baseline" else ("", row.values)
-    return _found(side, n, order, "extra", f"only {who} has it", values)
-
-
-def describe_stop(
-    side: Parting, n: int, order: float, arm: Literal["baseline", "candidate"], names: tuple[str, str]
-) -> Found:
-    """Describe a gradient that only one arm stops."""
-    who = names[0] if arm == "baseline" else names[1]
-    values = ("stopped", "") if arm == "baseline" else ("", "stopped")
-    return _found(side, n, order, "extra", f"only {who} stops the gradient here", values)
+def describe_extra(side: Parting, n: int, order: float, *, of_candidate: bool, stops: bool = False) -> Found:
+    """Describe an operation of one arm only. stops: a stopped gradient, else its result does not occur in the other."""
+    shown = "stopped" if stops else side.arm.rows[n].values
+    what = "stops the gradient here" if stops else "has it"
+    values = ("", shown) if of_candidate else (shown, "")
+    return _found(side, n, order, "extra", f"only {side.arm.observation.arm} {what}", values)
 
 
 def _found(

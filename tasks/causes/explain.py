@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.causes.instruction_lines import OptimisedProgram, read_optimised
-from tasks.causes.live_buffers import Buffer, compare_memory, read_buffers
+from tasks.causes.live_buffers import Buffer, compare_memory, count_allocated, read_buffers
 from tasks.causes.observe_arm import observe_arm
 from tasks.causes.profiles import ProfiledStep, compare_profiles, find_profile, read_profiles
 from tasks.causes.programs import compare_program_files
 from tasks.causes.tensors import compare_tensors
 from tasks.causes.touched_lines import Refs, find_refs, name_commits
+from tasks.observe.inject.maxview_observe.files import BUFFERS, INSTRUCTIONS
 from tasks.observe.shared_start import read_start
 from tasks.preflight.analyse import analyse_program
 from tasks.preflight.compare_programs import Side, compare_programs
@@ -33,14 +34,13 @@ from tasks.records import (
 from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
 
 PROFILED = (2, 21)  # calls of the step: the first ones wait for the compiler and a save
-BUFFERS, INSTRUCTIONS = "step.buffers.pb", "step.hlo.pb"
 MOST_RESULTS = 3  # that a headline names
 
 type Both[T] = tuple[T, T]
 
 
 class ObservedArm(NamedTuple):
-    """One arm as it was observed: the folder of its observation, and that of its source."""
+    """One observed arm, with the folder of its observation."""
 
     plan: RunPlan
     name: str
@@ -49,7 +49,7 @@ class ObservedArm(NamedTuple):
 
     @property
     def root(self) -> str:
-        """The folder that source lines are given relative to."""
+        """The folder of the arm's source: source lines are relative to it."""
         return self.plan.checkout or self.plan.start_folder or str(Path(__file__).parent.parent.parent)
 
 
@@ -149,7 +149,7 @@ def _compiled_side(arm: ObservedArm) -> Side:
     )
     given = sum(one.bytes_per_device for one in arrays)
     reused = sum(one.bytes_per_device for one in arm.observation.arguments if one.donated)
-    total = sum(_allocated(arm).values()) or given
+    total = _count_allocated(arm) or given
     memory = ProgramMemory(
         argument=given, output=reused, temp=max(total - given, 0), alias=reused,
         host_argument=0, host_output=0, host_temp=0, generated_code=0, total=total,
@@ -169,15 +169,11 @@ def _compiled_side(arm: ObservedArm) -> Side:
         return Side(program, analyse_program(lines))
 
 
-def _allocated(arm: ObservedArm) -> dict[int, int]:
+def _count_allocated(arm: ObservedArm) -> int:
     try:
-        buffers = read_buffers(arm.folder / BUFFERS, arm.folder / INSTRUCTIONS)
+        return count_allocated(read_buffers(arm.folder / BUFFERS, arm.folder / INSTRUCTIONS))
     except (OSError, ValueError):
-        return {}
-    sizes: dict[int, int] = {}
-    for buffer in buffers:
-        sizes[buffer.allocation] = max(sizes.get(buffer.allocation, 0), buffer.offset + buffer.size)
-    return sizes
+        return 0
 
 
 def _explain_memory(
@@ -186,7 +182,7 @@ def _explain_memory(
     sides: list[tuple[OptimisedProgram, list[Buffer]]] = []
     for arm, program in zip(arms, programs, strict=True):
         if not (arm.folder / BUFFERS).is_file():
-            raise ValueError(f"the compiler of {arm.name} tells nothing of its buffers")
+            raise ValueError(f"the compiler of {arm.name} does not report its buffers")
         sides.append((program, read_buffers(arm.folder / BUFFERS, arm.folder / INSTRUCTIONS)))
     return compare_memory(sides[0], sides[1], names)
 
@@ -236,7 +232,7 @@ def add_commits(explanation: Explanation, refs: Refs, roots: Both[str]) -> Expla
     commits = [name_commits(lines, refs, of_candidate=bool(side), root=roots[side]) for side, lines in enumerate(sides)]
     touched = [
         line.model_copy(update={"commit": commit})
-        for found in reversed(commits)  # those that the candidate wrote first
+        for found in reversed(commits)  # the candidate's lines first
         for line, commit in found.items()
     ]
     return explanation.model_copy(update={"lines": tuple(touched)})

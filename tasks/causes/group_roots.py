@@ -9,6 +9,7 @@ from tasks.causes.tensor_rows import TensorRow
 from tasks.records.observation import OnlyHere, Pass, Root
 
 MOST_ROOTS, MOST_ONLY = 40, 40
+_ARMS: tuple[Literal["baseline", "candidate"], ...] = ("baseline", "candidate")
 
 
 def group_roots(found: Sequence[Found]) -> list[Root]:
@@ -36,15 +37,11 @@ def list_only(baseline: Sequence[TensorRow], candidate: Sequence[TensorRow]) -> 
     counts = [Counter(map(_kind_of, rows)) for rows in (baseline, candidate)]
     values = [{row.digest for row in rows} for rows in (baseline, candidate)]
     found: list[OnlyHere] = []
-    sides: tuple[tuple[Literal["baseline", "candidate"], Sequence[TensorRow], int], ...] = (
-        ("baseline", baseline, 0), ("candidate", candidate, 1),
-    )  # fmt: skip
-    for arm, rows, side in sides:
+    for side, (arm, rows) in enumerate(zip(_ARMS, (baseline, candidate), strict=True)):
         quota = counts[side] - counts[1 - side]
         places: Counter[tuple[str, str, str, Pass]] = Counter()
         known = values[1 - side]
-        alone = [row for row in rows if row.digest not in known]
-        for row in (*alone, *(row for row in rows if row.digest in known)):
+        for row in sorted(rows, key=lambda row: row.digest in known):
             if quota[_kind_of(row)] > 0:
                 quota[_kind_of(row)] -= 1
                 places[row.operation, row.type, row.place, row.direction] += 1

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.causes.source_lines import Frame, SourceLine, find_source_line
+from tasks.causes.source_lines import Frame, find_source_line
 from tasks.preflight.analyse import locate
 from tasks.preflight.hlo import Instruction, Program, read_program
+from tasks.records import CodeLine
 
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _ENTRY = re.compile(r"^(\d+) (.*)$")
@@ -18,23 +19,23 @@ _SOURCE = re.compile(r'source_file="([^"]*)"(?: source_line=(\d+))?')
 
 
 class Located(NamedTuple):
-    """An instruction with what it does in words, its type, its source line and its pass."""
+    """An instruction with its operation, its source line and its pass."""
 
     instruction: Instruction
-    what: str  # "dot_general", as JAX names it; the compiler's word where it has none
-    source: SourceLine
+    what: str  # "dot_general", as JAX names it; without a name the compiler's word
+    source: CodeLine
     phase: str
 
 
 class OptimisedProgram(NamedTuple):
-    """A compiler's program, and its instructions by name: in all computations names are unique."""
+    """A compiler's program, and its instructions by name, which is unique in a program."""
 
     program: Program
     located: Mapping[str, Located]
 
 
 def read_optimised(path: Path, root: str = "") -> OptimisedProgram:
-    """The program in a file, packed or not. Raises ValueError if it is none."""
+    """Return the program in a file, packed or not. Raises ValueError for another content."""
     packed = path.read_bytes()
     text = (gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed).decode()
     lines = text.splitlines(keepends=True)
@@ -45,13 +46,13 @@ def read_optimised(path: Path, root: str = "") -> OptimisedProgram:
             found[one.name] = _locate(one, frames, root)
     for computation in program.computations.values():
         for one in computation.instructions.values():
-            if not found[one.name].source.file:  # the compiler's own: told by what it calls, or by what it reads
+            if not found[one.name].source.file:  # made by the compiler: takes the line of a callee or an operand
                 found[one.name] = _borrow(one, program, found)
     return OptimisedProgram(program, found)
 
 
 class _Frames:
-    """The tables in which newer compilers keep where instructions come from."""
+    """The tables of newer compilers with the origins of instructions."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         tables: dict[str, dict[str, str]] = {name: {} for name in _TABLES}
@@ -67,7 +68,7 @@ class _Frames:
         self.tables = tables
 
     def follow(self, number: str) -> list[Frame]:
-        """The frames from the innermost one out."""
+        """Return the frames, the innermost first."""
         found: list[Frame] = []
         seen: set[str] = set()
         while number and number not in seen:
@@ -88,9 +89,8 @@ def _locate(one: Instruction, frames: _Frames, root: str) -> Located:
         listed = frames.follow(found[1])
     elif found := _SOURCE.search(one.attributes):
         listed = [("", found[1], int(found[2] or 0))]
-    op_name = one.op_name
-    what = op_name.rpartition("/")[2] if "/" in op_name else one.opcode
-    return Located(one, what, find_source_line(listed, root), locate(op_name)[0])
+    what = one.op_name.rpartition("/")[2] if "/" in one.op_name else one.opcode
+    return Located(one, what, find_source_line(listed, root), locate(one.op_name)[0])
 
 
 def _borrow(one: Instruction, program: Program, found: Mapping[str, Located]) -> Located:

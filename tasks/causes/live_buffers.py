@@ -1,23 +1,22 @@
 """Turns a compiler's buffer assignment into the buffers that live at the peak of a program's memory, by source line.
 
-The compiler says where each buffer lies and how large it is (`BufferAssignmentProto` of XLA's `hlo.proto`); the order
-of the scheduled program says how long it is needed.
+The compiler writes the place and size of each buffer (`BufferAssignmentProto` of XLA's `hlo.proto`); the order of the
+scheduled program shows how long it is needed.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.causes.instruction_lines import Located, OptimisedProgram
-from tasks.causes.programs import make_line
-from tasks.causes.source_lines import SourceLine, name_place
-from tasks.causes.wire_format import integer, read_fields, text
+from tasks.causes.source_lines import name_place
+from tasks.causes.wire_format import Message
 from tasks.preflight.hlo import Instruction, Program
-from tasks.records import LiveBuffer, MemoryExplanation
+from tasks.records import CodeLine, LiveBuffer, MemoryExplanation
 
 MOST_LISTED = 20
-# what hands a buffer on instead of making one
+# these pass a buffer on instead of making one
 _PASSES = frozenset({"tuple", "get-tuple-element", "bitcast", "optimization-barrier", "while", "call", "conditional"})
 _INSIDE = ("condition", "body", "to_apply", "calls")
 
@@ -41,50 +40,21 @@ class Peak(NamedTuple):
 
 def read_buffers(assignment: Path, instructions: Path) -> list[Buffer]:
     """Return the buffers of a program. Raises ValueError for a file with another content, OSError for a missing one."""
-    names = _read_names(instructions.read_bytes())
+    computations = Message(instructions.read_bytes()).messages(3)  # an HloModuleProto
+    names = {one.integer(35): one.text(1) for each in computations for one in each.messages(2)}
+    message = Message(assignment.read_bytes())
     makers: dict[int, str] = {}
+    for buffer in message.messages(1):  # logical_buffers: id, size, defined_at {instruction_id}
+        defined = buffer.message(3)
+        makers[buffer.integer(1)] = names.get(defined.integer(4), defined.text(2))
     found: list[Buffer] = []
-    message = list(read_fields(assignment.read_bytes()))
-    for number, value in message:
-        if number == 1 and isinstance(value, bytes):  # logical_buffers: id, size, defined_at {instruction_id}
-            buffer = dict(read_fields(value))
-            place = buffer.get(3, b"")
-            defined = dict(read_fields(place if isinstance(place, bytes) else b""))
-            makers[integer(buffer, 1)] = names.get(integer(defined, 4), text(defined, 2))
-    for number, value in message:
-        if number == 3 and isinstance(value, bytes):  # buffer_allocations
-            found += _read_allocation(value, makers)
-    return found
-
-
-def _read_names(module: bytes) -> dict[int, str]:
-    """id -> name of every instruction of an `HloModuleProto`."""
-    names = {}
-    for number, computation in read_fields(module):
-        if number != 3 or not isinstance(computation, bytes):
+    for one in message.messages(3):  # buffer_allocations
+        if one.integer(3) or one.integer(12):  # of one thread, and constants: no part of the step's memory
             continue
-        for part, instruction in read_fields(computation):
-            if part == 2 and isinstance(instruction, bytes):
-                one = dict(read_fields(instruction))
-                names[integer(one, 35)] = text(one, 1)
-    return names
-
-
-def _read_allocation(message: bytes, makers: Mapping[int, str]) -> Iterator[Buffer]:
-    fields = list(read_fields(message))
-    known = dict(fields)
-    if integer(known, 3) or integer(known, 12):  # of one thread, and constants: no part of the step's memory
-        return
-    for number, value in fields:
-        if number == 9 and isinstance(value, bytes):  # assigned: logical_buffer_id, offset, size
-            part = dict(read_fields(value))
-            yield Buffer(
-                instruction=makers.get(integer(part, 1), ""),
-                allocation=integer(known, 1),
-                offset=integer(part, 2),
-                size=integer(part, 3),
-                is_argument=bool(integer(known, 5)),
-            )
+        for part in one.messages(9):  # assigned: logical_buffer_id, offset, size
+            maker = makers.get(part.integer(1), "")
+            found.append(Buffer(maker, one.integer(1), part.integer(2), part.integer(3), bool(one.integer(5))))
+    return found
 
 
 def find_peak(program: Program, buffers: Iterable[Buffer]) -> Peak:
@@ -111,10 +81,15 @@ def find_peak(program: Program, buffers: Iterable[Buffer]) -> Peak:
         if now > most:
             most = now
             best = tuple(max(place, key=lambda one: one.size) for place in held.values() if place)
-    allocated: dict[int, int] = defaultdict(int)
-    for buffer in listed:
-        allocated[buffer.allocation] = max(allocated[buffer.allocation], buffer.offset + buffer.size)
-    return Peak(sum(allocated.values()), best)
+    return Peak(count_allocated(listed), best)
+
+
+def count_allocated(buffers: Iterable[Buffer]) -> int:
+    """Return the bytes of the allocations of these buffers, which may share them."""
+    sizes: dict[int, int] = defaultdict(int)
+    for buffer in buffers:
+        sizes[buffer.allocation] = max(sizes[buffer.allocation], buffer.offset + buffer.size)
+    return sum(sizes.values())
 
 
 class _Schedule:
@@ -125,12 +100,11 @@ class _Schedule:
         self.begins: dict[str, int] = {}
         self.ends: dict[str, int] = {}
         self.moment = 0
-        entry = next(one.name for one in program.computations.values() if one.is_entry)
         self.order: list[str] = []
-        self.visit(entry)
+        self.visit(next(one.name for one in program.computations.values() if one.is_entry))
 
     def visit(self, name: str) -> None:
-        """Number the instructions of a computation and of those that it runs."""
+        """Number the instructions of a computation and of the computations that it runs."""
         if name in self.order or name not in self.program.computations:
             return
         self.order.append(name)
@@ -165,7 +139,7 @@ class _Schedule:
 class _Group(NamedTuple):
     bytes: int
     what: str
-    line: SourceLine | None
+    line: CodeLine | None
 
 
 def compare_memory(
@@ -219,8 +193,8 @@ def _make_row(left: _Group | None, right: _Group | None) -> LiveBuffer:
         what=one.what,
         baseline_bytes=left.bytes if left else 0,
         candidate_bytes=right.bytes if right else 0,
-        baseline_line=make_line(left.line) if left and left.line else None,
-        candidate_line=make_line(right.line) if right and right.line else None,
+        baseline_line=left.line if left else None,
+        candidate_line=right.line if right else None,
     )
 
 
@@ -232,5 +206,5 @@ def _say_memory(peaks: list[Peak], rows: list[LiveBuffer], names: tuple[str, str
     row = rows[0]
     line = row.candidate_line or row.baseline_line
     more = (row.candidate_bytes - row.baseline_bytes) / 2**20
-    place = f" at {line.file}:{line.line} {line.function}".rstrip() if line else ""
+    place = f" at {line.place}" if line else ""
     return f"{said}; most of it: {abs(more):,.2f} MiB {'more' if more > 0 else 'less'} for {row.what}{place}"

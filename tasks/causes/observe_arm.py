@@ -1,9 +1,7 @@
 """Runs an arm's command once more, in a process of its own that ends once its training step is recorded."""
 
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from configs.backend_settings import ImageSettings
 from configs.launch import settings_model
@@ -16,8 +14,7 @@ from tasks.observe.settings_file import prepare
 from tasks.records import RunPlan
 from tasks.records.observation import LOG, Observation
 
-OWN_FOLDER = "run"  # what the trainer itself writes
-NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
+OWN_FOLDER = "run"  # the trainer's own files
 
 
 def observe_arm(
@@ -27,12 +24,11 @@ def observe_arm(
     start: Path | None = None,
     tensors: bool = True,
     profile: tuple[int, int] | None = None,
-    environment: Mapping[str, str] = NO_ENVIRONMENT,
 ) -> Observation:
     """Run the plan's command until it ends; return the record of the first call of its training step.
 
     start: a folder with another arm's `arguments.npz`, which replace this arm's by meaning. tensors: evaluate the step
-    operation by operation. profile: the first and the last call that are profiled. environment: further variables.
+    operation by operation. profile: the first and the last call that are profiled.
     The judged run's folder is not touched. A failing trainer, and a trainer without a training step, give a note.
     """
     if plan.backend != "local":
@@ -50,14 +46,12 @@ def observe_arm(
     own = prepare(
         folder.absolute(),
         moved.environment,
-        program=True,
+        observe=True,
         tensors=tensors,
-        keep_arguments=True,
         start=str(start.absolute()) if start else None,
         profile=profile,
-        end=True,
     )
-    moved = moved.model_copy(update={"environment": {**moved.environment, **environment, **own}})
+    moved = moved.model_copy(update={"environment": {**moved.environment, **own}})
     try:
         run_to_end(moved, folder / LOG)
     except LaunchError as error:

@@ -1,34 +1,27 @@
 """Turns two profiles of a few steps into the source lines, and the parts of the host, that take longer in one."""
 
-import json
-import os
 import statistics
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from configs.environment import pass_on
 from tasks.causes.instruction_lines import OptimisedProgram
-from tasks.causes.programs import make_line
-from tasks.causes.source_lines import SourceLine, name_place
+from tasks.causes.read_with_jax import read_with_jax
+from tasks.causes.source_lines import name_place
 from tasks.records import CodeLine, TimeDifference, TimeExplanation
 
 MOST_LISTED = 20
 HEADLINE = 3
-# a difference is sure if it exceeds twice what both halves of an arm's steps differ by, and this share of a step's
+# a difference is sure if it exceeds twice the difference of both halves of an arm's steps, and this share of a step's
 # operations: among profiles of one program, no difference did (decision 0079)
 LEAST_SPREADS, LEAST_SHARE = 2.0, 0.02
-PATIENCE_S = 600.0
 GAP, COLLECTION = "the host between the steps", "garbage collection of the host"
-_ROOT = Path(__file__).parent.parent.parent
-# they hold others, which are there by themselves
+# they contain other instructions, which the profile lists too
 _HOLDERS = frozenset({"while", "call", "conditional", "async-start", "async-done"})
 
-type Work = tuple[str, str, SourceLine]  # operation, pass, line
+type Work = tuple[str, str, CodeLine]  # operation, pass, line
 type Profile = Mapping[str, Any]  # as `model/compile/profile.py` writes it
 
 
@@ -40,7 +33,7 @@ class Part(NamedTuple):
     work: Counter[Work]  # seconds; of the host: none
 
     def sum_by(self, index: int) -> Counter[Any]:
-        """The seconds by operation (0), pass (1) or line (2)."""
+        """Return the seconds by operation (0), pass (1) or line (2)."""
         found: Counter[Any] = Counter()
         for work, seconds in self.work.items():
             found[work[index]] += seconds
@@ -51,7 +44,7 @@ NOTHING = Part(0.0, 0.0, Counter())
 
 
 class ProfiledStep(NamedTuple):
-    """One arm's profile, and the program that says where its instructions come from."""
+    """One arm's profile, and the program with the source lines of its instructions."""
 
     profile: Profile
     program: OptimisedProgram | None
@@ -65,26 +58,19 @@ def find_profile(folder: Path) -> Path | None:
 
 
 def read_profiles(paths: Sequence[Path]) -> list[Profile]:
-    """Read these files with `model.compile.profile`, in a process with JAX. Raises ValueError with its complaint."""
-    environment = pass_on(os.environ) | {"JAX_PLATFORMS": "cpu"}
-    argv = [sys.executable, "-W", "ignore", "-m", "model.compile.profile", *map(str, paths)]
-    done = subprocess.run(
-        argv, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
-    if done.returncode:
-        raise ValueError((done.stderr.strip().splitlines() or ["the profiles could not be read"])[-1])
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    """Return the contents of profiles. Raises ValueError if one cannot be read."""
+    return read_with_jax("profile", paths)
 
 
 def compare_profiles(baseline: ProfiledStep, candidate: ProfiledStep, names: tuple[str, str]) -> TimeExplanation | None:
     """Return the differences by source line, the largest first; None if a profile contains no run of the step."""
     sides = (baseline, candidate)
-    modules = [_find_module(side) for side in sides]
-    if modules[0] is None or modules[1] is None:
+    modules = [module for side in sides if (module := _find_module(side)) is not None]
+    if len(modules) < 2:
         return None
-    parts = [_sum_parts(side, module) for side, module in zip(sides, modules, strict=True) if module is not None]
+    parts = [_sum_parts(side, module) for side, module in zip(sides, modules, strict=True)]
     operations = [sum(part.seconds for part in one.values()) for one in parts]
-    hosts = [_host_parts(side.profile, module["runs"]) for side, module in zip(sides, modules, strict=True) if module]
+    hosts = [_host_parts(side.profile, module["runs"]) for side, module in zip(sides, modules, strict=True)]
     found = []
     for left, right in (parts, hosts):
         for key in left.keys() | right.keys():
@@ -92,24 +78,21 @@ def compare_profiles(baseline: ProfiledStep, candidate: ProfiledStep, names: tup
             found.append(_compare_part(key, both, max(operations), names))
     # a difference that the steps of one arm also show comes last
     found.sort(key=lambda one: (not one.sure, -abs(one.candidate_s - one.baseline_s), one.what))
-    steps = [_step_seconds(module["runs"]) for module in modules if module is not None]
+    steps = [_step_seconds(module["runs"]) for module in modules]
     return TimeExplanation(
         sentence=_say_largest(found, steps, names),
         steps=(len(modules[0]["runs"]), len(modules[1]["runs"])),
         step_s=(steps[0], steps[1]),
-        operations_s=(operations[0], operations[1]),
         differences=tuple(found[:MOST_LISTED]),
     )
 
 
 def _find_module(side: ProfiledStep) -> Mapping[str, Any] | None:
     """Return the step's program: by its name, else the program with most of the time."""
-    modules = side.profile["modules"]
-    named = modules.get(f"jit_{side.name}")
-    if named is None and modules:
-        named = max(modules.values(), key=lambda one: sum(times[0] for times in one["instructions"].values()))
-    found: Mapping[str, Any] | None = named
-    return found
+    modules: Mapping[str, Mapping[str, Any]] = side.profile["modules"]
+    if named := modules.get(f"jit_{side.name}"):
+        return named
+    return max(modules.values(), key=lambda one: sum(times[0] for times in one["instructions"].values()), default=None)
 
 
 def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[str, Part]:
@@ -121,7 +104,7 @@ def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[str, Part]
         located = side.program.located.get(name) if side.program else None
         if (located.instruction.opcode if located else name.partition(".")[0]) in _HOLDERS:
             continue
-        source = located.source if located else SourceLine()
+        source = located.source if located else CodeLine()
         key = name_place(source) if source.file else name
         for n, nanoseconds in enumerate(times):
             sums[key][n] += nanoseconds / unit
@@ -166,7 +149,7 @@ def _compare_part(key: str, parts: tuple[Part, Part], step_s: float, names: tupl
     what = ", ".join([*kinds[:2], *phases]) or key
     lines = [_find_line(part, kinds[0] if kinds else "") for part in parts]
     line = lines[slow] or lines[1 - slow]
-    place = f" at {line.file}:{line.line} {line.function}".rstrip() if line else ""
+    place = f" at {line.place}" if line else ""
     least = LEAST_SPREADS * max(part.spread for part in parts) + LEAST_SHARE * step_s
     return TimeDifference(
         what=what,
@@ -181,9 +164,9 @@ def _compare_part(key: str, parts: tuple[Part, Part], step_s: float, names: tupl
 
 def _find_line(part: Part, kind: str) -> CodeLine | None:
     """Return the line of a part where operations of a kind take most time; of any kind if it has none of this."""
-    of_kind = Part(0.0, 0.0, Counter({work: seconds for work, seconds in part.work.items() if work[0] == kind}))
+    of_kind = part._replace(work=Counter({work: seconds for work, seconds in part.work.items() if work[0] == kind}))
     most = (of_kind.sum_by(2) or part.sum_by(2)).most_common(1)
-    return make_line(most[0][0]) if most and most[0][0].file else None
+    return most[0][0] if most and most[0][0].file else None
 
 
 def _say_largest(found: Sequence[TimeDifference], steps: Sequence[float], names: tuple[str, str]) -> str:

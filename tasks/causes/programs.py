@@ -1,38 +1,35 @@
 """Turns two StableHLO programs into whether they are one computation, and the operations that differ, by line."""
 
-import json
-import os
 import re
-import subprocess
-import sys
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from configs.environment import pass_on
 from tasks.causes.build_graph import Transcript, make_graph
-from tasks.causes.source_lines import SourceLine, name_place
+from tasks.causes.read_with_jax import read_with_jax
+from tasks.causes.source_lines import name_place
 from tasks.causes.value_graph import FREE, RANDOM, Graph, Input, Node, shape_of
 from tasks.records import CodeLine, InputDifference, OperationDifference, ProgramAnswer, ProgramExplanation
 from tasks.records.counted import counted
 
 MOST_LISTED = 40
 MOST_NAMED = 5  # operations of one function, on each side
-LEAST_SHARE = 0.0005  # that is told
-PATIENCE_S = 600.0
-_ROOT = Path(__file__).parent.parent.parent
+LEAST_SHARE = 0.0005  # smaller shares are not shown
 # constants in the text, and operations that only repeat them: described with the operation that reads them
 _LITERAL = frozenset({"stablehlo.constant", "stablehlo.iota"})
 _REPEATS = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert"})
 
+type Literals = Mapping[str, str]  # hash → text
+
 
 class Difference(NamedTuple):
-    """A node that the other program lacks, or that reads other values there; `partner` then is what it is there."""
+    """A node of one program that the other lacks, or whose partner in the other reads other values."""
 
+    side: int  # 0: of the baseline
     node: Node
     partner: Node | None
-    is_first: bool  # all that it reads is computed in both programs
+    is_first: bool  # both programs compute all of its operands
 
 
 def compare_program_files(
@@ -50,15 +47,8 @@ def compare_program_files(
 
 
 def read_transcripts(paths: Sequence[Path]) -> list[Transcript]:
-    """Read these files with `model.compile.stablehlo`, in a process with JAX. Raises ValueError with its complaint."""
-    environment = pass_on(os.environ) | {"JAX_PLATFORMS": "cpu"}
-    argv = [sys.executable, "-m", "model.compile.stablehlo", *map(str, paths)]
-    done = subprocess.run(
-        argv, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
-    if done.returncode:
-        raise ValueError((done.stderr.strip().splitlines() or ["the StableHLO could not be read"])[-1])
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    """Return the transcripts of StableHLO texts. Raises ValueError if one cannot be read."""
+    return read_with_jax("stablehlo", paths)
 
 
 def compare_transcripts(
@@ -74,8 +64,9 @@ def compare_transcripts(
         return _same("same computation in another order", sentence, hashes)
     inputs = tuple(_compare_inputs(*sides))
     placements = tuple(_compare_placements(sides, names))
-    found = [list(_find_differences(*sides)), list(_find_differences(*sides[::-1]))]
-    rows = _group(found, sides, names)
+    literals = find_literals(sides[0]), find_literals(sides[1])
+    found = [one for side in (0, 1) for one in _find_differences(sides, literals, side)]
+    rows = _group(found, sides, literals, names)
     return ProgramExplanation(
         answer="differs",
         sentence=_say_difference(sides, rows, inputs, placements),
@@ -91,22 +82,22 @@ def _same(answer: ProgramAnswer, sentence: str, hashes: tuple[str, str]) -> Prog
     return ProgramExplanation(answer=answer, sentence=sentence, hashes=hashes)
 
 
-def _find_differences(graph: Graph, other: Graph) -> Iterator[Difference]:
-    """Yield the nodes of `graph` that `other` does not compute, without mere consequences of earlier differences.
+def _find_differences(sides: Sequence[Graph], literals: Sequence[Literals], side: int) -> Iterator[Difference]:
+    """Yield the nodes of a side that the other does not compute, without mere consequences of earlier differences.
 
-    Keeps nodes without a partner in `other`, nodes that read only common values, and nodes that read other constants.
+    Keeps nodes without a partner on the other side, that read only common values, or that read other constants.
     """
-    literals = find_literals(graph), find_literals(other)
+    (graph, own), (other, others) = [(sides[n], literals[n]) for n in (side, 1 - side)]
     alone = [node for node in graph.nodes if node.made and node.made[0] not in other.values]
     partners = _pair(alone, [node for node in other.nodes if node.made and node.made[0] not in graph.values])
     for node in alone:
-        if node.made[0] in literals[0]:
+        if node.made[0] in own:
             continue  # described with the operation that reads it
         partner = partners.get(id(node))
-        is_first = all(read in other.values for read in node.reads if read not in literals[0])
-        rereads = partner is not None and read_literals(node, literals[0]) != read_literals(partner, literals[1])
+        is_first = all(read in other.values for read in node.reads if read not in own)
+        rereads = partner is not None and read_literals(node, own) != read_literals(partner, others)
         if partner is None or is_first or rereads:
-            yield Difference(node, partner, is_first)
+            yield Difference(side, node, partner, is_first)
 
 
 def _pair(left: Iterable[Node], right: Iterable[Node]) -> dict[int, Node]:
@@ -132,8 +123,8 @@ def _pair(left: Iterable[Node], right: Iterable[Node]) -> dict[int, Node]:
     return found
 
 
-def find_literals(graph: Graph) -> dict[str, str]:
-    """Return hash → text of the program's literals: constants, and values that only repeat one."""
+def find_literals(graph: Graph) -> Literals:
+    """Return the program's literals: constants, and values that only repeat one."""
     found: dict[str, str] = {}
     for node in graph.nodes:
         if node.name in _LITERAL:
@@ -144,8 +135,8 @@ def find_literals(graph: Graph) -> dict[str, str]:
     return found
 
 
-def read_literals(node: Node, literals: Mapping[str, str]) -> list[str]:
-    """The literals that a node reads, in words."""
+def read_literals(node: Node, literals: Literals) -> list[str]:
+    """Return the literals that a node reads, in words."""
     return [literals[read] for read in node.reads if read in literals]
 
 
@@ -158,8 +149,8 @@ def _shorten_number(text: str) -> str:
         return text[:24]
 
 
-def describe(node: Node, literals: Mapping[str, str]) -> str:
-    """A node in words: `convert bf16 → f32[4,256,64]`, `add f32[4,256,1] with 1e-05`."""
+def _describe(node: Node, literals: Literals) -> str:
+    """Return a node in words: `convert bf16 → f32[4,256,64]`, `add f32[4,256,1] with 1e-05`."""
     reads = [shape_of(kind) for read, kind in zip(node.reads, node.types[0], strict=True) if read not in literals]
     (shape, kind) = shape_of(node.types[1][0]) if node.types[1] else ((), "")
     name = "random bits" if node.name == RANDOM else node.name.rpartition(".")[2]
@@ -171,42 +162,35 @@ def describe(node: Node, literals: Mapping[str, str]) -> str:
     return f"{name} {made}" + (f" with {', '.join(with_)}" if with_ else "")
 
 
-class _Listed(NamedTuple):
-    side: int
-    found: Difference
-
-
 def _group(
-    found: Sequence[Iterable[Difference]], sides: tuple[Graph, Graph], names: tuple[str, str]
+    found: Iterable[Difference], sides: Sequence[Graph], literals: Sequence[Literals], names: tuple[str, str]
 ) -> list[OperationDifference]:
     """Return one row for each function of the trainer and pass, the first differences first."""
-    groups: dict[tuple[str, str], list[_Listed]] = defaultdict(list)
-    for side, differences in enumerate(found):
-        for one in differences:
-            if one.node.name not in FREE or one.is_first:
-                # another operation or constant at the same place is one row
-                source = one.partner.source if side and one.partner else one.node.source
-                groups[name_place(source), one.node.phase].append(_Listed(side, one))
-    literals = find_literals(sides[0]), find_literals(sides[1])
+    groups: dict[tuple[str, str], list[Difference]] = defaultdict(list)
+    for one in found:
+        if one.node.name not in FREE or one.is_first:
+            # another operation or constant at the same place is one row
+            source = one.partner.source if one.side and one.partner else one.node.source
+            groups[name_place(source), one.node.phase].append(one)
     flops, size = (max(getattr(side, name) for side in sides) or 1 for name in ("flops", "bytes"))
     rows: list[tuple[tuple[bool | float, ...], OperationDifference]] = []
     for place, ((_, phase), listed) in enumerate(groups.items()):
         row = _make_row(listed, phase, literals, (flops, size), names)
-        # an operation that the other program lacks explains those that only read its result
-        lacks = any(one.found.is_first and one.found.partner is None for one in listed)
+        # an operation that the other program lacks explains the readers of its result
+        lacks = any(one.is_first and one.partner is None for one in listed)
         last = float(place) if row.first else -max(row.flops_share, row.bytes_share)
         rows.append(((not row.first, row.phase == "recomputed", not lacks, last), row))
     return [row for _, row in sorted(rows, key=lambda one: one[0])]
 
 
 def _make_row(
-    listed: Sequence[_Listed],
+    listed: Sequence[Difference],
     phase: str,
-    literals: Sequence[Mapping[str, str]],
+    literals: Sequence[Literals],
     totals: tuple[int, int],
     names: tuple[str, str],
 ) -> OperationDifference:
-    nodes = [[one.found.node for one in listed if one.side == side] for side in (0, 1)]
+    nodes = [[one.node for one in listed if one.side == side] for side in (0, 1)]
     words = [_count_words(here, literal) for here, literal in zip(nodes, literals, strict=True)]
     lines = [_line_of(listed, side) for side in (0, 1)]
     shares = [
@@ -220,34 +204,26 @@ def _make_row(
         candidate=words[1],
         baseline_line=lines[0],
         candidate_line=lines[1],
-        times=(sum(node.times for node in nodes[0]), sum(node.times for node in nodes[1])),
         flops_share=shares[0],
         bytes_share=shares[1],
-        first=any(one.found.is_first for one in listed),
+        first=any(one.is_first for one in listed),
     )
 
 
-def _count_words(nodes: Iterable[Node], literals: Mapping[str, str]) -> tuple[str, ...]:
+def _count_words(nodes: Iterable[Node], literals: Literals) -> tuple[str, ...]:
     times_of: Counter[str] = Counter()
     for node in nodes:
-        times_of[describe(node, literals)] += node.times
+        times_of[_describe(node, literals)] += node.times
     named = [f"{times} × {what}" for what, times in times_of.most_common(MOST_NAMED)]
     more = len(times_of) - MOST_NAMED
     return (*named, f"and {more} more") if more > 0 else tuple(named)
 
 
-def _line_of(listed: Sequence[_Listed], side: int) -> CodeLine | None:
+def _line_of(listed: Sequence[Difference], side: int) -> CodeLine | None:
     """Return the source line of the side's first operation that no other difference causes; else of its first one."""
-    own = [one.found for one in listed if one.side == side]
+    own = [one for one in listed if one.side == side]
     first = next((one for one in own if one.is_first), own[0] if own else None)
-    if first is None or not first.node.source.file:
-        return None
-    return make_line(first.node.source)
-
-
-def make_line(source: SourceLine) -> CodeLine:
-    """The record of a source line."""
-    return CodeLine(file=source.file, line=source.line, function=source.function, path=source.path)
+    return first.node.source if first is not None and first.node.source.file else None
 
 
 def _say_row(
@@ -257,7 +233,7 @@ def _say_row(
     shares: Sequence[float],
     names: tuple[str, str],
 ) -> str:
-    places = list(dict.fromkeys(f"{line.file}:{line.line} {line.function}" for line in lines if line))
+    places = list(dict.fromkeys(line.place for line in lines if line))
     place = f" at {' / '.join(places)}" if places else ""
     parts = [f"{100 * share:.1f} % of the {what}" for share, what in zip(shares, ("FLOPs", "bytes"), strict=True)]
     cost = ", ".join(part for part, share in zip(parts, shares, strict=True) if share >= LEAST_SHARE)
@@ -286,14 +262,14 @@ def _say_input(one: Input) -> str:
 def _compare_placements(sides: tuple[Graph, Graph], names: tuple[str, str]) -> Iterator[str]:
     """Yield sentences about sharding constraints that only one program has, by sharding and function."""
     counts = [Counter[tuple[str, str]](), Counter[tuple[str, str]]()]
-    lines: dict[tuple[str, str], SourceLine] = {}
+    lines: dict[tuple[str, str], CodeLine] = {}
     for graph, its_counts in zip(sides, counts, strict=True):
         for (lies, source), times in graph.placements.items():
             its_counts[lies, source.function] += times
             lines.setdefault((lies, source.function), source)
     for number, name in enumerate(names):
         for key, times in (counts[number] - counts[1 - number]).items():
-            yield f"{name} alone constrains {times} × to {key[0]} at {lines[key]}"
+            yield f"{name} alone constrains {times} × to {key[0]} at {lines[key].place}"
 
 
 def _say_difference(

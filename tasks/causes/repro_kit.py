@@ -16,9 +16,8 @@ from tasks.records import RunPlan
 from tasks.records.observation import ARGUMENTS, PROGRAM
 
 SIDES = ("baseline", "candidate")
-PROGRAM_OF_KIT = (
-    Path(__file__).parent.parent.parent / "model" / "compile" / "reproduce.py"
-)  # which imports JAX, as tasks never do
+# imports JAX, as tasks never do
+PROGRAM_OF_KIT = Path(__file__).parent.parent.parent / "model" / "compile" / "reproduce.py"
 
 
 def write_kit_of(plans: Both[RunPlan], names: Both[str], folder: Path, out: Path) -> Path:
@@ -31,9 +30,9 @@ def write_kit_of(plans: Both[RunPlan], names: Both[str], folder: Path, out: Path
 
 
 def write_kit(arms: Both[ObservedArm], folder: Path) -> Path:
-    """Write the kit; returns the program in it that is to be run.
+    """Write the kit; return the program in it to run.
 
-    Raises ValueError where the step was not recorded whole, or runs on several devices.
+    Raises ValueError if the step was not recorded whole, or runs on several devices.
     """
     several = next((arm for arm in arms if arm.observation.devices > 1), None)
     if several is not None:

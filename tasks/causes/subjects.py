@@ -1,20 +1,21 @@
-"""Turns the words of `maxview explain` into the runs that are explained, and into the comparison that they are of."""
+"""Turns the words of `maxview explain` into two runs, and into their comparison if they have one."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.causes.explain import Both
-from tasks.causes.occasion import plans_of
+from tasks.causes.occasion import FOLDER, plans_of
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
 from tasks.store import Store, open_store
 from tasks.store.directories import ComparisonDirectory, RunDirectory
 
 PAGE, RECORD = "index.html", "comparison.json"
+NOT_OURS = "only runs that maxview trained on this machine can be observed: a log alone holds no program"
 
 
 class Subject(NamedTuple):
-    """Two arms to explain. `record` and `store`: the comparison that they are of, None for two single runs."""
+    """Two arms to explain. `record` and `store`: their comparison, None for two single runs."""
 
     plans: Both[RunPlan]
     names: Both[str]
@@ -24,7 +25,7 @@ class Subject(NamedTuple):
 
 
 def find_subject(words: Sequence[str], store: str) -> Subject:
-    """Return the runs or the comparison that the words name: a page, a comparison's folder or name, or two run folders.
+    """Return the arms for these words: a page, a comparison's folder or name, or two run folders.
 
     Raises ValueError, with the words to type.
     """
@@ -56,9 +57,10 @@ def find_subject(words: Sequence[str], store: str) -> Subject:
         for log in arm.logs[:1]
         if (run := home.run_of_log(log).read_record()) is not None
     ]
-    return Subject(
-        _plans(runs), (record.baseline.name, record.candidate.name), directory.path / "explained", record, home
-    )
+    plans = plans_of(runs)
+    if plans is None:
+        raise ValueError(NOT_OURS)
+    return Subject(plans, (record.baseline.name, record.candidate.name), directory.path / FOLDER, record, home)
 
 
 def _two_runs(words: Sequence[str]) -> Subject:
@@ -68,18 +70,10 @@ def _two_runs(words: Sequence[str]) -> Subject:
         if run is None:
             raise ValueError(f"{word}: is no run's folder with a record: maxview-out/runs/… are")
         runs.append(run)
-    plans = [run.plan for run in runs]
-    if plans[0] is None or plans[1] is None or any(plan is None or plan.backend != "local" for plan in plans):
-        raise ValueError("only runs that maxview trained on this machine can be observed: a log alone holds no program")
-    names = [plan.arm for plan in plans if plan is not None]
+    plans = [run.plan for run in runs if run.plan is not None and run.plan.backend == "local"]
+    if len(plans) < 2:
+        raise ValueError(NOT_OURS)
+    names = [plan.arm for plan in plans]
     if names[0] == names[1]:
         names = [run.label for run in runs] if runs[0].label != runs[1].label else [Path(word).name for word in words]
-    folder = Path(words[1]).absolute() / "explained"
-    return Subject((plans[0], plans[1]), (names[0], names[1]), folder)
-
-
-def _plans(runs: Sequence[RunRecord]) -> Both[RunPlan]:
-    plans = plans_of(runs)
-    if plans is None:
-        raise ValueError("only runs that maxview trained on this machine can be observed: a log alone holds no program")
-    return plans
+    return Subject((plans[0], plans[1]), (names[0], names[1]), Path(words[1]).absolute() / FOLDER)

@@ -19,7 +19,7 @@ _LAYER = re.compile(r"(?:^|/)(\w*layers?(?:[_.]|/)\d+)(?=/|$)")
 
 @dataclass(frozen=True, slots=True)
 class TensorRow:
-    """One tensor of a step: what made it, of what, where, and its numbers."""
+    """One tensor of a step: its operation, operands, place and numbers. The fields have the order of `read_step`."""
 
     path: str  # "/scan4[2]/remat"
     operation: str
@@ -39,25 +39,20 @@ class TensorRow:
     digest: str
 
     @property
-    def key(self) -> str:
-        """A text for the operation without its operands: equal in both arms for the same operation at one place."""
-        return f"{self.operation}|{self.type}|{self.params}|{self.path}|{self.output}"
-
-    @property
     def place(self) -> str:
         """`file:line function`."""
         return f"{self.short_file}:{self.line} {self.function}" if self.file else "a library"
 
     @property
     def direction(self) -> Pass:
-        """Forward, recomputed for the gradient, or backward."""
+        """The pass: forward, recomputed for the gradient, or backward."""
         if "rematted_computation" in self.stack:
             return "recomputed"
         return "backward" if "transpose(" in self.stack else "forward"
 
     @property
     def layer(self) -> str:
-        """Return the iteration of its loops (a scan over layers is one), or the layer by name."""
+        """The iteration of its loops (a scan over layers is one), or the layer by name."""
         loops = _LOOP.findall(self.path)
         if loops:
             return ", ".join(f"iteration {int(turn) + 1} of {count}" for count, turn in loops)
@@ -73,7 +68,7 @@ class TensorRow:
 
 @dataclass(frozen=True)
 class ObservedStep:
-    """All tensors of a step in the program's order, and what its results are made of."""
+    """All tensors of a step in the program's order, and the origins of its results."""
 
     rows: list[TensorRow]
     results: list[Origin]
@@ -101,18 +96,10 @@ def read_step(folder: Path) -> ObservedStep:
             if "results" in row:
                 results = row["results"]
                 continue
-            named = {"path": row["path"], "operation": row["op"], "origins": tuple(row["from"]), "stack": row["stack"]}
-            made = {"type": row["type"], "output": row["out"], "params": row["params"]}
-            rows.append(TensorRow(**named, **made, **_place(row["at"]), **_numbers(row["v"])))
+            operation = (row["path"], row["op"], tuple(row["from"]), *row["at"])
+            made = (row["stack"], row["type"], row["out"], row["params"], *row["v"])
+            rows.append(TensorRow(*(operation + made)))
     return ObservedStep(rows, results)
-
-
-def _place(at: list[Any]) -> dict[str, Any]:
-    return dict(zip(("file", "line", "function", "short_file"), at, strict=True))
-
-
-def _numbers(values: list[Any]) -> dict[str, Any]:
-    return dict(zip(("norm", "mean", "largest", "broken", "digest"), values, strict=True))
 
 
 def leaves(origin: Origin) -> list[Leaf]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tasks.causes.argument_roots import compare_arguments
 from tasks.causes.arm_values import ArmValues, Parting
-from tasks.causes.describe_root import Found, describe_extra, describe_pair, describe_stop, equal_up_to
+from tasks.causes.describe_root import Found, describe_extra, describe_pair, equal_up_to
 from tasks.causes.group_roots import group_roots, list_only
 from tasks.causes.pair_rows import pair_divergent, pair_frontiers
 from tasks.causes.tensor_rows import TensorRow, read_step
@@ -14,7 +14,7 @@ from tasks.observe.read_observation import read_observation
 from tasks.records.counted import counted
 from tasks.records.observation import Observation, TensorComparison
 
-STOP = "stop_gradient"  # changes no value, and all that is computed backward
+STOP = "stop_gradient"  # changes no value, but all backward operations
 
 
 def compare_tensors(
@@ -35,7 +35,7 @@ def compare_tensors(
     if not all(found.tensors for found in observations):
         missing = next(name for name, found in zip(names, observations, strict=True) if not found.tensors)
         sentence = f"the tensors of {missing} were not observed" + (f": {notes[0]}" if notes else "")
-        return TensorComparison(sentence=sentence, notes=tuple(notes), **given.shown())
+        return TensorComparison(sentence=sentence, notes=tuple(notes), **given.shown)
     steps = [read_step(folder) for folder in (baseline, candidate)]
     rows = [[step.rows[n] for n in sorted(step.live)] for step in steps]
     arms = [
@@ -43,7 +43,7 @@ def compare_tensors(
         for observation, step, equal in zip(observations, steps, given.equal, strict=True)
     ]
     left, right = Parting(arms[0], arms[1]), Parting(arms[1], arms[0])
-    found = find_roots(left, right, names)
+    found = find_roots(left, right)
     roots = (*given.roots, *group_roots(found))
     first = next((root for root in roots if root.kind != "argument"), None)
     results = different_results(observations) if not found and not left.divergent and not right.divergent else ()
@@ -56,56 +56,52 @@ def compare_tensors(
         roots=roots,
         equal_up_to=equal_up_to(steps[0].rows, min(item.order for item in found)) if found else "",
         tensors=(len(rows[0]), len(rows[1])),
-        paired=equal + divergent,
         equal=equal,
         consequences=max(0, divergent + handed_over - len(found)),
         only=list_only(rows[0], rows[1]),
         different_results=results,
         notes=tuple(notes),
-        **given.shown(),
+        **given.shown,
     )
     return comparison.model_copy(update={"sentence": summarise(comparison)})
 
 
-def find_roots(left: Parting, right: Parting, names: tuple[str, str]) -> list[Found]:
+def find_roots(left: Parting, right: Parting) -> list[Found]:
     """Return all roots, in the baseline's order."""
-    direct = pair_frontiers(left, right)
-    pairs = pair_divergent(left, right, direct)
-    back = {theirs: ours for ours, theirs in pairs.items()}
-    fronts = set(left.frontier), set(right.frontier)
+    pairs = pair_divergent(left, right, pair_frontiers(left, right))
+    front, paired = set(right.frontier), set(pairs.values())
     found = []
     for n in left.frontier:
         partner = pairs.get(n)
         if partner is None:
-            found.append(describe_extra(left, n, float(n), "baseline", names))
-        elif partner in fronts[1]:
+            found.append(describe_extra(left, n, float(n), of_candidate=False))
+        elif partner in front:
             found.append(describe_pair(left, right, n, partner))
     for n in right.frontier:
-        if n not in back:
-            found.append(describe_extra(right, n, _order(left, right, n), "candidate", names))
+        if n not in paired:
+            found.append(describe_extra(right, n, _order(left, right, n), of_candidate=True))
     if left.divergent or right.divergent:
-        found += _stops(left, right, names)
+        found += _stops(left, right)
     return sorted(found, key=lambda item: (item.order, item.root.kind))
 
 
-def _stops(left: Parting, right: Parting, names: tuple[str, str]) -> list[Found]:
+def _stops(left: Parting, right: Parting) -> list[Found]:
     """Return the gradients that only one arm stops: no forward value shows this, and no backward operation reads it."""
     found = []
-    stops = [[n for n in sorted(side.arm.step.live) if side.arm.rows[n].operation == STOP] for side in (left, right)]
-    # by their place: values of those in both arms may differ as a consequence of something else
-    places = [
-        Counter(map(_place_of_stop, map(side.arm.rows.__getitem__, listed)))
-        for side, listed in zip((left, right), stops, strict=True)
+    stops = [
+        {n: row for n in sorted(side.arm.step.live) if (row := side.arm.rows[n]).operation == STOP}
+        for side in (left, right)
     ]
-    for mine, theirs, side, other, arm in ((0, 1, left, right, 0), (1, 0, right, left, 1)):
-        quota = places[mine] - places[theirs]
-        known = {other.arm.rows[n].digest for n in stops[theirs]}
-        for n in sorted(stops[mine], key=lambda n: side.arm.rows[n].digest in known):
-            row = side.arm.rows[n]
+    # by place: the values of stops in both arms may differ as a consequence of something else
+    places = [Counter(map(_place_of_stop, rows.values())) for rows in stops]
+    for mine, side in enumerate((left, right)):
+        quota = places[mine] - places[1 - mine]
+        known = {row.digest for row in stops[1 - mine].values()}
+        for n, row in sorted(stops[mine].items(), key=lambda item: item[1].digest in known):
             if quota[_place_of_stop(row)] > 0:
                 quota[_place_of_stop(row)] -= 1
-                order = float(n) if arm == 0 else _order(left, right, n)
-                found.append(describe_stop(side, n, order, ("baseline", "candidate")[arm], names))
+                order = _order(left, right, n) if mine else float(n)
+                found.append(describe_extra(side, n, order, of_candidate=bool(mine), stops=True))
     return found
 
 

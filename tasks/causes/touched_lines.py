@@ -1,4 +1,4 @@
-"""Turns source lines into the commits between two refs that touched them, as git's blame tells."""
+"""Turns source lines into the commits between two refs that touched them, by git's blame."""
 
 from collections.abc import Iterable
 from pathlib import Path

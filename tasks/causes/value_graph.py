@@ -9,9 +9,11 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import NamedTuple, Self
 
-from tasks.causes.source_lines import SourceLine
+from tasks.records import CodeLine
 
 RANDOM = "random bits"
 # operations that move no data once they are compiled
@@ -40,19 +42,17 @@ class Value(NamedTuple):
 
     @classmethod
     def leaf(cls, *parts: object) -> Self:
-        """A value that is computed from nothing, known by these parts."""
+        """Return a value without operands, identified by these parts."""
         found = digest(*parts)
         return cls(found, found)
 
     @classmethod
     def combine(cls, *parts: object, of: Sequence["Value"], ordered: bool = True) -> Self:
-        """The value that an operation, described by `parts`, computes from others, in their order or in any."""
+        """Return the value that an operation, described by `parts`, computes from others, in their order or in any."""
         sides = [[one.value for one in of], [one.exact for one in of]]
         if not ordered:
             sides = [sorted(side) for side in sides]
-        carries = 0
-        for one in of:
-            carries |= one.carries
+        carries = reduce(or_, (one.carries for one in of), 0)
         return cls(digest(*parts, *sides[0]), digest(*parts, *sides[1]), carries)
 
 
@@ -61,12 +61,12 @@ class Node:
     """An operation at one place of the program. `times`: how often it runs in a step; bytes and FLOPs are of all."""
 
     name: str
-    key: str  # what it does, whatever it reads
+    key: str  # the operation without its operands
     reads: tuple[str, ...]  # the exact hashes of its operands
     made: tuple[str, ...]  # and of its results; in a loop, computed from the initial values of the carries
     types: tuple[tuple[str, ...], tuple[str, ...]]  # of operands and of results
     detail: str  # its attributes, as the program writes them
-    source: SourceLine
+    source: CodeLine
     phase: str
     times: int
     flops: int
@@ -83,14 +83,13 @@ class Input(NamedTuple):
 
 @dataclass
 class Graph:
-    """A program. `nodes` in the order of the text, without those that only pass values on."""
+    """A program. `nodes`: in the order of the text, without operations that only pass values on."""
 
     inputs: dict[str, Input] = field(default_factory=dict)  # by meaning
     outputs: dict[str, Value] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     values: set[str] = field(default_factory=set)  # the exact hashes of all that its nodes read and make
-    placements: dict[tuple[str, SourceLine], int] = field(default_factory=dict)  # (sharding, line) -> times
-    unknown_loops: int = 0  # loops with an unknown number of iterations, which count once
+    placements: dict[tuple[str, CodeLine], int] = field(default_factory=dict)  # (sharding, line) -> times
 
     @property
     def flops(self) -> int:
@@ -111,12 +110,12 @@ class Graph:
 
 
 def digest(*parts: object) -> str:
-    """The hash of a value or a key."""
+    """Return the hash of a value or a key."""
     return hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=12).hexdigest()
 
 
 def shape_of(type_: str) -> tuple[tuple[int, ...], str]:
-    """The shape and the element type of `tensor<4x256xbf16>`."""
+    """Return the shape and the element type of `tensor<4x256xbf16>`."""
     found = _TENSOR.match(type_)
     if not found:
         return (), ""
@@ -124,7 +123,7 @@ def shape_of(type_: str) -> tuple[tuple[int, ...], str]:
 
 
 def count_bytes(type_: str) -> int:
-    """The bytes of an array of this type; 0 for other types."""
+    """Return the bytes of an array of this type; 0 for other types."""
     shape, kind = shape_of(type_)
     bits = _BITS.findall(kind)
     return math.prod(shape) * max(int(bits[0]) // 8, 1) if bits else 0

@@ -1,33 +1,55 @@
-"""Turns the bytes of a protocol buffer into its fields, for messages whose schema no package brings along."""
+"""Turns the bytes of a protocol buffer into its fields, for messages whose schema no installed package has."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 
-_VARINT, _LONG, _BYTES, _SHORT = 0, 1, 2, 5
+_VARINT, _BYTES = 0, 2
+_SIZES = {1: 8, 5: 4}  # bytes of the other kinds
 
 
-def read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(number, value) of every field: integers, and the bytes of all else. Raises ValueError if it is no message.
+class Message:
+    """The fields of a message, by number. The encoding: https://protobuf.dev/programming-guides/encoding"""
 
-    The encoding: https://protobuf.dev/programming-guides/encoding
-    """
-    place = 0
-    while place < len(message):
-        key, place = _read_varint(message, place)
-        value: int | bytes
-        kind = key & 7
-        if kind == _VARINT:
-            value, place = _read_varint(message, place)
-        elif kind in (_BYTES, _LONG, _SHORT):
-            size = {_LONG: 8, _SHORT: 4}.get(kind)
+    def __init__(self, content: bytes) -> None:
+        """Read a message. Raises ValueError if the bytes are none."""
+        self._fields: dict[int, list[int | bytes]] = defaultdict(list)
+        place = 0
+        while place < len(content):
+            key, place = _read_varint(content, place)
+            number, kind = key >> 3, key & 7
+            if kind not in (_VARINT, _BYTES, *_SIZES):
+                raise ValueError(f"a protocol buffer with a field of kind {kind}")
+            size = _SIZES.get(kind)
             if size is None:
-                size, place = _read_varint(message, place)
-            value = message[place : place + size]
-            if len(value) < size:
+                size, place = _read_varint(content, place)  # of a varint: its value
+            if kind == _VARINT:
+                self._fields[number].append(size)
+                continue
+            if len(content) < place + size:
                 raise ValueError("a protocol buffer that is cut off")
+            self._fields[number].append(content[place : place + size])
             place += size
-        else:
-            raise ValueError(f"a protocol buffer with a field of kind {kind}")
-        yield key >> 3, value
+
+    def messages(self, number: int) -> Iterator["Message"]:
+        """Yield the messages in a repeated field."""
+        return (Message(value) for value in self._fields[number] if isinstance(value, bytes))
+
+    def message(self, number: int) -> "Message":
+        """Return the message in a field; an empty one without the field."""
+        return Message(self._last_bytes(number))
+
+    def integer(self, number: int) -> int:
+        """Return an integer field; 0 without the field."""
+        found = self._fields[number][-1:]
+        return found[0] if found and isinstance(found[0], int) else 0
+
+    def text(self, number: int) -> str:
+        """Return a text field; empty without the field."""
+        return self._last_bytes(number).decode(errors="replace")
+
+    def _last_bytes(self, number: int) -> bytes:
+        found = self._fields[number][-1:]
+        return found[0] if found and isinstance(found[0], bytes) else b""
 
 
 def _read_varint(message: bytes, place: int) -> tuple[int, int]:
@@ -40,15 +62,3 @@ def _read_varint(message: bytes, place: int) -> tuple[int, int]:
         place, shift = place + 1, shift + 7
         if byte < 128:
             return value, place
-
-
-def integer(fields: dict[int, int | bytes], number: int) -> int:
-    """An integer field; 0 where it is not written."""
-    found = fields.get(number, 0)
-    return found if isinstance(found, int) else 0
-
-
-def text(fields: dict[int, int | bytes], number: int) -> str:
-    """A text field."""
-    found = fields.get(number, b"")
-    return found.decode(errors="replace") if isinstance(found, bytes) else ""

@@ -67,7 +67,7 @@ class Trend(Frozen):
     too_few: bool = False  # not enough nights for any answer
 
 
-def find_trend(values: Sequence[float], *, most_chance: float = MOST_CHANCE, least_change: float = 0.0) -> Trend:
+def find_trend(values: Sequence[float], *, least_change: float = 0.0) -> Trend:
     """Return the trend of a series of finite values, oldest first.
 
     `least_change`: the least relative change to report. Raises ValueError for values that are not finite.
@@ -81,8 +81,8 @@ def find_trend(values: Sequence[float], *, most_chance: float = MOST_CHANCE, lea
     kept = np.setdiff1d(np.arange(len(series)), outliers)
     calm = series[kept]
     too_few = len(calm) < 2 * LEAST_NIGHTS
-    points = [] if too_few else _merge(calm, _split(calm, most_chance * WEAK), most_chance, least_change)
-    drift = find_drift(calm, points, most_chance)
+    points = [] if too_few else _merge(calm, _split(calm), least_change)
+    drift = find_drift(calm, points)
     if drift is not None:
         points = []
     memory = find_memory(calm, points) if points else 0.0
@@ -133,7 +133,7 @@ def _noise(series: Array) -> float:
     return float(np.median(np.abs(np.diff(series)))) / (MAD_TO_SIGMA * SQRT_2)
 
 
-def find_drift(series: Array, points: Sequence[int], most_chance: float) -> Drift | None:
+def find_drift(series: Array, points: Sequence[int]) -> Drift | None:
     """Return the drift of a series if a straight line explains it better than its steps, else None.
 
     Compares by Schwarz's criterion (BIC), and requires a significant slope by Kendall's rank correlation
@@ -146,7 +146,7 @@ def find_drift(series: Array, points: Sequence[int], most_chance: float) -> Drif
 
     nights = np.arange(n, dtype=float)
     p = float(stats.kendalltau(nights, series).pvalue)
-    if not p < most_chance:
+    if not p < MOST_CHANCE:
         return None
     line = stats.linregress(nights, series)
     straight = float(np.sum((series - line.intercept - line.slope * nights) ** 2))
@@ -163,13 +163,13 @@ def _bic(squares: float, n: int, parameters: int) -> float:
     return n * float(np.log(max(squares, np.finfo(float).tiny) / n)) + parameters * float(np.log(n))
 
 
-def _split(series: Array, most_chance: float) -> list[int]:
+def _split(series: Array) -> list[int]:
     """Hunter's first pass: windows that overlap by half, each split as long as a weak t-test agrees."""
     points: set[int] = set()
     start = 0
     while start < len(series):
         end = min(start + WINDOW, len(series))
-        found = _split_window(series, start, end, most_chance)
+        found = _split_window(series, start, end)
         points |= set(found)
         if end == len(series):
             break
@@ -177,7 +177,7 @@ def _split(series: Array, most_chance: float) -> list[int]:
     return sorted(points)
 
 
-def _split_window(series: Array, start: int, end: int, most_chance: float) -> list[int]:
+def _split_window(series: Array, start: int, end: int) -> list[int]:
     sums = pair_sums(series[start:end])
     points: list[int] = []
     while True:
@@ -190,20 +190,21 @@ def _split_window(series: Array, start: int, end: int, most_chance: float) -> li
         if not splits:
             break
         _, left, point, right = max(splits)
-        if not _test(series[start + left : start + point], series[start + point : start + right])[0] < most_chance:
+        chance, _, _ = _test(series[start + left : start + point], series[start + point : start + right])
+        if not chance < WEAK * MOST_CHANCE:
             break
         points = sorted([*points, point])
     return [start + point for point in points]
 
 
-def _merge(series: Array, points: list[int], most_chance: float, least_change: float) -> list[int]:
+def _merge(series: Array, points: list[int], least_change: float) -> list[int]:
     """Hunter's second pass: remove the least certain point, then the smallest, until the rest hold."""
     points = list(points)
     while points:
         memory = find_memory(series, points)
         judged = [_change(series, left, point, right, memory) for left, point, right in _sides(points, len(series))]
         worst = max(range(len(points)), key=lambda i: judged[i].p)
-        if judged[worst].p < most_chance:
+        if judged[worst].p < MOST_CHANCE:
             worst = min(range(len(points)), key=lambda i: _size(judged[i]))
             if _size(judged[worst]) >= least_change:
                 return points
@@ -270,12 +271,9 @@ def _size(change: Change) -> float:
 
 def _exact_changes(series: Array, least_change: float) -> list[Change]:
     """Return a change for every value that differs from the previous night's."""
-    points = (np.flatnonzero(series[1:] != series[:-1]) + 1).tolist()
-    found = []
-    for point in points:
-        before, after = float(series[point - 1]), float(series[point])
-        difference = after - before
-        change = Change(index=point, before=before, after=after, low=difference, high=difference, p=0.0)
-        if _size(change) >= least_change:
-            found.append(change)
-    return found
+    found = [
+        Change(index=point, before=before, after=after, low=after - before, high=after - before, p=0.0)
+        for point, (before, after) in enumerate(pairwise(series.tolist()), start=1)
+        if before != after
+    ]
+    return [change for change in found if _size(change) >= least_change]

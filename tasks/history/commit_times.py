@@ -3,7 +3,6 @@
 import re
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
 
 from configs.read import CONFIG_ROOT
 from tasks.resolve.git import GitError, run_git
@@ -11,13 +10,10 @@ from tasks.resolve.git import GitError, run_git
 _SHA = re.compile(r"[0-9a-f]{7,64}")
 
 
+@cache
 def find_commit_time(commit: str) -> datetime | None:
     """Return the committer's time in UTC; None for a commit of another repository, or without git."""
-    return _find(commit, CONFIG_ROOT.parent)
-
-
-@cache
-def _find(commit: str, root: Path) -> datetime | None:
+    root = CONFIG_ROOT.parent
     if not _SHA.fullmatch(commit) or not (root / ".git").exists():
         return None
     try:

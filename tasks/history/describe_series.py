@@ -27,8 +27,7 @@ def draw_trend(values: Sequence[float]) -> str:
 
 def values_of(judged: Judged, line: Line) -> list[float]:
     """Return the line's values, oldest first, without nights that lack one."""
-    read = {"baseline": "baseline", "candidate": "candidate", "ratio": "ratio"}[line]
-    return [getattr(judged.series.nights[i], read) for i in judged.line(line).nights]
+    return [getattr(judged.series.nights[i], line) for i in judged.line(line).nights]
 
 
 def show_event(event: Event, series: Series) -> str:

@@ -7,13 +7,13 @@ comparison in several files the newest version counts, so writers need not wait 
 
 import hashlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import polars as pl
 
-from tasks.history.commit_times import find_commit_time
+from tasks.history.newest import read_comparisons
 from tasks.history.record_rows import HISTORY_SCHEMA, folder_name, history_rows, lone_run_rows
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.store.atomic import StoreError
@@ -29,7 +29,7 @@ ATTEMPTS = 50  # of a reader during compactions; each attempt reads only new fil
 
 def append_comparison(record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = ()) -> str | None:
     """Write the rows of a comparison whose runs are in the store; return the file name, None without rows."""
-    return write_rows(history_rows(record, read_runs(record, store, known), commit_time=find_commit_time), store.files)
+    return write_rows(history_rows(record, read_runs(record, store, known)), store.files)
 
 
 def read_runs(
@@ -126,24 +126,16 @@ def rebuild_history(store: Store) -> int:
     """
     written: set[str] = set()
     tables = []
-    store.refresh("comparisons")
     store.refresh("runs")
-    for directory in store.comparisons():
-        record = directory.read_comparison(listed=True)
-        if record is not None:
-            runs = read_runs(record, store, listed=True)
-            written |= {folder_name(run) for run in runs}
-            tables.append(history_rows(record, runs, commit_time=find_commit_time))
-    tables += [lone_run_rows(run, commit_time=find_commit_time) for run in _other_runs(store, written)]
-    return sum(write_rows(table, store.files) is not None for table in tables)
-
-
-def _other_runs(store: Store, known: set[str]) -> Iterator[RunRecord]:
+    for record in read_comparisons(store):
+        runs = read_runs(record, store, listed=True)
+        written |= {folder_name(run) for run in runs}
+        tables.append(history_rows(record, runs))
     for directory in store.runs():
-        if directory.run_name not in known:
-            run = directory.read_record(listed=True)
-            if run is not None:
-                yield run
+        run = None if directory.run_name in written else directory.read_record(listed=True)
+        if run is not None:
+            tables.append(lone_run_rows(run))
+    return sum(write_rows(table, store.files) is not None for table in tables)
 
 
 def to_parquet(rows: pl.DataFrame) -> bytes:

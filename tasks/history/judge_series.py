@@ -1,6 +1,5 @@
 """Judges a series: the changes of its lines, their commits, and their likely cause."""
 
-from collections.abc import Callable
 from typing import Literal
 
 from configs.schema import Frozen
@@ -57,12 +56,7 @@ def judge(series: Series) -> Judged:
 
 
 def _trend(series: Series, line: Line) -> LineTrend:
-    read: Callable[[Night], float | None] = {
-        "baseline": lambda night: night.baseline,
-        "candidate": lambda night: night.candidate,
-        "ratio": lambda night: night.ratio,
-    }[line]
-    found = [(i, value) for i, night in enumerate(series.nights) if (value := read(night)) is not None]
+    found = [(i, value) for i, night in enumerate(series.nights) if (value := getattr(night, line)) is not None]
     trend = find_trend([value for _, value in found], least_change=LEAST_CHANGE)
     return LineTrend(line=line, trend=trend, nights=tuple(i for i, _ in found))
 
@@ -91,33 +85,22 @@ def _explain(series: Series, line: Line, change: Change, place: int, lines: dict
     """Return the cause of a change and a sentence about it: a change of both arms alike is not the candidate's."""
     near = {other: _has_change_near(lines[other], place) for other in LINES}
     base, candidate = series.baseline_arm, series.candidate_arm
+    if (line == "ratio" or near["ratio"]) and near["baseline"] and near["candidate"]:
+        return "both", f"{base} and {candidate} both moved, by different amounts"
     if line == "ratio":
-        if near["baseline"] and near["candidate"]:
-            return "both", f"{base} and {candidate} both moved, by different amounts"
         if near["baseline"]:
             return "baseline", f"{base} moved and {candidate} did not: the change is in {base}"
         return "candidate", f"{candidate} moved against {base}: the change is in {candidate}"
     if near["ratio"]:
-        if near["baseline"] and near["candidate"]:
-            return "both", f"{base} and {candidate} both moved, by different amounts"
         moved, still = (base, candidate) if line == "baseline" else (candidate, base)
         return line, f"{moved} moved and {still} did not"
-    before, after = series.nights[max(0, place - 1)], series.nights[place]
-    return (
-        "shared",
-        f"{_what_drifted(series, line, before, after)} drifted, not your branch: the ratio of the two is stable",
-    )
+    suspects = _what_drifted(line, series.nights[max(0, place - 1)], series.nights[place])
+    return "shared", f"{suspects} drifted, not your branch: the ratio of the two is stable"
 
 
-def _what_drifted(series: Series, line: Line, before: Night, after: Night) -> str:
+def _what_drifted(line: Line, before: Night, after: Night) -> str:
     """Return the suspects of a shared change: the machine, and commit or JAX if they differ from the previous night."""
-    if line == "baseline":
-        commits, versions = (before.baseline_commit, after.baseline_commit), (before.baseline_jax, after.baseline_jax)
-    else:
-        commits, versions = (
-            (before.candidate_commit, after.candidate_commit),
-            (before.candidate_jax, after.candidate_jax),
-        )
+    commits, versions = ([getattr(night, f"{line}_{key}") for night in (before, after)] for key in ("commit", "jax"))
     suspects = ["the machine"]
     if commits[0] != commits[1]:
         suspects.append("what both arms share")

@@ -40,9 +40,8 @@ def make_card(store: Store, comparison: str | None = None, root: Path | None = N
     rows = []
     for name in names:
         records = [record for record in newest if record.comparison == name]
-        known = {record.case for record in records}
         of_ours = OURS in _trainers_of(name, records, store)
-        for case in sorted({*list_names("cases"), *known}):
+        for case in sorted({*list_names("cases"), *(record.case for record in records)}):
             outside = checks.get(case, ()) if of_ours else None
             for found in trained.get((name, case), [None]):
                 rows.append(_row(name, case, found, compiled.get((name, case)), outside, store))
@@ -144,9 +143,9 @@ def _trained_items(record: ComparisonRecord, sources: tuple[str, ...]) -> list[C
         for name in FLOORS
     ]
     verdicts = {row.metric: row for row in record.rows}
-    for name, metric, good in ((LOSSES, LOSS.name, "same"), (CHECKPOINTS, result_metrics.CHECKPOINTS.name, "same")):
+    for name, metric in ((LOSSES, LOSS.name), (CHECKPOINTS, result_metrics.CHECKPOINTS.name)):
         row = verdicts.get(metric)
-        holds = None if row is None or row.verdict in ("unknown", "not judged") else row.verdict == good
+        holds = None if row is None or row.verdict in ("unknown", "not judged") else row.verdict == "same"
         evidence = "no such row" if row is None else row.reason or row.candidate_text
         items.append(CardItem(name=name, state=STATES[holds], evidence=evidence, sources=sources))
     return items
@@ -161,8 +160,8 @@ def _missing() -> list[CardItem]:
 def _outside(checks: Sequence[ReferenceCheck] | None) -> CardItem:
     """Return the item of outside references; checks: None for the arms of another trainer."""
     if not checks:
-        reason = "tests/references compares maxview's own trainer only"
-        reason = reason if checks is None else "tests/references was not run"
+        of_other = "tests/references compares maxview's own trainer only"
+        reason = of_other if checks is None else "tests/references was not run"
         return CardItem(name=OUTSIDE, state="not verified", evidence=reason)
     beyond = [check for check in checks if not check.holds]
     told = [f"{c.reference}: {c.quantity} {c.difference:.1e} (limit {c.limit:.0e})" for c in beyond]

@@ -8,7 +8,6 @@ import polars as pl
 
 from tasks.diff.case import CaseRuns
 from tasks.diff.noise import LEAST_PAIRS, Past
-from tasks.history.groups import noise_groups
 from tasks.history.history_table import load_history
 from tasks.history.record_rows import folder_name
 from tasks.metrics.table import METRICS
@@ -69,8 +68,26 @@ def equal_differences(
         for row in pairs.iter_rows(named=True)
     ]
     alone = chosen.filter(~pl.col("run").is_in(proved["run"].unique().implode()))
-    groups = noise_groups(alone, target=target, metric=metric, case=case)
-    return [*between, *neighbour_differences(zip(g.values, g.errors, strict=True) for g in groups)]
+    return [*between, *neighbour_differences(group_equal_runs(alone))]
+
+
+def group_equal_runs(values: pl.DataFrame) -> list[list[Measured]]:
+    """Return the values of one metric in groups of runs that should be equal, the latest group first.
+
+    Runs of a group have equal target, case, arm and commit, and the order in which they ran. Ingested runs are grouped
+    by the column `alike` instead, because their arm names vary. Counts a run of several comparisons once; omits runs
+    with neither a commit nor `alike`.
+    """
+    grouped = (
+        values.filter(pl.col("commit").is_not_null() | pl.col("alike").is_not_null())
+        .sort("created", "comparison_id", nulls_last=False)
+        .unique("run", keep="last", maintain_order=True)
+        .sort("time", "run")
+        .group_by("target", "case", pl.coalesce("alike", "arm").alias("who"), "commit", maintain_order=True)
+        .agg("value", "error", pl.col("time").max().alias("latest"))
+        .sort("latest", descending=True, nulls_last=True)
+    )
+    return [list(zip(row["value"], row["error"], strict=True)) for row in grouped.iter_rows(named=True)]
 
 
 def difference_of(before: Measured, after: Measured) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import PurePath
@@ -12,12 +12,13 @@ import polars as pl
 
 from configs.comparison import load_comparison
 from configs.load import ConfigError
-from configs.schema import Frozen
 from tasks.diff.setting_differences import own_config
+from tasks.history.commit_times import find_commit_time
 from tasks.metrics.compute_facts import facts_of
 from tasks.metrics.merged_steps import step_table
+from tasks.metrics.metric import Metric
 from tasks.metrics.table import METRICS
-from tasks.records import ArmSummary, Better, ComparisonRecord, RunRecord
+from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, RunRecord
 
 type Role = Literal["baseline", "candidate"]
 
@@ -48,23 +49,10 @@ HISTORY_SCHEMA: dict[str, Any] = {
     "alike": pl.String,  # ingested runs with the same value should be equal; null: compare arm and commit instead
 }
 
-type CommitTime = Callable[[str], datetime | None]
+type Row = dict[str, Any]
 
 
-class Value(Frozen):
-    """One value of one run, under the metric name of its row in a comparison."""
-
-    metric: str
-    unit: str
-    better: Better
-    value: float
-    samples: int = 1
-    error: float | None = None
-
-
-def history_rows(
-    record: ComparisonRecord, runs: Sequence[RunRecord], *, commit_time: CommitTime = lambda commit: None
-) -> pl.DataFrame:
+def history_rows(record: ComparisonRecord, runs: Sequence[RunRecord]) -> pl.DataFrame:
     """Return one row per run and metric of a comparison, in HISTORY_SCHEMA.
 
     Leaves out runs that died: their values say nothing about a trend.
@@ -93,9 +81,7 @@ def history_rows(
                 "pair": f"{record.baseline.ref} → {record.candidate.ref}",
             }
             values = program_values(record, role) if record.programs else run_values(run)
-            rows += [
-                row | {"verdict": verdicts.get(row["metric"])} for row in _run_rows(run, common, values, commit_time)
-            ]
+            rows += [row | {"verdict": verdicts.get(row["metric"])} for row in _run_rows(run, common, values)]
     return pl.DataFrame(rows, schema=HISTORY_SCHEMA)
 
 
@@ -121,7 +107,7 @@ def alike_word(run: RunRecord, record: ComparisonRecord, role: Role) -> str | No
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def lone_run_rows(run: RunRecord, *, commit_time: CommitTime = lambda commit: None) -> pl.DataFrame:
+def lone_run_rows(run: RunRecord) -> pl.DataFrame:
     """Return the rows of a run outside of any comparison; empty for a run without a plan and for one that died."""
     if run.plan is None or run.plan.compiles_for or run.has_died:  # a compile's values are in its comparison only
         return pl.DataFrame(schema=HISTORY_SCHEMA)
@@ -139,47 +125,46 @@ def lone_run_rows(run: RunRecord, *, commit_time: CommitTime = lambda commit: No
         "alike": None,
         "pair": None,
     }
-    return pl.DataFrame(list(_run_rows(run, common, run_values(run), commit_time)), schema=HISTORY_SCHEMA)
+    return pl.DataFrame(list(_run_rows(run, common, run_values(run))), schema=HISTORY_SCHEMA)
 
 
-def _run_rows(
-    run: RunRecord, common: dict[str, Any], values: Iterable[Value], commit_time: CommitTime
-) -> Iterator[dict[str, Any]]:
+def _run_rows(run: RunRecord, common: Row, values: Iterable[Row]) -> Iterator[Row]:
     of_run = common | {
         "time": parse_time(run.reading.started) or common["created"],
         "arm": run.arm,
         "commit": run.commit,
-        "commit_time": commit_time(run.commit) if run.commit else None,
+        "commit_time": find_commit_time(run.commit) if run.commit else None,
         "run": folder_name(run),
         "jax": run.reading.environment.jax,
     }
     for value in values:
-        yield of_run | value.model_dump()
+        yield of_run | value
 
 
-def program_values(record: ComparisonRecord, role: Role) -> Iterator[Value]:
+def program_values(record: ComparisonRecord, role: Role) -> Iterator[Row]:
     """Yield the judged values of one side's compiled program, from its comparison."""
     for row in record.rows:
         value = row.baseline if role == "baseline" else row.candidate
         if value is not None and row.verdict != "not judged":
-            yield Value(metric=row.metric, unit=row.unit, better=row.better, value=value)
+            yield _make_value(row.metric, row, value)
 
 
-def run_values(run: RunRecord) -> Iterator[Value]:
-    """Yield every value of a single run that the table of metrics says is kept."""
+def run_values(run: RunRecord) -> Iterator[Row]:
+    """Yield every value of a single run that the history keeps, by the table of metrics."""
     facts = facts_of(run)
     for metric in METRICS:
         if levels := facts.levels.get(metric.name):
             samples = step_table(run).height - 1
             for name, level in ((metric.name, levels.middle), (metric.quick, levels.quick)):
-                yield Value(
-                    metric=name, unit=metric.unit, better=metric.better, value=level.seconds, samples=samples,
-                    error=level.error,
-                )  # fmt: skip
+                yield _make_value(name, metric, level.seconds, samples, level.error)
         elif metric.trend and (one := facts.values.get(metric.name)) and one.value is not None:
-            yield Value(
-                metric=metric.name, unit=metric.unit, better=metric.better, value=one.value, samples=one.samples
-            )
+            yield _make_value(metric.name, metric, one.value, one.samples)
+
+
+def _make_value(name: str, of: Metric | MetricDiff, value: float, samples: int = 1, error: float | None = None) -> Row:
+    return {
+        "metric": name, "unit": of.unit, "better": of.better, "value": value, "samples": samples, "error": error,
+    }  # fmt: skip
 
 
 def folder_name(run: RunRecord) -> str:

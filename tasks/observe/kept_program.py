@@ -3,6 +3,7 @@
 import gzip
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from tasks.records import RunPlan, StepCompile
@@ -34,10 +35,14 @@ def keep_step_program(directory: Path) -> Path | None:
     """
     kept, folder = directory / PROGRAM, directory / FOLDER
     if folder.is_dir():
-        step = find_step(folder)
+        found = {
+            path: match["name"] for path in sorted(folder.glob("*.mlir")) if (match := _MODULE.fullmatch(path.name))
+        }
+        step = _find_step(found)
         if step is not None:
             write_bytes_atomically(kept, gzip.compress(step.read_bytes(), compresslevel=6, mtime=0))
-            write_atomically(directory / COMPILES, dump_json({"signatures": [*map(_signature, _same_name(step))]}))
+            compiles = [_signature(path) for path, name in found.items() if name == found[step]]
+            write_atomically(directory / COMPILES, dump_json({"signatures": compiles}))
         shutil.rmtree(folder)
     return kept if kept.exists() else None
 
@@ -48,27 +53,17 @@ def read_compiles(directory: Path) -> tuple[StepCompile, ...]:
     return tuple(StepCompile(signature=tuple(signature)) for signature in found["signatures"])
 
 
-def _same_name(step: Path) -> list[Path]:
-    """Return the programs of the step's function, in the order in which they were compiled."""
-    named = [(path, _MODULE.fullmatch(path.name)) for path in sorted(step.parent.glob("*.mlir"))]
-    own = _MODULE.fullmatch(step.name)
-    return [path for path, match in named if match and own and match["name"] == own["name"]]
-
-
 def _signature(program: Path) -> list[str]:
     with program.open(encoding="utf-8", errors="replace") as lines:
         main = next((line for line in lines if "func.func public @main(" in line), "")
     return _ARGUMENT.findall(main)
 
 
-def find_step(folder: Path) -> Path | None:
-    """The step's program among all that a process compiled."""
-    named = [(path, match["name"]) for path in sorted(folder.glob("*.mlir")) if (match := _MODULE.fullmatch(path.name))]
-    steps = [path for path, name in named if name == _STEP]
-    if steps:
-        return steps[0]
-    by_size = sorted((path for path, _ in named), key=lambda path: -path.stat().st_size)
-    return next((path for path in by_size if _has_products(path)), None)
+def _find_step(programs: Mapping[Path, str]) -> Path | None:
+    """Return the step's program. programs: file → function, in the order of the compiles."""
+    steps = (path for path, name in programs.items() if name == _STEP)
+    by_size = sorted(programs, key=lambda path: -path.stat().st_size)
+    return next(steps, None) or next(filter(_has_products, by_size), None)
 
 
 def _has_products(path: Path) -> bool:

@@ -1,10 +1,6 @@
 """Reads the files of an observed process into an `Observation`."""
 
-import json
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from tasks.records.observation import FILE, LOG, Observation
 
@@ -12,23 +8,18 @@ TAIL = 3  # lines of the log in a note
 
 
 def read_observation(folder: Path, arm: str = "") -> Observation:
-    """The observation in a folder. What cannot be read is a note, and `step` is None."""
+    """Return the observation in a folder; if it cannot be read, `step` is None and a note has the reason."""
     path = folder / FILE
     try:
-        return Observation.model_validate({**_read(path), "arm": arm})
+        return Observation.model_validate_json(path.read_bytes()).model_copy(update={"arm": arm})
     except FileNotFoundError:
         return Observation(arm=arm, notes=(explain_nothing(folder),))
-    except (OSError, ValueError, ValidationError) as error:
+    except (OSError, ValueError) as error:
         return Observation(arm=arm, notes=(f"{path}: cannot be read: {error}",))
 
 
-def _read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
-
-
 def explain_nothing(folder: Path) -> str:
-    """Why a process left no observation, as its log says."""
+    """Return why a process left no observation, from its log."""
     log = folder / LOG
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     if "[maxview] nothing is observed" in text:

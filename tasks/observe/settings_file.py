@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tasks.observe.inject.maxview_observe.files import CLAIM
+
 INJECTED = Path(__file__).parent / "inject"
 VARIABLE = "MAXVIEW_OBSERVE"
 SETTINGS = "settings.json"
-CLAIM = "claim"  # file of the recording process, so that no other process of the trainer records
 
 
 def prepare(folder: Path, environment: Mapping[str, str], **settings: Any) -> dict[str, str]:
-    """The variables to set in an arm's process; its settings are written into `folder`, which exists."""
+    """Write an arm's settings into `folder`, which exists; return the variables to set in the arm's process."""
     (folder / CLAIM).unlink(missing_ok=True)
     (folder / SETTINGS).write_text(json.dumps(settings) + "\n", encoding="utf-8")
     behind = environment.get("PYTHONPATH")

@@ -56,11 +56,9 @@ def analyse_program(lines: Iterable[str]) -> Analysis:
     units: list[Unit] = []
     sums: dict[tuple[str, bool], list[tuple[int, int]]] = defaultdict(list)
     kernels: Counter[str] = Counter()
-    operations: Counter[str] = Counter()
     for name, here in runs.items():
         computation = program.computations[name]
         for one in computation.instructions.values():
-            operations[one.opcode] += 1
             if one.opcode == "custom-call":
                 kernels[one.target] += here.times
         for unit in () if here.fused else _units(program, computation, here):
@@ -73,17 +71,14 @@ def analyse_program(lines: Iterable[str]) -> Analysis:
             CollectiveSum(
                 kind=kind,
                 in_loop=in_loop,
-                instructions=len(found),
                 executions=sum(times for times, _ in found),
                 bytes=sum(size for _, size in found),
             )
             for (kind, in_loop), found in sorted(sums.items())
         ),
         kernels=dict(sorted(kernels.items())),
-        operations=dict(sorted(operations.items())),
         aliases=program.aliases,
         unknown_loops=unknown,
-        lines=program.lines,
     )
     return Analysis(work, tuple(units))
 
@@ -127,7 +122,6 @@ def _units(program: Program, computation: Computation, runs: Runs) -> Iterator[U
             cycles=(one.cycles or 0) * times,
             flops=flops * times,
             collective_bytes=sum(size for _, size in found) * times,
-            executions=times,
         )
         if found:
             kind, detail = found[0][0], ""

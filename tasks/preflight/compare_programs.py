@@ -12,8 +12,8 @@ from tasks.records import (
     ProgramComparison,
     ProgramDifference,
     Source,
-    Work,
 )
+from tasks.records.counted import counted
 
 LEAST_SHARE = 0.001  # of the cycles, bytes or memory: smaller differences are counted, not listed
 MOST_LISTED = 40
@@ -65,14 +65,8 @@ def compare_programs(baseline: Side, candidate: Side) -> ProgramComparison:
         differences=tuple(listed),
         left_out=len(found) - len(listed),
         arrays=tuple(_heaviest(*(side.program.arrays for side in sides))),
-        **{
-            name: value
-            for role, side in zip(("baseline", "candidate"), sides, strict=True)
-            for name, value in (
-                (role, side.analysis.work if side.analysis else None),
-                (f"{role}_memory", side.program.memory),
-            )
-        },
+        baseline=baseline.analysis.work if baseline.analysis else None,
+        candidate=candidate.analysis.work if candidate.analysis else None,
     )
 
 
@@ -94,16 +88,14 @@ def _scale(sides: Sequence[Side]) -> Scale:
 def _differences(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
     yield from _compare_arrays(sides, scale)
     yield from _compare_donation(sides, scale)
-    left, right = sides
-    if left.analysis is None or right.analysis is None:
+    every = [side.analysis.units for side in sides if side.analysis is not None]
+    if len(every) < 2:
         return
-    alone = _without_equals([left.analysis.units, right.analysis.units], _cost_and_shapes)
+    alone = _without_equals(every, _cost_and_shapes)
     alone = _without_equals(alone, _cost_of_collective)  # ignores the pass in which an array is gathered
-    flops = [_recomputed_flops(side.analysis) for side in (left, right) if side.analysis]
+    again = [[unit for unit in units if _is_recomputed(unit)] for units in every]
+    flops = [sum(unit.work.flops for unit in units) for units in again]
     if abs(flops[0] - flops[1]) > RECOMPUTED * max(flops):
-        again = [
-            [unit for unit in side.analysis.units if _is_recomputed(unit)] for side in (left, right) if side.analysis
-        ]
         kept = [[unit for unit in units if _keeps(unit) and not _is_recomputed(unit)] for units in alone]
         yield _compare_recomputing(sides, again, kept, scale)
         taken = {id(unit) for units in (*again, *kept) for unit in units}
@@ -111,7 +103,7 @@ def _differences(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDiffere
     else:
         yield from _compare_temporary(sides, scale)
     alone = _without_equals(alone, _cost)
-    types = [{unit.detail for unit in side.units if unit.kind == "matmul"} for side in (left.analysis, right.analysis)]
+    types = [{unit.detail for unit in units if unit.kind == "matmul"} for units in every]
     if changed := types[0] ^ types[1]:
         concerned = [[unit for unit in units if _is_widened(unit, changed)] for units in alone]
         yield _compare_types(concerned, changed, scale)
@@ -156,12 +148,10 @@ def _changed(left: InputArray | None, right: InputArray | None) -> str:
 
 def _compare_donation(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
     """Yield the difference in outputs that are written in place of inputs (donation)."""
-    memories = [side.program.memory for side in sides]
-    if memories[0] is None or memories[1] is None:
+    memories = [side.program.memory for side in sides if side.program.memory is not None]
+    if len(memories) < 2:
         return
-    kept = [
-        memory.output - memory.alias for memory in memories if memory
-    ]  # memory of the outputs that is not shared with inputs
+    kept = [memory.output - memory.alias for memory in memories]  # memory of the outputs that no input shares
     size = kept[1] - kept[0]
     share, cost = scale.share(memory=size)
     if abs(share) < LEAST_SHARE:
@@ -170,7 +160,6 @@ def _compare_donation(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDi
         f"{side.analysis.work.aliases if side.analysis else '?'} outputs in place of an input, "
         f"{memory.alias / MIB:,.2f} of {memory.output / MIB:,.2f} MiB"
         for side, memory in zip(sides, memories, strict=True)
-        if memory
     ]
     yield ProgramDifference(
         what="donation",
@@ -182,10 +171,6 @@ def _compare_donation(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDi
         baseline_source=Source(line=1, offset=0, run=1),  # the header lists them
         candidate_source=Source(line=1, offset=0, run=1),
     )
-
-
-def _recomputed_flops(analysis: Analysis) -> int:
-    return sum(unit.work.flops for unit in analysis.units if _is_recomputed(unit))
 
 
 def _is_recomputed(unit: Unit) -> bool:
@@ -344,15 +329,14 @@ def _describe_units(units: Sequence[Unit]) -> str:
     """Return a text such as `2 instructions, run 16 times, bf16×bf16: 10,240 cycles`."""
     if not units:
         return NONE
-    work: Work = add_work(unit.work for unit in units)
+    work = add_work(unit.work for unit in units)
     times = sorted({unit.runs.times for unit in units})
-    often = f", run {times[0]} times" if len(times) == 1 else f", run up to {times[-1]} times"
+    often = f"run {times[0]} times" if len(times) == 1 else f"run up to {times[-1]} times"
+    kinds = sorted({unit.kind for unit in units if unit.collectives})
     types = sorted({unit.detail for unit in units if unit.detail})
     facts = [f"{work.collective_bytes / MIB:,.2f} MiB in collectives"] if work.collective_bytes else []
     facts += [f"{work.cycles:,} cycles"] if work.cycles else []
-    types = sorted({unit.kind for unit in units if unit.collectives}) + types
-    count = f"{len(units)} instruction{'' if len(units) == 1 else 's'}"
-    head = f"{count}{often if times[-1] > 1 else ''}{''.join(f', {word}' for word in types)}"
+    head = ", ".join([counted(len(units), "instruction"), *([often] if times[-1] > 1 else []), *kinds, *types])
     return f"{head}: {', '.join(facts)}" if facts else head
 
 

@@ -97,7 +97,6 @@ class Program(NamedTuple):
 
     computations: dict[str, Computation]
     aliases: int  # number of outputs written in place of an input
-    lines: int
 
 
 def read_program(lines: Iterable[str]) -> Program:
@@ -105,7 +104,7 @@ def read_program(lines: Iterable[str]) -> Program:
     computations: dict[str, Computation] = {}
     here: Computation | None = None
     last: tuple[str, str, int, int] | None = None  # an instruction; a kernel's text may contain line breaks
-    aliases = offset = number = 0
+    aliases = offset = 0
 
     def keep() -> None:
         if here is not None and last is not None:
@@ -130,7 +129,7 @@ def read_program(lines: Iterable[str]) -> Program:
         offset += len(line.encode())
     if not any(one.is_entry for one in computations.values()):
         raise ValueError("is no text of an optimised program: it has no ENTRY")
-    return Program(computations, aliases, number)
+    return Program(computations, aliases)
 
 
 def _read_instruction(name: str, rest: str, line: int, offset: int) -> Instruction:

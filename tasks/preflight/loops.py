@@ -1,5 +1,6 @@
 """Counts how often each computation of a program runs in one step: compilers count a loop's body once."""
 
+from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from tasks.preflight.hlo import Computation, Instruction, Program
@@ -21,16 +22,16 @@ def count_runs(program: Program) -> tuple[dict[str, Runs], int]:
     entry = next(one.name for one in program.computations.values() if one.is_entry)
     found = {entry: Runs(1, 0, False)}
     unknown = 0
-    for computation in _in_order(program, entry):
-        here = found[computation.name]
+    for name in filter(found.__contains__, _callers_first(program)):
+        computation, here = program.computations[name], found[name]
         for one in computation.instructions.values():
             trips: int | None = 1
             if one.opcode == "while":
                 trips = count_trips(program, computation, one)
                 unknown += trips is None
-            for name in _called(one):
-                before = found.get(name, Runs(0, 0, True))
-                found[name] = Runs(
+            for callee in _called(one):
+                before = found.get(callee, Runs(0, 0, True))
+                found[callee] = Runs(
                     times=before.times + here.times * (1 if trips is None else trips),
                     loops=max(before.loops, here.loops + (one.opcode == "while")),
                     fused=before.fused and (here.fused or one.opcode == "fusion"),
@@ -38,19 +39,13 @@ def count_runs(program: Program) -> tuple[dict[str, Runs], int]:
     return found, unknown
 
 
-def _in_order(program: Program, entry: str) -> list[Computation]:
-    """Return all computations that run, callers first; the text's order is arbitrary."""
-    done: dict[str, Computation] = {}  # callees first
-    waiting = [(program.computations[entry], False)]
-    while waiting:
-        computation, is_left = waiting.pop()
-        if is_left:
-            done[computation.name] = computation
-        elif computation.name not in done:
-            waiting.append((computation, True))
-            called = (name for one in computation.instructions.values() for name in _called(one))
-            waiting += [(program.computations[name], False) for name in called if name not in done]
-    return list(done.values())[::-1]
+def _callers_first(program: Program) -> list[str]:
+    """Return the names of all computations, in the order of their calls: the text's order is arbitrary."""
+    callees = {
+        name: [callee for one in computation.instructions.values() for callee in _called(one)]
+        for name, computation in program.computations.items()
+    }
+    return [*TopologicalSorter(callees).static_order()][::-1]
 
 
 def _called(one: Instruction) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import product
 
 from tasks.preflight.hlo import Instruction, Shape
@@ -32,39 +32,29 @@ def count_flops(one: Instruction, shapes: Mapping[str, Shape]) -> int:
         for names, shape in zip(labels.groups(), (*(shapes[name] for name in one.operands), one.shapes[0]), strict=True)
     )
     groups = {kind: int(count) for kind, count in _GROUPS.findall(one.attributes)}
-    axes = [label for label in labels[1] if label.isdigit()]
-    window = _read_window(one.attributes, [right[axis] for axis in axes])
+    axes = sorted(label for label in labels[1] if label.isdigit())
+    windows = _read_windows(one.attributes, len(axes))
     valid = [
-        _count_valid(left[axis], right[axis], out[axis], {key: values[place] for key, values in window.items()})
-        for place, axis in enumerate(sorted(axes))
+        _count_valid(left[axis], right[axis], out[axis], *window) for axis, window in zip(axes, windows, strict=True)
     ]
     inputs, batch = left["f"] // groups.get("feature", 1), left["b"] // groups.get("batch", 1)
     flops: int = 2 * inputs * out["f"] * batch * math.prod(valid)
     return flops
 
 
-def _read_window(attributes: str, sizes: list[int]) -> dict[str, list[tuple[int, int]]]:
-    """Return a window's values per axis, as pairs: stride, dilation of both sides, padding before and after."""
+def _read_windows(attributes: str, count: int) -> Iterator[tuple[int, ...]]:
+    """Return for each axis of a window: stride, padding before it, dilation of the input and of the kernel."""
     found = _WINDOW.search(attributes)
     words = dict(word.split("=", 1) for word in found[1].split()) if found else {}
-    count = len(sizes)
-
-    def read(key: str, default: str) -> list[tuple[int, int]]:
-        parts = (words[key] if key in words else "x".join([default] * count)).split("x") if count else []
-        return [(int(a), int(b or 0)) for a, _, b in (part.partition("_") for part in parts)]
-
-    return {
-        "stride": read("stride", "1"),
-        "pad": read("pad", "0_0"),
-        "lhs_dilate": read("lhs_dilate", "1"),
-        "rhs_dilate": read("rhs_dilate", "1"),
-    }
+    columns = [
+        [int(part.partition("_")[0]) for part in words[key].split("x")] if key in words else [default] * count
+        for key, default in (("stride", 1), ("pad", 0), ("lhs_dilate", 1), ("rhs_dilate", 1))
+    ]
+    return zip(*columns, strict=True)
 
 
-def _count_valid(size: int, kernel: int, out: int, window: Mapping[str, tuple[int, int]]) -> int:
+def _count_valid(size: int, kernel: int, out: int, stride: int, before: int, hole: int, step: int) -> int:
     """Return the number of (output index, kernel index) pairs that meet an input value, along one axis."""
-    stride, hole, step = window["stride"][0], window["lhs_dilate"][0], window["rhs_dilate"][0]
-    before = window["pad"][0]
     if out * kernel > 1 << 22:  # too large to count; never reached by matrix products
         return out * kernel
     places = (at * stride + k * step - before for at, k in product(range(out), range(kernel)))

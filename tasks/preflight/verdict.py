@@ -62,7 +62,8 @@ def compare_compiles(
     arms = (left, right)
     sides = [Side(one.program, _analyse(one.text) if one.text else None) for one in compiles]
     unfit = [one.run.arm for one in compiles if one.reported and (not one.program.ok or _overflows(one.program))]
-    findings = [*_deaths(compiles, arms, rules), *_findings(arms, rules)]
+    found = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=False, parities=())
+    findings = [*_deaths(compiles, arms, rules), *(finding for finding in found if finding.kind in KINDS)]
     every = list(_rows(sides, arms, rules))
     rows = [row for row in every if not is_unfilled(row)]
     floors = list(_floors(sides, arms))
@@ -124,11 +125,6 @@ def _deaths(compiles: tuple[Compiled, Compiled], arms: Arms, rules: VerdictRules
         )
 
 
-def _findings(arms: Arms, rules: VerdictRules) -> list[Finding]:
-    found = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=False, parities=())
-    return [finding for finding in found if finding.kind in KINDS]
-
-
 def _floors(sides: list[Side], arms: Arms) -> Iterator[Floor]:
     if same_text(*sides):
         made = "the compiler makes the same program of both"
@@ -137,8 +133,9 @@ def _floors(sides: list[Side], arms: Arms) -> Iterator[Floor]:
         return
     lowered = [side.program.fingerprints and side.program.fingerprints.lowered for side in sides]
     if None not in lowered:
-        same = lowered[0] == lowered[1]
-        what = "the same StableHLO, of which the compilers made" if same else "other StableHLO, and so"
+        what = (
+            "the same StableHLO, of which the compilers made" if lowered[0] == lowered[1] else "other StableHLO, and so"
+        )
         yield Floor(name="same program", holds=False, evidence=f"{what} different programs")
 
 
@@ -150,7 +147,7 @@ def _one_input(sides: list[Side]) -> bool:
 
 def _say_compiled(sides: list[Side], arms: Arms) -> str:
     """Return a sentence about which arms were compiled."""
-    pairs = list(zip(arms, (side.program.taken_from for side in sides), strict=True))
+    pairs = [(arm, side.program.taken_from) for arm, side in zip(arms, sides, strict=True)]
     if not _one_input(sides):
         taken = [f"{arm.label} was not compiled: {before} was the same program" for arm, before in pairs if before]
         return "; ".join(taken) or "one compile of each"
@@ -222,7 +219,7 @@ def _judge(metric: Metric, cells: Cells, rules: VerdictRules) -> Decision:
 
 
 def _judge_kernels(cells: Cells) -> Decision:
-    """The compiler has no estimates of custom kernels, so a change in their number counts."""
+    """Judge the number of custom kernels, whose cost the compiler does not estimate."""
     same = cells[0].value == cells[1].value
     why = "as many on both sides" if same else "the cycles lack what kernels cost, so they cannot stand for it"
     return Decision(verdict="same" if same else "changed", reason=why, threshold_text="exact")

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from configs.schema import Frozen
+from tasks.records.counted import counted
 
 # an array's role in the training; explains arrays that only one side has
 ArrayRole = Literal["parameter", "optimizer", "counter", "random numbers", "quantisation", "other state"]
@@ -81,13 +82,8 @@ class CheckpointDifference(Frozen):
         if self.problem:
             return f"not compared: {self.problem}"
         if self.equal:
-            return f"step {self.step} holds the same bits on both sides ({_name_arrays(len(self.compared))})"
+            return f"step {self.step} holds the same bits on both sides ({counted(len(self.compared), 'array')})"
         first = self.differing[0]
         name = (first.names or first.other_names)[0]
         what = f"largest difference {first.values.largest:.3g}" if first.values else "which one side lacks"
-        return f"{_name_arrays(len(self.differing))} of step {self.step} differ, first {name} ({what})"
-
-
-def _name_arrays(arrays: int) -> str:
-    """`1 array`, `39 arrays`."""
-    return f"{arrays} array{'' if arrays == 1 else 's'}"
+        return f"{counted(len(self.differing), 'array')} of step {self.step} differ, first {name} ({what})"

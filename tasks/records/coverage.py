@@ -33,7 +33,7 @@ class UnreadLine(Frozen):
 
 
 class Coverage(Frozen):
-    """The receipt of a reading: how much of what looks like data was understood."""
+    """The receipt of a reading: the lines that look like data, and how many were understood."""
 
     step_lines_seen: int = 0
     step_lines_parsed: int = 0

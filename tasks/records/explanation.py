@@ -4,6 +4,7 @@ from typing import Literal
 
 from configs.schema import Frozen
 from tasks.records.observation import TensorComparison
+from tasks.records.older_fields import ignore_older
 from tasks.records.program_work import ProgramDifference
 
 ProgramAnswer = Literal["same text", "same computation in another order", "differs"]
@@ -12,11 +13,16 @@ ProgramAnswer = Literal["same text", "same computation in another order", "diffe
 class CodeLine(Frozen):
     """A line of a trainer's source, and the commit between the two refs that touched it."""
 
-    file: str  # below site-packages or the arm's folder
-    line: int
+    file: str = ""  # below site-packages or the arm's folder; empty: no known line
+    line: int = 0
     function: str = ""
     path: str = ""  # in full, where it ran
     commit: str = ""  # "1a2b3c4d Fold the scale into the query"; empty if no commit between the refs touched it
+
+    @property
+    def place(self) -> str:
+        """The line in words: `file:line function`."""
+        return f"{self.file}:{self.line} {self.function}".rstrip() if self.file else "no source line"
 
 
 class OperationDifference(Frozen):
@@ -28,10 +34,10 @@ class OperationDifference(Frozen):
     candidate: tuple[str, ...] = ()
     baseline_line: CodeLine | None = None
     candidate_line: CodeLine | None = None
-    times: tuple[int, int] = (0, 0)  # executions per step, on each side
     flops_share: float = 0.0  # both sides' FLOPs relative to the larger program's
     bytes_share: float = 0.0
     first: bool = False  # all its inputs are equal on both sides
+    _older = ignore_older("times")
 
 
 class InputDifference(Frozen):
@@ -40,7 +46,7 @@ class InputDifference(Frozen):
     name: str
     baseline: str  # "float32[64,128] (fsdp, -), donated"; empty: it has none
     candidate: str
-    bytes_per_device: tuple[int, int] = (0, 0)
+    _older = ignore_older("bytes_per_device")
 
 
 class ProgramExplanation(Frozen):
@@ -93,8 +99,8 @@ class TimeExplanation(Frozen):
     sentence: str  # the three largest differences
     steps: tuple[int, int]
     step_s: tuple[float, float]  # median of the profiled steps, from begin to begin
-    operations_s: tuple[float, float]  # in operations, per step
     differences: tuple[TimeDifference, ...] = ()  # the largest first
+    _older = ignore_older("operations_s")
 
 
 class Explanation(Frozen):

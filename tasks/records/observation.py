@@ -3,6 +3,7 @@
 from typing import Literal
 
 from configs.schema import Frozen
+from tasks.records.older_fields import ignore_older
 
 # files in an observation's folder
 FILE = "observation.json"
@@ -29,29 +30,24 @@ class ObservedArray(Frozen):
     digest: str | None = None  # of its bits; None: other processes hold parts of it
     norm: float | None = None  # of its values as float64
     mean: float | None = None
-    largest: float | None = None
     own_digest: str | None = None  # before the other arm's array replaced it; None if it did not
+    _older = ignore_older("largest")
 
 
 class Observation(Frozen):
-    """One call of one arm's training step, written by the arm's process. `step` is None if no step was found."""
+    """The first call of one arm's training step, written by the arm's process. `step` is None if no step was found."""
 
     version: Literal[1] = 1
     arm: str = ""
     step: str | None = None  # the name of the jitted function
-    call: int = 0  # of that function, counted from 0
-    processes: int = 1
     devices: int = 0
     platform: str = ""
     software: dict[str, str] = {}  # package -> version: jax, jaxlib, flax, …
     arguments: tuple[ObservedArray, ...] = ()
     results: tuple[ObservedArray, ...] = ()  # of the trainer's own compiled step
     tensors: int = 0  # rows of TENSORS; 0: not evaluated
-    program: bool = False  # whether PROGRAM exists; OPTIMISED exists if the compiler provides its text
-    profile: bool = False  # whether PROFILE exists
-    seconds: float = 0.0  # overhead of the observation
-    peak_bytes: int = 0  # the process's largest resident memory
     notes: tuple[str, ...] = ()  # failed parts, one sentence each
+    _older = ignore_older("call", "processes", "program", "profile", "seconds", "peak_bytes")
 
 
 class Root(Frozen):
@@ -94,7 +90,6 @@ class TensorComparison(Frozen):
     roots: tuple[Root, ...] = ()  # arguments first, then in program order
     equal_up_to: str = ""  # the named tensor before the first that differs
     tensors: tuple[int, int] = (0, 0)
-    paired: int = 0
     equal: int = 0  # pairs equal bit for bit
     consequences: int = 0  # pairs that differ only because their inputs do
     only: tuple[OnlyHere, ...] = ()
@@ -103,3 +98,4 @@ class TensorComparison(Frozen):
     unmatched_arguments: tuple[str, ...] = ()  # names without a counterpart, "baseline: …" or "candidate: …"
     different_results: tuple[str, ...] = ()  # the same, of results: the compiled steps differ, no tensor does
     notes: tuple[str, ...] = ()
+    _older = ignore_older("paired")

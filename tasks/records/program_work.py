@@ -1,7 +1,7 @@
 """The work of a compiled program in one step, and the difference of two programs."""
 
 from configs.schema import Frozen
-from tasks.records.compiled import ProgramMemory
+from tasks.records.older_fields import ignore_older
 from tasks.records.source import Source
 
 
@@ -11,7 +11,7 @@ class Work(Frozen):
     cycles: int = 0  # estimated by the compiler, without collectives and some kernels
     flops: int = 0  # of matrix products
     collective_bytes: int = 0  # of full arrays; twice for an all-reduce, which is a scatter and a gather
-    executions: int = 0  # of its instructions
+    _older = ignore_older("executions")
 
 
 class CollectiveSum(Frozen):
@@ -19,9 +19,9 @@ class CollectiveSum(Frozen):
 
     kind: str
     in_loop: bool
-    instructions: int
     executions: int
     bytes: int
+    _older = ignore_older("instructions")
 
 
 class ProgramWork(Frozen):
@@ -30,10 +30,9 @@ class ProgramWork(Frozen):
     work: Work
     collectives: tuple[CollectiveSum, ...]
     kernels: dict[str, int] = {}  # target of a custom call -> executions
-    operations: dict[str, int] = {}  # opcode -> instructions
     aliases: int = 0  # outputs that reuse an input's memory
     unknown_loops: int = 0  # loops with an unknown trip count; their bodies count once
-    lines: int = 0
+    _older = ignore_older("operations", "lines")
 
 
 class ProgramDifference(Frozen):
@@ -69,5 +68,4 @@ class ProgramComparison(Frozen):
     arrays: tuple[HeavyArray, ...] = ()  # the heaviest first
     baseline: ProgramWork | None = None
     candidate: ProgramWork | None = None
-    baseline_memory: ProgramMemory | None = None
-    candidate_memory: ProgramMemory | None = None
+    _older = ignore_older("baseline_memory", "candidate_memory")

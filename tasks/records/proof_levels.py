@@ -1,9 +1,7 @@
 """The levels of proof of a checkpoint, from its announcement in the log to a run that continued from it."""
 
 from collections.abc import Collection, Iterable
-from typing import Literal
-
-from configs.schema import Frozen
+from typing import Literal, NamedTuple
 
 Level = Literal[
     "announced",
@@ -17,7 +15,7 @@ Level = Literal[
 ]
 
 
-class LevelMeaning(Frozen):
+class LevelMeaning(NamedTuple):
     """The meaning of a level of proof, and the cost to reach it."""
 
     proves: str
@@ -25,27 +23,23 @@ class LevelMeaning(Frozen):
 
 
 LEVELS: dict[Level, LevelMeaning] = {
-    "announced": LevelMeaning(proves="the trainer began to save", costs="nothing: read from the log"),
-    "committed": LevelMeaning(
-        proves="the save was completed under this step's name", costs="a listing and two small files"
-    ),
+    "announced": LevelMeaning("the trainer began to save", "nothing: read from the log"),
+    "committed": LevelMeaning("the save was completed under this step's name", "a listing and two small files"),
     "structurally whole": LevelMeaning(
-        proves="all metadata files exist and agree with each other and with the data", costs="the small files"
+        "all metadata files exist and agree with each other and with the data", "the small files"
     ),
     "referentially whole": LevelMeaning(
-        proves="every byte range that the index needs exists; its content is not read", costs="the index"
+        "every byte range that the index needs exists; its content is not read", "the index"
     ),
     "content recorded": LevelMeaning(
-        proves="the crc32c of every file is recorded: any later change of a byte is detected", costs="one reading"
+        "the crc32c of every file is recorded: any later change of a byte is detected", "one reading"
     ),
-    "content unchanged": LevelMeaning(
-        proves="every file equals its recorded crc32c", costs="one reading of every file"
-    ),
+    "content unchanged": LevelMeaning("every file equals its recorded crc32c", "one reading of every file"),
     "decoded and finite": LevelMeaning(
-        proves="every chunk can be decoded, and no value is NaN or infinite", costs="one reading, and decoding it"
+        "every chunk can be decoded, and no value is NaN or infinite", "one reading, and decoding it"
     ),
     "restored and continued": LevelMeaning(
-        proves="the other arm restored it and trained on to the same bits", costs="a restore and the steps after it"
+        "the other arm restored it and trained on to the same bits", "a restore and the steps after it"
     ),
 }
 

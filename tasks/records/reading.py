@@ -3,14 +3,14 @@
 from typing import Any
 
 import polars as pl
-from pydantic import Field, field_serializer, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
 
 from configs.schema import Frozen
 from tasks.records.checkpoint import CheckpointEvent, Restore
 from tasks.records.compiled import StepCompile
 from tasks.records.coverage import Coverage, Stall, Wait
 from tasks.records.environment import Environment, Flops, Memory, Parameters
-from tasks.records.json_numbers import number_to_json, rows_from_json
+from tasks.records.json_numbers import rows_from_json, rows_to_json
 from tasks.records.run_end import LogError, RunEnd, decide_fate
 from tasks.records.source import Source
 
@@ -33,8 +33,6 @@ TIMER_SCHEMA: dict[str, Any] = {
     "line": pl.Int64,
     "offset": pl.Int64,
 }
-
-
 RANK_MEMORY_SCHEMA: dict[str, Any] = {
     "rank": pl.Int64,
     "iterations": pl.Int64,  # after which the row was printed
@@ -90,23 +88,14 @@ class RunReading(RunEnd):
         cut = isinstance(coverage, Coverage) and coverage.truncated
         return {**value, "fate": decide_fate(code, error, is_cut_off=cut)}
 
-    @field_validator("steps", mode="before")
+    @field_validator("steps", "timers", mode="before")
     @classmethod
-    def _frame_from_rows(cls, value: Any) -> pl.DataFrame:
+    def _frame_from_rows(cls, value: Any, info: ValidationInfo) -> pl.DataFrame:
         if isinstance(value, pl.DataFrame):
             return value
-        rows = rows_from_json(value)
-        if not rows:
-            return pl.DataFrame(schema=STEP_SCHEMA)
-        keys = list(dict.fromkeys(k for row in rows for k in row))
-        return pl.DataFrame(rows, schema={k: STEP_SCHEMA.get(k) for k in keys}, infer_schema_length=None)
-
-    @field_validator("timers", mode="before")
-    @classmethod
-    def _timers_from_rows(cls, value: Any) -> pl.DataFrame:
-        if isinstance(value, pl.DataFrame):
-            return value
-        return pl.DataFrame(rows_from_json(value), schema=TIMER_SCHEMA, infer_schema_length=None)
+        rows, schema = rows_from_json(value), STEP_SCHEMA if info.field_name == "steps" else TIMER_SCHEMA
+        keys = dict.fromkeys(key for row in rows for key in row) or schema
+        return pl.DataFrame(rows, schema={key: schema.get(key) for key in keys}, infer_schema_length=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -120,14 +109,14 @@ class RunReading(RunEnd):
     @field_serializer("ranks")
     def _ranks_with_memory(self, ranks: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
         rows: dict[int, list[dict[str, Any]]] = {}
-        for row in self._rows_of_frame(self.rank_memory):
+        for row in rows_to_json(self.rank_memory):
             rank = row.pop("rank")
             rows.setdefault(rank, []).append({key: item for key, item in row.items() if item is not None})
         return [{**rank, "memory": rows.get(rank["rank"], [])} for rank in ranks]
 
     @field_serializer("steps", "timers")
     def _rows_of_frame(self, frame: pl.DataFrame) -> list[dict[str, Any]]:
-        return [{k: number_to_json(v) for k, v in row.items()} for row in frame.iter_rows(named=True)]
+        return rows_to_json(frame)
 
 
 def _rank_memory(rows: list[dict[str, Any]]) -> pl.DataFrame:

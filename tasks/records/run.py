@@ -11,7 +11,7 @@ from configs.schema import Frozen
 from tasks.records.checkpoint import CheckpointProof
 from tasks.records.compiled import StepCompile
 from tasks.records.equality import CrossRestore
-from tasks.records.json_numbers import number_to_json, rows_from_json
+from tasks.records.json_numbers import rows_from_json, rows_to_json
 from tasks.records.plan import RunPlan
 from tasks.records.reading import RunReading
 from tasks.records.run_facts import RunFacts
@@ -29,7 +29,7 @@ class RunRecord(Frozen):
     reading: RunReading
     proofs: tuple[CheckpointProof, ...] = ()
     metrics: pl.DataFrame | None = None  # the trainer's JSON lines, full precision; None if there are none
-    start: StartReport | None = None  # what it took from the other arm's first state; None without a shared start
+    start: StartReport | None = None  # its report of a shared start; None without one
     crossing: CrossRestore | None = None  # for other trainers; ours reports it in `program`
     program: dict[str, Any] = {}  # the trainer's program.json: program hash, state digests, cross restore
     compiles: tuple[StepCompile, ...] = ()  # of the training step, from the programs that JAX wrote to files
@@ -71,11 +71,8 @@ class RunRecord(Frozen):
     def _frame_from_rows(cls, value: Any) -> pl.DataFrame | None:
         if value is None or isinstance(value, pl.DataFrame):
             return value
-        rows = rows_from_json(value)
-        return pl.DataFrame(rows, infer_schema_length=None)
+        return pl.DataFrame(rows_from_json(value), infer_schema_length=None)
 
     @field_serializer("metrics")
     def _rows_of_frame(self, frame: pl.DataFrame | None) -> list[dict[str, Any]] | None:
-        if frame is None:
-            return None
-        return [{k: number_to_json(v) for k, v in row.items()} for row in frame.iter_rows(named=True)]
+        return None if frame is None else rows_to_json(frame)

@@ -1,4 +1,4 @@
-"""The facts of one run: what its log and its metrics file show, computed once."""
+"""The facts of one run, computed once from its log and its metrics file."""
 
 from configs.schema import Frozen
 from tasks.records.source import Source

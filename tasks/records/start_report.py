@@ -1,4 +1,4 @@
-"""A run's report of what it took from the other arm's first state."""
+"""A run's report of the arguments that it took from the other arm's first state."""
 
 from configs.schema import Frozen
 

@@ -5,7 +5,7 @@ import binascii
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ from etils import epath
 
 from tasks.records import ArrayDifference, CheckpointDifference, ValueDifference
 from tasks.verify.array_index import ArraySpec
-from tasks.verify.checkpoint import Progress, Verification
 from tasks.verify.layout import (
     CheckpointError,
     DamagedFile,
@@ -29,6 +28,7 @@ from tasks.verify.ocdbt import patient_context, shorten
 from tasks.verify.trees import Pair, first_difference, pair_arrays
 from tasks.verify.value_differences import Job, Side, UnreadableError, compare_values, reusing_memory
 from tasks.verify.values import decoded_bytes
+from tasks.verify.verification import Progress, Verification, count_progress
 
 
 def compare_checkpoints(
@@ -40,14 +40,11 @@ def compare_checkpoints(
     first parameter with another path or shape.
     """
     with reusing_memory(), telling_what_is_away(open_path(path), open_path(other)):
-        return _compare_checkpoints(path, other, on_progress)
+        return _compare_steps(*_choose_steps(path, other), on_progress)
 
 
-def _compare_checkpoints(
-    path: str | os.PathLike[str], other: str | os.PathLike[str], on_progress: Progress | None
-) -> CheckpointDifference:
+def _compare_steps(step: FoundStep, its: FoundStep, on_progress: Progress | None) -> CheckpointDifference:
     started = time.monotonic()
-    step, its = _choose_steps(path, other)
     left, right = _open_tree(step), _open_tree(its)
     pairs = pair_arrays(left.arrays, right.arrays)
     if different := first_difference(pairs):
@@ -56,8 +53,10 @@ def _compare_checkpoints(
             "model"
         )
     jobs = {place: job for place, pair in enumerate(pairs) if (job := _make_job(pair, left, right)) is not None}
+    compared = [spec for pair in pairs if pair.ours and pair.theirs for spec in (*pair.ours, *pair.theirs)]
+    count = count_progress(on_progress, "values", sum(map(decoded_bytes, compared)))
     try:
-        found = compare_values(list(jobs.values()), _counter(pairs, on_progress))
+        found = compare_values(list(jobs.values()), count)
     except UnreadableError as error:
         sides = (error.job.ours.folder, error.job.theirs.folder)
         raise CheckpointError(
@@ -144,7 +143,7 @@ def _read_sharding(folder: epath.Path) -> dict[str, str]:
 
 
 def _name_sharding(layout: Mapping[str, Any]) -> str:
-    """`(fsdp, -, tensor) over fsdp=8, tensor=2`: the mesh axes of each dimension; axes of size 1 are omitted."""
+    """Return `(fsdp, -, tensor) over fsdp=8, tensor=2`: the mesh axes of each dimension without axes of size 1."""
     if layout.get("sharding_type") != "NamedSharding":
         return str(layout.get("sharding_type"))
     sizes = {axis: size for axis, size in zip(layout["axis_names"], layout["shape"], strict=True) if size > 1}
@@ -156,22 +155,6 @@ def _name_sharding(layout: Mapping[str, Any]) -> str:
         spec.pop()
     mesh = ", ".join(f"{axis}={size}" for axis, size in sizes.items())
     return f"({', '.join(spec)}) over {mesh}" if sizes else "one device"
-
-
-def _counter(pairs: Sequence[Pair], on_progress: Progress | None) -> Callable[[int], None] | None:
-    if on_progress is None:
-        return None
-    total = sum(
-        decoded_bytes(spec) for pair in pairs if pair.ours and pair.theirs for spec in (*pair.ours, *pair.theirs)
-    )
-    done = 0
-
-    def count(size: int) -> None:
-        nonlocal done
-        done += size
-        on_progress("values", done, total)
-
-    return count
 
 
 def _make_job(pair: Pair, left: _Tree, right: _Tree) -> Job | None:

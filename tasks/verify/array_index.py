@@ -44,12 +44,15 @@ class ArraySpec:
     packing: Packing = "unknown"
 
     def chunk_count(self) -> int:
-        return math.prod(math.ceil(size / step) for size, step in zip(self.shape, self.write_shape, strict=True))
+        return math.prod(map(len, self.grid(self.write_shape)))
+
+    def grid(self, steps: tuple[int, ...]) -> list[range]:
+        """Return the numbers of the parts of each axis, if a part has this shape."""
+        return [range(math.ceil(size / step)) for size, step in zip(self.shape, steps, strict=True)]
 
     def chunk_keys(self) -> Iterator[str]:
         """Yield the keys of the chunks, in C order."""
-        grid = [range(math.ceil(size / step)) for size, step in zip(self.shape, self.write_shape, strict=True)]
-        for index in itertools.product(*grid):
+        for index in itertools.product(*self.grid(self.write_shape)):
             parts = [str(i) for i in index]
             if self.zarr_format == 3:
                 yield f"{self.name}/" + self.separator.join(["c", *parts])

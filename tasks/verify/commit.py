@@ -6,7 +6,7 @@ it has its final name from the start. `_CHECKPOINT_METADATA` gets its commit tim
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
@@ -82,7 +82,7 @@ def check_commit(
     if missing and ("://" in str(folder) or len(missing) < len(places)):
         for path in missing:
             report(path, "is missing: the save never finished, or the file was deleted after it")
-    problems.extend(_check_markers(folder, [place for place in places if place + COMMIT_MARKER in files]))
+    _check_markers(folder, [place for place in places if place + COMMIT_MARKER in files], report)
     for name in sorted({part for path in files for part in path.split("/")[:-1] if TMP_MARK in part}):
         report(
             name, "is the folder of an unfinished save inside a finished step: an item is missing from the checkpoint"
@@ -90,37 +90,33 @@ def check_commit(
     return problems
 
 
-def _check_markers(folder: epath.Path, places: Sequence[str]) -> list[Problem]:
-    """Check that all markers were written for one save of the step in the folder's name; each contains the committed
+def _check_markers(folder: epath.Path, places: Sequence[str], report: Callable[[str, str], None]) -> None:
+    """Report markers that were not written for one save of the step in the folder's name; each contains the committed
     path."""
-    problems: list[Problem] = []
     committed: PurePosixPath | None = None  # the path in the step's own marker
     for place in places:
         path = place + COMMIT_MARKER
         try:
             _, found, written = read_small(folder / path).partition("successful to ")
         except DamagedFile as damage:
-            problems.append(Problem(check="commit", path=path, message=str(damage)))
+            report(path, str(damage))
             continue
         if not found:
-            message = "is damaged: it names no committed path"
-            problems.append(Problem(check="commit", path=path, message=message))
+            report(path, "is damaged: it names no committed path")
             continue
         step = _saved_at(written, is_item=bool(place))
         if place and committed is not None:
             if step != committed:
-                message = f"was written for {step}, not for {committed}: put that checkpoint's own {place} back"
-                problems.append(Problem(check="commit", path=path, message=message))
+                report(path, f"was written for {step}, not for {committed}: put that checkpoint's own {place} back")
             continue
         here, there = step_number(folder.name), step_number(step.name)
         if here is not None and there is not None and here != there:
-            message = (
+            report(
+                path,
                 f"was written for step {there}, but the folder is named {folder.name}: this is step {there} under "
-                f"another name; rename the folder back to {step.name}"
+                f"another name; rename the folder back to {step.name}",
             )
-            problems.append(Problem(check="commit", path=path, message=message))
         committed = step
-    return problems
 
 
 def _saved_at(written: str, *, is_item: bool) -> PurePosixPath:

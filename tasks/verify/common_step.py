@@ -8,15 +8,10 @@ from etils import epath
 from tasks.records import CheckpointDifference, CheckpointProof, RunRecord
 from tasks.store import Store
 from tasks.verify.against import compare_checkpoints
-from tasks.verify.checkpoint import Progress
 from tasks.verify.layout import CheckpointError
+from tasks.verify.verification import Progress
 
 type Saved = tuple[RunRecord, CheckpointProof]
-
-
-def have_common_step(runs: Sequence[RunRecord]) -> bool:
-    """Whether the first runs of both arms have sound checkpoints of a common step."""
-    return find_common(runs) is not None
 
 
 def find_common(runs: Sequence[RunRecord]) -> tuple[Saved, Saved] | None:

@@ -161,7 +161,7 @@ def telling_what_is_away(*places: epath.Path) -> Iterator[None]:
 
 
 def _what_instead(missing: epath.Path) -> str:
-    """Return what to give instead of a missing step."""
+    """Return the remedy for a missing step."""
     there: list[FoundStep] = []
     if step_number(missing.name) is not None:
         if missing.with_name(missing.name + TMP_MARK).exists():
@@ -172,7 +172,7 @@ def _what_instead(missing: epath.Path) -> str:
 
 
 def name_steps(found: Sequence[FoundStep]) -> str:
-    """`0, 10, …, 80, 90`."""
+    """Return `0, 10, …, 80, 90`."""
     names = [one.path.name for one in found]
     return ", ".join(names if len(names) < 6 else [*names[:2], "…", *names[-2:]])
 

@@ -112,17 +112,22 @@ def write_manifest[P: PathLike[str]](
         "algorithm": "crc32c",
         "files": {name: {"bytes": size, "crc32c": crc} for name, (size, crc) in sorted(checksums.items())},
     }
+    write_text(path, dump_json(document))
+    return path
+
+
+def write_text(path: PathLike[str], text: str) -> None:
+    """Write a file in the folder of manifests, whole or not at all. Raises StoreError."""
     if "://" not in fspath(path):
         folder = Path(fspath(path)).parent
         if folder.is_symlink():  # a trainer may have put it there, to have another run's manifest overwritten
             raise StoreError(f"{folder}: is a link to another place; remove it")
-        write_atomically(fspath(path), dump_json(document))
-        return path
+        write_atomically(fspath(path), text)
+        return
     try:
-        open_path(path).write_text(dump_json(document))  # an object appears whole or not at all
+        open_path(path).write_text(text)  # an object appears whole or not at all
     except OSError as error:
         raise StoreError(f"{path}: cannot be written ({error.strerror or error}); check your rights there") from error
-    return path
 
 
 def read_manifest(path: PathLike[str]) -> dict[str, Any] | None:

@@ -77,7 +77,7 @@ class _Walk:
     def __init__(self, folder: epath.Path, files: Mapping[str, int]) -> None:
         self.folder, self.files = folder, files
         self.index = Index()
-        self.seen: set[str] = set()
+        self.seen: dict[str, FileRange] = {}
 
     def run(self) -> Index:
         if OCDBT_MANIFEST not in self.files:
@@ -103,25 +103,15 @@ class _Walk:
         return self.index
 
     def _read_node(self, location: str, prefix: bytes) -> None:
-        place = _parse_location(location)
-        if place is None:
-            self._fail(OCDBT_MANIFEST, f"refers to something unknown: {location[:120]!r}")
-            return
-        if location in self.seen:
+        if place := self.seen.get(location):
             self._fail(place.file, f"refers to itself at byte {place.offset}: the database is damaged")
             return
-        self.seen.add(location)
-        self.index.nodes.append(place)
-        if self.files.get(place.file, -1) < place.offset + place.length:
-            self.index.whole = False  # `check_ranges` reports the missing file once
+        place = self._locate(location, OCDBT_MANIFEST)
+        if place is None:
             return
-        try:
-            node = ts.ocdbt.dump(self.store, location).result()
-        except (ValueError, OSError) as error:
-            look_at_bucket(self.folder)
-            self._fail(
-                place.file, f"is damaged: the B-tree node at byte {place.offset} cannot be read: {shorten(error)}"
-            )
+        self.seen[location] = place
+        node = self._read(location, place, "B-tree node")
+        if node is None:
             return
         prefix += node.get("excluded_prefix", b"")
         for entry in node["entries"]:
@@ -133,38 +123,38 @@ class _Walk:
 
     def _take_value(self, key: str, entry: Mapping[str, Any], node_file: str) -> None:
         place = None
-        if "indirect_value" in entry:
-            place = _parse_location(entry["indirect_value"])
-            if place is None:
-                self._fail(node_file, f"refers to something unknown: {entry['indirect_value'][:120]!r}")
-                return
+        if "indirect_value" in entry and (place := self._locate(entry["indirect_value"], node_file)) is None:
+            return
         if array_name(key) is None:
             self.index.chunks[key] = place
         elif place is None:
             self.index.add_metadata(key, entry["inline_value"], node_file)
-        else:
-            self.index.nodes.append(place)
-            if self.files.get(place.file, -1) < place.offset + place.length:
-                self.index.whole = False
-                return
-            try:
-                text = ts.ocdbt.dump(self.store, entry["indirect_value"]).result()
-            except (ValueError, OSError) as error:
-                look_at_bucket(self.folder)
-                self._fail(place.file, f"is damaged: the value at byte {place.offset} cannot be read: {shorten(error)}")
-                return
+        elif (text := self._read(entry["indirect_value"], place, "value")) is not None:
             self.index.add_metadata(key, text, place.file)
+
+    def _locate(self, location: str, node_file: str) -> FileRange | None:
+        match = _LOCATION.fullmatch(location)
+        if match is None:
+            self._fail(node_file, f"refers to something unknown: {location[:120]!r}")
+            return None
+        return FileRange(unquote(match[2]) + unquote(match[3]), int(match[4]), int(match[5]))
+
+    def _read(self, location: str, place: FileRange, kind: str) -> Any:
+        """Return a B-tree node or the value of metadata; None if it cannot be read."""
+        self.index.nodes.append(place)
+        if self.files.get(place.file, -1) < place.offset + place.length:
+            self.index.whole = False  # `check_ranges` reports the missing file once
+            return None
+        try:
+            return ts.ocdbt.dump(self.store, location).result()
+        except (ValueError, OSError) as error:
+            look_at_bucket(self.folder)
+            self._fail(place.file, f"is damaged: the {kind} at byte {place.offset} cannot be read: {shorten(error)}")
+            return None
 
     def _fail(self, path: str, message: str) -> None:
         self.index.whole = False
         self.index.problems.append(Problem(check="ranges", path=path, message=message))
-
-
-def _parse_location(location: str) -> FileRange | None:
-    match = _LOCATION.fullmatch(location)
-    if match is None:
-        return None
-    return FileRange(unquote(match[2]) + unquote(match[3]), int(match[4]), int(match[5]))
 
 
 def shorten(error: BaseException, length: int = 200) -> str:

@@ -1,6 +1,5 @@
 """Finds the steps to prove in given places since a given time, and stores their proofs."""
 
-import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,10 +7,7 @@ from typing import Any
 
 from etils import epath
 
-from configs.schema import Frozen
 from tasks.records import CheckpointProof
-from tasks.store import write_atomically
-from tasks.verify.checkpoint import verify_checkpoint
 from tasks.verify.commit import show_time
 from tasks.verify.layout import (
     STEP_METADATA,
@@ -23,26 +19,21 @@ from tasks.verify.layout import (
     read_json,
     read_small,
 )
-from tasks.verify.manifest import manifest_path
+from tasks.verify.manifest import manifest_path, write_text
+from tasks.verify.verification import verify_checkpoint
 
 RUN_FOLDERS = ("", "runs")  # folders of a store that contain runs
 
 
-class Wanted(Frozen):
-    """One step to prove, given by its path."""
+def find_wanted(places: Sequence[str], *, since: datetime | None = None) -> list[str]:
+    """Return the paths of the steps saved since a time in these places, also unfinished ones.
 
-    path: str
-    step: int | None
-
-
-def find_wanted(places: Sequence[str], *, since: datetime | None = None) -> list[Wanted]:
-    """Return the steps saved since a time in these places, also unfinished ones; a place is a step, run or folder of
-    runs.
+    A place is a step, a run or a folder of runs.
 
     Raises CheckpointError for a place without checkpoints, an unreadable one, or an unreachable bucket.
     """
-    found = {str(step.path): step for place in places for step in _steps_in(place)}
-    return [Wanted(path=path, step=step.step) for path, step in sorted(found.items()) if _is_since(step, since)]
+    found = {str(step.path) for place in places for step in _steps_in(place)}
+    return [path for path in sorted(found) if _is_since(epath.Path(path), since)]
 
 
 def find_unverified(folder: Path | None, proofs: Sequence[CheckpointProof]) -> list[Path]:
@@ -79,11 +70,11 @@ def _steps_of_run(run: epath.Path) -> list[FoundStep]:
         return []
 
 
-def _is_since(step: FoundStep, since: datetime | None) -> bool:
+def _is_since(step: epath.Path, since: datetime | None) -> bool:
     """Whether a step was saved since a time, or has no date: damaged steps are included, so that they are reported."""
     if since is None:
         return True
-    metadata = _read_metadata(step.path)
+    metadata = _read_metadata(step)
     moment = show_time(metadata.get("commit_timestamp_nsecs")) or show_time(metadata.get("init_timestamp_nsecs"))
     return moment is None or datetime.fromisoformat(moment) >= since
 
@@ -101,18 +92,18 @@ def proof_path(step: epath.Path) -> epath.Path:
     return manifest.parent / f"{manifest.name.removesuffix('.json')}.proof.json"
 
 
-def prove(wanted: Wanted, *, deep: bool, again_after: timedelta) -> CheckpointProof:
+def prove(path: str, *, deep: bool, again_after: timedelta) -> CheckpointProof:
     """Return the proof of a step, with its content recorded or checked, and store it; a recent proof is reused.
 
     Raises CheckpointError for a missing step, and StoreError if the proof cannot be written.
     """
-    step = open_path(wanted.path)
+    step = open_path(path)
     before = _read_proof(step)
     if before is not None and _still_holds(before, deep=deep, again_after=again_after):
         return before
     proof = verify_checkpoint(step, mode="record", deep=deep)
     if proof.ok:
-        _write_proof(step, proof)
+        write_text(proof_path(step), proof.model_dump_json(indent=1))
     return proof
 
 
@@ -129,11 +120,3 @@ def _read_proof(step: epath.Path) -> CheckpointProof | None:
     except (DamagedFile, ValueError):  # no valid proof: the step is proved again
         return None
     return proof if proof.path == str(step) else None
-
-
-def _write_proof(step: epath.Path, proof: CheckpointProof) -> None:
-    text, path = proof.model_dump_json(indent=1), proof_path(step)
-    if "://" in os.fspath(path):
-        path.write_text(text)  # objects are written atomically
-    else:
-        write_atomically(os.fspath(path), text)

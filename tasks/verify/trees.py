@@ -4,11 +4,10 @@ The position in an optax chain is not part of the path; repeated paths are numbe
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tasks.observe.inject.maxview_observe.meaning import Place, place_of
+from tasks.observe.inject.maxview_observe.meaning import Place, number_equal, place_of
 from tasks.records import ArrayRole
 from tasks.verify.array_index import ArraySpec
 
@@ -42,13 +41,8 @@ def pair_arrays(ours: Iterable[ArraySpec], theirs: Iterable[ArraySpec]) -> list[
 
 
 def _places(arrays: Iterable[ArraySpec]) -> dict[Place, ArraySpec]:
-    places: dict[Place, ArraySpec] = {}
-    seen: Counter[Place] = Counter()
-    for spec in sorted(arrays, key=lambda spec: _natural(spec.name)):
-        role, path = place_of(spec.name)
-        seen[role, path] += 1
-        places[role, path if seen[role, path] == 1 else f"{path} #{seen[role, path]}"] = spec
-    return places
+    ordered = sorted(arrays, key=lambda spec: _natural(spec.name))
+    return dict(zip(number_equal(place_of(spec.name) for spec in ordered), ordered, strict=True))
 
 
 def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpec]) -> list[Pair]:

@@ -98,10 +98,8 @@ def array_spec(folder: epath.Path, spec: ArraySpec) -> dict[str, Any]:
 
 def boxes(spec: ArraySpec) -> Iterator[tuple[slice, ...]]:
     """Yield the part of the array that each decoded chunk covers."""
-    steps = spec.read_shape
-    grid = [range(math.ceil(size / step)) for size, step in zip(spec.shape, steps, strict=True)]
-    for index in itertools.product(*grid):
-        ranges = zip(index, steps, spec.shape, strict=True)
+    for index in itertools.product(*spec.grid(spec.read_shape)):
+        ranges = zip(index, spec.read_shape, spec.shape, strict=True)
         yield tuple(slice(i * step, min((i + 1) * step, size)) for i, step, size in ranges)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.store import open_store
-from tasks.verify.checkpoint import verify_checkpoints
+from tasks.verify.verification import verify_checkpoints
 
 pytestmark = [pytest.mark.long, pytest.mark.by_hand]
 

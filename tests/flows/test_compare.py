@@ -18,7 +18,7 @@ import pytest
 
 from tasks.records import RunRecord
 from tasks.store import Store
-from tasks.verify.checkpoint import verify_checkpoints
+from tasks.verify.verification import verify_checkpoints
 
 type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 type Start = Callable[..., subprocess.Popen[str]]

@@ -157,7 +157,7 @@ def save(folder: Path, layout: str, steps: int) -> list[Path]:
 
 def count_false_alarms(steps: list[Path]) -> int:
     """Return the number of healthy checkpoints with a reported problem, when recorded or when decoded and checked."""
-    from tasks.verify.checkpoint import verify_checkpoint
+    from tasks.verify.verification import verify_checkpoint
 
     wrong = 0
     for number, step in enumerate(steps):
@@ -172,7 +172,7 @@ def count_false_alarms(steps: list[Path]) -> int:
 
 def show_damage(steps: dict[str, Path], address: str | None, folder: Path) -> bool:
     """Print a line for every kind of damage; return whether all were found and named."""
-    from tasks.verify.checkpoint import verify_checkpoint
+    from tasks.verify.verification import verify_checkpoint
 
     all_named = True
     for kind, (choose, damage) in DAMAGE.items():

@@ -89,7 +89,7 @@ def go_on(run: str, megabytes: int, reported: Connection) -> None:
 
 def find_whole(run: str) -> dict[int, bool]:
     """Return for every step with its final name whether verification reports it whole."""
-    from tasks.verify.checkpoint import verify_checkpoints
+    from tasks.verify.verification import verify_checkpoints
 
     return {proof.step: proof.ok for proof in verify_checkpoints(run, deep=True) if proof.step is not None}
 

@@ -34,7 +34,7 @@ def verify(
         return _compare(checkpoints[0], against, as_json=json_)
     from flows.cli.byte_progress import byte_progress
     from tasks.publish.terminal.proofs import show_proofs
-    from tasks.verify.checkpoint import verify_checkpoints
+    from tasks.verify.verification import verify_checkpoints
 
     if record and check:
         raise ValueError("--record and --check exclude each other: record a manifest once, then check against it")

@@ -58,7 +58,7 @@ def _sections(one: Explanation) -> Iterator[Section]:
             lines += [_with_lines(words, (row.baseline_line, row.candidate_line), commits)] if row.sure else []
         yield Section("time", one.time.sentence, tuple(lines))
     if one.lines:
-        lines = list(dict.fromkeys(f"{line.commit}: {line.file}:{line.line} {line.function}" for line in one.lines))
+        lines = list(dict.fromkeys(f"{line.commit}: {line.place}" for line in one.lines))
         yield Section("the commits", f"touched between the two refs: {lines[0]}", tuple(lines[1:]))
     if one.notes:
         yield Section("not looked at", one.notes[0], one.notes[1:])
@@ -66,7 +66,7 @@ def _sections(one: Explanation) -> Iterator[Section]:
 
 def _place(row: object) -> str:
     line = getattr(row, "candidate_line", None) or getattr(row, "baseline_line", None)
-    return f" at {line.file}:{line.line} {line.function}".rstrip() if line else ""
+    return f" at {line.place}" if line else ""
 
 
 def _with_commit(text: str, file: str, line: int, commits: dict[tuple[str, int], str]) -> str:

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tasks.bisect.describe_bisection import name_point, show_counts
 from tasks.bisect.ledger import show_size
-from tasks.bisect.report import name_point, show_counts
 from tasks.publish.content.explanation_sections import list_sections
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.markdown.artifacts import escape_markdown

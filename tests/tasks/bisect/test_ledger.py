@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from configs.comparison import load_target
+from configs.comparison import Tolerance, load_target
 from tasks.bisect.corners import compare_corners, contrast_corners
 from tasks.bisect.ledger import draw_line, make_entry, probe_words, search_ledger, show_size
 from tasks.bisect.questions import DIED, Question, read_question
@@ -125,16 +125,7 @@ def test_the_compiled_source_is_the_checkouts(trainer: str, make_plan: Callable[
     assert len(set(programs)) == 2
 
 
-class Known:
-    """A TPU's clock states, as stated."""
-
-    noise = Noise(scale=0.004, df=10)
-
-    @property
-    def tolerance(self) -> object:
-        from configs.comparison import Tolerance
-
-        return Tolerance(relative=0.02, least=0.005, why="x", least_why="x")
+TPU = Noise(scale=0.004, df=10), Tolerance(relative=0.02, least=0.005, why="x", least_why="x")  # a clock, as stated
 
 
 def test_four_corners_separate_code_packages_and_their_interaction() -> None:
@@ -145,12 +136,12 @@ def test_four_corners_separate_code_packages_and_their_interaction() -> None:
 
     code, packages, both = 0.00, 0.06, 0.04
     levels = [runs(0.0), runs(code), runs(packages), runs(code + packages + both)]
-    found = {one.name: one for one in contrast_corners(levels, Known())}  # type: ignore[arg-type]
+    found = {one.name: one for one in contrast_corners(levels, *TPU)}
     # by construction: each effect is averaged over the other factor, so it includes half of the interaction
     for name, true in (("code", code + both / 2), ("packages", packages + both / 2), ("interaction", both)):
         assert found[name].low < true < found[name].high  # type: ignore[operator]
         assert found[name].verdict == "regressed"
-    alone = {one.name: one for one in contrast_corners([runs(0), runs(0), runs(0.06), runs(0.06)], Known())}  # type: ignore[arg-type]
+    alone = {one.name: one for one in contrast_corners([runs(0), runs(0), runs(0.06), runs(0.06)], *TPU)}
     assert (alone["code"].verdict, alone["packages"].verdict) == ("same", "regressed")
 
 

@@ -92,7 +92,8 @@ def test_bad_input_is_one_clear_sentence(history: tuple[Path, Git], tmp_path: Pa
     assert refused("main", "main").endswith(
         "are one commit, " + git("rev-parse", "main")[:9] + ": name an earlier --good"
     )
-    assert "git clone" in refused("v1", "main", "https://example.org/x.git")
+    with pytest.raises(ConfigError, match="git clone it"):
+        find_span(BisectOptions(comparison="main-vs-branch", good="v1", bad="main", repository="https://example.org/x"))
     shallow = tmp_path / "shallow"
     subprocess.run(["git", "clone", "-q", "--depth=2", f"file://{folder}", str(shallow)], check=True)
     assert "git fetch --unshallow" in refused("v1", "main", str(shallow))

@@ -95,6 +95,6 @@ def test_the_survivors_time_is_shown_beside_a_dead_arm(
 
 def test_the_history_keeps_both_levels_of_a_run(runs_of: Callable[..., list[RunRecord]]) -> None:
     (run, *_) = runs_of("linen", (0.06, 0.06, 0.06))
-    values = {value.metric: value.value for value in run_values(run)}
+    values = {value["metric"]: value["value"] for value in run_values(run)}
     assert values["step_cpu_time_s"] == values["step_cpu_time_quick_s"] == pytest.approx(0.06)
     assert values["step_time_s"] == pytest.approx(0.03)

@@ -12,10 +12,10 @@ from tasks.history import (
     append_comparison,
     compact_history,
     load_history,
-    noise_groups,
     rebuild_history,
 )
 from tasks.history.history_table import read_runs
+from tasks.history.prior import group_equal_runs
 from tasks.history.record_rows import history_rows
 from tasks.history.series import find_series
 from tasks.publish.site.publish import publish_comparison
@@ -183,7 +183,7 @@ def test_a_store_without_comparisons_has_an_empty_history(store: Store) -> None:
     history = load_history(store.files)
     assert dict(history.schema) == HISTORY_SCHEMA
     assert history.is_empty()
-    assert noise_groups(history, target="cpu", metric="step_time_s") == []
+    assert group_equal_runs(history) == []
 
 
 def test_noise_is_taken_from_equal_runs_only(store: Store, night: Night) -> None:
@@ -191,16 +191,10 @@ def test_noise_is_taken_from_equal_runs_only(store: Store, night: Night) -> None
     append_comparison(night(2, seconds=0.11, commit="aaaaaaa"), store)
     append_comparison(night(3, seconds=0.30, commit="bbbbbbb"), store)
     append_comparison(night(4, seconds=0.31, commit="bbbbbbb", repeats=2), store)
-    history = load_history(store.files)
-    groups = noise_groups(history, target="cpu", metric="step_time_s", case="01_base")
-    shown = {(group.arm, group.commit): group for group in groups}
-    assert shown["linen", "aaaaaaa"].values == pytest.approx((0.10, 0.11))
-    assert shown["nnx", "bbbbbbb"].values == pytest.approx((0.30, 0.31, 0.31))
-    assert shown["nnx", "bbbbbbb"].runs == ("n3-nnx-r0", "n4-nnx-r0", "n4-nnx-r1")
-    assert [group.commit for group in groups][:2] == ["bbbbbbb", "bbbbbbb"]  # the latest first
-    assert noise_groups(history, target="v6e-32", metric="step_time_s") == []
-    (left, _) = noise_groups(history, target="cpu", metric="step_time_s", but=["n1-linen-r0", "n1-nnx-r0"])
-    assert left.commit == "bbbbbbb"  # the other commit has one run left, which is not enough
+    history = load_history(store.files).filter(metric="step_time_s")
+    values = [[value for value, _ in group] for group in group_equal_runs(history.filter(arm="nnx"))]
+    assert values == [pytest.approx([0.30, 0.31, 0.31]), pytest.approx([0.10, 0.11])]  # the latest first
+    assert len(group_equal_runs(history)) == 4  # two arms of two commits
 
 
 def test_each_branch_has_its_own_series_and_dead_runs_have_none(store: Store, night: Night) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from flows.cli.app import call
 from tasks.diff.compare_logs import archive, case_runs, compare_pair, read_pair
-from tasks.history import append_comparison, load_history, noise_groups, rebuild_history
+from tasks.history import append_comparison, load_history, rebuild_history
 from tasks.history.history_table import read_runs
-from tasks.history.prior import read_past
+from tasks.history.prior import group_equal_runs, read_past
 from tasks.history.record_rows import alike_word
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.store import Store, open_store
@@ -113,13 +113,8 @@ def test_other_targets_and_other_runs_do_not_count(ingest: Ingest) -> None:
 def test_equal_runs_have_one_commit_and_equal_reports(ingest: Ingest, store: Store) -> None:
     controls(ingest, 3)
     ingest(1.0, 1.0)
-    found = noise_groups(load_history(store.files), target="lab", metric="step_time_s")
-    assert [len(group.values) for group in found] == [
-        2,
-        2,
-        2,
-    ]  # without a commit only the two runs of a control are equal
-    assert {group.commit for group in found} == {""}
+    found = group_equal_runs(load_history(store.files).filter(target="lab", metric="step_time_s"))
+    assert [len(group) for group in found] == [2, 2, 2]  # without a commit: only the two runs of a control are equal
 
 
 def test_runs_that_count_as_equal(ingest: Ingest, store: Store) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.store.gcs import GcsFiles
-from tasks.verify.checkpoint import verify_checkpoint
+from tasks.verify.verification import verify_checkpoint
 
 pytestmark = pytest.mark.long
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from flows.cli.app import call
-from tasks.verify.checkpoint import verify_checkpoint, verify_checkpoints, verify_saved
 from tasks.verify.layout import CheckpointError
+from tasks.verify.verification import verify_checkpoint, verify_checkpoints, verify_saved
 
 
 @pytest.mark.parametrize("verify", [verify_checkpoint, lambda path: list(verify_checkpoints(path))], ids=["one", "all"])
@@ -59,7 +59,7 @@ def test_a_missing_client_of_a_cloud_store_is_reported():
     program = """
 import sys
 sys.modules["gcsfs"] = None  # as if it were not installed
-from tasks.verify.checkpoint import verify_checkpoint
+from tasks.verify.verification import verify_checkpoint
 from tasks.verify.layout import CheckpointError
 try:
     verify_checkpoint("gs://bucket/run/9")

@@ -12,8 +12,8 @@ import pytest
 from flows.cli.app import call
 from tasks.store.gcs import GcsFiles
 from tasks.verify.against import compare_checkpoints
-from tasks.verify.checkpoint import verify_checkpoint, verify_checkpoints
 from tasks.verify.layout import CheckpointError
+from tasks.verify.verification import verify_checkpoint, verify_checkpoints
 
 SERVER = Path(__file__).parents[2] / "standins" / "gcs.py"
 

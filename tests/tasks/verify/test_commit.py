@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from etils import epath
 
-from tasks.verify.checkpoint import verify_checkpoint, verify_checkpoints
 from tasks.verify.commit import check_commit
 from tasks.verify.layout import CheckpointError, Item, find_steps
+from tasks.verify.verification import verify_checkpoint, verify_checkpoints
 
 SAVER = Path(__file__).with_name("saver.py")
 

@@ -7,8 +7,8 @@ import pytest
 
 from tasks.records import LEVELS, CheckpointProof, RunReading, RunRecord
 from tasks.store import open_store
-from tasks.verify.checkpoint import verify_checkpoints
 from tasks.verify.common_step import compare_arms, find_common
+from tasks.verify.verification import verify_checkpoints
 
 
 def run(arm: str, folder: Path, **proof: object) -> RunRecord:

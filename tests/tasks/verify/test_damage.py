@@ -12,7 +12,7 @@ import tensorstore as ts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.verify.checkpoint import verify_checkpoint, verify_checkpoints
+from tasks.verify.verification import verify_checkpoint, verify_checkpoints
 
 UNHURRIED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 

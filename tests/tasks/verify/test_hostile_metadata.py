@@ -10,7 +10,7 @@ import pytest
 
 from flows.cli.app import call
 from tasks.verify.array_index import parse_array
-from tasks.verify.checkpoint import verify_checkpoint
+from tasks.verify.verification import verify_checkpoint
 
 NONSENSE = (7, -1, 1e999, 10**30, "", None, True, [], {}, [[1]], [1e999], "\ud800")
 

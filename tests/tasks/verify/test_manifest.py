@@ -9,8 +9,8 @@ import pytest
 from etils import epath
 
 from tasks.store import StoreError
-from tasks.verify.checkpoint import verify_checkpoint, verify_checkpoints
 from tasks.verify.manifest import check_manifest, checksum_files, manifest_path
+from tasks.verify.verification import verify_checkpoint, verify_checkpoints
 
 
 def test_the_checksums_are_crc32c(tmp_path):

@@ -9,10 +9,10 @@ from etils import epath
 
 from tasks.publish.markdown.proofs import list_wrong, proof_rows, proofs_headline, proofs_markdown
 from tasks.records import CheckpointProof
-from tasks.verify.checkpoint import verify_checkpoints
 from tasks.verify.layout import CheckpointError
 from tasks.verify.manifest import manifest_path
-from tasks.verify.steps_to_prove import Wanted, find_unverified, find_wanted, proof_path, prove
+from tasks.verify.steps_to_prove import find_unverified, find_wanted, proof_path, prove
+from tasks.verify.verification import verify_checkpoints
 
 HALF_A_DAY = timedelta(hours=12)
 
@@ -32,8 +32,8 @@ def store(request: pytest.FixtureRequest, trees: Path, tmp_path: Path) -> epath.
     return place
 
 
-def names(wanted: list[Wanted]) -> list[str]:
-    return ["/".join(one.path.split("/")[-3:]) for one in wanted]
+def names(wanted: list[str]) -> list[str]:
+    return ["/".join(path.split("/")[-3:]) for path in wanted]
 
 
 def test_a_store_a_run_or_a_step_can_be_given(store: epath.Path) -> None:
@@ -52,17 +52,17 @@ def test_proofs_are_reused_and_damage_is_reported_every_time(store: epath.Path) 
     wanted = find_wanted([str(store)])
     proofs = [prove(one, deep=False, again_after=HALF_A_DAY) for one in wanted]
     assert [proof.levels[-1] for proof in proofs] == ["content recorded"] * 3
-    assert all(manifest_path(epath.Path(one.path)).exists() for one in wanted)
+    assert all(manifest_path(epath.Path(one)).exists() for one in wanted)
     assert [prove(one, deep=False, again_after=HALF_A_DAY) for one in wanted] == proofs
     deeper = prove(wanted[0], deep=True, again_after=HALF_A_DAY)
     assert deeper.levels[-2:] == ("content unchanged", "decoded and finite")
-    victim = epath.Path(wanted[1].path) / "items" / "_sharding"
+    victim = epath.Path(wanted[1]) / "items" / "_sharding"
     victim.write_text("{}")
     assert prove(wanted[1], deep=False, again_after=HALF_A_DAY).ok  # recent enough
     for _ in range(2):
         damaged = prove(wanted[1], deep=False, again_after=timedelta(0))
         assert "items/_sharding" in {problem.path for problem in damaged.problems}
-    assert proof_path(epath.Path(wanted[1].path)).read_text().count('"ok": true') == 1  # failures are not kept
+    assert proof_path(epath.Path(wanted[1])).read_text().count('"ok": true') == 1  # failures are not kept
 
 
 def test_a_path_without_checkpoints_is_one_message(tmp_path: Path) -> None:

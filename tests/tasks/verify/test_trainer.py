@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from configs.load import CONFIG_ROOT
-from tasks.verify.checkpoint import verify_checkpoints
+from tasks.verify.verification import verify_checkpoints
 
 pytestmark = pytest.mark.long
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tasks.verify.array_index import ArraySpec
-from tasks.verify.checkpoint import tree_digest, verify_checkpoint, verify_checkpoints
 from tasks.verify.layout import find_steps
+from tasks.verify.verification import tree_digest, verify_checkpoint, verify_checkpoints
 
 LAYOUTS = ("ocdbt-zarr3", "ocdbt-zarr2", "plain-zarr3", "plain-zarr2")
 # the leaves of saver.make_tree with data: 3 kernels, embedding, mu, count, zeros, numpy, scalar, step
@@ -96,7 +96,7 @@ def test_progress_reaches_the_total(save, tmp_path):
 
 def test_jax_is_not_imported(save):
     program = (
-        "import sys; from tasks.verify.checkpoint import verify_checkpoints\n"
+        "import sys; from tasks.verify.verification import verify_checkpoints\n"
         "assert all(proof.ok for proof in verify_checkpoints(sys.argv[1], deep=True))\n"
         "assert not {'jax', 'orbax', 'flax'} & set(sys.modules)"
     )

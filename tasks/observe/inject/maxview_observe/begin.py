@@ -6,15 +6,15 @@ import jax
 
 from .jit_hook import patch
 from .observe_step import StepObserver
-from .report import say
 from .settings import read_settings
 from .share_start import StartSharer
+from .stderr_lines import say
 
 
 def begin(settings_file: str) -> None:
     """Patch `jax.jit` as the settings say. Raises OSError, ValueError."""
     settings = read_settings(settings_file)
-    if not settings.end:
+    if not settings.observe:
         patch(StartSharer(settings))
         return
     # else a program of another source that computes the same comes from the cache, with that source's lines
@@ -22,4 +22,4 @@ def begin(settings_file: str) -> None:
     observer = StepObserver(settings)
     patch(observer)
     atexit.register(observer.end_without_step)
-    say(f"observing call {settings.call} of the training step")
+    say("observing the first call of the training step")

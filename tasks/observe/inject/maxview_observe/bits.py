@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 DIGITS = 16  # of a digest, in hex
-_OWN_TYPES = {1: np.uint8, 2: np.uint16}  # NumPy's files know no bfloat16 and no float8
+_OWN_TYPES = {1: np.uint8, 2: np.uint16}  # NumPy's files cannot hold bfloat16 and float8
 _BLOCK = 1 << 16  # numbers that are measured at once: as float64 they fit into a cache
 
 
@@ -24,30 +24,30 @@ def is_whole(array: Any) -> bool:
 
 
 def to_host(array: Any) -> Any:
-    """An array as NumPy's; of typed keys their numbers, and zeros for what has no bits: the gradient of integers."""
+    """Return a NumPy array: the numbers of typed keys, and zeros for values without bits (gradients of integers)."""
     values = np.asarray(jax.random.key_data(array) if is_key(array) else array)
     return values if values.dtype.itemsize else np.zeros(values.shape, bool)
 
 
 def to_bits(array: Any) -> Any:
-    """An array as NumPy's, with a type that its files can hold."""
+    """Return a NumPy array with a type that NumPy's files can hold."""
     values = to_host(array)
     return values.view(_OWN_TYPES[values.dtype.itemsize]) if values.dtype.kind == "V" else values
 
 
 def from_bits(bits: Any, like: Any) -> Any:
-    """The array whose bits these are, of the type and in the place of `like`."""
+    """Return the array with these bits, of the type and in the place of `like`."""
     values = bits.view(like.dtype) if np.dtype(like.dtype).kind == "V" else bits.astype(like.dtype)
     return jax.device_put(values, like.sharding) if isinstance(like, jax.Array) else values
 
 
 def digest(values: Any) -> str:
-    """Of the bits of a NumPy array."""
+    """Return the digest of a NumPy array's bits."""
     return hashlib.sha256(np.ascontiguousarray(values).data.cast("B") if values.size else b"").hexdigest()[:DIGITS]
 
 
 def measure(array: Any) -> list[Any]:
-    """Norm, mean, largest magnitude, how many are not finite, and the digest of the bits."""
+    """Return norm, mean, largest magnitude, the number of values that are not finite, and the digest of the bits."""
     values = np.ascontiguousarray(to_host(array))
     bits = digest(values.view(_OWN_TYPES[values.dtype.itemsize]) if values.dtype.kind == "V" else values)
     if values.size == 0 or values.dtype == bool or is_key(array):

@@ -8,11 +8,12 @@ from typing import Any
 import jax
 
 type Words = tuple[tuple[Any, ...], dict[str, Any]]
+type PutBack = Callable[..., Words]
 
 
 @dataclass
 class Call:
-    """A call before it happens. `rebuild` makes the words of the call of its leaves."""
+    """A call before it happens. `rebuild` returns the arguments of the call from its leaves."""
 
     name: str
     closed: Any  # jaxpr
@@ -22,26 +23,24 @@ class Call:
     rebuild_dynamic: Callable[[list[Any]], Words]  # without static arguments, as a compiled program takes them
     lower: Callable[[], Any]  # the function's Lowered
     compiled: Any = None  # where the trainer has compiled it itself
-    lowered: Any = None
 
 
 def call_of_jitted(jitted: Any, options: dict[str, Any], name: str, args: Any, kwargs: Any) -> Call | None:
-    """The call of what `jax.jit` returned. None where its arguments do not fit its program."""
+    """Return the call of a jitted function; None if its arguments do not fit its program."""
     traced = jitted.trace(*args, **kwargs)
     dynamic_args, dynamic_kwargs, put_back = _split_static(jitted, options, args, kwargs)
-    lower: Callable[[], Any] = traced.lower
-    return _make(name, traced.jaxpr, dynamic_args, dynamic_kwargs, put_back, lower)
+    return _make(name, traced.jaxpr, dynamic_args, dynamic_kwargs, put_back, traced.lower)
 
 
 def call_of_compiled(compiled: Any, lowered: Any, closed: Any, name: str, args: Any, kwargs: Any) -> Call | None:
-    """The call of a program that the trainer compiled ahead of time, which takes no static arguments any more."""
-    call = _make(name, closed, args, kwargs, lambda args, kwargs: (args, kwargs), lambda: lowered)
-    if call is not None:
-        call.compiled, call.lowered = compiled, lowered
-    return call
+    """Return the call of a program that the trainer compiled ahead of time: it takes no static arguments."""
+    return _make(name, closed, args, kwargs, _put_none_back, lambda: lowered, compiled)
 
 
-def _make(name: str, closed: Any, args: Any, kwargs: Any, put_back: Any, lower: Callable[[], Any]) -> Call | None:
+def _make(
+    name: str, closed: Any, args: Any, kwargs: Any, put_back: PutBack, lower: Callable[[], Any],
+    compiled: Any = None,
+) -> Call | None:  # fmt: skip
     paths, tree = jax.tree_util.tree_flatten_with_path((args, kwargs))
     leaves = [leaf for _, leaf in paths]
     if len(leaves) != len(closed.jaxpr.invars):
@@ -54,16 +53,20 @@ def _make(name: str, closed: Any, args: Any, kwargs: Any, put_back: Any, lower: 
         return jax.tree_util.tree_unflatten(tree, leaves)  # type: ignore[no-any-return]
 
     def rebuild(leaves: list[Any]) -> Words:
-        return put_back(*rebuild_dynamic(leaves))  # type: ignore[no-any-return]
+        return put_back(*rebuild_dynamic(leaves))
 
-    return Call(name, closed, names, leaves, rebuild, rebuild_dynamic, lower)
+    return Call(name, closed, names, leaves, rebuild, rebuild_dynamic, lower, compiled)
 
 
-def _split_static(jitted: Any, options: dict[str, Any], args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
-    """The dynamic arguments, and how the static ones are put back beside them."""
+def _put_none_back(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Words:
+    return args, kwargs
+
+
+def _split_static(jitted: Any, options: dict[str, Any], args: Any, kwargs: Any) -> tuple[Any, Any, PutBack]:
+    """Return the dynamic arguments, and a function that puts the static ones back beside them."""
     numbers, names = _as_list(options.get("static_argnums")), _as_list(options.get("static_argnames"))
     if not numbers and not names:
-        return args, kwargs, lambda args, kwargs: (args, kwargs)
+        return args, kwargs, _put_none_back
     try:
         parameters = list(inspect.signature(jitted).parameters)
         numbers = [n % len(parameters) if n < 0 else n for n in numbers]

@@ -11,12 +11,8 @@ from .meaning import meanings_of
 
 def describe_all(names: list[str], arrays: list[Any], donated: list[bool] | None = None) -> list[dict[str, Any]]:
     """Return a JSON object per array; see `ObservedArray` for its keys."""
-    donated = donated or [False] * len(names)
-    places = meanings_of(names)
-    return [
-        describe(name, place, array, given)
-        for name, place, array, given in zip(names, places, arrays, donated, strict=True)
-    ]
+    listed = zip(names, meanings_of(names), arrays, donated or [False] * len(names), strict=True)
+    return [describe(*one) for one in listed]
 
 
 def describe(name: str, place: tuple[str, str], array: Any, donated: bool) -> dict[str, Any]:
@@ -34,8 +30,8 @@ def describe(name: str, place: tuple[str, str], array: Any, donated: bool) -> di
         "donated": donated,
     }
     if bits.is_whole(array):
-        norm, mean, largest, _, digest = bits.measure(array)
-        numbers = {"norm": norm, "mean": mean, "largest": largest}
+        norm, mean, _, _, digest = bits.measure(array)
+        numbers = {"norm": norm, "mean": mean}
         found |= {key: value for key, value in numbers.items() if math.isfinite(value)} | {"digest": digest}
     return found
 

@@ -13,11 +13,12 @@ import numpy as np
 OBSERVATION, CLAIM = "observation.json", "claim"
 PROGRAM, OPTIMISED = "step.mlir.gz", "step.hlo.gz"
 ARGUMENTS, TENSORS, DRAWS, START = "arguments.npz", "tensors.jsonl.gz", "draws.npz", "start.json"
+BUFFERS, INSTRUCTIONS = "step.buffers.pb", "step.hlo.pb"  # xla.BufferAssignmentProto, xla.HloModuleProto
 
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """A file beside `path` that takes its name once it is written."""
+    """Yield a file beside `path` that takes its name once it is written."""
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         yield unfinished
@@ -27,34 +28,47 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """A value as JSON."""
+    """Write a value as JSON."""
     with whole(path) as file:
         file.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
 
 def write_packed(path: Path, text: str) -> None:
-    """A text with gzip; equal texts make equal files."""
+    """Write a text with gzip; equal texts make equal files."""
     with whole(path) as file:
         file.write_bytes(gzip.compress(text.encode(), compresslevel=6, mtime=0))
 
 
+def write_memory(folder: Path, compiled: Any) -> None:
+    """Write the place of every buffer of a compiled step, and the names of the instructions that make them.
+
+    Compilers report the buffers since jaxlib 0.7; without a report nothing is written.
+    """
+    assignment = getattr(compiled.memory_analysis(), "serialized_buffer_assignment_proto", None)
+    if not assignment:
+        return
+    (module,) = compiled.runtime_executable().hlo_modules()
+    for name, message in ((BUFFERS, assignment), (INSTRUCTIONS, module.as_serialized_hlo_module_proto())):
+        with whole(folder / name) as file:
+            file.write_bytes(message)
+
+
 @contextmanager
 def packed_lines(path: Path) -> Iterator[Callable[[str], Any]]:
-    """A function that appends a line to a file with gzip."""
+    """Yield a function that appends a line to a file with gzip."""
     with whole(path) as file, gzip.open(file, "wt", compresslevel=3, encoding="utf-8") as packed:
         yield lambda line: packed.write(line + "\n")
 
 
 def write_arrays(path: Path, names: list[str], arrays: list[Any]) -> None:
-    """The bits of arrays, each under its place and name."""
+    """Write the bits of arrays, each under its place and name."""
     with whole(path) as file, file.open("wb") as opened:
         np.savez(opened, **{f"{n:04d}|{name}": bits for n, (name, bits) in enumerate(zip(names, arrays, strict=True))})
 
 
 def read_arrays(path: Path) -> dict[str, Any]:
     """Return the bits of arrays by name, each read at its first use."""
-    stored = np.load(path, allow_pickle=False)
-    return _Arrays(stored)
+    return _Arrays(np.load(path, allow_pickle=False))
 
 
 class _Arrays(dict[str, Any]):
@@ -67,7 +81,7 @@ class _Arrays(dict[str, Any]):
 
 
 def claim(folder: Path) -> bool:
-    """Whether this process is the first that has found its step: of a trainer's processes one records."""
+    """Return whether this process found the step first: only one of a trainer's processes records."""
     try:
         os.close(os.open(folder / CLAIM, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:

@@ -13,21 +13,20 @@ MOST_LOOKS = 20  # at functions of one name, before all of that name are left al
 class StepFinder:
     """Collects calls until the training step is found. `name` is then its function's."""
 
-    def __init__(self, folder: Path, wanted: str | None):
-        self.folder, self.wanted = folder, wanted
+    def __init__(self, folder: Path):
+        self.folder = folder
         self.name: str | None = None
         self.others: Counter[str] = Counter()  # names that were no step
         self.claimed = False
 
     def may_be(self, name: str) -> bool:
         """Whether a function of this name may be the step."""
-        wanted = self.name or self.wanted
-        return name == wanted if wanted else self.others[name] < MOST_LOOKS
+        return name == self.name if self.name else self.others[name] < MOST_LOOKS
 
     def accept(self, call: Call) -> bool:
         """Return whether this call is the step, and this process has to record it."""
         if self.name is None:
-            if not self.wanted and not jaxprs.is_step(call.name, call.closed.jaxpr):
+            if not jaxprs.is_step(call.name, call.closed.jaxpr):
                 self.others[call.name] += 1
                 return False
             self.name, self.claimed = call.name, claim(self.folder)

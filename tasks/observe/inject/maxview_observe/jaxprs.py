@@ -24,12 +24,12 @@ LIKELY_NAME = "train_step"
 
 
 def open_body(body: Any) -> tuple[Any, Any]:
-    """A jaxpr and its constants, closed or not."""
+    """Return a jaxpr and its constants, closed or not."""
     return (body.jaxpr, body.consts) if hasattr(body, "jaxpr") else (body, getattr(body, "consts", ()))
 
 
 def inlined_body(equation: Any) -> tuple[Any, Any] | None:
-    """The body of an equation that is a plain call, with its constants; None for others."""
+    """Return the body of an equation that is a plain call, with its constants; None for others."""
     if equation.primitive.name not in _INLINED and not _runs_on_one_device(equation):
         return None
     body = next((equation.params[key] for key in _BODIES if equation.params.get(key) is not None), None)
@@ -54,7 +54,7 @@ def _words(params: dict[str, Any]) -> set[str]:
 
 
 def on_one_device(equation: Any, values: list[Any]) -> list[Any] | None:
-    """The results of an operation between devices in a `shard_map` over one device; None for other operations."""
+    """Return the results of an operation between devices in a `shard_map` over one device; None for others."""
     if equation.primitive.name not in _COLLECTIVES:
         return None
     if not values:
@@ -63,7 +63,7 @@ def on_one_device(equation: Any, values: list[Any]) -> list[Any] | None:
 
 
 def source_of(jaxpr: Any) -> str:
-    """The function that a jaxpr was traced from: `f at /path/file.py:12`, or empty."""
+    """Return the function that a jaxpr was traced from: `f at /path/file.py:12`, or empty."""
     return str(getattr(jaxpr.debug_info, "func_src_info", None) or "")
 
 
@@ -84,7 +84,7 @@ def bind(equation: Any, values: list[Any]) -> list[Any]:
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:
-    """Every equation, those of inner jaxprs too."""
+    """Yield every equation, also of inner jaxprs."""
     for equation in jaxpr.eqns:
         yield equation
         for value in equation.params.values():

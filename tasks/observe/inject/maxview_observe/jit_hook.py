@@ -21,10 +21,10 @@ class Recorder(Protocol):
         """Return the record of a call of the known step without inspecting its program; None if that is necessary."""
 
     def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
-        """The result of the call: `go_on(*args, **kwargs)` runs the trainer's own program."""
+        """Return the result of the call: `go_on(*args, **kwargs)` runs the trainer's own program."""
 
     def fail(self, name: str, error: Exception) -> None:
-        """The call cannot be shown; it is run as it stands."""
+        """Note that a call cannot be shown; it is run unchanged."""
 
 
 class Jitted:
@@ -58,7 +58,7 @@ class Jitted:
 
 
 def patch(recorder: Recorder) -> None:
-    """From here on every call of a jitted function is shown to the recorder."""
+    """Show every later call of a jitted function to the recorder."""
     real = jax.jit
 
     @functools.wraps(real)
@@ -75,7 +75,7 @@ def patch(recorder: Recorder) -> None:
 
 
 def _patch_ahead_of_time(recorder: Recorder) -> None:
-    """Programs keep what they were made of: traced → lowered → compiled."""
+    """Make lowered and compiled programs keep their origin: traced → lowered → compiled."""
     stages: Any = jax.stages
     lower, compile_lowered, run = stages.Traced.lower, stages.Lowered.compile, stages.Compiled.__call__
 
@@ -109,7 +109,7 @@ def _patch_ahead_of_time(recorder: Recorder) -> None:
 
 
 def name_of(function: Any) -> str:
-    """A function's name, below partial applications."""
+    """Return a function's name, below partial applications."""
     while not hasattr(function, "__name__") and hasattr(function, "func"):
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__))

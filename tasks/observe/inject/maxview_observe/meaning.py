@@ -1,6 +1,6 @@
-"""Turns the name of an array into what it is: the same for Linen's tree and NNX's, in checkpoints and in arguments.
+"""Turns the name of an array into its meaning, which is equal for Linen and NNX, in checkpoints and in arguments.
 
-| is | Linen's `TrainState` | NNX's model and optimizer | canonical path |
+| array | Linen's `TrainState` | NNX's model and optimizer | canonical path |
 |---|---|---|---|
 | a parameter | `params.params.X`, `params.X` | `model.X`, `params.X` (and `.value` behind it) | `parameter` X |
 | a moment | `opt_state.0.mu.params.X` | `optimizer.opt_state.1.0.mu.X` | `optimizer` mu.X |
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 ArrayRole = Literal["parameter", "optimizer", "counter", "random numbers", "quantisation", "other state"]
-type Place = tuple[ArrayRole, str]  # what an array is, and its canonical path
+type Place = tuple[ArrayRole, str]  # an array's role and canonical path
 
 _QUANTISATION = re.compile(r"aqt|qwix|quant|_overwrite_with_gradient|fp8|amax_history", re.IGNORECASE)
 _RANDOM = re.compile(r"rngs?|RngStream|dropout_rng|key_data", re.IGNORECASE)
@@ -25,7 +25,7 @@ _VALUE = ("value", "raw_value")
 
 
 def place_of(name: str) -> Place:
-    """The role and the canonical path of an array by its dotted name in a state's tree."""
+    """Return the role and the canonical path of an array by its dotted name in a state's tree."""
     parts = name.split(".")
     if parts[-1] in _VALUE and len(parts) > 1:
         parts.pop()
@@ -47,7 +47,7 @@ def place_of(name: str) -> Place:
 
 
 def _role_beside(parts: Sequence[str]) -> ArrayRole | None:
-    """The role of an array that only one implementation has."""
+    """Return the role of an array that only one implementation has."""
     if any(map(_RANDOM.fullmatch, parts)):  # first: a stream of random numbers may be there for the quantisation
         return "random numbers"
     if any(map(_QUANTISATION.search, parts)):
@@ -56,8 +56,11 @@ def _role_beside(parts: Sequence[str]) -> ArrayRole | None:
 
 
 def meaning_of(argument: str) -> tuple[str, str]:
-    """The role and canonical path of a step's argument: `state.params['params']['x']` and `state['model']['x'].value`
-    are both `("parameter", "x")`. What belongs to no training state is "data"."""
+    """Return role and canonical path of a step's argument.
+
+    `state.params['params']['x']` and `state['model']['x'].value` are both `("parameter", "x")`. Arguments outside of a
+    training state are "data".
+    """
     words = _WORD.findall(argument)
     if len(words) > 1 and words[-1] in _VALUE:
         words.pop()
@@ -70,11 +73,15 @@ def meaning_of(argument: str) -> tuple[str, str]:
 
 
 def meanings_of(arguments: Iterable[str]) -> list[tuple[str, str]]:
-    """The meaning of each argument; equal ones are numbered by their order."""
-    seen: Counter[tuple[str, str]] = Counter()
+    """Return the meaning of each argument; equal meanings are numbered."""
+    return number_equal(map(meaning_of, arguments))
+
+
+def number_equal[R](places: Iterable[tuple[R, str]]) -> list[tuple[R, str]]:
+    """Return the places with a number behind the path of each repeated one, in their order."""
+    seen: Counter[tuple[R, str]] = Counter()
     found = []
-    for argument in arguments:
-        role, path = meaning_of(argument)
+    for role, path in places:
         seen[role, path] += 1
         found.append((role, path if seen[role, path] == 1 else f"{path} #{seen[role, path]}"))
     return found

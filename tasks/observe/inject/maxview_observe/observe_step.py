@@ -2,11 +2,11 @@
 
 import importlib.metadata
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,73 +17,62 @@ from .describe import describe_all
 from .draws import Draws, have_common_keys
 from .evaluation import Evaluation
 from .find_step import StepFinder
-from .memory_files import write_memory
 from .profiling import Profiling
-from .report import describe_error, say
 from .settings import Settings
 from .start_state import Replacement
+from .stderr_lines import describe_error, say
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "maxtext", "qwix", "aqtp", "libtpu")
 
 
 class StepObserver:
-    """The recorder of an observed process, whose training ends with the observation."""
+    """The `Recorder` of an observed process, whose training ends with the observation."""
 
     def __init__(self, settings: Settings):
-        self.settings, self.finder = settings, StepFinder(settings.folder, settings.step)
+        self.settings, self.finder = settings, StepFinder(settings.folder)
         self.calls, self.busy = 0, False
         self.compiled: Any = None
         self.jit = jax.jit
         self.record: dict[str, Any] = {"notes": []}
-        self.seconds = 0.0
+        self.own: dict[str, str | None] = {}  # digests of the arguments that the other arm's replaced
         self.profiling: Profiling | None = None
 
     def wants(self, name: str) -> bool:
-        """See Recorder."""
         return not self.busy and self.finder.may_be(name)
 
     def again(self, name: str, args: Any, kwargs: Any) -> Words | None:
-        """See Recorder."""
         return None
 
     def fail(self, name: str, error: Exception) -> None:
-        """See Recorder."""
-        if self.finder.may_be(name) and (self.finder.wanted or self.finder.name):
+        if name == self.finder.name:
             self.note(f"a call of {name} cannot be looked at: {describe_error(error)}")
         self.finder.others[name] += 1
 
     def note(self, text: str) -> None:
-        """Keep and print what could not be done."""
+        """Keep and print a failed part of the observation."""
         if text not in self.record["notes"]:
             self.record["notes"].append(text)
             say(text)
 
     def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
-        """See Recorder."""
         if not self.finder.accept(call):
             args, kwargs = call.rebuild(call.leaves)
             return go_on(*args, **kwargs)
         number, self.calls = self.calls, self.calls + 1
-        if number == 0 and self.settings.start is not None:
-            with self.guarded("the arguments cannot be replaced"):
-                self.replace(call)
-        if number == self.settings.call:
+        first, last = self.settings.profile or (None, 0)
+        if number == 0:
             self.look(call)
-        last = self.settings.call
-        if self.settings.profile:
-            last = max(last, self.settings.profile[1])
-            if number == self.settings.profile[0]:
-                with self.guarded("the profile cannot be started"):
-                    self.profiling = Profiling(self.settings.folder / "profile")
+        if number == first:
+            with self.guarded("the profile cannot be started"):
+                self.profiling = Profiling(self.settings.folder / "profile")
         results = self.go_on(call, go_on)
-        if number == self.settings.call:
+        if number == 0:
             with self.guarded("the results cannot be described"):
                 self.record["results"] = describe_results(results)
         if self.profiling is not None and self.profiling.is_enough(last=number == last):
             with self.guarded("the profile cannot be written"):
                 jax.block_until_ready(results)
                 self.profiling.stop()
-                self.record["profile"] = True
             self.finish()
         elif number >= last:
             self.finish()
@@ -92,46 +81,42 @@ class StepObserver:
     @contextmanager
     def guarded(self, what: str) -> Any:
         """Note an exception of the block instead of raising it: it must not end the trainer."""
-        began = time.monotonic()
         try:
             yield
         except Exception as error:
             self.note(f"{what}: {describe_error(error)}")
-        finally:
-            self.seconds += time.monotonic() - began
 
-    def replace(self, call: Call) -> None:
+    def replace(self, call: Call, start: Path) -> None:
         """Take the other arm's arguments."""
-        assert self.settings.start is not None
         own = [bits.digest(bits.to_bits(leaf)) if bits.is_whole(leaf) else None for leaf in call.leaves]
-        done = Replacement(call.arguments, call.leaves, self.settings.start / files.ARGUMENTS)
+        done = Replacement(call.arguments, call.leaves, start / files.ARGUMENTS)
         call.leaves = done.leaves
-        self.record["own"] = {
-            name: mine for name, mine in zip(call.arguments, own, strict=True) if name in done.replaced
-        }
+        self.own = {name: mine for name, mine in zip(call.arguments, own, strict=True) if name in done.replaced}
         say(f"{len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
 
     def look(self, call: Call) -> None:
         """Record everything that must be read before the step, which consumes its arguments."""
-        folder = self.settings.folder
-        self.record |= {"step": call.name, "call": self.settings.call, **surroundings()}
+        folder, start = self.settings.folder, self.settings.start
+        if start is not None:
+            with self.guarded("the arguments cannot be replaced"):
+                self.replace(call, start)
+        self.record |= {"step": call.name, **surroundings()}
         with self.guarded("the program cannot be lowered"):
-            lowered = call.lowered or call.lower()
-            if self.settings.program:
-                files.write_packed(folder / files.PROGRAM, lowered.as_text(debug_info=True))
-                self.record["program"] = True
+            lowered = call.lower()
+            files.write_packed(folder / files.PROGRAM, lowered.as_text(debug_info=True))
             self.compiled = call.compiled or lowered.compile()
-            if self.settings.program and (text := self.compiled.as_text()):
+            if text := self.compiled.as_text():
                 files.write_packed(folder / files.OPTIMISED, text)
-        if self.settings.program and self.compiled is not None:
+        if self.compiled is not None:
             with self.guarded("the buffers cannot be written"):
-                write_memory(folder, self.compiled)
+                files.write_memory(folder, self.compiled)
         with self.guarded("the arguments cannot be described"):
-            self.record["arguments"] = describe_all(call.arguments, call.leaves, donated(lowered, len(call.leaves)))
+            found = describe_all(call.arguments, call.leaves, donated(lowered, len(call.leaves)))
+            self.record["arguments"] = [{**one, "own_digest": self.own.get(one["name"])} for one in found]
         whole = all(map(bits.is_whole, call.leaves))
         if not whole:
             self.note(f"the step is sharded over {jax.process_count()} processes: its tensors are not looked at")
-        if self.settings.keep_arguments and whole:
+        if whole:
             with self.guarded("the arguments cannot be written"):
                 files.write_arrays(folder / files.ARGUMENTS, call.arguments, list(map(bits.to_bits, call.leaves)))
         if self.settings.tensors and whole:
@@ -139,7 +124,7 @@ class StepObserver:
                 self.evaluate(call)
 
     def evaluate(self, call: Call) -> None:
-        """A row for every tensor."""
+        """Write a row for every tensor."""
         began = time.process_time()
         with files.packed_lines(self.settings.folder / files.TENSORS) as write:
             evaluation = Evaluation(write, Draws(self.given_draws(call)))
@@ -178,24 +163,17 @@ class StepObserver:
         return go_on(*args, **kwargs)
 
     def finish(self) -> None:
-        """Write the record, and end the process: it was started for nothing else."""
+        """Write the record, and end the process, which was started for the observation alone."""
         self.write()
         say("observed; the process ends here")
         os._exit(0)
 
     def write(self) -> None:
-        """`observation.json`."""
-        own = self.record.pop("own", {})
-        for argument in self.record.get("arguments", ()):
-            argument["own_digest"] = own.get(argument["name"])
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        files.write_json(
-            self.settings.folder / files.OBSERVATION,
-            self.record | {"seconds": round(self.seconds, 3), "peak_bytes": peak},
-        )
+        """Write `observation.json`."""
+        files.write_json(self.settings.folder / files.OBSERVATION, self.record)
 
     def end_without_step(self) -> None:
-        """At the process's end: say why there is nothing."""
+        """At the process's end, note why there is no observation."""
         if (self.settings.folder / files.CLAIM).exists() and not self.finder.claimed:
             return  # another process of this trainer has found it
         died = getattr(sys, "last_value", None)  # of an error that ended the process
@@ -203,14 +181,12 @@ class StepObserver:
             self.note(f"the trainer failed before its training step: {describe_error(died)}")
         elif self.finder.name is None:
             self.note(self.explain())
-        elif "step" not in self.record:
-            self.note(f"{self.finder.name} was called {self.calls} times, and call {self.settings.call} was wanted")
         else:
             self.note("the trainer ended before the wanted calls were made")
         self.write()
 
     def explain(self) -> str:
-        """Why no step was found."""
+        """Return why no step was found."""
         shown = ", ".join(list(self.finder.others)[:5])
         if jax.jit is not self.jit and not isinstance(getattr(jax.jit, "__wrapped__", None), type(self.jit)):
             return "no step was found: the trainer has replaced jax.jit by a function of its own"
@@ -220,7 +196,7 @@ class StepObserver:
 
 
 def surroundings() -> dict[str, Any]:
-    """Devices, processes and versions of this process."""
+    """Return the devices of this process and the versions of its packages."""
     software = {}
     for package in _PACKAGES:
         try:
@@ -228,7 +204,7 @@ def surroundings() -> dict[str, Any]:
         except importlib.metadata.PackageNotFoundError:
             continue
     count, platform = jax.device_count(), jax.default_backend()
-    return {"devices": count, "processes": jax.process_count(), "platform": platform, "software": software}
+    return {"devices": count, "platform": platform, "software": software}
 
 
 def donated(lowered: Any, count: int) -> list[bool]:

@@ -5,9 +5,10 @@ import re
 import sys
 from typing import Any
 
-_LIBRARIES = re.compile(
-    r"/(?:site|dist)-packages/(?:jax|jaxlib|flax|optax|orbax|absl|qwix|aqt|equinox|haiku|chex)/"
-    r"|/maxview_observe/|/lib/python3\.\d+/(?!site-packages|dist-packages)|<frozen"
+# packages between JAX and the trainer: the calling line identifies the trainer's code
+LIBRARIES = re.compile(
+    r"/(?:site|dist)-packages/(?:jax|jaxlib|flax|optax|orbax|chex|absl|qwix|aqt|penzai|equinox|haiku)/"
+    r"|/lib/python3[.\d]*/(?!(?:site|dist)-packages/)|<frozen|/maxview_observe/|/jax/_src/"
 )
 _FUNCTIONS = re.compile(r"/jax/_src/(?:numpy|nn|random|scipy|lax|image)\b")
 _cache: dict[int, list[Any]] = {}
@@ -15,12 +16,12 @@ _held: list[Any] = []  # keeps the tracebacks whose ids are keys
 
 
 def is_of_jax(function: str) -> bool:
-    """Whether `function at file:line` is one that JAX offers, such as `jnp.where`, and no wrapper of a trainer's."""
+    """Return whether `function at file:line` is a function of JAX, such as `jnp.where`, and not a trainer's wrapper."""
     return _FUNCTIONS.search(function) is not None
 
 
 def place_of_equation(equation: Any) -> list[Any]:
-    """`[file, line, function, short file]`: the innermost frame outside of libraries; empty where there is none."""
+    """Return `[file, line, function, short file]` of the innermost frame outside of libraries; empty without one."""
     traceback = equation.source_info.traceback
     if traceback is None:
         return ["", 0, "", ""]
@@ -33,13 +34,13 @@ def place_of_equation(equation: Any) -> list[Any]:
 
 def _read(traceback: Any) -> list[Any]:
     for frame in traceback.frames:
-        if not _LIBRARIES.search(frame.file_name):
+        if not LIBRARIES.search(frame.file_name):
             return [frame.file_name, frame.line_num, frame.function_name, shorten(frame.file_name)]
     return ["", 0, "", ""]
 
 
 def shorten(file: str) -> str:
-    """A file's path below the folder that it is imported from: equal for equal files of two checkouts."""
+    """Return a file's path below the folder that it is imported from: equal for equal files of two checkouts."""
     folders = [os.path.join(os.path.abspath(place), "") for place in sys.path]
     above = max((folder for folder in folders if file.startswith(folder)), key=len, default="")
     return file.removeprefix(above)

@@ -23,12 +23,12 @@ class Profiling:
         jax.profiler.start_trace(str(folder), profiler_options=options)
 
     def is_enough(self, *, last: bool) -> bool:
-        """Count a call. Whether it ends the profile: as the last one, or as one of enough calls that took long."""
+        """Count a call; return whether it ends the profile, as the last one or after enough calls that took long."""
         self.calls += 1
         return last or (self.calls >= LEAST_CALLS and time.monotonic() - self.began > LONG_S)
 
     def mark_collection(self, phase: str, _info: dict[str, int]) -> None:
-        """A callback of the garbage collector."""
+        """Mark a collection: a callback of the garbage collector."""
         if phase == "start":
             self.mark = jax.profiler.TraceAnnotation(COLLECTION)
             self.mark.__enter__()

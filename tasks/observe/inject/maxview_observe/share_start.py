@@ -1,11 +1,10 @@
 """Starts a run with another arm's first state and batches, without changing its trainer.
 
-The arm that is the measure keeps its first arguments, and every batch that is another than the one before. The other
-arm takes them, by meaning and by the number of the step, and says in `start.json` what it could not take.
+One arm stores its first arguments, and every batch that differs from the one before. The other arm takes them, by
+meaning and by the number of the step, and lists in `start.json` the arguments that it could not take.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,54 +14,42 @@ from . import bits, files
 from .calls import Call, Words
 from .find_step import StepFinder
 from .meaning import meanings_of
-from .report import describe_error, say
 from .settings import Settings
 from .start_state import Replacement
+from .stderr_lines import describe_error, say
 
 MOST_BATCH_BYTES = 1 << 28  # of all files that one run stores
 
 
-@dataclass(frozen=True)
-class Fresh:
-    """The arguments that change with each call of the step: their indices among the leaves, and their names."""
-
-    places: tuple[int, ...]
-    names: tuple[str, ...]
-    leaves: int  # leaves of a whole call
-
-
 class StartSharer:
-    """The recorder of a judged run that shares its start."""
+    """The `Recorder` of a judged run that shares its start."""
 
     def __init__(self, settings: Settings):
-        self.settings, self.finder = settings, StepFinder(settings.folder, settings.step)
+        self.settings, self.finder = settings, StepFinder(settings.folder)
         self.first = 0  # the step of the first call
         self.calls, self.over = 0, False
         self.results: list[Any] = []  # of the first call: leaves that a call returns are state, not batch
-        self.fresh: Fresh | None = None
+        self.fresh: dict[int, str] | None = None  # the arguments that change with each call: place → name
+        self.leaves = 0  # of a whole call
         self.batch, self.bytes = "", 0  # digest of the last batch that is on disk, and the size of all
 
     def wants(self, name: str) -> bool:
-        """See Recorder."""
         return not self.over and self.finder.may_be(name)
 
     def fail(self, name: str, error: Exception) -> None:
-        """See Recorder."""
         self.finder.others[name] += 1
 
     def again(self, name: str, args: Any, kwargs: Any) -> Words | None:
-        """See Recorder."""
         if self.fresh is None:
             return None
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
-        if len(leaves) != self.fresh.leaves:  # static arguments are among them
+        if len(leaves) != self.leaves:  # static arguments are among them
             return None
         self.calls += 1
         with_batch = self.guarded(lambda: self.share_batch(leaves, self.first + self.calls - 1))
         return None if with_batch is None else jax.tree_util.tree_unflatten(tree, with_batch)
 
     def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
-        """See Recorder."""
         if self.finder.accept(call):
             number, self.calls = self.calls, self.calls + 1
             call.leaves = self.guarded(lambda: self.share(call, number)) or call.leaves
@@ -86,8 +73,8 @@ class StartSharer:
             self.first = step_of(call.arguments, call.leaves) or 0
             return self.begin(call)
         if self.fresh is None:
-            self.fresh, self.results = fresh_data(call, self.results), []
-            self.over = not self.fresh.places
+            self.fresh, self.leaves, self.results = fresh_data(call, self.results), len(call.leaves), []
+            self.over = not self.fresh
         return self.share_batch(call.leaves, self.first + number)
 
     def begin(self, call: Call) -> list[Any]:
@@ -113,15 +100,14 @@ class StartSharer:
         say(f"start: shared: {len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
         for name, reason in done.kept.items():
             say(f"start: {name} stays the arm's own: {reason}")
-        found = {"replaced": done.replaced, "kept": done.kept, "unused": done.unused, "own_values": done.own_values}
-        self.tell(found)
+        self.tell(replaced=done.replaced, kept=done.kept, unused=done.unused, own_values=done.own_values)
         return done.leaves
 
     def share_batch(self, leaves: list[Any], step: int) -> list[Any]:
         """Return the leaves with the other arm's batch of this step; in the arm that stores batches, unchanged."""
         assert self.fresh is not None
         if self.settings.start is None:
-            self.keep_batch([bits.to_bits(leaves[place]) for place in self.fresh.places], step)
+            self.keep_batch([bits.to_bits(leaves[place]) for place in self.fresh], step)
             return leaves
         file = last_batch(self.settings.start, step)
         if file is None:
@@ -129,7 +115,7 @@ class StartSharer:
         theirs = files.read_arrays(file)
         places = dict(zip(meanings_of(theirs), theirs, strict=True))
         changed = list(leaves)
-        for place, meaning in zip(self.fresh.places, meanings_of(self.fresh.names), strict=True):
+        for place, meaning in zip(self.fresh, meanings_of(self.fresh.values()), strict=True):
             values = theirs[places[meaning]] if meaning in places else None
             if values is not None and values.shape == leaves[place].shape:
                 changed[place] = bits.from_bits(values, leaves[place])
@@ -145,16 +131,16 @@ class StartSharer:
         if self.bytes > MOST_BATCH_BYTES:
             self.give_up(f"start: batches are kept up to step {step}: they take more than {MOST_BATCH_BYTES >> 20} MiB")
         else:
-            files.write_arrays(batch_file(self.settings.folder, step), list(self.fresh.names), arrays)
+            files.write_arrays(batch_file(self.settings.folder, step), list(self.fresh.values()), arrays)
 
     def give_up(self, reason: str) -> None:
         """Stop sharing; the run continues with its own arguments."""
         self.over = True
         say(reason)
         if self.settings.start is not None and not (self.settings.folder / files.START).exists():
-            self.tell({"reason": reason})
+            self.tell(reason=reason)
 
-    def tell(self, found: dict[str, Any]) -> None:
+    def tell(self, **found: Any) -> None:
         """Write `start.json`."""
         files.write_json(self.settings.folder / files.START, found)
 
@@ -174,15 +160,14 @@ def stored_step(file: Path) -> int:
     return step_of(counters, [stored[name] for name in counters]) or 0
 
 
-def fresh_data(call: Call, results: list[Any]) -> Fresh:
-    """Return the arguments that are data, not results of the call before."""
-    known = set(map(id, results))
-    found = [
-        (place, name)
-        for place, (name, (role, _)) in enumerate(zip(call.arguments, meanings_of(call.arguments), strict=True))
+def fresh_data(call: Call, results: list[Any]) -> dict[int, str]:
+    """Return the arguments that are data and not results of the call before, as place → name."""
+    known, meanings = set(map(id, results)), meanings_of(call.arguments)
+    return {
+        place: name
+        for place, (name, (role, _)) in enumerate(zip(call.arguments, meanings, strict=True))
         if role == "data" and id(call.leaves[place]) not in known
-    ]
-    return Fresh(tuple(place for place, _ in found), tuple(name for _, name in found), len(call.leaves))
+    }
 
 
 def batch_file(folder: Path, step: int) -> Path:

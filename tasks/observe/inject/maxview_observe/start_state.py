@@ -1,4 +1,4 @@
-"""Replaces a step's first arguments by those of another arm that mean the same."""
+"""Replaces a step's first arguments by another arm's arguments of the same meaning."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ _MAY_DIFFER = ("random numbers", "counter")
 
 
 class Replacement:
-    """The leaves of a call with another arm's values in them, and what became of each."""
+    """The leaves of a call with another arm's values, and the replaced, kept and unused arguments."""
 
     def __init__(self, names: list[str], leaves: list[Any], file: Path):
         """Raises OSError, ValueError."""
@@ -29,9 +29,9 @@ class Replacement:
                 continue
             self.leaves[place] = bits.from_bits(values, leaves[place])
             self.replaced.append(name)
-        # what makes the arms begin apart
+        # with these the arms start differently
         self.own_values = [name for name in self.kept if meaning_of(name)[0] not in _MAY_DIFFER]
-        self.unused = list(theirs.values())  # what only the other arm has
+        self.unused = list(theirs.values())  # arguments of the other arm only
 
     @staticmethod
     def _reason(leaf: Any, role: str, there: str | None) -> str | None:

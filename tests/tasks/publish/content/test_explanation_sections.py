@@ -38,7 +38,6 @@ def explanation() -> Explanation:
         phase="forward",
         candidate=("8 × convert bf16 → f32[4,256,64]",),
         candidate_line=HERE,
-        times=(0, 8),
     )
     slow = TimeDifference(
         what="dot_general", baseline_s=0.001, candidate_s=0.003, candidate_line=HERE, sentence="nnx takes 2.00 ms more"

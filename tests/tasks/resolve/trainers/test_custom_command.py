@@ -25,8 +25,8 @@ from tasks.resolve.plans import Request, resolve
 from tasks.resolve.trainers.trainer_source import SOURCE
 from tasks.scrape import scrape_run
 from tasks.store import Store
-from tasks.verify.checkpoint import verify_checkpoint
 from tasks.verify.steps_to_prove import find_unverified
+from tasks.verify.verification import verify_checkpoint
 
 DOC = Path(__file__).parents[4] / "docs" / "custom-trainer.md"
 SLOWER = ("args.lr * gradient", "0.5 * args.lr * gradient")

@@ -2,11 +2,11 @@
 
 import pytest
 
+from tasks.bisect.describe_bisection import next_words, show_counts, write_headline, write_record
 from tasks.bisect.points import Span
 from tasks.bisect.questions import Question
-from tasks.bisect.report import next_words, show_counts, write_headline, write_record
 from tasks.bisect.search import NOT_SURE
-from tasks.bisect.terms import Finish
+from tasks.bisect.terms import Finish, Rated
 from tasks.records import BisectedPoint, Commit, LedgerEntry
 from tasks.resolve.options import BisectMore, BisectOptions
 from tasks.resolve.refs import ResolvedRef
@@ -35,6 +35,23 @@ def test_a_range_has_the_number_of_suspects_and_the_likeliest() -> None:
     )
     even = make_points(0, 0, 0.33, 0.33, 0, 0.34)
     assert "most likely" not in write_headline(RANGE, even, "01_base", LOSS)
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        (
+            "differs first at step 3 (8.691234588623047 and 8.715); 0.0241 higher",
+            "differs first at step 3 (8.69123 and 8.715); ",
+        ),
+        ("differs first at step 3 (8.691234588623047 and 8.691234)", "differs first at step 3"),
+        ("+29.1 % (+21.0 … +37.8)", "+29.1 % (+21.0 … +37.8)"),
+        ("NaN: 1.2345678e-07 became nan", "NaN: 1.23457e-07 became nan"),
+    ],
+)
+def test_numbers_of_a_headline_have_six_digits_at_most(told: str, shown: str) -> None:
+    finish = Finish(outcome="found", why="", culprit=1, before=0, rated=Rated(verdict="regressed", text=told))
+    assert f"Loss, step by step {shown}" in write_headline(finish, make_points(0, 1, 0), "01_base", LOSS)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from etils import epath
 
-from tasks.records import CheckpointProof, Level, Problem, reached
+from tasks.records import CheckpointProof, Problem, reached
 from tasks.verify.array_index import ArraySpec, Index
 from tasks.verify.commit import check_commit, check_unfinished, commit_time, show_time
 from tasks.verify.layout import (
@@ -48,6 +48,7 @@ from tasks.verify.ranges import check_ranges
 from tasks.verify.values import check_values, decoded_bytes
 
 Mode = Literal["record", "check", "none"]
+Check = Literal["commit", "metadata", "manifest"]
 _LISTING_LAG_S = 0.5
 _DELETION_PAUSE_S = 0.1  # longer than the deletion of one file takes
 Progress = Callable[[str, int, int], None]  # (name of the check, bytes done, bytes in all)
@@ -87,27 +88,21 @@ def _verify_step(
 
     Raises BucketError for an unreachable bucket, which proves nothing about the step.
     """
+    verification = Verification(found, manifest, mode, deep, on_progress)
     with telling_what_is_away(found.path):
-        proof = _look_twice(found, manifest, mode, deep, on_progress)
+        proof = verification.run()
+        lacking = {problem.check for problem in proof.problems} & {"commit", "metadata", "ranges"}
+        if lacking and "://" in str(found.path):
+            look_at_bucket(found.path)
+            time.sleep(_LISTING_LAG_S)
+            proof = verification.run()
         if proof.problems:
             look_at_bucket(found.path)
         return proof
 
 
-def _look_twice(
-    found: FoundStep, manifest: os.PathLike[str], mode: Mode, deep: bool, on_progress: Progress | None
-) -> CheckpointProof:
-    proof = Verification(found, manifest, mode, deep, on_progress).run()
-    lacking = {problem.check for problem in proof.problems} & {"commit", "metadata", "ranges"}
-    if not lacking or "://" not in str(found.path):
-        return proof
-    look_at_bucket(found.path)
-    time.sleep(_LISTING_LAG_S)
-    return Verification(found, manifest, mode, deep, on_progress).run()
-
-
-def verify_saved(path: str | os.PathLike[str], *, manifest: os.PathLike[str], mode: Mode = "record") -> CheckpointProof:
-    """Verify a step whose commit was seen; if it is gone and newer steps exist, it was retired.
+def verify_saved(path: str | os.PathLike[str], *, manifest: os.PathLike[str]) -> CheckpointProof:
+    """Verify a step whose commit was seen, and record its content; a missing step with newer steps was retired.
 
     A missing or invalid checkpoint yields a proof that is not `ok`. Raises BucketError for an unreachable bucket.
     """
@@ -116,7 +111,7 @@ def verify_saved(path: str | os.PathLike[str], *, manifest: os.PathLike[str], mo
     if not folder.exists() and _has_newer(found):
         return _prove_gone(found, retired=True)
     try:
-        return verify_checkpoint(path, manifest=manifest, mode=mode)
+        return verify_checkpoint(path, manifest=manifest, mode="record")
     except BucketError:
         raise
     except CheckpointError as error:
@@ -188,6 +183,22 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+def count_progress(on_progress: Progress | None, check: str, total: int) -> Callable[[int], None] | None:
+    """Return a function that counts bytes and reports their sum; threads may share it. None without a receiver."""
+    if on_progress is None:
+        return None
+    done = 0
+    lock = threading.Lock()
+
+    def count(size: int) -> None:
+        nonlocal done
+        with lock:
+            done += size
+            on_progress(check, done, total)
+
+    return count
+
+
 @dataclass
 class Verification:
     """One verification of one step; after `run`, `indexes` holds its items with arrays."""
@@ -215,37 +226,33 @@ class Verification:
             self._check(folder)
         except CheckpointError as error:
             self.files = {}
-            message = str(error).removeprefix(str(folder)).lstrip("/: ")
-            self.problems.append(Problem(check="commit", path=".", message=message))
+            self._report("commit", ".", str(error).removeprefix(str(folder)).lstrip("/: "))
         if self._is_being_removed(folder):
-            message = "was removed during the verification, so nothing was proved"
+            self.problems, self.recorded = [], None
             retired = _has_newer(self.found)
-            self.problems = [] if retired else [Problem(check="commit", path=".", message=message)]
-            self.recorded = None
-        arrays = {spec.name: spec for _, index in self.indexes for spec in index.arrays.values()}
+            if not retired:
+                self._report("commit", ".", "was removed during the verification, so nothing was proved")
+        arrays = sum(len(index.arrays) for _, index in self.indexes)
+        failed = {problem.check for problem in self.problems}
         return CheckpointProof(
             step=self.found.step,
             path=str(folder),
             ok=not self.problems and not retired,
             checks=tuple(self.checks),
             problems=tuple(self.problems),
-            arrays=sum(len(index.arrays) for _, index in self.indexes),
+            arrays=arrays,
             files=len(self.files),
             bytes=sum(self.files.values()),
             manifest=str(self.recorded) if self.recorded else None,
             tree_digest=self._tree_digest() if arrays else None,
             seconds=round(time.monotonic() - started, 6),
             verified_at=_now(),
-            levels=() if retired else self._levels(),
+            levels=() if retired else reached(self.checks, failed, recorded_before=self.recorded_before),
             timings={name: round(seconds, 6) for name, seconds in self.timings.items()},
             begun_at=show_time(self.metadata.get("init_timestamp_nsecs")),
             committed_at=show_time(self.metadata.get("commit_timestamp_nsecs")),
             retired=retired,
         )
-
-    def _levels(self) -> tuple[Level, ...]:
-        failed = {problem.check for problem in self.problems}
-        return reached(self.checks, failed, recorded_before=self.recorded_before)
 
     @contextmanager
     def _timed(self, check: str) -> Iterator[None]:
@@ -279,13 +286,14 @@ class Verification:
         if odd:  # the folder was tampered with, and reading a pipe may never end
             self.files = {name: size for name, size in self.files.items() if size >= 0}
             message = "is a pipe or a device, which no save leaves: nothing was read of this checkpoint; remove it"
-            self.problems += [Problem(check="commit", path=name, message=message) for name in sorted(odd)]
+            for name in sorted(odd):
+                self._report("commit", name, message)
             return None
         metadata: dict[str, Any] | None = None
         try:
             metadata = read_json(folder / STEP_METADATA)
         except DamagedFile as damage:
-            self.problems.append(Problem(check="commit", path=STEP_METADATA, message=str(damage)))
+            self._report("commit", STEP_METADATA, str(damage))
         self.metadata = metadata or {}
         items = find_items(self.metadata.get("item_handlers"), self.files)
         self.problems += check_commit(folder, self.files, items, metadata)
@@ -296,7 +304,7 @@ class Verification:
     def _check_values(self, folder: epath.Path) -> None:
         self.checks.append("values")
         total = sum(decoded_bytes(spec) for _, index in self.indexes for spec in index.arrays.values())
-        count = self._counter("values", total)
+        count = count_progress(self.on_progress, "values", total)
         for item, index in self.indexes:
             self._add(item, check_values(folder / item.prefix, index, count))
 
@@ -308,8 +316,7 @@ class Verification:
                 name.removeprefix(item.prefix): n for name, n in self.files.items() if name.startswith(item.prefix)
             }
             if not files:
-                message = "is missing, though the checkpoint's metadata names it"
-                self.problems.append(Problem(check="metadata", path=item.prefix, message=message))
+                self._report("metadata", item.prefix, "is missing, though the checkpoint's metadata names it")
             elif item.is_tree:
                 with self._timed("ranges"):
                     index = read_index(folder / item.prefix, files)
@@ -318,21 +325,20 @@ class Verification:
                 with self._timed("metadata"):
                     self._add(item, MetadataCheck(folder / item.prefix, files, index).run())
         if not items:
-            self.problems.append(Problem(check="metadata", path=".", message="holds no item: all arrays are gone"))
+            self._report("metadata", ".", "holds no item: all arrays are gone")
         for item, problems in ranges:
             self._add(item, problems)
 
     def _check_manifest(self, folder: epath.Path, committed_ns: int | None) -> None:
-        recorded: dict[str, Any] | None = None
         try:
             recorded = read_manifest(self.manifest)
         except DamagedFile as damage:
-            self.problems.append(Problem(check="manifest", path=str(self.manifest), message=str(damage)))
+            self._report("manifest", str(self.manifest), str(damage))
             self.checks.append("manifest")
             return
         if self.mode == "check" and recorded is None:
             message = "was never recorded; record it with --record while the checkpoint is known to be good"
-            self.problems.append(Problem(check="manifest", path=str(self.manifest), message=message))
+            self._report("manifest", str(self.manifest), message)
             return
         # A resumed run may have saved the step again; a manifest of another save does not apply.
         stale = recorded is not None and recorded.get("commit_timestamp_nsecs") != committed_ns
@@ -343,7 +349,8 @@ class Verification:
             self.problems += unreadable
             vanished = sorted(self.files.keys() - sums.keys() - {problem.path for problem in unreadable})
             message = "vanished while the checksums were computed: another process deletes files of this checkpoint"
-            self.problems += [Problem(check="manifest", path=name, message=message) for name in vanished]
+            for name in vanished:
+                self._report("manifest", name, message)
             if not unreadable and not vanished:
                 self.recorded = write_manifest(self.manifest, self.found.step, committed_ns, sums)
             return
@@ -359,7 +366,7 @@ class Verification:
         self, folder: epath.Path, files: Mapping[str, int]
     ) -> tuple[dict[str, tuple[int, str]], list[Problem]]:
         self.checks.append("manifest")
-        return checksum_files(folder, files, self._counter("manifest", sum(files.values())))
+        return checksum_files(folder, files, count_progress(self.on_progress, "manifest", sum(files.values())))
 
     def _is_being_removed(self, folder: epath.Path) -> bool:
         """Whether a checkpoint manager is deleting the step file by file, which explains the problems."""
@@ -375,23 +382,11 @@ class Verification:
             files = left
         return bool(self.problems) and not folder.exists()
 
+    def _report(self, check: Check, path: str, message: str) -> None:
+        self.problems.append(Problem(check=check, path=path, message=message))
+
     def _add(self, item: Item, problems: list[Problem]) -> None:
         self.problems += [p.model_copy(update={"path": item.prefix + p.path}) for p in problems]
-
-    def _counter(self, check: str, total: int) -> Callable[[int], None] | None:
-        progress = self.on_progress
-        if progress is None:
-            return None
-        done = 0
-        lock = threading.Lock()
-
-        def count(size: int) -> None:
-            nonlocal done
-            with lock:
-                done += size
-                progress(check, done, total)
-
-        return count
 
     def _tree_digest(self) -> str | None:
         if not all(index.whole for _, index in self.indexes):

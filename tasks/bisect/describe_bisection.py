@@ -10,13 +10,15 @@ from tasks.bisect.ledger import tell_programs
 from tasks.bisect.points import Span
 from tasks.bisect.posterior import Belief
 from tasks.bisect.questions import Question
-from tasks.bisect.search import MOST_RUNS, NOT_SURE, mark_points
-from tasks.bisect.terms import Finish, Judge, Line
+from tasks.bisect.search import NOT_SURE, mark_points
+from tasks.bisect.terms import MOST_RUNS, Finish, Judge, Line
 from tasks.diff.decide import show_duration
 from tasks.records import BisectedPoint, Bisection, Corner, RunRecord, seconds_between
 from tasks.resolve.options import BisectOptions
 
 _POINT = re.compile(r"\{(\d+)\}")
+_DECIMAL = re.compile(r"\d+\.\d{4,}(?:e[-+]?\d+)?")
+_EQUAL_PAIR = re.compile(r" \((\S+) and \1\)")
 
 
 def describe_points(
@@ -63,7 +65,7 @@ def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, q
         return f"{case}: {finish.why}"
     if finish.culprit is not None:
         point = points[finish.culprit]
-        text = finish.rated.text if finish.rated else ""
+        text = shorten_numbers(finish.rated.text) if finish.rated else ""
         told = f"{question.title} {text}".strip()
         what = "version" if point.version else "commit"
         subject = "" if point.version else f' "{point.commit.subject}"'
@@ -71,6 +73,12 @@ def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, q
             return f"{name_point(point)}{subject} is the first {what} of which {case} died: {text}"
         return f"{name_point(point)}{subject} is the first {what} that regressed {case}: {told}"
     return f"{case}: {question.title} changed at {_name_suspects(finish, points)}; {finish.why}"
+
+
+def shorten_numbers(text: str) -> str:
+    """Return the text with at most six significant digits per decimal number; omits `(a and b)` of two equal ones."""
+    short = _DECIMAL.sub(lambda match: f"{float(match[0]):.6g}", text)
+    return _EQUAL_PAIR.sub("", short)
 
 
 def _name_suspects(finish: Finish, points: Sequence[BisectedPoint]) -> str:

@@ -1,0 +1,26 @@
+"""Reads files with a module of `model.compile`, in a process with JAX: no other process of a flow loads JAX."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.environment import pass_on
+
+PATIENCE_S = 600.0
+_ROOT = Path(__file__).parent.parent.parent
+
+
+def read_with_jax(module: str, paths: Sequence[Path]) -> list[Any]:
+    """Return the JSON value that `model.compile.<module>` prints for each file. Raises ValueError with its message."""
+    argv = [sys.executable, "-W", "ignore", "-m", f"model.compile.{module}", *map(str, paths)]
+    environment = pass_on(os.environ) | {"JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        argv, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    if done.returncode:
+        raise ValueError((done.stderr.strip().splitlines() or [f"{paths[0]} could not be read"])[-1])
+    return [json.loads(line) for line in done.stdout.splitlines()]
