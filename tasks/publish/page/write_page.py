@@ -22,7 +22,6 @@ from tasks.publish.page.arm_differences import compare_facts
 from tasks.publish.page.curve_data import list_marks, write_figures
 from tasks.publish.page.differences import list_differences
 from tasks.publish.page.log_files import Lines, Logs
-from tasks.publish.page.logview import Kind
 from tasks.publish.page.replace_text import replace_text
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.commits_between import MOST
@@ -96,7 +95,7 @@ def write_page(
             stamp=stamp,
             again=repeat_command(record, *first),
             differences=list_differences(*first),
-            own_lines=_own_lines(logs),
+            own_lines={side: logs.unique(side) for side in logs.by_side} if all(logs.by_side.values()) else {},
             most_lines=MOST_LINES,
             commits=_commits(record),
             most_commits=MOST,
@@ -113,11 +112,6 @@ def write_page(
     page = folder / "index.html"
     replace_text(page, html)
     return page
-
-
-def _own_lines(logs: Logs) -> dict[str, list[tuple[str, int, Kind]]]:
-    """Return for each side the log lines that the other side lacks; empty if a side has no log."""
-    return {side: logs.unique(side) for side in logs.by_side} if all(logs.by_side.values()) else {}
 
 
 def _commits(record: ComparisonRecord) -> str:

@@ -670,6 +670,24 @@ def test_every_table_of_every_page_sorts_by_each_column(visit: Visit, site: dict
     assert found == sorted(found)
 
 
+def test_the_changes_of_level_sort_by_every_column(visit: Visit, tmp_path: Path) -> None:
+    slower = _series_with_a_change()
+    nights = [night.model_copy(update={"candidate": 0.1 - 0.02 * (day > 5)}) for day, night in enumerate(slower.nights)]
+    faster = slower.model_copy(update={"case": "03_dropout", "nights": tuple(nights)})
+    history = write_history_page([judge(slower), judge(faster)], Store(tmp_path))
+    assert history is not None
+    page = visit(history.as_uri(), ready=False).page
+    cases = page.locator(".moved tbody th a")
+    for head, *orders in (
+        ("case", 1, -1),
+        ("verdict", -1, 1),
+        ("change", -1, 1),
+    ):  # better before worse, -20 % before +10 %
+        for order in orders:
+            page.locator(".moved .sort", has_text=head).first.click()
+            assert cases.all_inner_texts() == ["01_base", "03_dropout"][::order]
+
+
 @pytest.mark.parametrize("device", [{}, PHONE])
 def test_a_change_in_the_last_night_is_marked(visit: Visit, tmp_path: Path, device: dict[str, Any]) -> None:
     store, whole = Store(tmp_path), _series_with_a_change()
