@@ -5,7 +5,7 @@ from math import expm1, log1p
 from configs.comparison import Tolerance
 from configs.schema import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration, show_threshold, threshold_of
-from tasks.diff.effect import MOST_RUNS, Effect, Sample, measure_effect, runs_wanted
+from tasks.diff.effect import MOST_RUNS, Effect, Sample, are_mixed, measure_effect, runs_wanted
 from tasks.diff.noise import LEAST_PAIRS
 from tasks.records import Decision, Verdict
 from tasks.records.counted import counted
@@ -16,8 +16,9 @@ MOST_SHOWN = 50.0  # logarithm of the largest ratio shown
 WIDEST_SHOWN = 10.0  # an interval of more than 1000 % says nothing
 RAREST = 1000  # the tail beyond one time in so many is an assumption of the fitted distribution
 # Shares of the chance. Steady steps get more: those of equal runs agree best, and they show most differences.
-SHARES = {"steady steps": 2 / 3, "median step": 1 / 3}
+SHARES = {"steady steps": 2 / 3, "middle steps": 1 / 3}
 
+MIXED_RUNS = ", because runs of one arm lie among those of the other"
 SOONER = (
     "; or --until-decided, which stops earlier if the runs scatter less than the stated noise; a history of "
     f"{LEAST_PAIRS} pairs of equal runs replaces the stated noise"
@@ -58,22 +59,24 @@ def decide_noisy(
     remedy: Remedy | None = None,
     chance: float = CHANCE,
 ) -> Decision:
-    """Decide a measured time, from the steady steps and the median step of every run.
+    """Decide a measured time, from the steady steps and the middle steps of every run.
 
     excuse: why any difference is noise, e.g. the same program and host code. chance: see `chance_of`.
     """
-    effects = {"steady steps": measure_effect(quick), "median step": measure_effect(middle)}
+    samples = {"steady steps": quick, "middle steps": middle}
+    effects = {name: measure_effect(sample) for name, sample in samples.items()}
     base = sum(middle.baseline) / len(middle.baseline)
     within, least = _limits(tolerance, base)
-    beyond = {
+    significant = {
         name: effect
         for name, effect in effects.items()
         if abs(effect.estimate) >= least and effect.p <= chance * SHARES[name]
     }
+    beyond = {name: effect for name, effect in significant.items() if not are_mixed(samples[name], effect)}
     used, allowed = effects["steady steps"], show_threshold(tolerance)
     shown, wanted, cost = show_effect(used), None, ""
     # which level keeps the decision open: the steady steps while their interval exceeds the tolerance
-    name = "steady steps" if max(abs(end) for end in used.interval()) > within else "median step"
+    name = "steady steps" if max(abs(end) for end in used.interval()) > within else "middle steps"
     verdict: Verdict
     judged = "steady steps"  # the row shows their effect
     if excuse:
@@ -83,7 +86,7 @@ def decide_noisy(
         verdict = "regressed" if used.estimate > 0 else "improved"
         chance_text = f", {show_chance(used.p)}" if used.noise.pairs else ""
         reason = f"{judged} {show_effect(used)}{chance_text}; {_basis(used)}"
-    elif name == "median step" and abs(effects[name].estimate) <= within:
+    elif name == "middle steps" and abs(effects[name].estimate) <= within:
         verdict, reason = "same", f"steady steps {shown}, inside {allowed} ({tolerance.why}); {_basis(used)}"
     else:
         verdict, remedy = "unknown", remedy or Remedy()
@@ -92,7 +95,8 @@ def decide_noisy(
         cost = show_cost(remedy.cost, wanted - min(used.runs)) if wanted and remedy.cost else ""
         asked = ask_for_more(min(used.runs), wanted, remedy.instead, cost)
         sooner = "" if used.noise.pairs or remedy.instead or not wanted else SOONER
-        reason = f"steady steps {shown}{also}: may be beyond {allowed}, and may be nothing; {asked}{sooner}"
+        mixed = MIXED_RUNS if significant else ""
+        reason = f"steady steps {shown}{also}: may be beyond {allowed}, and may be nothing{mixed}; {asked}{sooner}"
     low, high = _ends(used)
     return Decision(
         verdict=verdict,

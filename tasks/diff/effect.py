@@ -19,6 +19,8 @@ MOST_RUNS = 100  # per arm: more are never suggested
 WIDE = 0.003  # chance that runs with the stated scatter are judged to scatter more
 ENOUGH = 6  # degrees of freedom, i.e. four runs of each, from which the runs' own scatter is a lower bound
 TOGETHER = 0.05  # chance that independent arms are judged to rise and fall together
+RANKED = 5  # runs of each arm from which on their order counts
+MIXED = 0.02  # chance of such an order of equal runs, above which the arms are mixed
 
 
 class Sample(Frozen):
@@ -43,6 +45,7 @@ class Effect(Frozen):
     between: float = 0.0
     apart: str = ""
     wide: bool = False  # the runs scatter more than stated, so only their own scatter counts
+    paired: bool = False  # the runs of both arms rise and fall together
     seen: float | None = None  # standard deviation of a pair, from these runs only; None: too few runs
 
     @cached_property
@@ -108,8 +111,23 @@ def measure_effect(sample: Sample) -> Effect:
         between=sample.between,
         apart=sample.apart,
         wide=wide,
+        paired=paired,
         seen=sqrt(seen) if min(left.size, right.size) >= LEAST_REPEATS else None,
     )
+
+
+def are_mixed(sample: Sample, effect: Effect) -> bool:
+    """Return whether the order of the runs does not show a difference (Mann and Whitney, exact, at MIXED).
+
+    A machine with two clock states can give one arm five slow runs and the other arm one: the means differ by more
+    than the scatter, but one run lies among those of the other arm. A history knows such states. Three runs of each
+    have too few orders for this test.
+    """
+    if min(effect.runs) < RANKED or effect.noise.pairs or effect.paired:
+        return False
+    from scipy.stats import mannwhitneyu  # type: ignore[import-untyped]  # slow to load, and few comparisons need it
+
+    return float(mannwhitneyu(sample.baseline, sample.candidate, method="exact").pvalue) > MIXED
 
 
 def _move_together(left: Values, right: Values) -> bool:

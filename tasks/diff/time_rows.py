@@ -32,7 +32,7 @@ type SideLevels = tuple[list[StepLevels], list[StepLevels]]  # of each arm's run
 class Circumstances(Frozen):
     """The inputs of a decision about noise besides the runs and the rules: see `decide_noisy`."""
 
-    past: Mapping[str, Past] = {}  # by the names of the series: of a clock's median step, and of its steady steps
+    past: Mapping[str, Past] = {}  # by the names of the series: of a clock's middle steps, and of its steady steps
     chance: float = CHANCE
     excuse: str = ""  # why any difference is noise
     instead: str = ""  # the alternative to more runs, if only logs were given
@@ -78,7 +78,7 @@ def _clock_row(
             reason = f"{given.excuse}; {reason} to see its speed"
         decision = Decision(verdict="same" if given.excuse else "unknown", reason=reason)
     decision = decision or decide_levels(levels, metric, arms, rules, given)
-    if decision.level == "median step":  # all numbers of the row are of the judged level
+    if decision.level == "middle steps":  # all numbers of the row are of the judged level
         metric = metric.at_middle()
         cells = (_level_cell(arms[0], levels[0], metric), _level_cell(arms[1], levels[1], metric))
     return make_row(metric, cells, arms, decision), decision
@@ -135,7 +135,7 @@ def _name_shift(arms: Arms, shifts: list[list[float]]) -> str:
 
 
 def _why_not_same(levels: SideLevels, arms: Arms) -> str:
-    """Return why arms with equal steady and median steps are not the same: the mean step, or the share of slow steps.
+    """Return why arms with equal steady and middle steps are not the same: the mean step, or the share of slow steps.
 
     Empty if neither differs.
     """

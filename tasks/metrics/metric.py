@@ -47,7 +47,7 @@ class Metric(Frozen):
     result: bool = False  # a result of the computation: headlines name it before times and memory
     trend: bool = False  # `history` keeps each run's value
     quick: str = ""  # judged by noise: the name of its series of steady steps
-    middle: str = ""  # judged by noise: title, and name of the series, if the median step decides
+    middle: str = ""  # judged by noise: title, and name of the series, if the middle steps decide
     curve: str = ""  # the column that its curve draws, in the step table, the log's rows or the trainer's metrics file
     curve_title: str = ""  # title of its curve, if other than `title`
     bisected: bool = False  # `bisect --metric` accepts it
@@ -60,9 +60,9 @@ class Metric(Frozen):
         return self.of and self.of(run, facts)
 
     def at_middle(self) -> "Metric":
-        """Return the metric for a row in which the median step decides, with its own title."""
+        """Return the metric for a row in which the middle steps decide, with its own title."""
         return self.model_copy(
-            update={"title": self.middle, "rule": "median of the steps but the first, mean of the runs"}
+            update={"title": self.middle, "rule": "mean of the steps near the median, mean of the runs"}
         )
 
 

@@ -1,5 +1,6 @@
-"""Turns the step times of one run into its level, twice: as its steady steps and as its median step have it."""
+"""Turns the step times of one run into two levels: of its steady steps, and of its middle steps."""
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -8,7 +9,8 @@ from numpy.typing import NDArray
 from tasks.records import StepLevel, StepLevels
 
 QUICK = 0.1  # the quantile of the steady steps
-MIDDLE = 0.5
+REACH = 3.0  # of the middle steps from the median step, in distances of a quantile
+MOST_REACH = 1.4  # times longer or shorter than the median step
 LEAST_STEPS = 2
 FEW = 3  # steps that lie together by no accident
 CLOSE, ENOUGH = 1.25, 0.25  # usual is the quickest time that so many of the steps take, or up to so much longer
@@ -16,6 +18,7 @@ TOO_QUICK = 0.8  # of the usual step: no step is that much quicker, its neighbou
 SHORTEST = 3  # steps of a stretch with a level of its own
 LONGER = 1.25  # times: the next stretch length
 MOST_PLACES = 500  # of a run, that a stretch can begin at: more steps are taken together
+FIFTHS = 5  # parts of a run whose levels are compared if the level changes
 SHUFFLES = 1000  # one in so many runs that keep their level is taken to leave it
 FIRST = 100  # of them: enough to clear most runs that keep their level
 RESAMPLES = 100
@@ -26,10 +29,10 @@ type Seconds = NDArray[np.float64]
 
 
 def find_levels(seconds: Seconds, *, unit: float = 0.0) -> StepLevels | None:
-    """The levels of one run out of its steps but the first, in order; `unit`: of the last printed digit.
+    """Return the levels of one run from its steps but the first, in order; None with fewer than two usable steps.
 
-    Other work on a machine only ever adds time, so the 10 % quantile of the steps varies far less between equal runs
-    than their median does; time that is added to most steps shows in the median. None with fewer than two usable steps.
+    unit: of the last printed digit. Other work on a machine only adds time, so the 10 % quantile of the steps varies
+    far less between equal runs than the middle steps do. Time that is added to most steps shows in the middle steps.
     """
     timed = seconds[np.isfinite(seconds) & (seconds > 0)]
     usable = usable_steps(timed)
@@ -37,10 +40,10 @@ def find_levels(seconds: Seconds, *, unit: float = 0.0) -> StepLevels | None:
         return None
     rounding = unit / 12**0.5  # the standard deviation of what rounding adds
     found = []
-    for steps, quantile in ((usable, QUICK), (timed, MIDDLE)):
+    for steps, level_of in ((usable, steady_level), (timed, middle_level)):
         finer = spread_rounded(steps, unit)
-        level = float(np.quantile(finer, quantile))
-        found.append(StepLevel(seconds=level, error=float(np.hypot(block_error(finer, quantile), rounding / level))))
+        level = float(np.exp(level_of(np.sort(np.log(finer)))))
+        found.append(StepLevel(seconds=level, error=float(np.hypot(block_error(finer, level_of), rounding / level))))
     return StepLevels(
         quick=found[0],
         middle=found[1],
@@ -48,6 +51,30 @@ def find_levels(seconds: Seconds, *, unit: float = 0.0) -> StepLevels | None:
         shift=find_shift(finer),
         mean=float(timed.mean()),
     )
+
+
+def steady_level(logs: Seconds) -> Seconds:
+    """Return the 10 % quantile of each row. logs: [..., steps], sorted logarithms."""
+    return _quantile(logs, QUICK)
+
+
+def middle_level(logs: Seconds) -> Seconds:
+    """Return the mean of each row's values near its median. logs: [..., steps], sorted logarithms.
+
+    The mean of many calm steps varies less than their median. Slow steps beside most calm ones are not near: the
+    distance is REACH × that of the 10 % or the 90 % quantile, whichever is closer, and at most MOST_REACH.
+    """
+    median = logs[..., (logs.shape[-1] - 1) // 2]  # the lower one of two, so that one step at least is near
+    closer = np.minimum(median - _quantile(logs, QUICK), _quantile(logs, 1 - QUICK) - median)
+    near = np.clip(REACH * closer, 0, np.log(MOST_REACH))  # of two steps, the quantiles lie between
+    return np.asarray(logs.mean(axis=-1, where=np.abs(logs - median[..., None]) <= near[..., None]))
+
+
+def _quantile(logs: Seconds, share: float) -> Seconds:
+    """Return a quantile of each row; numpy's own takes three times as long. logs: [..., steps], sorted."""
+    at = share * (logs.shape[-1] - 1)
+    below, above = logs[..., int(at)], logs[..., min(int(at) + 1, logs.shape[-1] - 1)]
+    return np.asarray(below + (at - int(at)) * (above - below))
 
 
 def spread_rounded(seconds: Seconds, unit: float) -> Seconds:
@@ -67,7 +94,7 @@ def spread_rounded(seconds: Seconds, unit: float) -> Seconds:
 
 
 def find_shift(seconds: Seconds) -> float:
-    """By how much the level of a run changes inside it, as a logarithm; 0 where chance can have done it.
+    """Return the change of a run's level inside it, as a logarithm; 0 if chance can explain it.
 
     Throttling, a clock that flips and a drift have one thing in common: some stretch of steps differs from the rest by
     more than any stretch does where the same steps come in a random order. `usual_step` bounds what a stall adds.
@@ -86,7 +113,11 @@ def find_shift(seconds: Seconds) -> float:
             return 0.0
     inside = np.zeros(logs.size, dtype=bool)
     inside[start : start + length] = True
-    return abs(float(np.log(np.median(steps[inside]) / np.median(steps[~inside]))))
+    # a drift has moved further at its ends than the means of its halves show
+    parts = np.array_split(steps, min(FIFTHS, steps.size // SHORTEST))
+    levels = np.log([np.median(part) for part in parts])
+    change = np.log(np.median(steps[inside]) / np.median(steps[~inside]))
+    return float(max(abs(change), np.ptp(levels)))
 
 
 def _most_apart(logs: Seconds) -> tuple[Seconds, tuple[int, int]]:
@@ -134,8 +165,8 @@ def usual_step(seconds: Seconds) -> float:
     return float(values[int(np.argmax(close))] if close.any() else np.median(values))
 
 
-def block_error(values: Seconds, quantile: float) -> float:
-    """Return the relative standard error of a quantile, by resampling blocks: neighbouring steps are not independent.
+def block_error(values: Seconds, level_of: Callable[[Seconds], Seconds]) -> float:
+    """Return the relative standard error of a level, by resampling blocks: neighbouring steps are not independent.
 
     The circular block bootstrap of D. Politis and J. Romano (1992) with blocks of √n steps, and a fixed seed: the same
     steps always have the same error. The error is half of the distance between the 16 % and the 84 % quantile of the
@@ -144,12 +175,8 @@ def block_error(values: Seconds, quantile: float) -> float:
     whole = values.size
     values = values[:MOST_STEPS]
     n = values.size
-    drawn = np.sort(
-        np.log(values)[draw_blocks(n)], axis=1
-    )  # the quantile by hand: numpy's own takes three times as long
-    at = quantile * (n - 1)
-    below, above = drawn[:, int(at)], drawn[:, min(int(at) + 1, n - 1)]
-    low, high = np.quantile(below + (at - int(at)) * (above - below), (0.16, 0.84))
+    drawn = np.sort(np.log(values)[draw_blocks(n)], axis=1)
+    low, high = np.quantile(level_of(drawn), (0.16, 0.84))
     return float((high - low) / 2 * (n / whole) ** 0.5)
 
 

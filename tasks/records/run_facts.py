@@ -13,7 +13,7 @@ class StepLevel(Frozen):
 
 
 class StepLevels(Frozen):
-    """`quick`: the level of the steady steps. `middle`: the median step."""
+    """`quick`: the level of the steady steps. `middle`: that of the middle steps."""
 
     quick: StepLevel
     middle: StepLevel

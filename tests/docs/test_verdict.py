@@ -17,13 +17,13 @@ from tasks.diff.compare_logs import archive, compare_pair, read_pair
 from tasks.diff.curve_tests import AT_ONCE, DIGIT_STEPS, FEWEST, MOST_BLOCKS, MOVED, OFFSET_CHANCE
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.diff.decide_noisy import CHANCE, SHARES, chance_of, show_effect
-from tasks.diff.effect import CONFIDENCE, ENOUGH, TOGETHER, WIDE, Sample, measure_effect
+from tasks.diff.effect import CONFIDENCE, ENOUGH, MIXED, RANKED, TOGETHER, WIDE, Sample, measure_effect
 from tasks.diff.mean_step import MOST, MOST_OF_ALL
 from tasks.diff.noise import LEAST_PAIRS, LENT, STATED_WITHIN, learn_noise
 from tasks.diff.run_endings import FAR_APART_S
 from tasks.diff.time_rows import MOST_SLOW, SHIFTED
 from tasks.diff.where_run import NEIGHBOURS_S
-from tasks.metrics.step_time_levels import CLOSE, QUICK, SHUFFLES, TOO_QUICK
+from tasks.metrics.step_time_levels import CLOSE, FIFTHS, MOST_REACH, QUICK, REACH, SHUFFLES, TOO_QUICK
 from tasks.records import ComparisonRecord
 from tasks.store import Store
 
@@ -114,14 +114,17 @@ def test_the_numbers_of_the_rule_equal_the_code() -> None:
         f"within {show_duration(NEIGHBOURS_S)} after its partner",
         f"in {SHUFFLES} random orders",
         f"a change of more than {SHIFTED:g} s₀",
+        f"at most by a factor of {MOST_REACH:g}",
+        f"at {100 * MIXED:g} %",
         f"(χ², {100 * WIDE:g} %)",
         f"(a test of their correlation, {100 * TOGETHER:g} %)",
         f"more than {100 * (MOST - 1):.0f} % beyond that of every run",
         f"more than {100 * (MOST_OF_ALL - 1):.0f} % beyond the other's",
     ):
         assert words in " ".join(DOC.split())
-    assert SHARES == {"steady steps": 2 / 3, "median step": 1 / 3}  # "p ≤ ⅔ α for the steady steps or p ≤ ⅓ α"
+    assert SHARES == {"steady steps": 2 / 3, "middle steps": 1 / 3}  # "p ≤ ⅔ α for the steady steps or p ≤ ⅓ α"
     assert (CLOSE, MOST_SLOW) == (1.25, 0.2)  # "more than 1.25 × the usual one", "no more than a fifth"
+    assert (REACH, FIFTHS, RANKED) == (3, 5, 5)  # "three times", "the quickest fifth", "From five runs of each on"
     assert ENOUGH == 2 * 4 - 2  # "from four runs of each on"
     assert STATED_WITHIN == 1  # "log s₀ ± 1 ÷ √d₀"
     assert (LENT, LEAST_REPEATS) == (0.5, 3)  # "half of one per further pair", "three runs of each or more"

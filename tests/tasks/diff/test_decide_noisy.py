@@ -108,13 +108,23 @@ def test_a_sentence_contains_its_evidence() -> None:
 def test_time_added_to_most_steps_is_found_though_the_steady_steps_agree() -> None:
     decision = noisy(A, A, middle=(A, (1.3, 1.31, 1.29)))
     assert decision.verdict == "regressed"
-    assert decision.reason.startswith("median step +30.")
+    assert decision.reason.startswith("middle steps +30.")
 
 
 def test_equal_steady_steps_alone_are_not_the_same() -> None:
     decision = noisy(A, A, Noise(scale=0.01, df=2.0), middle=((1.0, 1.3, 0.9), (1.2, 1.25, 1.15)))
     assert decision.verdict == "unknown"
-    assert "median step" in decision.reason
+    assert "middle steps" in decision.reason
+
+
+def test_a_run_among_those_of_the_other_arm_leaves_it_open() -> None:
+    """Two clock states, 5 % apart: five slow runs against one slow run of five."""
+    slow, quick = (1.050, 1.051, 1.049, 1.050, 1.051), (1.000, 1.001, 0.999, 1.000, 1.0505)
+    gpu = Noise(scale=0.014, df=6.0, source="a clock follows its temperature")
+    mixed = noisy(quick, slow, gpu)
+    assert mixed.verdict == "unknown"
+    assert ", and may be nothing, because runs of one arm lie among those of the other; run each arm" in mixed.reason
+    assert noisy(quick[:4] * 2, slow[:4] * 2, gpu).verdict == "regressed"
 
 
 def test_more_looks_and_more_cases_need_stronger_evidence() -> None:

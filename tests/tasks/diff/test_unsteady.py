@@ -9,7 +9,7 @@ import pytest
 
 from configs.noise import DeviceNoise
 from tasks.diff.arms import ArmRuns
-from tasks.diff.effect import Sample, measure_effect, runs_wanted
+from tasks.diff.effect import Sample, are_mixed, measure_effect, runs_wanted
 from tasks.diff.metric_row import make_row
 from tasks.diff.noise import Noise
 from tasks.diff.where_run import NO_PLACE, OTHER_PLACES, OTHER_TIMES, lie_apart
@@ -39,6 +39,15 @@ def test_a_level_change_inside_a_run_is_found_with_its_size(since: int) -> None:
     rng = np.random.default_rng(since)
     seconds = 0.4 * np.exp(rng.normal(0, 0.005, 100) + 0.15 * (np.arange(100) >= since))
     assert find_shift(seconds) == pytest.approx(0.15, abs=0.01)
+
+
+@pytest.mark.parametrize("by", [0.08, -0.08])
+def test_a_drift_has_moved_by_more_than_the_means_of_its_halves(by: float) -> None:
+    """The middle of the run lies half of the drift from its start, so half of the change is too little an error."""
+    rng = np.random.default_rng(7)
+    seconds = 0.4 * np.exp(rng.normal(0, 0.005, 100) + by * np.arange(100) / 100)
+    # from the middle of the first fifth to that of the last
+    assert find_shift(seconds) == pytest.approx(0.08 * 0.8, abs=0.005)
 
 
 def test_steps_with_one_level_have_no_shift_despite_stalls() -> None:
@@ -80,6 +89,21 @@ def test_a_few_agreeing_runs_do_not_outweigh_a_history_of_two_clock_states() -> 
     assert effect.p > 0.02
     assert effect.scale == 0.04
     assert measure_effect(Sample(baseline=quick, candidate=slow, noise=GPU)).p < 0.001  # without it: a change of 6 %
+
+
+def test_one_run_among_those_of_the_other_arm_is_no_difference() -> None:
+    """Two clock states, 3 % apart: the candidate has five slow runs, the baseline four quick ones and a slow one."""
+    scatter = 0.001 * np.array([2, -3, 0, 3, -2])
+    states = {"mixed": [0, 0, 0, 0, 0.0345], "one swap": [0, 0, 0, 0, 0.0295], "apart": [0, 0, 0, 0, 0.01]}
+    candidate = tuple(np.exp(0.03 + scatter))
+    # by hand, of the 252 orders of ten runs: with k of the 25 pairs the other way round, 2, 4, 8 … are as extreme
+    for name, expected in (("mixed", True), ("one swap", False), ("apart", False)):
+        sample = Sample(baseline=tuple(np.exp(states[name] + scatter)), candidate=candidate, noise=GPU)
+        effect = measure_effect(sample)
+        assert effect.p < 0.0067, name
+        assert are_mixed(sample, effect) is expected, name
+        history = sample.model_copy(update={"noise": Noise(scale=0.014, df=6.0, pairs=8, source="history of gpu")})
+        assert not are_mixed(history, measure_effect(history))  # it knows the states
 
 
 def test_runs_that_rise_and_fall_together_are_still_pairs() -> None:
@@ -209,14 +233,17 @@ def test_time_between_the_printed_seconds_is_part_of_the_mean_step(
 # ---------------------------------------------------------------- printed digits, and one number per name
 
 
-def test_quantiles_of_rounded_steps_depend_on_the_share_rounded_up() -> None:
+def test_levels_of_rounded_steps_depend_on_the_share_rounded_up() -> None:
     few, many = np.repeat([0.070, 0.071], (60, 40)), np.repeat([0.070, 0.071], (40, 60))
     levels = [find_levels(steps, unit=0.001) for steps in (few, many)]
     assert levels[0] is not None
     assert levels[1] is not None
-    # by hand: 50 of the 60 at 0.070 lie below the median, 0.0695 + 0.001 × 50 / 60; 10 of the 60 at 0.071
-    assert levels[0].middle.seconds == pytest.approx(0.0695 + 0.001 * 50 / 60, abs=2e-5)
-    assert levels[1].middle.seconds == pytest.approx(0.0705 + 0.001 * 10 / 60, abs=2e-5)
+    # by hand: 10 of the 60 at 0.070 lie below the 10 % quantile, and 10 of the 40
+    assert levels[0].quick.seconds == pytest.approx(0.0695 + 0.001 * 10 / 60, abs=2e-5)
+    assert levels[1].quick.seconds == pytest.approx(0.0695 + 0.001 * 10 / 40, abs=2e-5)
+    # the means
+    assert levels[0].middle.seconds == pytest.approx(0.0704, abs=2e-5)
+    assert levels[1].middle.seconds == pytest.approx(0.0706, abs=2e-5)
     assert np.array_equal(np.round(spread_rounded(few, 0.001), 3), few)
 
 
@@ -225,7 +252,7 @@ def test_a_row_shows_the_judged_level(make_run: MakeRun, compare: Compare, row_o
     even, slow = [3.0, *[0.1] * 40], [3.0, *[0.1 if n % 4 == 0 else 0.12 for n in range(40)]]
     runs = [make_run(arm, seconds=s, losses=LOSSES, **HERE) for arm, s in (("linen", even), ("nnx", slow))]
     row = row_of(compare(*runs), "step_time_s")
-    assert (row.verdict, row.title) == ("regressed", "Step time, median")
+    assert (row.verdict, row.title) == ("regressed", "Step time, middle")
     assert (row.baseline, row.candidate) == (pytest.approx(0.1), pytest.approx(0.12))
     assert row.effect == pytest.approx(0.2)
     assert row.effect_low < row.effect < row.effect_high
