@@ -104,7 +104,9 @@ def _decide(
     if metric is FINAL_LOSS:
         last = [arm.reading.steps["step"][-1] for arm in arms]
         if last[0] != last[1]:
-            return Decision(verdict="unknown", reason=f"the last steps are not the same ({last[0]} and {last[1]})")
+            reason = f"the last steps are not the same ({last[0]} and {last[1]})"
+            # after a death the losses of the common steps are judged instead
+            return not_judged(reason) if any(arm.dead for arm in arms) else Decision(verdict="unknown", reason=reason)
         if left != right:  # one of the values of the row of all steps: the same word
             loss = decisions[LOSS.name]
             return loss.model_copy(update={"reason": f"{loss.reason}; one of the losses of all steps"})

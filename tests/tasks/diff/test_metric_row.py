@@ -224,6 +224,8 @@ def test_the_final_loss(last: float, verdict: str, make_run: MakeRun, compare: C
 def test_final_losses_of_different_steps_are_not_compared(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     row = row_of(compare(make_run("linen"), make_run("nnx", losses=(9.0, 8.5))), "final_loss")
     assert (row.verdict, row.reason) == ("unknown", "the last steps are not the same (5 and 1)")
+    dead = make_run("nnx", losses=(9.0, 8.5), reading={"exit_code": 1})
+    assert row_of(compare(make_run("linen"), dead), "final_loss").verdict == "not judged"  # an arm died
 
 
 # ---------------------------------------------------------------- memory
