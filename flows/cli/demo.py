@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from configs.comparison import list_names
-from flows.cli.commands.common_options import absolute_place
 from tasks.diff.compare_logs import UNTITLED, Given, archive, compare_pair
 from tasks.diff.decide import ONE_RUN
 from tasks.history import load_history
@@ -41,8 +40,11 @@ def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -
     read = [(document, *_read_document(Path(document))) for document in documents]  # all, before anything is written
     for document, arms, alone in read:
         case = arms.case or (safe_name(arms.baseline[0].file.stem) if alone else UNTITLED)
-        given = Given(baseline=(absolute_place(document),), candidate=(absolute_place(document),))
-        publish_comparison(compare_pair(archive(arms, store), case=case, aa=alone, given=given), store)
+        place = str(Path(document).absolute())
+        publish_comparison(
+            compare_pair(archive(arms, store), case=case, aa=alone, given=Given(baseline=(place,), candidate=(place,))),
+            store,
+        )
     nights: dict[int, list[ComparisonRecord]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for pair in example_pairs():
