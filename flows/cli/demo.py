@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from configs.comparison import list_names
-from tasks.diff.compare_logs import UNTITLED, archive, compare_pair
+from tasks.diff.compare_logs import UNTITLED, Given, archive, compare_pair
 from tasks.diff.decide import ONE_RUN
 from tasks.history import load_history
 from tasks.history.judge_series import judge
@@ -37,10 +37,14 @@ def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -
     if next(store.files.entries(), None) is not None:
         raise ValueError(f"{store.address}: is not empty; name another folder with --out: an example replaces nothing")
     assert TARGET not in list_names("targets"), "an example must not pass for a place where runs were"
-    read = [_read_document(Path(document)) for document in documents]  # all, before anything is written
-    for arms, alone in read:
+    read = [(document, *_read_document(Path(document))) for document in documents]  # all, before anything is written
+    for document, arms, alone in read:
         case = arms.case or (safe_name(arms.baseline[0].file.stem) if alone else UNTITLED)
-        publish_comparison(compare_pair(archive(arms, store), case=case, aa=alone), store)
+        place = str(Path(document).absolute())
+        publish_comparison(
+            compare_pair(archive(arms, store), case=case, aa=alone, given=Given(baseline=(place,), candidate=(place,))),
+            store,
+        )
     nights: dict[int, list[ComparisonRecord]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for pair in example_pairs():

@@ -9,11 +9,16 @@ from tasks.store.mirror import out_option
 
 
 def repeat_command(record: ComparisonRecord, baseline: RunRecord | None, candidate: RunRecord | None) -> str:
-    """Return `maxview compare … --fresh` at the compared commits, or `maxview ingest` with the logs; else empty."""
+    """Return `maxview compare … --fresh` at the compared commits, or `maxview ingest` with the logs.
+
+    Empty without both runs, and if the next command reads the same logs.
+    """
     if baseline is None or candidate is None:
         return ""
     plans = [run.plan for run in (baseline, candidate) if run.plan is not None]
     if len(plans) < 2:
+        if record.next_command.startswith("maxview ingest "):
+            return ""
         logs = ["--baseline", *record.baseline.logs, "--candidate", *record.candidate.logs]
         place = out_option(record.baseline.logs[0].rpartition("/runs/")[0])
         return shlex.join(["maxview", "ingest", *logs, *options_of(record.case, record.target, aa=record.aa), *place])

@@ -27,7 +27,7 @@ BESIDE = {HISTORY: "history", CARD: "card"}  # pages beside the index, and their
 MARK = '<meta name="generator" content="maxview">'
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
 NIGHTS = 5  # kept, with their matrices
-HEADLINE = 110  # characters: the page of the comparison has the full text
+HEADLINE = 120  # characters: the page of the comparison has the full text
 LONGEST_OF_NIGHT = 300  # characters of a headline in the list at the top
 TREND = STEP_TIME.name  # a cell's trend shows its ratio of candidate to baseline
 AT_ONCE = 100  # records that are held while the index is gathered

@@ -38,8 +38,11 @@ def test_branches_become_commits_and_all_options_are_kept(
 
 def test_logs_are_passed_again(record_002: ComparisonRecord) -> None:
     gone = SimpleNamespace(plan=None)
-    command = repeat_command(record_002.model_copy(update={"target": "as logged"}), gone, gone)  # type: ignore[arg-type]
+    logged = record_002.model_copy(update={"target": "as logged", "next_command": ""})
+    command = repeat_command(logged, gone, gone)  # type: ignore[arg-type]
     logs = ["--baseline", *record_002.baseline.logs, "--candidate", *record_002.candidate.logs]
     store = str(Path(record_002.baseline.logs[0]).parent.parent.parent)
     assert shlex.split(command) == ["maxview", "ingest", *logs, "--case", "03_dropout", "--out", store]
-    assert repeat_command(record_002, None, None) == ""
+    assert repeat_command(logged, None, None) == ""
+    next_one = logged.model_copy(update={"next_command": command})
+    assert repeat_command(next_one, gone, gone) == ""  # type: ignore[arg-type] # the page has it already

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tasks.publish.content.verdict_words import difference_text
+from tasks.publish.content.verdict_words import LONGEST_CLAUSE, difference_text
 from tasks.publish.page.write_page import write_page
 from tasks.records import (
     CheckpointEvent,
@@ -147,7 +147,7 @@ def test_every_cell_of_the_table_equals_the_record(
         assert line.one("td", data_label="verdict").text.endswith("not judged" if single_step else row.verdict)
         why = line.one("td", data_label="why")
         assert row.reason in [reported.text for reported in why.all("dd")]
-        assert len(why.one("summary").text) <= 66
+        assert len(why.one("summary").text) <= LONGEST_CLAUSE
         if row.threshold_text:
             assert why.one("dd", class_="threshold").text == row.threshold_text
 
