@@ -204,6 +204,7 @@ def _make_row(
         candidate=words[1],
         baseline_line=lines[0],
         candidate_line=lines[1],
+        times=(sum(node.times for node in nodes[0]), sum(node.times for node in nodes[1])),
         flops_share=shares[0],
         bytes_share=shares[1],
         first=any(one.is_first for one in listed),

@@ -34,10 +34,10 @@ class OperationDifference(Frozen):
     candidate: tuple[str, ...] = ()
     baseline_line: CodeLine | None = None
     candidate_line: CodeLine | None = None
+    times: tuple[int, int] = (0, 0)  # executions per step, on each side
     flops_share: float = 0.0  # both sides' FLOPs relative to the larger program's
     bytes_share: float = 0.0
     first: bool = False  # all its inputs are equal on both sides
-    _older = ignore_older("times")
 
 
 class InputDifference(Frozen):
