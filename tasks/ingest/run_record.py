@@ -9,8 +9,9 @@ from pathlib import Path
 import polars as pl
 
 from tasks.ingest.last_words import find_end, find_lost_lines, find_place, find_platform_cause, find_refusal
+from tasks.launch.backend import CAUSE_LINE
 from tasks.launch.cross_maxtext import read_crossing
-from tasks.launch.logs import list_earlier_logs
+from tasks.launch.logs import list_earlier_logs, rename_earlier_log
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
 from tasks.metrics.compute_facts import with_facts
 from tasks.observe.kept_program import keep_step_program, read_compiles
@@ -19,10 +20,26 @@ from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunRead
 from tasks.resolve.trainers.maxtext_events import FOLDER, read_maxtext_events
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics, wrote_metrics
 from tasks.resolve.trainers.trainer_source import SOURCE
+from tasks.scrape import LogFormatError, scrape_run
 from tasks.store import RunDirectory
 from tasks.store.disk import explain_full
 
 REFUSED = 2
+
+
+def read_run_log(log: Path) -> RunReading:
+    """Return the reading of a launched run's log.
+
+    A log without the launcher's frame was removed or overwritten by the run itself: it is kept under another name, and
+    the reading is of a log with that cause of death.
+    """
+    try:
+        return scrape_run(log)
+    except LogFormatError as error:
+        rename_earlier_log(log)
+        cause = CAUSE_LINE.format(type="UnreadableLog", message=f"the run itself removed or overwrote it: {error}")
+        log.write_text(f"XPK Start: \n{cause}\n", encoding="utf-8")
+        return scrape_run(log)
 
 
 def build_record(

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from tasks.ingest.last_words import find_end
-from tasks.ingest.run_record import build_record, read_metrics, with_cause, with_full_disk, with_place
+from tasks.ingest.run_record import build_record, read_metrics, read_run_log, with_cause, with_full_disk, with_place
 from tasks.records import CheckpointProof, LogError, RunReading
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
@@ -274,3 +274,30 @@ def test_only_a_run_that_ended_well_is_finished(code: int | None, finished: bool
     directory.log.write_text(LOG.format(code=code))
     record = build_record(plan, directory, RunReading(name="log", format="maxtext", exit_code=code), [])
     assert record.is_finished is finished
+
+
+# ---------------------------------------------------------------- a log that the run itself destroyed
+
+
+@pytest.mark.parametrize(
+    ("left", "why"),
+    [
+        (None, "No such file or directory"),
+        (b"\1\0\1", "is not text"),
+        (b"completed step: 0, loss: 9.000\nEXIT_CODE=0\nXPK Start: x\nEXIT_CODE=0\n", "holds 2 runs"),
+    ],
+)
+def test_a_log_that_the_run_destroyed_is_its_cause_of_death(
+    directory: RunDirectory, left: bytes | None, why: str
+) -> None:
+    if left is not None:
+        directory.log.write_bytes(left)
+    for _ in range(2):  # a killed flow does it again
+        reading = with_cause(read_run_log(directory.log), directory.log, supervised=True)
+        assert reading.exit_code is None
+        assert reading.error is not None
+        assert reading.error.type == "UnreadableLog"
+        assert "the run itself removed or overwrote it" in reading.error.message
+        assert why in reading.error.message
+    kept = directory.log.with_name("log.1.txt")
+    assert (kept.read_bytes() if kept.exists() else None) == left
