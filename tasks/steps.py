@@ -35,7 +35,7 @@ from tasks.diff.compare_logs import Given, archive, case_runs, compare_pair
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
 from tasks.history.prior import read_past
 from tasks.ingest.given_logs import open_arms
-from tasks.ingest.run_record import build_record
+from tasks.ingest.run_record import build_record, read_run_log
 from tasks.launch import cross_maxtext, job
 from tasks.launch.cross_restore import find_partner
 from tasks.launch.job import LaunchedRun
@@ -74,7 +74,6 @@ from tasks.resolve.blessed import blessed_runs
 from tasks.resolve.options import IngestOptions, NightOptions
 from tasks.resolve.plan_night import NightPlan, NightRecord, finish_night, plan_night
 from tasks.resolve.plans import Request, resolve
-from tasks.scrape import scrape_run
 from tasks.services.events import EVENTS, Comparing
 from tasks.services.outage import outlast, unless_away
 from tasks.services.pull_request import API, CommentError, parse_pull_request, put_comment
@@ -219,7 +218,7 @@ def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecor
     directory = run.directory
     directory.check_files()
     rejoin_attempts(directory.log)
-    record = build_record(run.plan, directory, scrape_run(directory.log), proofs)
+    record = build_record(run.plan, directory, read_run_log(directory.log), proofs)
     directory.write_record(record)
     return record
 

@@ -21,7 +21,7 @@ from tasks.launch.backend import WITHOUT
 from tasks.launch.job import find_obstacles
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.place_trainer import PYTHON_VARIABLE
-from tasks.services.idle_server import IDLE_S, find_idle
+from tasks.services.idle_server import IDLE_S, explain_home, find_idle
 from tasks.store import StoreError, check_writable
 
 State = Literal["ok", "optional", "missing"]
@@ -72,6 +72,9 @@ def _machine(out: str) -> Iterator[tuple[State, str]]:
 def _prefect() -> Iterator[tuple[State, str]]:
     url = os.environ.get("PREFECT_API_URL")
     if not url:
+        if denied := explain_home():
+            yield "missing", denied
+            return
         yield "ok", "Prefect: embedded server (PREFECT_API_URL is not set)"
         for place in find_idle():
             with place.unused() as unused:

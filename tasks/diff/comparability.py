@@ -34,6 +34,7 @@ def find_findings(
     return judge(
         chain(
             find_deaths(arms),
+            find_same_log(arms, aa=aa),
             find_commits(arms, declared, aa=aa),
             find_other_trainers(arms),
             find_surroundings(arms),
@@ -41,7 +42,6 @@ def find_findings(
             find_start(arms),
             find_work(arms, declared),
             find_contradictions(arms, parities),
-            find_same_log(arms) if aa else (),
             find_reading_gaps(arms),
             find_variation(arms, parities),
             find_noops(arms, declared, parities),

@@ -2,6 +2,7 @@
 failure. Also finds arms that differ by no more than the rounding of printed values."""
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -95,23 +96,29 @@ def _repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
             yield notice("repeated-steps", message, (arm, f"step {twice[0]} again", None))
 
 
-def find_same_log(arms: Arms) -> Observations:
-    """Yield a finding for two logs of one run, in a comparison of equal runs.
+def find_same_log(arms: Arms, *, aa: bool) -> Observations:
+    """Yield a finding for two logs or two metrics files of one run, one on each side.
 
-    All their step lines have the same place, time and values, or all their steps took equally long. Other comparisons
-    reject such logs earlier.
+    Given logs are checked in a comparison of equal runs only; other comparisons reject them earlier.
     """
-    for number, run in enumerate(arms[0].runs):
-        steps = run.reading.steps
-        dated = steps["time"].null_count() < steps.height
-        for other, theirs in enumerate(arms[1].runs):
-            if run.plan is not None or theirs.plan is not None:  # launched runs are different runs
-                continue
-            if (dated and steps.equals(theirs.reading.steps)) or have_equal_times(steps, theirs.reading.steps):
-                names = f"{arms[0].name_run(number)} and {arms[1].name_run(other)}"
-                places = place_of(steps, run=number), place_of(steps, run=other)
-                message = f"the logs of {names} show one run, so they cannot tell how much equal runs differ"
-                yield contrast(arms, "same-log", message, (steps["time"][0], steps["time"][0]), places)
+    for (number, run), (other, theirs) in product(enumerate(arms[0].runs), enumerate(arms[1].runs)):
+        given = run.plan is None and theirs.plan is None
+        if (given and not aa) or (what := _find_same_file(run, theirs)) is None:
+            continue
+        message = f"the {what} of {arms[0].name_run(number)} and {arms[1].name_run(other)} show one run"
+        shown = ((arms[0], number, run), (arms[1], other, theirs))
+        places = ((arm, "its first step", place_of(each.reading.steps, run=index)) for arm, index, each in shown)
+        yield notice("same-log", f"{message}, so there is no second run to compare", *places)
+
+
+def _find_same_file(one: RunRecord, other: RunRecord) -> str | None:
+    """Return the kind of file in which two runs have one place, time and value of every step, or equal step times."""
+    steps, others = one.reading.steps, other.reading.steps
+    dated = steps["time"].null_count() < steps.height
+    if (dated and steps.equals(others)) or have_equal_times(steps, others):
+        return "logs"
+    written = [run.metrics for run in (one, other) if run.metrics is not None and is_exact(run)]
+    return "metrics files" if len(written) == 2 and have_equal_times(*written) else None
 
 
 def _survived(arms: Arms) -> Observations:

@@ -9,20 +9,46 @@ from pathlib import Path
 import polars as pl
 
 from tasks.ingest.last_words import find_end, find_lost_lines, find_place, find_platform_cause, find_refusal
+from tasks.launch.backend import CAUSE_LINE
 from tasks.launch.cross_maxtext import read_crossing
-from tasks.launch.logs import list_earlier_logs
+from tasks.launch.logs import list_earlier_logs, rename_earlier_log
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
 from tasks.metrics.compute_facts import with_facts
 from tasks.observe.kept_program import keep_step_program, read_compiles
 from tasks.observe.shared_start import read_start
-from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, number_from_json
+from tasks.records import (
+    CheckpointProof,
+    DeathKind,
+    LogError,
+    RunPlan,
+    RunReading,
+    RunRecord,
+    metric_from_json,
+    step_from_json,
+)
 from tasks.resolve.trainers.maxtext_events import FOLDER, read_maxtext_events
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics, wrote_metrics
 from tasks.resolve.trainers.trainer_source import SOURCE
+from tasks.scrape import LogFormatError, scrape_run
 from tasks.store import RunDirectory
 from tasks.store.disk import explain_full
 
 REFUSED = 2
+
+
+def read_run_log(log: Path) -> RunReading:
+    """Return the reading of a launched run's log.
+
+    A log without the launcher's frame was removed or overwritten by the run itself: it is kept under another name, and
+    the reading is of a log with that cause of death.
+    """
+    try:
+        return scrape_run(log)
+    except LogFormatError as error:
+        rename_earlier_log(log)
+        cause = CAUSE_LINE.format(type="UnreadableLog", message=f"the run itself removed or overwrote it: {error}")
+        log.write_text(f"XPK Start: \n{cause}\n", encoding="utf-8")
+        return scrape_run(log)
 
 
 def build_record(
@@ -134,11 +160,12 @@ def read_run_metrics(plan: RunPlan, directory: RunDirectory, reading: RunReading
 def read_metrics(path: Path) -> pl.DataFrame | None:
     """Return the trainer's JSON lines as a frame; None without any. A last line cut off by a crash is dropped.
 
-    MaxText's are recognised by their contents, because a replayed log may have left them whatever the plan names.
-    Raises ValueError naming a line that is not a JSON object.
+    Lines without a step are left out; values that are no numbers become null. MaxText's files are recognised by their
+    contents, because a replayed log may have left them whatever the plan names. Raises ValueError naming a line that
+    is not a JSON object, or whose step is no number of a step.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None
     if wrote_metrics(text):
@@ -147,7 +174,9 @@ def read_metrics(path: Path) -> pl.DataFrame | None:
     rows = []
     for number, line in enumerate(lines, start=1):
         try:
-            rows.append({key: number_from_json(value) for key, value in json.loads(line).items()})
+            row = {key: metric_from_json(value) for key, value in json.loads(line).items()}
+            if "step" in row:
+                rows.append(row | {"step": step_from_json(row["step"])})
         except (ValueError, RecursionError, AttributeError) as error:
-            raise ValueError(f"{path}:{number}: not a JSON object: {line[:40]!r}") from error
+            raise ValueError(f"{path}:{number}: not a JSON object with the number of a step: {line[:40]!r}") from error
     return pl.DataFrame(rows, infer_schema_length=None) if rows else None

@@ -4,7 +4,7 @@ import polars as pl
 
 from tasks.metrics.merged_steps import RATE, last_of_each_step
 
-CLOCKS = ("seconds", "tflops_per_device", RATE)
+CLOCKS = ("seconds", "step_time_s", "tflops_per_device", RATE)
 LEAST_STEPS = 10  # in common: fewer may agree by chance where few digits are printed
 LEAST_TIMES = 5  # different ones among them: steps that are all printed alike show nothing
 
@@ -14,7 +14,9 @@ def have_equal_times(one: pl.DataFrame, other: pl.DataFrame) -> bool:
 
     Dates, other lines and a missing part of either log do not matter: a log that was cut or edited is still that run's.
     """
-    clocks = [name for name in CLOCKS if name in one.columns and name in other.columns]
+    clocks = [
+        name for name in CLOCKS if all(name in table and table.schema[name].is_numeric() for table in (one, other))
+    ]
     both = (
         last_of_each_step(one)
         .select("step", *clocks)

@@ -24,7 +24,7 @@ from tasks.records.explanation import (
 )
 from tasks.records.finding import Evidence, Finding
 from tasks.records.handle import JobCause, RunHandle, StartedProcess, StoredHandle
-from tasks.records.json_numbers import number_from_json, number_to_json
+from tasks.records.json_numbers import metric_from_json, number_from_json, number_to_json, step_from_json
 from tasks.records.log_events import (
     CheckpointCommitted,
     CheckpointStarted,

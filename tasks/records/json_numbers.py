@@ -1,10 +1,12 @@
-"""Converts NaN and infinities in table rows to JSON and back."""
+"""Converts NaN and infinities in table rows to JSON and back, and checks the numbers of metrics files."""
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any
 
 import polars as pl
+
+MOST_INT = 2**53  # integers up to here are exact as 64-bit floats
 
 
 def number_to_json(value: Any) -> Any:
@@ -25,3 +27,19 @@ def rows_to_json(frame: pl.DataFrame) -> list[dict[str, Any]]:
 def rows_from_json(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows of a table with NaN and infinities restored."""
     return [{key: number_from_json(value) for key, value in row.items()} for row in rows]
+
+
+def metric_from_json(value: Any) -> int | float | None:
+    """Return a number of a metrics file, as 64-bit float beyond 2^53; None for anything else."""
+    value = number_from_json(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if isinstance(value, float) or abs(value) <= MOST_INT else float(str(value))
+
+
+def step_from_json(value: Any) -> int:
+    """Return the number of a step, which may be written as a float. Raises ValueError for anything else."""
+    step = metric_from_json(value)
+    if step is None or not abs(step) <= MOST_INT or step != int(step):
+        raise ValueError(f"{value!r:.40} is no step")
+    return int(step)

@@ -76,6 +76,15 @@ def find_home() -> Path:
     return Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
 
 
+def explain_home() -> str | None:
+    """Return a message with a remedy if Prefect's home folder cannot be written; else None."""
+    home = find_home().absolute()
+    near = next(folder for folder in (home, *home.parents) if folder.exists())
+    if near.is_dir() and os.access(near, os.W_OK | os.X_OK):
+        return None
+    return f"{home}, Prefect's home, cannot be written: set PREFECT_HOME to a folder that can"
+
+
 def find_idle() -> list[Place]:
     """Return the places of all running embedded servers."""
     places = [Place(path.parent, path.stem) for path in sorted((find_home() / FOLDER).glob("*.json"))]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from tasks.launch.processes import wait_for_end
-from tasks.services.idle_server import IDLE_S, find_home, make_place
+from tasks.services.idle_server import IDLE_S, explain_home, find_home, make_place
 from tasks.store.disk import explain_little
 
 STARTUP_S = 120.0
@@ -125,13 +125,15 @@ class EmbeddedServer:
             return f"Prefect's embedded server {what}: {name} has ended it, sent by another process; try again"
         if full := explain_little(find_home(), DATABASE_BYTES):  # its log could not be written either
             return f"Prefect's embedded server {what}: {full} (PREFECT_HOME)"
+        if denied := explain_home():
+            return f"Prefect's embedded server {what}: {denied}"
         lines = self.place.log.read_bytes().decode("utf-8", "replace").splitlines()
         causes = [line.strip() for line in lines if CAUSE.match(line.strip())]
         cause = causes[-1] if causes else "it did not say why"
         return (
             f"Prefect's embedded server {what}: {cause}\n"
-            f"Its folder is {find_home()}: move its prefect.db away, set PREFECT_HOME to a folder that can be written, "
-            "or use a server of your own (prefect server start, then set PREFECT_API_URL)"
+            f"Its folder is {find_home()}: move its prefect.db away, set PREFECT_HOME to another folder, or "
+            "use a server of your own (prefect server start, then set PREFECT_API_URL)"
         )
 
     def stop(self) -> None:

@@ -170,6 +170,17 @@ def test_read_only_commands_create_no_output_folder(capsys: pytest.CaptureFixtur
     assert not Path("maxview-out").exists()
 
 
+def test_doctor_names_a_home_of_prefect_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "file" / "prefect"))
+    assert call(["doctor"]) == 2
+    said = f"✗ {tmp_path}/file/prefect, Prefect's home, cannot be written: set PREFECT_HOME"
+    assert said in capsys.readouterr().out
+
+
 def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def unknown(uid: int) -> pwd.struct_passwd:
         raise KeyError(uid)

@@ -12,6 +12,8 @@ from tasks.records import ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.plans import find_unfit
 from tasks.store.mirror import name_store, out_option
 
+CONTRADICTIONS = ("same-log", "log-disagrees", "repeated-steps")  # within the files of a run: only new ones help
+
 
 def add_next(record: ComparisonRecord, runs: Sequence[RunRecord], *, cases: int) -> ComparisonRecord:
     """Return the comparison of these runs with its next command; `cases`: the number of cases compared together."""
@@ -45,7 +47,10 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
     compare, options = ["maxview", "compare", record.comparison], ["--target", record.target, *same]
     if record.has_died:  # trains only the dead arm, from its last checkpoint
         return [*compare, "--case", record.case, *options]
-    if any(finding.effect == "blocks" for finding in record.findings):
+    blocking = [finding.kind for finding in record.findings if finding.effect == "blocks"]
+    if blocking and blocking[0] in CONTRADICTIONS:
+        return [*compare, "--case", record.case, *options, "--fresh"]
+    if blocking:
         if any(plan.backend != "local" for plan in plans):
             return []
         store = Path(plans[0].directory).parent.parent
@@ -102,7 +107,7 @@ def options_of_arms(plans: Sequence[RunPlan]) -> list[str]:
         words += ["--repository", *named] if len(places) == len(named) == 1 else []
     for plan in plans:
         for word in plan.software:
-            if not word.startswith("image "):  # only a comparison's file can name an image
+            if not word.startswith(("image ", "command ")):  # only a comparison's file can name these
                 words += ["--with", f"{plan.arm}:{word.removeprefix('python ')}"]
     return words + (["--aa"] if any(plan.aa for plan in plans) else [])
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import polars as pl
 
+from tasks.records import metric_from_json, step_from_json
+
 # MaxText's name -> ours; the others keep their own
 COLUMNS = {
     "step": "step",
@@ -36,7 +38,7 @@ def read_maxtext_metrics(path: Path) -> pl.DataFrame | None:
     is no JSON object.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None
     rows: list[dict[str, Any]] = []
@@ -52,8 +54,9 @@ def read_maxtext_metrics(path: Path) -> pl.DataFrame | None:
 
 def make_row(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return one step's values under our names. Raises KeyError, ValueError, TypeError or OverflowError for others."""
-    row = {COLUMNS.get(key, key): value for key, value in values.items() if key != "run_name"}
-    return row | {"step": int(row["step"])} | {key: int(row[key]) for key in WHOLE if key in row}
+    row = {COLUMNS.get(key, key): metric_from_json(value) for key, value in values.items() if key != "run_name"}
+    whole = {key: int(value) for key in WHOLE if (value := row.get(key)) is not None}
+    return row | {"step": step_from_json(row["step"])} | whole
 
 
 def make_frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame | None:

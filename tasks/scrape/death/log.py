@@ -47,6 +47,7 @@ class Found:
     weak: str = ""
     chained: bool = False
     mark: bytes = b""  # prefix of its writer's lines
+    logged: bool = False  # printed by a logger, perhaps of another thread
 
     @property
     def is_launchers(self) -> bool:
@@ -128,11 +129,12 @@ class DeathLog:
         chained = is_chained(raised) or (before is not None and self._is_joined(raised, before, position, window))
         if chained and before is not None:
             weak = weak or before.weak
-        if weak == "logged" and not self.ranks and not is_followed(window.data, raised, position):
+        logged = weak == "logged"
+        if logged and not self.ranks and not is_followed(window.data, raised, position):
             weak = ""  # nothing follows the traceback
         source = window.source(raised.position)
         said = raised.type, raised.message, raised.text
-        self._keep(Found("traceback", *said, source, raised.detail, weak, chained, raised.mark))
+        self._keep(Found("traceback", *said, source, raised.detail, weak, chained, raised.mark, logged))
 
     def _is_joined(self, raised: Raised, before: Found, position: int, window: Window) -> bool:
         """Whether the text links the two exceptions as a chain; lines of other ranks may stand between."""
@@ -201,7 +203,8 @@ class DeathLog:
         stop = next((one for one in strong if one.form == "stop"), None)
         if stop is None:
             return None
-        ends = [one for one in strong if one.form == "traceback" and one.source.offset > stop.source.offset]
+        after = [one for one in strong if one.form == "traceback" and one.source.offset > stop.source.offset]
+        ends = [one for one in after if not one.logged]
         return [next((one for one in ends if self._kind(one) == self._kind(stop) != "other"), stop)], ""
 
     def _raised(self, strong: list[Found]) -> tuple[list[Found], str]:

@@ -141,3 +141,39 @@ def test_one_unit_of_the_last_digit_is_a_finding(
             "loss differs by one unit of the last printed digit, first at step 5 (7.000 and 7.001)"
         )
         assert found[0].message in record.headline
+
+
+# ---------------------------------------------------------------- one run on both sides
+
+
+TWELVE = tuple(9.0 - step / 10 for step in range(12))
+TIMES = (3.0, *(0.07 + step * step % 7 / 1000 for step in range(11)))
+OTHER_TIMES = (3.0, *reversed(TIMES[1:]))
+
+
+def metrics_of(seconds: Sequence[float]) -> dict[str, Any]:
+    return {"metrics": pl.DataFrame({"step": range(12), "loss": TWELVE, "step_time_s": seconds})}
+
+
+@pytest.mark.parametrize("aa", [False, True])
+def test_a_launched_run_with_the_other_arms_log_is_one_run(make_run: MakeRun, compare: Compare, *, aa: bool) -> None:
+    def run(arm: str, seconds: Sequence[float]) -> RunRecord:
+        return make_run(arm, plan={}, losses=TWELVE, seconds=seconds)
+
+    record = compare(run("linen", TIMES), run("nnx", TIMES), aa=aa)
+    (finding,) = found_in(record, "same-log")
+    assert finding.message.startswith("the logs of linen · c0ffee and nnx · c0ffee show one run")
+    assert (record.verdict, record.headline) == ("unknown", f"not comparable: {finding.message}")
+    assert not found_in(compare(run("linen", TIMES), run("nnx", OTHER_TIMES), aa=aa), "same-log")
+
+
+def test_a_launched_run_with_the_other_arms_metrics_file_is_one_run(make_run: MakeRun, compare: Compare) -> None:
+    def run(arm: str, printed: Sequence[float], written: Sequence[float]) -> RunRecord:
+        return make_run(arm, plan={}, losses=TWELVE, seconds=printed, record=metrics_of(written))
+
+    record = compare(run("linen", TIMES, TIMES), run("nnx", OTHER_TIMES, TIMES))
+    (finding,) = found_in(record, "same-log")
+    assert finding.message.startswith("the metrics files of linen · c0ffee and nnx · c0ffee show one run")
+    assert record.headline == f"not comparable: {finding.message}"
+    fair = compare(run("linen", TIMES, TIMES), run("nnx", OTHER_TIMES, OTHER_TIMES))
+    assert not found_in(fair, "same-log")

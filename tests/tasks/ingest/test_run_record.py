@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from tasks.ingest.last_words import find_end
-from tasks.ingest.run_record import build_record, read_metrics, with_cause, with_full_disk, with_place
+from tasks.ingest.run_record import build_record, read_metrics, read_run_log, with_cause, with_full_disk, with_place
 from tasks.records import CheckpointProof, LogError, RunReading
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
@@ -232,6 +232,36 @@ def test_a_damaged_line_is_named(line: str, directory: RunDirectory) -> None:
         read_metrics(directory.metrics)
 
 
+@pytest.mark.parametrize("step", ['"a"', "[1]", "null", "0.5", "1e30", "true", '"0"', '"nan"', '"inf"'])
+def test_a_step_that_is_no_number_is_named(step: str, directory: RunDirectory) -> None:
+    directory.metrics.write_text(f'{{"step": 0}}\n{{"step": {step}, "loss": 8.0}}\n')
+    with pytest.raises(ValueError, match=r"metrics.jsonl:2: not a JSON object with the number of a step"):
+        read_metrics(directory.metrics)
+
+
+def test_only_numbers_of_steps_are_metrics(directory: RunDirectory) -> None:
+    lines = ['{"config": {"lr": 1}}', '{"step": 0.0, "loss": {"a": 1}, "step_cpu_time_s": "x"}']
+    lines += [
+        f'{{"step": 1.0, "loss": [1, 2], "step_cpu_time_s": {"9" * 400}, "note": true}}',
+        '{"step": 2, "\xff": 1}',
+    ]
+    directory.metrics.write_bytes("".join(line + "\n" for line in lines).encode("latin-1"))
+    frame = read_metrics(directory.metrics)
+    assert frame is not None
+    assert frame["step"].to_list() == [0, 1, 2]
+    assert frame.schema["step"] == pl.Int64
+    assert frame["loss"].to_list() == frame["note"].to_list() == [None] * 3
+    assert frame["step_cpu_time_s"].to_list() == [None, inf, None]
+
+
+def test_only_numbers_are_metrics_of_maxtext(directory: RunDirectory) -> None:
+    row = {"learning/loss": "a", "step": 1.0, "perf/step_time_seconds": ["b"], "learning/total_weights": None}
+    directory.metrics.write_text(json.dumps(row) + "\n")
+    frame = read_metrics(directory.metrics)
+    assert frame is not None
+    assert frame.rows(named=True) == [{"loss": None, "step": 1, "step_time_s": None, "total_weights": None}]
+
+
 # ---------------------------------------------------------------- the record
 
 
@@ -274,3 +304,30 @@ def test_only_a_run_that_ended_well_is_finished(code: int | None, finished: bool
     directory.log.write_text(LOG.format(code=code))
     record = build_record(plan, directory, RunReading(name="log", format="maxtext", exit_code=code), [])
     assert record.is_finished is finished
+
+
+# ---------------------------------------------------------------- a log that the run itself destroyed
+
+
+@pytest.mark.parametrize(
+    ("left", "why"),
+    [
+        (None, "No such file or directory"),
+        (b"\1\0\1", "is not text"),
+        (b"completed step: 0, loss: 9.000\nEXIT_CODE=0\nXPK Start: x\nEXIT_CODE=0\n", "holds 2 runs"),
+    ],
+)
+def test_a_log_that_the_run_destroyed_is_its_cause_of_death(
+    directory: RunDirectory, left: bytes | None, why: str
+) -> None:
+    if left is not None:
+        directory.log.write_bytes(left)
+    for _ in range(2):  # a killed flow does it again
+        reading = with_cause(read_run_log(directory.log), directory.log, supervised=True)
+        assert reading.exit_code is None
+        assert reading.error is not None
+        assert reading.error.type == "UnreadableLog"
+        assert "the run itself removed or overwrote it" in reading.error.message
+        assert why in reading.error.message
+    kept = directory.log.with_name("log.1.txt")
+    assert (kept.read_bytes() if kept.exists() else None) == left

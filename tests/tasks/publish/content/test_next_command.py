@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from configs.comparison import list_names
-from tasks.publish.content.next_command import options_of_plan, suggest_next
+from tasks.publish.content.next_command import options_of_arms, options_of_plan, suggest_next
 from tasks.records import Commit, ComparisonRecord, RunPlan
 from tasks.resolve.plans import Request, resolve
 from tasks.store import Store
@@ -58,6 +58,21 @@ def test_an_incomparable_result_suggests_an_explanation(record_002: ComparisonRe
     assert any(finding.effect == "blocks" for finding in record_002.findings)
     folder = Store(tmp_path).comparison("linen-vs-nnx", "01_base", record_002.id).path
     assert next_after(record_002, tmp_path) == f"maxview explain {folder}"  # the folder of this page's record
+
+
+@pytest.mark.parametrize("kind", ["same-log", "log-disagrees", "repeated-steps"])
+def test_files_that_contradict_each_other_are_made_again(
+    record_002: ComparisonRecord, tmp_path: Path, kind: str
+) -> None:
+    finding = record_002.findings[0].model_copy(update={"kind": kind, "effect": "blocks"})
+    command = next_after(record_002, tmp_path, findings=(finding,))
+    assert command == f"maxview compare linen-vs-nnx --case 01_base --target cpu --out {tmp_path} --fresh"
+
+
+def test_software_that_only_a_file_can_name_is_no_option(tmp_path: Path) -> None:
+    software = ("image a/b:1", "command {python} train.py", "jax==0.11.0")
+    plan = plan_of(tmp_path).model_copy(update={"software": software})
+    assert options_of_arms([plan, plan_of(tmp_path)]) == ["--with", f"{plan.arm}:jax==0.11.0"]
 
 
 def test_after_a_death_it_suggests_the_same_command(record_000: ComparisonRecord, tmp_path: Path) -> None:

@@ -176,6 +176,17 @@ def test_a_run_that_stopped_early_without_an_error(logs: Any) -> None:
         assert read(logs, *logs.steps(4), logs.line(f"Training stopped: {end}"), code=0).fate == "finished"
 
 
+def test_a_thread_that_logs_the_same_reason_after_the_stop_line_does_not_replace_it(logs: Any) -> None:
+    """On a busy machine the threads of Orbax log their exceptions after the trainer has said why it stops."""
+    stop = logs.line("Training stopped: No space left on device (free disk space)")
+    header = logs.line("_SignalingThread.run() raised an exception: RESOURCE_EXHAUSTED", source="future.py:387")
+    late = header.replace("I0418", "E0418") + "\n" + raised("ValueError: RESOURCE_EXHAUSTED: No space left on device")
+    assert late.startswith("E0418")
+    error = error_of(logs, *logs.steps(3), stop, late)
+    assert (error.type, error.kind) == ("StopTraining", "disk_full")
+    assert error.message == "No space left on device (free disk space)"
+
+
 def test_the_stop_line_is_the_cause_and_not_its_consequences(logs: Any) -> None:
     stop = logs.line("Aborting training due to NaN loss.")
     assert error_of(logs, *logs.steps(4), stop, raised("RuntimeError: executor is shut down")).kind == "nan"
