@@ -50,7 +50,7 @@ def _word(estimate: float, low: float, high: float, tolerance: Tolerance) -> Ver
 
 
 def compare_corners(compare: Callable[[int, int], Rated]) -> tuple[Corner, ...]:
-    """Return the effects on a metric without noise. compare: verdict on two corners, by index in the above order."""
+    """Return the effects on a metric without noise. compare: verdict on two corners, in `contrast_corners`' order."""
     code, packages = (compare(0, 1), compare(2, 3)), (compare(0, 2), compare(1, 3))
     found = [Corner(name="code", **_both(code)), Corner(name="packages", **_both(packages))]
     apart = code[0].verdict != code[1].verdict or packages[0].verdict != packages[1].verdict

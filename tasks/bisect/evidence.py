@@ -18,9 +18,9 @@ RANKED = 3  # least runs of each side, without its first run, for a rank test
 
 
 def judge_ends(line: Line, judge: Judge) -> Rated:
-    """Return the verdict on the ends. It is the first sure one of the interim comparisons with 1, 2, … runs of each.
+    """Return the verdict on the ends: by ranks, else the first sure verdict of comparisons with 1, 2, … runs of each.
 
-    Rank tests come first. A time is only the *same* with two runs of each: one slowed run of good hides a difference.
+    A time is *same* only with two runs of each, because one slowed run of good hides a difference.
     """
     both = min(judge.runs(0), judge.runs(line.last))
     rated = Rated(verdict="unknown", text="not run yet", wanted=1)
@@ -48,7 +48,7 @@ def is_proven(line: Line, judge: Judge, belief: Belief, pair: tuple[int, int], r
 
 
 def scatters(line: Line, judge: Judge) -> bool:
-    """Return whether runs of the same point differ by more than the stated noise allows (F test); False for no time."""
+    """Return whether runs of the same point differ by more than the stated noise allows (F test); for times only."""
     squares, df = 0.0, 0
     for point in {*line.alike, 0, line.last} if judge.varies else ():
         values = [] if judge.failed(point) else [one.value for one in judge.observe(point)]

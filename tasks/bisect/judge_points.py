@@ -64,7 +64,7 @@ class RunJudge:
         return len(self._runs.get(point, ()))
 
     def failed(self, point: int) -> str:
-        """See Judge. If deaths are bisected, a point that died of another cause than the last point is skipped."""
+        """See Judge. If deaths are bisected, a point that died of another cause than the last point is not judged."""
         if why := self._failures.get(point, ""):
             return why
         dead = [run for run in self._runs.get(point, ()) if run.has_died]

@@ -23,7 +23,7 @@ from tasks.resolve.trainers.compile import COMPILE_RECORDER
 from tasks.store import Store
 from tasks.store.json_records import model_from_json, read_document
 
-FOLDER = "bisect"  # below the store
+FOLDER = "bisect"  # folder in the store
 TIMEOUT_S = 1800.0
 TAIL_LINES = 3  # of stderr, in the error of a compile that left no report
 # Error type from model/compile_record.py: the trainer ended without a separate compile. The entry stays empty.
@@ -32,7 +32,7 @@ NOTHING_COMPILED = "NothingCompiled"
 LAST = 0.02  # step times: only a change of the host loop can matter
 HOST = 0.2  # losses: only a change of data or random numbers can matter
 PREFIXES = ("", "k", "M", "G", "T", "P")
-MORE_MEMORY = 1.001  # bad if its memory exceeds good's by this factor; the memory row has the same tolerance
+MORE_MEMORY = 1.001  # a point is bad if its memory exceeds good's by this factor, the tolerance of the memory row
 
 
 def ledger_key(source: str, plan: RunPlan) -> str:

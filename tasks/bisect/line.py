@@ -54,7 +54,7 @@ def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[Line
 
 
 def find_inside(repository: str, merge: LineCommit) -> list[tuple[str, str]]:
-    """Return the merged branches: (fork point, last commit) of every parent but the first."""
+    """Return (fork point, last commit) of each merged branch, one for every parent of the merge but the first."""
     folder, (first, *others) = Path(repository), merge.parents
     lines = [(_base(folder, first, other), other) for other in others]
     return [(base, other) for base, other in lines if base is not None and base != other]

@@ -53,7 +53,7 @@ def worst_question(record: ComparisonRecord) -> Question | None:
     for verdict in ("regressed", "changed"):
         rows = [row for row in record.rows if row.verdict == verdict and not row.allowed]
         rows = [row for row in rows if row.metric not in SHARE_A_WORD and row.metric in KNOWN]
-        # a metric without noise needs fewer runs
+        # metrics without noise come first, because they need fewer runs
         rows.sort(key=lambda row: row.metric in TIMES)
         if rows:
             return Question(metric=rows[0].metric, title=rows[0].title)

@@ -36,7 +36,7 @@ class Around(NamedTuple):
     """The calls and loops around an operation."""
 
     times: int = 1  # executions of the operation in one step
-    call: int | None = None  # index of the source place of the trainer's innermost call; None outside of calls
+    call: int | None = None  # index in transcript["places"] of the trainer's innermost call; None outside of calls
     record: bool = False  # add the operations to the graph; False for rounds that only compute hashes
 
 

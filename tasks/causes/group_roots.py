@@ -13,7 +13,7 @@ _ARMS: tuple[Literal["baseline", "candidate"], ...] = ("baseline", "candidate")
 
 
 def group_roots(found: Sequence[Found]) -> list[Root]:
-    """Return one root, with its count, for each source line, operation and reason, in the order of the first ones."""
+    """Return one root, with its count, for each source line, operation and reason, in the order of first occurrence."""
     groups: dict[tuple[str, ...], list[Root]] = {}
     for item in found:
         groups.setdefault(item.group, []).append(item.root)

@@ -39,7 +39,7 @@ class Peak(NamedTuple):
 
 
 def read_buffers(assignment: Path, instructions: Path) -> list[Buffer]:
-    """Return the buffers of a program. Raises ValueError for a file with another content, OSError for a missing one."""
+    """Return the buffers of a program from its BUFFERS and INSTRUCTIONS files. Raises ValueError, OSError."""
     computations = Message(instructions.read_bytes()).messages(3)  # field numbers of HloModuleProto
     names = {one.integer(35): one.text(1) for each in computations for one in each.messages(2)}
     message = Message(assignment.read_bytes())
@@ -58,7 +58,7 @@ def read_buffers(assignment: Path, instructions: Path) -> list[Buffer]:
 
 
 def find_peak(program: Program, buffers: Iterable[Buffer]) -> Peak:
-    """Return the buffers at the moment with most bytes in use. The step's arguments are live at every moment."""
+    """Return the allocated bytes, and the buffers at the moment with most bytes in use. Arguments are always live."""
     spans, length = _Schedule(program).spans()
     changes: dict[int, list[tuple[bool, Buffer]]] = defaultdict(list)
     listed = list(buffers)

@@ -14,7 +14,7 @@ from tasks.observe.settings_file import prepare
 from tasks.records import RunPlan
 from tasks.records.observation import LOG, Observation
 
-OWN_FOLDER = "run"  # the trainer's own files
+OWN_FOLDER = "run"  # subfolder for the files that the trainer writes
 
 
 def observe_arm(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from tasks.causes.arm_values import Parting
 from tasks.causes.tensor_rows import TensorRow
 
-_MOST = 6000  # rows of one region that are aligned; the time grows with their square
+_MOST = 6000  # most rows to align in a loop or branch; the time grows with their square
 _KEYS: tuple[Callable[[TensorRow], str], ...] = (  # rows with equal keys are paired: strictest key first
     lambda row: f"{row.operation}|{row.type}|{row.params}|{row.function}|{row.output}",
     lambda row: f"{row.operation}|{row.type}|{row.output}",

@@ -96,7 +96,7 @@ def _find_module(side: ProfiledStep) -> Mapping[str, Any] | None:
 
 
 def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[str, Part]:
-    """Return function → part, with all passes together. Lines are no keys: they move more often between commits."""
+    """Return function → part, for all passes together. Not by line: lines move more often between commits."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     work: dict[str, Counter[Work]] = defaultdict(Counter)
     unit = 1e9 * side.profile["devices"]

@@ -101,7 +101,7 @@ def _find_differences(sides: Sequence[Graph], literals: Sequence[Literals], side
 
 
 def _pair(left: Iterable[Node], right: Iterable[Node]) -> dict[int, Node]:
-    """Return `id()` of a left node → right node with the same key: at the same line, else in the function, else any."""
+    """Return `id()` of a left node → right node with the same key: in the same line, else function, else anywhere."""
     found: dict[int, Node] = {}
     here, there = list(left), list(right)
     keys: tuple[Callable[[Node], object], ...] = (

@@ -37,7 +37,7 @@ def find_refs(baseline: RunPlan, candidate: RunPlan) -> Refs | None:
 def name_commits(lines: Iterable[CodeLine], refs: Refs, *, of_candidate: bool, root: str) -> dict[CodeLine, str]:
     """Return line → commit, e.g. `1a2b3c4d5 its subject`, for the lines that changed between the refs.
 
-    For a line of the candidate, this is the commit that wrote it; for a line of the baseline, that removed it.
+    A candidate's line gets the commit that wrote the line, a baseline's line the commit that removed it.
     """
     found = {}
     for line in list(dict.fromkeys(lines))[:MOST_LINES]:

@@ -12,7 +12,7 @@ from tasks.store.atomic import write_atomically, write_bytes_atomically
 from tasks.store.json_records import dump_json, load_json, read_document
 
 COMPILES = "compiles.json"
-FOLDER = "lowered"  # below a run's folder, while it runs: every program that JAX compiled
+FOLDER = "lowered"  # subfolder of a run's folder until the run's end: every program that JAX compiled
 VARIABLE = "JAX_DUMP_IR_TO"
 _MODULE = re.compile(r"jax_ir\d+_(?:jit_)?(?P<name>.+)_compile\.mlir")
 _ARGUMENT = re.compile(r"%arg\d+: tensor<([^>]*)>")

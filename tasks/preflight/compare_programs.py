@@ -214,7 +214,7 @@ def _compare_recomputing(
 
 
 def _is_widened(unit: Unit, types: Collection[str]) -> bool:
-    """Return whether a unit is a matrix product, or a collective on values of these products' types."""
+    """Return whether a unit is a matrix product, or a collective on a dtype in `types`, which only one side has."""
     if unit.kind == "matmul":
         return True
     known = {dtype for pair in types for dtype in pair.replace(", ", "×").split("×")}

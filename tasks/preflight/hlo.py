@@ -21,7 +21,7 @@ _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 
 
 class Shape(NamedTuple):
-    """An array's type."""
+    """An array's element type and dimensions."""
 
     dtype: str
     sizes: tuple[int, ...]
@@ -42,8 +42,8 @@ class Instruction(NamedTuple):
     opcode: str
     shapes: tuple[Shape, ...]  # a tuple's shapes, flattened
     operands: tuple[str, ...]
-    literal: str  # the text between the parentheses
-    attributes: str  # the text after them
+    literal: str  # the text between the opcode's parentheses: operands, a constant's value, a parameter's number
+    attributes: str  # the text after the parentheses
     line: int  # 1-based
     offset: int  # bytes in the text before the line
 
@@ -93,7 +93,7 @@ class Computation(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A program."""
+    """A parsed program."""
 
     computations: dict[str, Computation]  # by name
     aliases: int  # number of outputs written in place of an input

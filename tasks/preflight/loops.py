@@ -85,11 +85,11 @@ def count_trips(program: Program, computation: Computation, loop: Instruction) -
 
 
 def _find_compare(program: Program, condition: Computation) -> tuple[str, int, int] | None:
-    """Return (direction, the counter's index in the loop's state, limit) of a condition such as `counter < limit`."""
+    """Return (direction, counter's index in the loop's state, limit) of a condition `counter < limit`, else None."""
     root = list(condition.instructions.values())[-1]
     names = list(root.operands)
     body = condition
-    if root.opcode == "fusion":  # its parameters are the operands
+    if root.opcode == "fusion":  # the comparison is inside; the fusion's operands are its parameters
         body = program.computations.get(root.calls.get("calls", ""), condition)
         root = list(body.instructions.values())[-1]
     if root.opcode != "compare" or len(root.operands) != 2:

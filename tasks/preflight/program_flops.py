@@ -16,7 +16,7 @@ _CONTRACTED = re.compile(r"lhs_contracting_dims=\{([\d,]*)\}")
 def count_flops(one: Instruction, shapes: Mapping[str, Shape]) -> int:
     """Return the FLOPs of a `convolution` (the form of matrix products on TPUs) or a `dot`; 0 for other instructions.
 
-    shapes: operand's name → shape. Leaves out products with padding and dilation holes, like XLA's own count
+    shapes: operand's name → shape. Multiplications with padding and dilation holes do not count, as in XLA
     (`HloCostAnalysis::HandleConvolution`).
     """
     if one.opcode == "dot":

@@ -24,7 +24,7 @@ def is_whole(array: Any) -> bool:
 
 
 def to_host(array: Any) -> Any:
-    """Return a NumPy array: for typed keys their data, for values without bits (gradients of integers) False."""
+    """Return a NumPy array: the data of typed keys; False for values without bits (float0, gradients of integers)."""
     values = np.asarray(jax.random.key_data(array) if is_key(array) else array)
     return values if values.dtype.itemsize else np.zeros(values.shape, bool)
 

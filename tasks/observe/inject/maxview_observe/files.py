@@ -67,7 +67,7 @@ def write_arrays(path: Path, names: list[str], arrays: list[Any]) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, Any]:
-    """Return the bits of arrays by name, each read at its first use."""
+    """Return name → bits of the arrays in a file. An array is read from disk when it is used."""
     return _Arrays(np.load(path, allow_pickle=False))
 
 

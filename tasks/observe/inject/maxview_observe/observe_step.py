@@ -34,7 +34,7 @@ class StepObserver:
         self.compiled: Any = None
         self.jit = jax.jit
         self.record: dict[str, Any] = {"notes": []}
-        self.own: dict[str, str | None] = {}  # name → digest of an own argument before its replacement
+        self.own: dict[str, str | None] = {}  # replaced argument's name → digest of this arm's value
         self.profiling: Profiling | None = None
 
     def wants(self, name: str) -> bool:

@@ -68,7 +68,7 @@ class StartSharer:
             return None
 
     def share(self, call: Call, number: int) -> list[Any]:
-        """Return the leaves to use instead of the call's. number: of the call, counted from 0."""
+        """Return the leaves to use instead of the call's. number: index of the call."""
         if number == 0:
             self.first = step_of(call.arguments, call.leaves) or 0
             return self.begin(call)
@@ -122,7 +122,7 @@ class StartSharer:
         return changed
 
     def keep_batch(self, arrays: list[Any], step: int) -> None:
-        """Store a batch if it differs from the last one."""
+        """Store a batch if it differs from the previous batch."""
         assert self.fresh is not None
         found = "".join(map(bits.digest, arrays))
         if found == self.batch:
@@ -176,6 +176,6 @@ def batch_file(folder: Path, step: int) -> Path:
 
 
 def last_batch(folder: Path, step: int) -> Path | None:
-    """Return the batch of a step: the last one stored up to that step."""
+    """Return the file with the batch of a step, the last file up to that step; None if there is none."""
     kept = sorted(file for file in folder.glob("batch-*.npz") if file <= batch_file(folder, step))
     return kept[-1] if kept else None
