@@ -1,4 +1,4 @@
-"""The flow `bisect`: line → ledger → ends → the most informative run, repeatedly → publish."""
+"""The flow `bisect`: list commits → compile each → run both ends → repeat the most informative run → publish."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -76,12 +76,12 @@ def name_run() -> str:
 )
 @with_parameters_of(BisectOptions)
 def bisect(options: BisectOptions) -> State[Any]:
-    """Find for every case the first point of the line that differs from good."""
+    """Find, for every case, the commit or package version that changed the metric."""
     return bisect_cases(options, open_store(options.out), Jobs())
 
 
 def bisect_cases(request: BisectOptions, store: Store, jobs: Jobs) -> State[Any]:
-    """Bisect every case of a request; return the flow's final state."""
+    """Bisect every case of a request; return the flow's final state: Failed if a culprit was found."""
     if request.metric:
         read_question(request.metric)
     span = find_span_step(request)
@@ -105,18 +105,18 @@ def bisect_cases(request: BisectOptions, store: Store, jobs: Jobs) -> State[Any]
 
 @dataclass
 class Search:
-    """The search for one case on one line: its runs, failures and next action."""
+    """The search for one case on one line of points. Points are identified by their index in `span.points`."""
 
     request: BisectOptions
     span: Span
     case: str
     store: Store
     jobs: Jobs
-    question: Question | None = None
-    runs: dict[int, list[RunRecord]] = field(default_factory=dict)
-    failures: dict[int, str] = field(default_factory=dict)
-    like: RunPlan = field(default=None)  # type: ignore[assignment]  # of the good end; made if it is not given
-    past: dict[str, Past] | None = None
+    question: Question | None = None  # None until the metric to bisect is known
+    runs: dict[int, list[RunRecord]] = field(default_factory=dict)  # point → its finished runs
+    failures: dict[int, str] = field(default_factory=dict)  # point → why it cannot be judged
+    like: RunPlan = field(default=None)  # type: ignore[assignment]  # plan of the good end; made if None
+    past: dict[str, Past] | None = None  # noise of earlier runs; read on first use
 
     def __post_init__(self) -> None:
         if self.like is None:
@@ -126,7 +126,7 @@ class Search:
             self.question = read_question(self.request.metric)
 
     def find(self) -> Bisection:
-        """Return the case's record; if a merge is the culprit, of the line inside the merge."""
+        """Return the case's record; if a merge is the culprit, the record of a search inside the merge."""
         corners: tuple[Corner, ...] = ()
         if self.request.more.packages and not (self.span.points[0].version or self.span.software):
             corners = self._corners()
@@ -148,7 +148,7 @@ class Search:
         return record
 
     def _search(self, points: tuple[BisectedPoint, ...]) -> tuple[Finish, tuple[Line, dict[int, str]]]:
-        """Run points until the culprit is found or a limit is reached."""
+        """Run points until the culprit is found or a limit is reached; return the result and `draw_line`'s value."""
         limits = Limits(
             ends=load_comparison(self.request.comparison).repeats, budget_s=self.request.read_budget(),
             most_runs=self.request.more.max_runs,
@@ -191,7 +191,7 @@ class Search:
                 self._train(point)
 
     def _recall(self, last: int, most: int) -> None:
-        """Take over the pairs of finished runs of both ends, for example a nightly's."""
+        """Reuse finished runs of both ends from the store, in pairs, for example from a nightly comparison."""
         try:
             ends = [
                 plan_point(self.request, self.span, end, self.case, self.store.path, repeats=most) for end in (0, last)
@@ -207,7 +207,7 @@ class Search:
                 self.runs.setdefault(end, []).append(record)
 
     def _ask_ends(self, last: int, limits: Limits) -> Question | Finish:
-        """Return the row to bisect, the worst of the ends', or the reason to stop."""
+        """Run the ends until their comparison decides; return its worst row, or the reason to stop."""
         while True:
             runs = len(self.runs.get(0, ()))
             if runs == 0:
@@ -226,7 +226,7 @@ class Search:
         return bool(self.runs.get(0)) and bool(self.runs.get(last))
 
     def _train(self, point: int) -> None:
-        """Run a point once more; skip it from now on if its trainer cannot be prepared."""
+        """Run a point once more, or reuse a finished run. If its trainer cannot be prepared, note it in `failures`."""
         number = len(self.runs.get(point, ()))
         try:
             plan = plan_point(self.request, self.span, point, self.case, self.store.path, repeats=number + 1)[number]
@@ -304,7 +304,7 @@ class Search:
         return record.model_copy(update={"program": program})
 
     def _inside(self, record: Bisection, culprit: int) -> Bisection:
-        """Continue the search inside the culprit merge; return its record, or the merge's own."""
+        """Search inside the merged branches; return the record of the first culprit there, else the merge's record."""
         merge = name_point(self.span.points[culprit])
         for inside in spans_inside(self.request, self.span, culprit):
             EVENTS.put(Extended((), f"{merge} is a merge: its {len(inside.points) - 1} commits are next"))
@@ -318,7 +318,7 @@ class Search:
         return record.model_copy(update={"notes": (*record.notes, note)})
 
     def _corners(self) -> tuple[Corner, ...]:
-        """Run old and new code with old and new packages; return each combination's effect. Chooses the metric too."""
+        """Run old and new code with old and new packages; return the effects of both. Also sets `question` if unset."""
         square = Search(
             self.request, corner_span(self.request, self.span), self.case, self.store, self.jobs, like=self.like
         )

@@ -1,1 +1,1 @@
-"""Turns a line of commits between good and bad into the commit that changed a metric, with few runs."""
+"""Finds the commit, or package version, between good and bad that changed a metric, with few training runs."""

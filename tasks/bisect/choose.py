@@ -6,12 +6,12 @@ import numpy as np
 
 from tasks.bisect.posterior import Belief, Values
 
-GRID = 160  # places at which the density of the next value is computed
-WIDEST = 60.0  # the range of levels in standard deviations of a run: finer distinctions give no more information
+GRID = 160  # intervals of the grid on which the density of the next value is computed
+WIDEST = 60.0  # largest range of levels, in standard deviations of a run, that the grid has to resolve
 
 
 def choose_point(belief: Belief, points: Iterable[int]) -> int | None:
-    """Return the first point with the most information; None if no run of any point gives information."""
+    """Return the point whose next run gives the most information, the first of equals; None if no run gives any."""
     worth = {point: information(belief, point) for point in points}
     best = max(worth, key=lambda point: worth[point], default=None)
     return best if best is not None and worth[best] > 0 else None
@@ -40,7 +40,7 @@ def information(belief: Belief, point: int) -> float:
 
 
 def _spread(levels: Values, chances: Values, start: float, step: float) -> Values:
-    """Return the probabilities of the levels on a grid, each split between its two neighbours."""
+    """Return a probability for each grid point: each level's probability is split between its two neighbours."""
     place = (levels - start) / step
     low = np.floor(place).astype(int)
     part = place - low

@@ -1,11 +1,11 @@
-"""Turns runs of old and new code with old and new packages into the effects of both on a metric."""
+"""Computes the effects of new code and of new packages on a metric, from runs of all four combinations (corners)."""
 
 from collections.abc import Callable, Sequence
 from math import expm1, sqrt
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import stdtrit  # type: ignore[import-untyped]  # its stubs are a package of their own
+from scipy.special import stdtrit  # type: ignore[import-untyped]  # scipy-stubs is not installed
 
 from configs.comparison import Tolerance
 from tasks.bisect.terms import WORSE, Rated
@@ -20,11 +20,11 @@ CONTRASTS: dict[Literal["code", "packages", "interaction"], tuple[float, float, 
 
 
 def contrast_corners(levels: Sequence[Sequence[float]], noise: Noise, tolerance: Tolerance) -> tuple[Corner, ...]:
-    """Return the effects of code and packages, each averaged over the other, and their interaction.
+    """Return the effects of code and packages on a time, each averaged over the other, and their interaction.
 
-    levels: logarithms of the runs' levels of (old code, old packages), (new, old), (old, new), (new, new). The
-    factorial contrasts of a 2 × 2 experiment with a pooled variance (G. Box, W. Hunter, J. Hunter, Statistics for
-    Experimenters, ch. 5), moderated by the stated noise.
+    levels: logarithms of the runs' seconds for each corner: (old code, old packages), (new, old), (old, new), (new,
+    new). Computes the factorial contrasts of a 2 × 2 experiment with a pooled variance (G. Box, W. Hunter, J. Hunter,
+    Statistics for Experimenters, ch. 5), to which the stated noise contributes its degrees of freedom.
     """
     means = [float(np.mean(side)) for side in levels]
     squares = sum(float(np.sum((np.asarray(side) - mean) ** 2)) for side, mean in zip(levels, means, strict=True))
@@ -50,7 +50,7 @@ def _word(estimate: float, low: float, high: float, tolerance: Tolerance) -> Ver
 
 
 def compare_corners(compare: Callable[[int, int], Rated]) -> tuple[Corner, ...]:
-    """Return the effects on a metric without noise, from verdicts; corners in the order of `contrast_corners`."""
+    """Return the effects on a metric without noise. compare: verdict on two corners, in `contrast_corners`' order."""
     code, packages = (compare(0, 1), compare(2, 3)), (compare(0, 2), compare(1, 3))
     found = [Corner(name="code", **_both(code)), Corner(name="packages", **_both(packages))]
     apart = code[0].verdict != code[1].verdict or packages[0].verdict != packages[1].verdict
@@ -61,6 +61,6 @@ def compare_corners(compare: Callable[[int, int], Rated]) -> tuple[Corner, ...]:
 
 
 def _both(pair: tuple[Rated, Rated]) -> dict[str, Any]:
-    """Return the worse verdict of two, and both texts."""
+    """Return the worse of two verdicts, and a text with both: with the old and the new version of the other factor."""
     worse = next((one for one in pair if one.verdict in WORSE), pair[1] if pair[0].verdict == "same" else pair[0])
     return {"verdict": worse.verdict, "text": f"{pair[0].verdict} with the old, {pair[1].verdict} with the new"}

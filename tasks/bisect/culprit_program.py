@@ -1,4 +1,4 @@
-"""Finds the operations in which the culprit's training step differs from the step of the commit before it."""
+"""Finds the operations in which the culprit's lowered training step differs from that of an earlier commit."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,12 +15,13 @@ from tasks.store import Store
 def compare_culprit_program(
     points: Sequence[BisectedPoint], culprit: int, like: RunPlan, runs: Mapping[int, Sequence[RunRecord]], store: Store
 ) -> ProgramExplanation | None:
-    """Return the operations that differ; None if the programs are equal, or if one of them was not kept.
+    """Return the operations that differ between the culprit and the last point before it with a program.
 
-    The ledger's programs count; a custom command has none there, and then the programs that runs kept count.
+    Compares programs from the ledger, else programs that runs kept (custom commands have no ledger programs). like: the
+    good end's plan. None if the programs are equal, if one of them was not kept, or if package versions are bisected.
     """
     here = points[culprit]
-    if here.version:  # JAX versions lower one step differently
+    if here.version:  # JAX versions lower the same step differently
         return None
     in_ledger = {
         number: store.path / FOLDER / "programs" / ledger_key(point.source, like) / LOWERED
@@ -37,10 +38,10 @@ def compare_culprit_program(
 
 
 def _find_difference(paths: tuple[Path, Path], names: tuple[str, str]) -> ProgramExplanation | None:
-    if not all(path.is_file() for path in paths):  # the ledger was made on another machine
+    if not all(path.is_file() for path in paths):  # the ledger entry is from another machine
         return None
     try:
         found = compare_program_files(*paths, names)
-    except ValueError:  # the text of an older JAX
+    except ValueError:  # an older JAX wrote the text
         return None
     return found if found.answer == "differs" else None

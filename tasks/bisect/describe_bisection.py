@@ -1,4 +1,4 @@
-"""Turns a finished search into the record that every surface draws."""
+"""Turns a finished search into its record (`Bisection`), with all texts for display."""
 
 import hashlib
 import re
@@ -28,7 +28,7 @@ def describe_points(
     judge: Judge | None,
     belief: Belief | None,
 ) -> tuple[BisectedPoint, ...]:
-    """Return the points with the results of the search for each."""
+    """Return the points with their marks, levels, numbers of runs and posterior probabilities filled in."""
     marks = mark_points(line, judge) if judge is not None and judge.runs(0) and judge.runs(line.last) else {}
     found = []
     for number, point in enumerate(points):
@@ -55,12 +55,12 @@ def name_point(point: BisectedPoint) -> str:
 
 
 def fill_note(note: str, points: Sequence[BisectedPoint]) -> str:
-    """Replace the numbers of points in a sentence by their names."""
+    """Replace `{3}` in a sentence by the name of point 3."""
     return _POINT.sub(lambda match: name_point(points[int(match[1])]), note)
 
 
 def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, question: Question) -> str:
-    """Return the answer as one sentence."""
+    """Return the answer as one sentence, in which `{3}` stands for the name of point 3."""
     if finish.outcome == "no difference" or (finish.culprit is None and not finish.suspects):
         return f"{case}: {finish.why}"
     if finish.culprit is not None:
@@ -76,7 +76,7 @@ def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, q
 
 
 def shorten_numbers(text: str) -> str:
-    """Return the text with at most six significant digits per decimal number; omits `(a and b)` of two equal ones."""
+    """Shorten numbers with four or more decimals to six significant digits; remove ` (a and b)` if both are equal."""
     short = _DECIMAL.sub(lambda match: f"{float(match[0]):.6g}", text)
     return _EQUAL_PAIR.sub("", short)
 
@@ -98,7 +98,7 @@ def write_record(
     points: Sequence[BisectedPoint], runs: Mapping[int, Sequence[RunRecord]], *, corners: Sequence[Corner] = (),
     commit: tuple[str, str] = ("", ""),
 ) -> Bisection:  # fmt: skip
-    """Return the record of one case. `commit`: message and diffstat of the culprit."""
+    """Return the record of one case. commit: (message, diffstat) of the culprit."""
     culprit, programs = finish.culprit, ""
     if culprit is not None:
         compiled = [point.ledger for point in points[:culprit] if point.ledger.program]
@@ -135,12 +135,12 @@ def write_record(
 
 
 def spent_seconds(runs: Sequence[RunRecord]) -> float:
-    """Return the seconds of all runs by their logs, those before an interruption included."""
+    """Return the total seconds of the runs, from the first to the last time in each run's log."""
     return sum(seconds_between(run.reading.started, run.reading.ended) or 0.0 for run in runs)
 
 
 def show_counts(record: Bisection) -> str:
-    """Return `41 commits, 9 with another program, 6 trained (14 runs, 11 min), 35 ruled out without training`."""
+    """Return e.g. `41 commits, 9 with another program, 6 trained (14 runs, 11 min), 35 ruled out without training`."""
     count, what = len(record.points) - 1, "version" if record.points[-1].version else "commit"
     parts = [f"{count} {what}{'' if count == 1 else 's'}"]
     if any(point.ledger.program for point in record.points):
@@ -156,7 +156,7 @@ def show_counts(record: Bisection) -> str:
 
 
 def next_words(request: BisectOptions, span: Span, case: str, finish: Finish) -> list[str]:
-    """Return the next command: compare the culprit with the point before it, or search again with more runs."""
+    """Return the next command: compare the culprit with the point before it, or search with higher limits; or []."""
     repository = ["--repository", span.repository] if span.named else []
     target = ["--target", request.target] if request.target else []
     sets = [word for pair in request.more.overrides for word in ("--set", pair)]
@@ -171,7 +171,7 @@ def next_words(request: BisectOptions, span: Span, case: str, finish: Finish) ->
 
 
 def _twice_the_limits(request: BisectOptions) -> list[str]:
-    """Return the options for the metric and packages, and twice the limit that ended the search."""
+    """Return the request's options for metric and packages, and its limits doubled."""
     more, budget_s = request.more, request.read_budget()
     given = {"--metric": request.metric, "--packages": more.packages, "--budget": budget_s and f"{2 * budget_s:.0f}s"}
     words = [word for name, value in given.items() if value for word in (name, str(value))]

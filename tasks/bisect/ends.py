@@ -1,4 +1,4 @@
-"""Turns a comparison of the two ends into the metric to bisect, or into the reason why nothing can be bisected."""
+"""Chooses the metric to bisect from a comparison of good and bad (the ends), or gives the reason to stop."""
 
 from tasks.bisect.questions import Question, worst_question
 from tasks.bisect.terms import MOST_OF_POINT, Finish, Limits, Train
@@ -11,7 +11,10 @@ SAME = "good and bad are the same: good may be bad itself (name an earlier --goo
 def find_question(
     record: ComparisonRecord, runs: int, last: int, limits: Limits, spent_s: float
 ) -> Question | Train | Finish:
-    """Return the worst row of the ends after `runs` runs of each, or one more run of both if that may decide."""
+    """Return the worst row of the comparison, or one more run of both ends if it may decide, or the reason to stop.
+
+    runs: number of each end's runs in `record`. last: index of the bad end. spent_s: seconds of all runs so far.
+    """
     question = worst_question(record)
     if question is not None:
         return question
@@ -34,12 +37,12 @@ def find_question(
 
 
 def say_better(text: str) -> str:
-    """Return the reason to stop if bad is better than good."""
+    """Return the message for a bad end that is better than good. text: the improved row."""
     return f"bad is better than good ({text}): are --good and --bad swapped?"
 
 
 def say_unsure(runs: int, text: str, wanted: int | None, cost: str) -> str:
-    """Return the reason to stop if the difference is not significant. wanted: runs of each end that would decide."""
+    """Return the message for a difference that is not significant. wanted: runs of each end that would decide."""
     more = f"; {wanted} runs of each would probably decide" if wanted else ""
     price = f" ({cost})" if cost else ""
     option = f" (--max-runs {2 * wanted + MOST_OF_POINT})" if wanted else ""

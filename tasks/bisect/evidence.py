@@ -1,26 +1,26 @@
-"""Decides whether the runs prove a difference: of the ends, and of the suspect against the point before it.
+"""Decides whether the runs prove a difference: between good and bad, and between a suspect and the point before it.
 
-A machine may be noisier than stated: other work slows some runs, or it has two clock states. Repeats of one point
-show that. From then on only ranks count, which assume nothing about the noise.
+A machine may be noisier than stated: other work slows some runs, or it has two clock states. Repeats of the same point
+show this. From then on, times are compared by ranks only, because ranks assume no size of the noise.
 """
 
 from math import sqrt
 
-from scipy.special import fdtrc, stdtrit  # type: ignore[import-untyped]  # its stubs are a package of their own
+from scipy.special import fdtrc, stdtrit  # type: ignore[import-untyped]  # scipy-stubs is not installed
 
 from tasks.bisect.posterior import Belief
 from tasks.bisect.terms import ENDS, WORSE, Judge, Line, Rated
 from tasks.diff.decide_noisy import CHANCE
 
-WITNESSES = 2  # runs of the point that is named: other work on the machine may have slowed one of them
-SCATTER = 0.01  # chance of such repeats by the stated noise, below which the machine is noisier than stated
-RANKED = 3  # fresh runs of each side, from which on ranks are computed
+WITNESSES = 2  # least runs of a culprit: other work on the machine may have slowed one run
+SCATTER = 0.01  # p-value of the repeats under the stated noise, below which the machine is noisier than stated
+RANKED = 3  # least runs of each side, without its first run, for a rank test
 
 
 def judge_ends(line: Line, judge: Judge) -> Rated:
-    """Return the first look at the ends that decided, else the last: k runs of each are the k-th look.
+    """Return the verdict on the ends: by ranks, else the first sure verdict of comparisons with 1, 2, … runs of each.
 
-    For a time, *same* needs two runs of each: one slowed run of good hides the difference.
+    A time is *same* only with two runs of each, because one slowed run of good hides a difference.
     """
     both = min(judge.runs(0), judge.runs(line.last))
     rated = Rated(verdict="unknown", text="not run yet", wanted=1)
@@ -38,7 +38,7 @@ def judge_ends(line: Line, judge: Judge) -> Rated:
 def is_proven(line: Line, judge: Judge, belief: Belief, pair: tuple[int, int], rated: Rated, chance: float) -> bool:
     """Return whether the second point of a pair is surely worse than the first.
 
-    rated: the verdict rule's comparison of the pair. chance: of a false alarm.
+    rated: the verdict rule's comparison of the pair. chance: the allowed false-alarm probability.
     """
     if not judge.varies:
         return rated.verdict in WORSE
@@ -48,7 +48,7 @@ def is_proven(line: Line, judge: Judge, belief: Belief, pair: tuple[int, int], r
 
 
 def scatters(line: Line, judge: Judge) -> bool:
-    """Return whether repeats of single points differ by more than the stated noise allows (F test)."""
+    """Return whether runs of the same point differ by more than the stated noise allows (F test); for times only."""
     squares, df = 0.0, 0
     for point in {*line.alike, 0, line.last} if judge.varies else ():
         values = [] if judge.failed(point) else [one.value for one in judge.observe(point)]
@@ -60,9 +60,9 @@ def scatters(line: Line, judge: Judge) -> bool:
 
 
 def rank_chance(judge: Judge, before: int, after: int) -> float:
-    """Return the chance that equal points have runs in such an order (Mann and Whitney, one-sided, exact).
+    """Return the one-sided exact p-value of the Mann-Whitney test that `after` is slower than `before`.
 
-    The first run of each is left out, because it made the pair the suspect. 1 if there are too few others.
+    The first run of each is left out, because it made the pair suspect. 1 with fewer than RANKED others.
     """
     if not judge.varies or judge.failed(before) or judge.failed(after):
         return 1.0
@@ -75,7 +75,7 @@ def rank_chance(judge: Judge, before: int, after: int) -> float:
 
 
 def _is_witnessed(judge: Judge, belief: Belief, pair: tuple[int, int], chance: float) -> bool:
-    """Return whether two runs of the suspect show a step larger than the scatter of all runs of the line."""
+    """Return whether at least two runs of the suspect show an increase beyond the noise estimated from all runs."""
     before, after = ([one.value for one in judge.observe(point)] for point in pair)
     if len(after) < WITNESSES:
         return False

@@ -1,4 +1,4 @@
-"""Turns the run records of the points into levels, failures, and verdicts on two points, for the search."""
+"""Implements `terms.Judge` with run records: gives the search each point's times and failures, and compares points."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import log
@@ -20,10 +20,10 @@ from tasks.records import CheckpointDifference, ComparisonRecord, RunRecord
 
 
 class RunJudge:
-    """The verdict rule over the runs of a line's points: see `terms.Judge`.
+    """The verdict rule applied to the runs of points; see `terms.Judge`.
 
-    like: a comparison of the line, whose runs stand for those of any two points. failures: points that cannot be
-    judged, and why. compare_checkpoints: the values of two points' checkpoints, if they are bisected.
+    like: a template for the comparison of any two points, without runs. failures: point → reason why it cannot be
+    judged. past: noise of earlier runs, by metric. compare_checkpoints: compares the checkpoints of a case's runs.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RunJudge:
         return len(self._runs.get(point, ()))
 
     def failed(self, point: int) -> str:
-        """See Judge. If deaths are bisected, a death of another cause cannot be judged."""
+        """See Judge. If deaths are bisected, a point that died of another cause than the last point is not judged."""
         if why := self._failures.get(point, ""):
             return why
         dead = [run for run in self._runs.get(point, ()) if run.has_died]
@@ -95,7 +95,7 @@ class RunJudge:
         return self._known[key]
 
     def record(self, before: int, after: int, *, shares: int = 1, look: int | None = None) -> ComparisonRecord:
-        """Return the full comparison of two points."""
+        """Return the full comparison of two points. shares and look: as `cases` and `look` of `CaseRuns`."""
         return self._compare(self._runs[before], self._runs[after], look=look, shares=shares)
 
     def _compare(
@@ -115,7 +115,7 @@ class RunJudge:
         row = next((row for row in record.rows if row.metric == self._question.metric), None)
         if row is None or row.verdict == "not judged":
             return Rated(verdict="unknown", text="the runs do not tell")
-        # for a sure verdict, only the difference: the page of the two commits' comparison has the reason
+        # a sure verdict's text is only the difference: the comparison of the two commits shows the full reason
         text = row.effect_text or (row.reason if row.verdict == "unknown" else row.reason.partition(": ")[0])
         return Rated(
             verdict=row.verdict, text=text, wanted=row.runs_wanted, cost=row.cost_text,
@@ -124,7 +124,7 @@ class RunJudge:
 
 
 def as_arm(run: RunRecord, arm: str) -> RunRecord:
-    """Return the run as one of this arm, whichever arm it was trained for."""
+    """Return the run with `arm` in place of the arm that it was trained for."""
     plan = run.plan.model_copy(update={"arm": arm}) if run.plan is not None else None
     return run.model_copy(update={"arm": arm, "plan": plan})
 

@@ -1,4 +1,4 @@
-"""Compiles the training step of each commit without training it, and keeps the results: the compile ledger."""
+"""The compile ledger: compiles each commit's training step without training, and rules out commits by the results."""
 
 import gzip
 import hashlib
@@ -23,22 +23,22 @@ from tasks.resolve.trainers.compile import COMPILE_RECORDER
 from tasks.store import Store
 from tasks.store.json_records import model_from_json, read_document
 
-FOLDER = "bisect"
+FOLDER = "bisect"  # folder in the store
 TIMEOUT_S = 1800.0
-TAIL_LINES = 3
-# an error type of model/compile_record.py: the trainer has no separate compile step
+TAIL_LINES = 3  # of stderr, in the error of a compile that left no report
+# Error type from model/compile_record.py: the trainer ended without a separate compile. The entry stays empty.
 NOTHING_COMPILED = "NothingCompiled"
-# Prior weight of a commit whose program equals that of the commit before, by the kind of metric:
+# Prior weight of a commit whose program equals the previous commit's, by kind of metric (a changed program has 1):
 LAST = 0.02  # step times: only a change of the host loop can matter
 HOST = 0.2  # losses: only a change of data or random numbers can matter
 PREFIXES = ("", "k", "M", "G", "T", "P")
-MORE_MEMORY = 1.001  # the tolerance of the memory row
+MORE_MEMORY = 1.001  # a point is bad if its memory exceeds good's by this factor, the tolerance of the memory row
 
 
 def ledger_key(source: str, plan: RunPlan) -> str:
     """Return the key of a ledger entry: a hash of the source, and of a plan's config, software and environment.
 
-    source: digest of the commit's source. plan: that of the good end, whatever the commit; its own source is left out.
+    source: digest of the commit's source. plan: always the plan of the good commit, without its "trainer source".
     """
     config = {k: v for k, v in plan.config.items() if k not in ("run_name", "base_output_directory", "metrics_file")}
     versions = {k: v for k, v in plan.versions.items() if k != "trainer source"}
@@ -47,19 +47,19 @@ def ledger_key(source: str, plan: RunPlan) -> str:
 
 
 def read_entry(store: Store, key: str) -> LedgerEntry | None:
-    """Return the stored entry, or None."""
+    """Return the stored entry; None if there is none for this key."""
     name = f"{FOLDER}/ledger/{key}.json"
     return LedgerEntry.model_validate_json(store.files.read(name)) if store.files.stat(name) else None
 
 
 def make_entry(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerEntry:
-    """Lower and compile the step of a plan on this machine; return its entry and write it to the store.
+    """Lower and compile a plan's training step on this machine; write its entry to the store and return it.
 
-    A lowered program that equals an earlier one is not compiled again. If the compile fails, the entry has the error.
+    A lowered program that equals an earlier one is not recompiled. If the compile fails, the entry has the error.
     """
     folder = store.path / FOLDER / "programs" / key
     programs = store.path / FOLDER / "compiled"
-    for place in (folder, programs):  # only an existing folder is writable for the commit's code
+    for place in (folder, programs):  # the commit's code is confined, and can only write to existing folders
         place.mkdir(parents=True, exist_ok=True)
     entry = _compile(plan, target, folder, programs)
     store.files.write(f"{FOLDER}/ledger/{key}.json", entry.model_dump_json().encode())
@@ -74,7 +74,7 @@ def _compile(plan: RunPlan, target: Target, folder: Path, programs: Path) -> Led
     moved = plan.model_copy(update={"config": plan.config | place})
     (folder / "config.yml").write_text(config_text(moved), encoding="utf-8")
     environment = build_environment(plan, os.environ)
-    if plan.checkout:  # the recorder is started as a file: Python does not search the working folder
+    if plan.checkout:  # the recorder is started by its path, so Python does not import from cwd
         environment["PYTHONPATH"] = plan.checkout
     try:
         done = subprocess.run(
@@ -95,8 +95,8 @@ def _compile(plan: RunPlan, target: Target, folder: Path, programs: Path) -> Led
 
 
 def summarise_program(program: CompiledProgram, optimised: Path) -> LedgerEntry:
-    """Return the ledger entry of a compiled program. optimised: the file with its optimised text."""
-    assert program.fingerprints is not None  # it was lowered
+    """Return the ledger entry of a compiled program. optimised: the gzipped text of its optimised HLO."""
+    assert program.fingerprints is not None  # the caller checked this
     with gzip.open(optimised, "rt", encoding="utf-8", newline="\n") as lines:
         found = analyse_program(lines)
     again = [unit for unit in found.units if locate(unit.instruction.op_name)[0] == "recomputed"]
@@ -110,10 +110,10 @@ def summarise_program(program: CompiledProgram, optimised: Path) -> LedgerEntry:
 
 
 def probe_words(plan: RunPlan, target: Target, folder: Path, programs: Path) -> tuple[str, ...] | None:
-    """Return the command that compiles the step of a plan and trains nothing; None for a custom command.
+    """Return the command that compiles a plan's step without training; None for a custom command or one without `-m`.
 
-    If the plan already compiles ahead of time, only its folder is replaced. Otherwise `model/compile_record.py` starts
-    the trainer and ends it as soon as its step is compiled.
+    A plan that compiles ahead of time keeps its command, and only its folder is replaced by `folder`. Otherwise
+    `model/compile_record.py` starts the trainer and ends it once the step is compiled. programs: its compile cache.
     """
     words = tuple(_move(word.replace(plan.directory, str(folder)), plan, folder) for word in plan.argv)
     if plan.compiles_for is not None:
@@ -127,14 +127,14 @@ def probe_words(plan: RunPlan, target: Target, folder: Path, programs: Path) -> 
 
 
 def _move(word: str, plan: RunPlan, folder: Path) -> str:
-    """Replace the run's name and folder in an argument; MaxText has a separate argument for each."""
+    """Return a command-line word that refers to `folder`. MaxText has separate arguments for its name and parent."""
     if word == f"run_name={Path(plan.directory).name}":
         return f"run_name={folder.name}"
     return f"base_output_directory={folder.parent}" if word.startswith("base_output_directory=") else word
 
 
 def _rules_of(metric: str) -> tuple[float, str]:
-    """Return the weight of a commit with an unchanged program, and the reason if that weight is 0."""
+    """Return a metric's prior weight for a commit with an unchanged program, and the reason if it is 0."""
     if metric in (MEMORY.name, PROGRAM):
         return 0.0, "its program is that of the commit before it"
     if metric in TIMES:
@@ -143,10 +143,10 @@ def _rules_of(metric: str) -> tuple[float, str]:
 
 
 def draw_line(points: Sequence[BisectedPoint], question: Question) -> tuple[Line, dict[int, str]]:
-    """Return the weight of each commit for the search, and the reason for each commit that needs no run.
+    """Return the search line of these points, and point → reason for each point that needs no run.
 
-    A commit with the source of the commit before it trains the same. With only the same program, the commit can still
-    change the host loop or the data.
+    A commit with the same source as the previous commit trains the same. With another source but the same program, a
+    commit can still change the host loop or the data.
     """
     weights, why = [0.0], {}
     for number, (before, here) in enumerate(pairwise(points), start=1):
@@ -162,13 +162,13 @@ def draw_line(points: Sequence[BisectedPoint], question: Question) -> tuple[Line
     for number, here in enumerate(points[1:], start=1):
         like_good = here.source and here.source == points[0].source
         alike.append(0 if like_good else number if weights[number] else alike[-1])
-    if tail := alike[last]:  # the commits at the end that train the same count as the bad end
+    if tail := alike[last]:  # for the last commits that train alike, the bad end's runs are used
         alike = [last if one == tail else one for one in alike]
     return Line(weights=tuple(weights), alike=tuple(alike)), why
 
 
 def search_ledger(points: Sequence[BisectedPoint], question: Question) -> Finish | None:
-    """Return the answer for a changed program or more memory, which need no run; None for other metrics."""
+    """Return the answer from the ledger alone if the metric is the program or its memory; None for other metrics."""
     entries = [point.ledger for point in points]
     good, bad = entries[0], entries[-1]
     if question.metric == PROGRAM:
@@ -184,7 +184,7 @@ def search_ledger(points: Sequence[BisectedPoint], question: Question) -> Finish
 
 
 def _last_change(points: Sequence[BisectedPoint], is_bad: Sequence[bool | None], question: Question) -> Finish:
-    """Return the answer from the points that are like good or bad; None: unknown."""
+    """Return the answer from each point's mark: True is bad, False is good, None is unknown. Names the last change."""
     if not is_bad[-1]:
         return Finish(outcome="no difference", why=f"{question.title}: the compiler makes the same of good and bad")
     good = max(number for number, mark in enumerate(is_bad) if mark is False)
@@ -203,7 +203,7 @@ def _last_change(points: Sequence[BisectedPoint], is_bad: Sequence[bool | None],
 
 
 def tell_programs(before: LedgerEntry, here: LedgerEntry) -> str:
-    """Return one line that describes how two entries' programs differ; empty if one is unknown."""
+    """Return one line that describes how two entries' programs differ; empty if an entry has no program."""
     if before.program is None or here.program is None:
         return ""
     if before.program == here.program:

@@ -1,4 +1,4 @@
-"""Turns good and bad into the commits between them, by first parents, or reports why there are none."""
+"""Lists the commits between good and bad along first parents, with git; reads merges, messages and diffstats."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tasks.records import Commit
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.refs import ResolvedRef
 
-MOST = 2000  # commits on a line
+MOST = 2000  # commits between good and bad
 _FORM = "%H%x00%P%x00%cI%x00%an%x00%s%x01"
 
 
@@ -16,13 +16,13 @@ class LineCommit(Frozen):
     """A commit on the line, with its parents."""
 
     commit: Commit
-    parents: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()  # SHAs, the first parent first
 
 
 def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[LineCommit]:
-    """Return the commits from good to bad, good first, following first parents: merges without their branches.
+    """Return the commits from good to bad, good first, along first parents: without the commits of merged branches.
 
-    Raises ConfigError, with the command to type, if bad does not descend from good.
+    Raises ConfigError, with the option to type, e.g. if bad does not descend from good or the clone is shallow.
     """
     folder = Path(repository)
     if good.sha == bad.sha:
@@ -47,27 +47,27 @@ def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[Line
     listed = _read(folder, f"{good.sha}..{bad.sha}", "--first-parent", f"--max-count={MOST + 1}")
     if len(listed) > MOST:
         raise ConfigError([f"more than {MOST} commits lie between '{good.name}' and '{bad.name}': name a later --good"])
-    # good may have come in by a merge: earlier commits of the line lack it
+    # good may be on a merged branch: the line then starts at the first commit that contains good
     while listed and listed[0].parents[:1] != (good.sha,) and not _holds(folder, good.sha, listed[0].commit.sha):
         listed = listed[1:]
     return [*_read(folder, good.sha, "--max-count=1"), *listed]
 
 
 def find_inside(repository: str, merge: LineCommit) -> list[tuple[str, str]]:
-    """Return the merged branches: (fork point, last commit) of every parent but the first."""
+    """Return (fork point, last commit) of each merged branch, one for every parent of the merge but the first."""
     folder, (first, *others) = Path(repository), merge.parents
     lines = [(_base(folder, first, other), other) for other in others]
     return [(base, other) for base, other in lines if base is not None and base != other]
 
 
 def find_dirt(repository: str) -> str:
-    """Return the name of an uncommitted file, with the number of further ones; empty if all is committed."""
+    """Return the name of a file with uncommitted changes, and how many others there are; empty if there is none."""
     lines = _git(Path(repository), "status", "--porcelain", "--untracked-files=no").splitlines()
     return "" if not lines else lines[0][3:] + (f" and {len(lines) - 1} more" if len(lines) > 1 else "")
 
 
 def describe_commit(repository: str, sha: str) -> tuple[str, str]:
-    """Return (message, diffstat) of a commit; of a merge, against its first parent."""
+    """Return (message, diffstat) of a commit; the diffstat of a merge is against its first parent."""
     folder = Path(repository)
     message = _git(folder, "show", "--no-patch", "--format=%B", "--end-of-options", sha).strip()
     stat = _git(folder, "show", "--format=", "--stat=100", "--first-parent", "-m", "--end-of-options", sha)
@@ -75,7 +75,7 @@ def describe_commit(repository: str, sha: str) -> tuple[str, str]:
 
 
 def _read(folder: Path, *words: str) -> list[LineCommit]:
-    """Read commits, the oldest first."""
+    """Return the commits that `git log` prints for a range and options, the oldest first."""
     what, *options = words
     printed = _git(folder, "log", f"--format={_FORM}", *options, "--end-of-options", what, "--")
     found = []

@@ -1,4 +1,4 @@
-"""Turns the request of a bisection into its points, and each point into the plans of its runs."""
+"""Lists the points of a requested bisection (commits or package versions), and plans the runs of a point."""
 
 import re
 from collections.abc import Sequence
@@ -26,29 +26,29 @@ _LIST = re.compile(r"([A-Za-z0-9._\[\]-]+)==([^,\s]+(?:,[^,\s]+)+)")
 class Span(Frozen):
     """The points of a search: the two resolved ends, and every point between them."""
 
-    repository: str  # a folder
-    named: bool  # whether it is another repository than the comparison's own
+    repository: str  # path of the clone
+    named: bool  # True if the user named a repository instead of the comparison's own
     good: ResolvedRef
     bad: ResolvedRef
     points: tuple[BisectedPoint, ...]
-    parents: dict[str, tuple[str, ...]] = {}  # of every commit on the line
-    software: tuple[str, ...] = ()  # held for every point, "jax==0.12.0"
+    parents: dict[str, tuple[str, ...]] = {}  # commit's SHA → its parents' SHAs; empty for versions
+    software: tuple[str, ...] = ()  # requirements that every point has in common, e.g. "jax==0.12.0"
 
     def merge_at(self, point: int) -> LineCommit | None:
-        """Return the commit of a point if it is a merge."""
+        """Return the commit of a point if it is a merge, else None."""
         commit = self.points[point].commit
         parents = self.parents.get(commit.sha, ())
         return LineCommit(commit=commit, parents=parents) if len(parents) > 1 else None
 
 
 def choose_span(request: BisectOptions) -> Span:
-    """Return the commits of a request, or the versions of its package if good and bad are one commit."""
+    """Return a span of commits, or of package versions if the request has `--packages` and good equals bad."""
     alone = request.more.packages and request.good == request.bad
     return span_of_packages(request) if alone else find_span(request)
 
 
 def find_span(request: BisectOptions) -> Span:
-    """Return the commits of a request. Raises ConfigError with the command to type."""
+    """Return a request's commits as a span. Raises ConfigError with the command to type."""
     spec = _check(request)
     repository = request.repository or spec.repository or str(HERE)
     repository = check_repository(repository)
@@ -67,7 +67,7 @@ def find_span(request: BisectOptions) -> Span:
 
 
 def span_between(spec: Comparison, repository: str, good: ResolvedRef, bad: ResolvedRef, *, named: bool) -> Span:
-    """Return the points between two commits of a repository."""
+    """Return the span from one commit of a repository to another."""
     commits = find_line(repository, good, bad)
     shas = [one.commit.sha for one in commits]
     words = spec.command.argv if spec.command else ()
@@ -81,7 +81,7 @@ def span_between(spec: Comparison, repository: str, good: ResolvedRef, bad: Reso
 
 
 def spans_inside(request: BisectOptions, span: Span, point: int) -> list[Span]:
-    """Return the points of each merged branch, from its fork point."""
+    """Return one span for each branch that a point merged, from its fork point; [] if the point is no merge."""
     merge = span.merge_at(point)
     if merge is None:
         return []
@@ -95,7 +95,7 @@ def spans_inside(request: BisectOptions, span: Span, point: int) -> list[Span]:
 
 
 def span_of_packages(request: BisectOptions) -> Span:
-    """Return the versions of a package as points, with the code of the bad end. Raises ConfigError."""
+    """Return a span of package versions, all with the code of the bad end. Raises ConfigError."""
     spec = _check(request)
     repository = check_repository(request.repository or spec.repository or str(HERE))
     held = resolve_ref(repository, request.bad)
@@ -106,7 +106,7 @@ def span_of_packages(request: BisectOptions) -> Span:
 
 
 def corner_span(request: BisectOptions, commits: Span) -> Span:
-    """Return four points: old and new code with the first version, then both with the last."""
+    """Return a span of four points: old and new code with the first version, then both with the last version."""
     first, *_, last = read_versions(request.more.packages)
     ends = (commits.points[0], commits.points[-1])
     points = tuple(end.model_copy(update={"version": version}) for version in (first, last) for end in ends)
@@ -114,14 +114,14 @@ def corner_span(request: BisectOptions, commits: Span) -> Span:
 
 
 def hold_packages(request: BisectOptions, commits: Span) -> Span:
-    """Return the commits as points, each with the last version."""
+    """Return the span of commits, with the last version of the package for every commit."""
     return commits.model_copy(update={"software": (read_versions(request.more.packages)[-1],)})
 
 
 def read_versions(text: str) -> tuple[str, ...]:
-    """Return the requirements in `--packages`: a range whose ends differ in their last number, or a list.
+    """Return a requirement for each version in `--packages`: a list, or a range whose ends differ in the last number.
 
-    Raises ConfigError for other ranges: the versions in a wider range are only known to a package index.
+    Raises ConfigError for other ranges: only a package index lists the versions in them.
     """
     listed, ranged = _LIST.fullmatch(text.strip()), _RANGE.fullmatch(text.strip())
     hint = "write jax==0.9.1..0.9.3, or every version: jax==0.8.2,0.9.0,0.9.1"
@@ -149,9 +149,9 @@ def read_versions(text: str) -> tuple[str, ...]:
 def plan_point(
     request: BisectOptions, span: Span, point: int, case: str, out: Path, *, repeats: int, compile_only: bool = False
 ) -> list[RunPlan]:
-    """Return the plans of a number of runs of a point: as baseline for the good end, as candidate for all others.
+    """Return the plans of `repeats` runs of a point. Point 0 runs as the baseline arm, every other as the candidate.
 
-    Raises the errors of `resolve`: a commit whose trainer cannot be prepared cannot be judged.
+    Raises ValueError, by `resolve`, if the trainer of the commit cannot be prepared.
     """
     spec = load_comparison(request.comparison)
     arm = spec.arms[0 if point == 0 else 1].name
@@ -163,7 +163,7 @@ def plan_point(
         for word in (*span.software, version)
         if word
     ]
-    alone = point == 0  # then both arms are one commit, and only the first is planned
+    alone = point == 0  # then both arms have the same commit, and only the baseline is planned
     options = ArmOverrides(
         baseline=pin_ref(refs[0]), branch=pin_ref(refs[1]), repository=span.repository if span.named else None,
         software=tuple(wanted), aa=alone,
@@ -174,7 +174,7 @@ def plan_point(
 
 
 def list_cases(request: BisectOptions) -> list[str]:
-    """Return the cases to bisect, each once. Raises ConfigError with every problem of the request's names and keys."""
+    """Return the cases to bisect, without duplicates. Raises ConfigError with all problems of names and config keys."""
     return check_request(_request_comparison(request))[2]
 
 
@@ -186,7 +186,7 @@ def _request_comparison(request: BisectOptions) -> Request:
 
 
 def _name(span: Span, point: int) -> str:
-    """Return the ref of a point; of an end, as the user named it."""
+    """Return the ref of a point: for an end the user's name without `:…`, else the short SHA."""
     ends = {0: span.good.name, len(span.points) - 1: span.bad.name}
     name = ends.get(point, span.points[point].commit.sha[:9])
     return name.partition(":")[0]

@@ -1,4 +1,4 @@
-"""Turns the runs of some points into each point's probability of being the culprit."""
+"""Computes each point's posterior probability of being the culprit, from runs of some points."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from configs.schema import Frozen
 from tasks.diff.noise import Noise
 
-TWICE = 0.1  # prior chance that the level changed at two points
+TWICE = 0.1  # prior probability that the level changed at two points instead of one
 
 type Values = NDArray[np.float64]
 
 
 class Observation(Frozen):
-    """One run of one point: the logarithm of its level, and its standard error from the run's own steps."""
+    """One run of one point. value: logarithm of its time. error: standard error of `value` from the run's own steps."""
 
     point: int
     value: float
@@ -22,14 +22,14 @@ class Observation(Frozen):
 
 
 class Belief(Frozen, arbitrary_types_allowed=True):
-    """The posterior. Arrays have one row per hypothesis, or one entry per point (good is point 0)."""
+    """The posterior. A hypothesis names the one or two points at which the level changes. Point 0 is good."""
 
-    changes: NDArray[np.int64]  # (hypotheses, 2): first point of the new level; len(points) where there is no second
-    chances: Values  # (hypotheses,): sums to 1
-    levels: Values  # (hypotheses, 3): expected level of each stretch
-    culprits: Values  # (points,): the chance that the larger step up is at this point
-    sigma: float  # standard deviation of one run around its level
-    df: float  # degrees of freedom of that
+    changes: NDArray[np.int64]  # (hypotheses, 2): first point of each new level; number of points for no second change
+    chances: Values  # (hypotheses,): posterior probability; sums to 1
+    levels: Values  # (hypotheses, 3): expected level before, between and after the changes, as logarithms
+    culprits: Values  # (points,): probability that the larger increase is at this point
+    sigma: float  # standard deviation of one run around its point's level
+    df: float  # degrees of freedom of sigma
 
     def level_at(self, point: int) -> Values:
         """Return the expected level of a point under every hypothesis."""
@@ -41,10 +41,10 @@ class Belief(Frozen, arbitrary_types_allowed=True):
 def find_belief(observations: Sequence[Observation], weights: Sequence[float], noise: Noise) -> Belief:
     """Return the posterior over the points. The first point is good, the last one is bad.
 
-    weights: each point's prior weight of being the culprit; 0 rules it out. noise: of a pair of equal runs. The level
-    changes at one point, or at two with prior probability TWICE. Levels are drawn around an unknown middle with the
-    variance of the observed difference; the variance of a run is scaled inverse χ² with the noise's degrees of freedom;
-    both are integrated out (A. Gelman et al., Bayesian Data Analysis, ch. 3 and 5).
+    weights: each point's prior weight of being the culprit; 0 rules it out. noise: the noise of a pair of equal runs.
+    The level changes at one point, or at two with prior probability TWICE. The prior of levels is normal around an
+    unknown mean, with the square of the observed range as variance. The prior of a run's variance is scaled inverse χ²
+    with the noise's degrees of freedom. Mean and variance are integrated out (A. Gelman et al., BDA, ch. 3 and 5).
     Raises ValueError if every weight is 0.
     """
     prior = np.asarray(weights, dtype=float)
@@ -76,7 +76,7 @@ def find_belief(observations: Sequence[Observation], weights: Sequence[float], n
     found /= found.sum()
     shrunk = spread * count / (1 + spread * count)
     levels = middle[:, None] + shrunk * (mean - middle[:, None])
-    # only hypotheses with one change: a level that comes and goes counts as noise until other runs show it
+    # sigma is from the best hypothesis with one change: a level that comes and goes is noise until more runs show it
     best = int(np.where(changes[:, 1] == size, found, -1.0).argmax())
     return Belief(
         changes=changes,
@@ -89,7 +89,7 @@ def find_belief(observations: Sequence[Observation], weights: Sequence[float], n
 
 
 def _hypotheses(prior: Values) -> tuple[NDArray[np.int64], Values]:
-    """Return all places of one or two changes of the level, and the prior probability of each."""
+    """Return all hypotheses, as the points of one or two changes of the level, and their prior probabilities."""
     size = prior.size
     can = np.flatnonzero(prior[1:] > 0) + 1
     share = prior[can] / prior[can].sum()
@@ -107,7 +107,7 @@ def _cumulate(points: NDArray[np.int64], values: Values, size: int) -> Values:
 
 
 def _culprits(changes: NDArray[np.int64], levels: Values, chances: Values, size: int) -> Values:
-    """Return the culprit of each hypothesis: of two changes, the larger increase."""
+    """Return each point's probability of being the culprit. Of two changes, the larger increase is the culprit."""
     later = (changes[:, 1] < size) & (levels[:, 2] - levels[:, 1] > levels[:, 1] - levels[:, 0])
     at = np.where(later, changes[:, 1], changes[:, 0])
     return np.bincount(at, chances, minlength=size)

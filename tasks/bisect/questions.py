@@ -1,4 +1,4 @@
-"""Turns `--metric` into a row of a comparison, and a comparison into its worst row."""
+"""Chooses the metric to bisect: from the option `--metric`, or as the worst row of a comparison of the ends."""
 
 from configs.errors import ConfigError, suggest
 from configs.schema import Frozen
@@ -25,7 +25,7 @@ class Question(Frozen):
 
     @property
     def varies(self) -> bool:
-        """Whether its values differ between equal runs."""
+        """Whether the metric differs between equal runs: True for times only."""
         return self.metric in TIMES
 
 
@@ -33,7 +33,7 @@ DIED = Question(metric=END.name, title="died")
 
 
 def read_question(word: str) -> Question:
-    """Return the metric for `--metric`: a title, the id of a row, or one of WORDS. Raises ConfigError with a hint."""
+    """Return the metric for a row's title, a row's id or a key of WORDS. Raises ConfigError, with the known names."""
     plain = word.strip().casefold()
     if plain == "died" or plain == END.name:
         return DIED
@@ -47,13 +47,13 @@ def read_question(word: str) -> Question:
 
 
 def worst_question(record: ComparisonRecord) -> Question | None:
-    """Return the worst judged row of a comparison of the ends; None if no row is surely worse."""
+    """Return the row to bisect: a death, else a regressed row, else a changed one; None if no row is surely worse."""
     if record.candidate.has_died and not record.baseline.has_died:
         return DIED
     for verdict in ("regressed", "changed"):
         rows = [row for row in record.rows if row.verdict == verdict and not row.allowed]
         rows = [row for row in rows if row.metric not in SHARE_A_WORD and row.metric in KNOWN]
-        # a metric without noise needs fewer runs
+        # metrics without noise come first, because they need fewer runs
         rows.sort(key=lambda row: row.metric in TIMES)
         if rows:
             return Question(metric=rows[0].metric, title=rows[0].title)

@@ -11,16 +11,16 @@ from tasks.diff.decide_noisy import CHANCE
 from tasks.diff.noise import Noise
 from tasks.records import Mark
 
-SURE = 0.95  # the posterior at which a point is named, once its own comparison agrees
+SURE = 0.95  # posterior from which a point is compared with the point before it, and named if that confirms it
 NOT_SURE = "the runs that are allowed do not make it sure (--max-runs or --budget allow more)"
-REFUTED = 1e-4  # left of the weight of a point that compares like the one before it
+REFUTED = 1e-4  # factor on the prior weight of a suspect whose comparison with the point before it shows no change
 
 
 type Marks = Mapping[int, tuple[Mark, str]]  # point → its mark, and the reason
 
 
 def mark_points(line: Line, judge: Judge) -> dict[int, tuple[Mark, str]]:
-    """Return a mark and its reason for every point that was run: like good or like bad, by the verdict rule."""
+    """Return point → (mark, reason) for every point with runs or a failure, without the ends, by the verdict rule."""
     return {point: _mark(line, judge, point) for point in range(1, line.last) if line.alike[point] == point
             and (judge.runs(point) or judge.failed(point))}  # fmt: skip
 
@@ -40,7 +40,7 @@ def _mark(line: Line, judge: Judge, point: int) -> tuple[Mark, str]:
 
 
 def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.0) -> Train | Finish:
-    """Return the next runs, or the answer. It depends on the finished runs alone, so a killed search can resume."""
+    """Return the next runs, or the answer. The result depends on finished runs alone, so a killed search can resume."""
     ends = judge_ends(line, judge)
     if ends.verdict not in WORSE:
         return _look_at_ends(line, judge, limits, ends, spent_s)
@@ -94,7 +94,7 @@ def find_current_belief(line: Line, judge: Judge) -> Belief | None:
 
 
 def _is_settled(line: Line, marks: Marks, before: int, after: int, first: int) -> bool:
-    """Return whether a pair, of a metric without noise, is good and bad by its comparisons with the ends."""
+    """Return whether the marks show that `before` is like good and `after` like bad, for a metric without noise."""
     is_good = before in (0, first) or marks.get(before, ("", ""))[0] == "good"
     return is_good and (after == line.last or marks.get(after, ("", ""))[0] == "bad")
 
@@ -107,7 +107,7 @@ def _weights(line: Line, first: int, refuted: Set[int]) -> list[float]:
 
 
 def believe(line: Line, judge: Judge, weights: Sequence[float], marks: Marks, first: int) -> Belief:
-    """Return the posterior of the points after `first`, which is as good as the good end."""
+    """Return the posterior of the points after `first`, a point that is as good as the good end."""
     seen: list[Observation] = []
     if judge.varies:
         noise = judge.noise
@@ -115,7 +115,7 @@ def believe(line: Line, judge: Judge, weights: Sequence[float], marks: Marks, fi
             at = first if line.alike[first] == point else point
             if at >= first and not judge.failed(point):
                 seen += [one.model_copy(update={"point": at}) for one in judge.observe(point)]
-    else:  # the verdict rule has said which end each point is like
+    else:  # without noise, each point's mark is its level: 0 for good, 1 for bad
         noise = Noise(scale=0.05, df=100.0)
         values = {"good": 0.0, "bad": 1.0, "between": 1.0}
         marked = {point: values[mark] for point, (mark, _) in marks.items() if mark in values and point > first}
@@ -125,7 +125,7 @@ def believe(line: Line, judge: Judge, weights: Sequence[float], marks: Marks, fi
 
 
 def _fewer(judge: Judge, before: int, after: int, rated: Rated) -> tuple[int, ...]:
-    """Return the points of a pair that need another run: the worse one up to WITNESSES, then those with fewest."""
+    """Return the points of a pair to run next: a worse `after` until it has WITNESSES runs, else those with fewest."""
     if rated.verdict in WORSE and judge.runs(after) < WITNESSES:
         return (after,)
     fewest = min(judge.runs(before), judge.runs(after))
@@ -133,7 +133,7 @@ def _fewer(judge: Judge, before: int, after: int, rated: Rated) -> tuple[int, ..
 
 
 def _look_at_ends(line: Line, judge: Judge, limits: Limits, ends: Rated, spent_s: float) -> Train | Finish:
-    """Return further runs of both ends, if they are undecided and within the limits."""
+    """Return further runs of both ends, if they are undecided and within the limits; else the reason to stop."""
     both = min(judge.runs(0), judge.runs(line.last))
     failed = next((judge.failed(point) for point in (0, line.last) if judge.failed(point)), "")
     if failed:
@@ -154,7 +154,7 @@ def _explore(
     line: Line, judge: Judge, limits: Limits, belief: Belief, marks: Marks, first: int, spent_s: float,
     notes: tuple[str, ...],
 ) -> Train | Finish:  # fmt: skip
-    """Return the run with the most information, or the remaining range."""
+    """Return the run with the most information, or the remaining range of suspects if no run is possible."""
     settled = {point for point, (mark, _) in marks.items() if not judge.varies and mark != "unknown"}
     open_points = [
         point
@@ -175,7 +175,7 @@ def _explore(
 
 
 def _smallest(belief: Belief) -> list[int]:
-    """Return the smallest set of points with SURE of the posterior, in order."""
+    """Return the smallest set of points whose posterior probabilities sum to SURE, in the line's order."""
     held, found = 0.0, []
     for point in belief.culprits.argsort()[::-1]:
         found.append(int(point))
@@ -201,7 +201,7 @@ def _may_train(points: Sequence[int], judge: Judge, line: Line, limits: Limits, 
 
 
 def _last_good(line: Line, marks: Marks) -> tuple[int, tuple[str, ...]]:
-    """Return the last point that is surely like good although an earlier one surely was not, and a note about it."""
+    """Return the last point with good's source, or a later one marked good after a bad one; and notes about it."""
     first = max((point for point in range(line.last) if line.alike[point] == 0), default=0)
     again = any(line.weights[: first + 1])
     notes = [f"{{{first}}} has good's source again: what came before it went with it"] if again else []
@@ -214,7 +214,7 @@ def _last_good(line: Line, marks: Marks) -> tuple[int, tuple[str, ...]]:
 
 
 def _doubtful(judge: Judge, marks: Marks) -> tuple[int, ...]:
-    """Return points that contradict their neighbours by a single run: this may be noise."""
+    """Return points marked bad before good, or good after bad, by a single run: this may be noise. Times only."""
     bad = [point for point, (mark, _) in marks.items() if mark in ("bad", "between")]
     good = [point for point, (mark, _) in marks.items() if mark == "good"]
     if not judge.varies or not bad or not good or max(good) < min(bad):
@@ -224,7 +224,7 @@ def _doubtful(judge: Judge, marks: Marks) -> tuple[int, ...]:
 
 
 def _other_changes(line: Line, judge: Judge, before: int, culprit: int) -> tuple[str, ...]:
-    """Return further sure changes before and after the culprit, from the finished runs."""
+    """Return sentences about other sure changes, before and after the culprit, from the finished runs."""
     notes = []
     for start, end, where in ((0, before, "before"), (culprit, line.last, "after")):
         if start == end or not (judge.runs(start) and judge.runs(end)):

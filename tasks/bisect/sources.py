@@ -1,4 +1,4 @@
-"""Turns commits into digests of the source that their runs execute, from git's objects, without a checkout."""
+"""Computes a digest of the source that each commit's runs execute, from git's objects, without a checkout."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -9,17 +9,17 @@ from configs.comparison import Trainer
 from tasks.resolve.code_digest import digest_code
 from tasks.resolve.git import run_git
 
-# the folders that a run reads: the others hold tests, docs and the choice of the config
+# Paths that can affect a run: of maxview, Python files below OURS and all of OUR_FILES; of MaxText, all of MAXTEXT.
 OURS = ("model/", "configs/")
 OUR_FILES = ("configs/base.yml", "configs/data/")
 MAXTEXT = ("src/maxtext/", "src/MaxText/", "MaxText/", "src/dependencies/", "pyproject.toml")
 
 
 def digest_sources(repository: str, shas: Sequence[str], trainer: Trainer, named: Iterable[str] = ()) -> dict[str, str]:
-    """Return a digest of each commit's source; equal digests train alike in equal environments.
+    """Return SHA → digest of the commit's source. Equal digests train alike in equal environments.
 
-    Comments, docstrings and layout of Python files do not count. named: further files that a custom command starts
-    with. Raises GitError.
+    Ignores comments, docstrings and layout of Python files. named: words of a custom command; files with these paths
+    always count. Raises GitError.
     """
     folder, extra = Path(repository), frozenset(named)
     found = {}
@@ -40,7 +40,7 @@ def _counts(path: str, trainer: Trainer, named: frozenset[str]) -> bool:
         return python or path.startswith(OUR_FILES)
     if trainer == "maxtext":
         return path.startswith(MAXTEXT)
-    # of a program that is not known everything may count but prose
+    # for a custom trainer every file but prose may matter
     prose = PurePosixPath(path).suffix in (".md", ".rst") or path.startswith((".github/", "docs/"))
     return path in named or not prose
 

@@ -1,4 +1,4 @@
-"""The types of a search: its points, the judge of two points, its limits and its result."""
+"""The types of a bisection's search: its line of points, the judge of points, its limits, its actions and result."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol
@@ -8,10 +8,10 @@ from tasks.bisect.posterior import Observation
 from tasks.diff.noise import Noise
 from tasks.records import Verdict
 
-ENDS = 2  # the ends take one half of the chance of a false alarm, the named point the other
+ENDS = 2  # divisor of the false-alarm probability: one half is for the ends, the other for the culprit
 WORSE: tuple[Verdict, ...] = ("regressed", "changed")
-MOST_OF_POINT = 12  # runs of one point: beyond that the machine is too noisy for this difference
-MOST_RUNS = 100  # of a line where neither a budget nor a number of runs is given
+MOST_OF_POINT = 12  # most runs of one point: if they are not enough, the machine is too noisy for this difference
+MOST_RUNS = 100  # most runs of a search if the user gave neither a budget nor a number of runs
 
 
 class Rated(Frozen):
@@ -20,18 +20,18 @@ class Rated(Frozen):
     verdict: Verdict
     text: str = ""  # the effect with its interval, or the reason
     wanted: int | None = None  # runs of each point that would probably decide
-    cost: str = ""  # of these runs
-    effect: float | None = None  # of a metric that varies: 0.08 is 8 % more, and the ends of its interval
-    low: float | None = None
+    cost: str = ""  # the cost of these runs, as text
+    effect: float | None = None  # relative change of a time: 0.08 is 8 % more; None for metrics without noise
+    low: float | None = None  # ends of the interval of `effect`
     high: float | None = None
 
 
 class Judge(Protocol):
-    """The finished runs, and the verdict rule applied to them."""
+    """Access to the finished runs of each point, by its index, and to verdicts on them."""
 
     @property
     def noise(self) -> Noise:
-        """The noise of a pair of equal runs, in the unit of the observations."""
+        """The noise of a pair of equal runs, in the observations' unit: natural logarithms of times."""
 
     @property
     def varies(self) -> bool:
@@ -44,32 +44,32 @@ class Judge(Protocol):
         """Return why the point cannot be judged; empty if it can."""
 
     def observe(self, point: int) -> Sequence[Observation]:
-        """Return the levels of the point's runs, for a metric that varies."""
+        """Return one observation per run of the point, for a metric that varies."""
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:
-        """Return the verdict on two points. runs: number of each to use; shares: divisor of the false-alarm chance."""
+        """Return the verdict on two points. runs: number to use of each; shares: divisor of the false-alarm chance."""
 
 
 class Line(Frozen):
     """The points from good (first) to bad (last), with the facts that need no run."""
 
-    weights: tuple[float, ...]  # prior of each point; 0: ruled out
-    # the point whose runs stand for this one: the first of its neighbours that train alike; good for all points that
-    # train like good, and bad for the last points that train like bad
+    weights: tuple[float, ...]  # each point's prior weight of being the culprit; 0: ruled out
+    # for each point, the point whose runs are used for it: the first of consecutive points that train alike, good (0)
+    # for every point with good's source, and bad for the last points that train like bad
     alike: tuple[int, ...]
 
     @property
     def last(self) -> int:
-        """The bad end."""
+        """The index of the bad end."""
         return len(self.weights) - 1
 
 
 class Limits(Frozen):
     """The limits of a search: runs and seconds."""
 
-    ends: int = 3  # runs of each end if neither of the others is given; a time may take twice as many
-    budget_s: float | None = None
-    most_runs: int | None = None
+    ends: int = 3  # most runs of each end if no other limit is given; twice as many if a time is bisected
+    budget_s: float | None = None  # most seconds of all runs
+    most_runs: int | None = None  # most runs of all points
 
     @property
     def are_given(self) -> bool:
@@ -77,7 +77,7 @@ class Limits(Frozen):
         return self.budget_s is not None or self.most_runs is not None
 
     def allow(self, runs: int, spent_s: float) -> bool:
-        """Return whether the search may have this number of runs, after it has spent these seconds."""
+        """Return whether this total number of runs is allowed after `spent_s` seconds of runs."""
         most = self.most_runs or (MOST_RUNS if self.budget_s is None else None)
         return (self.budget_s is None or spent_s < self.budget_s) and (most is None or runs <= most)
 
@@ -90,12 +90,12 @@ class Train(Frozen):
 
 
 class Finish(Frozen):
-    """The search is over."""
+    """The result of a search."""
 
     outcome: Literal["found", "range", "no difference"]
-    why: str
-    culprit: int | None = None
-    before: int | None = None  # the point that the culprit was compared with
-    suspects: tuple[int, ...] = ()
-    rated: Rated | None = None  # of the culprit against the point before it, or of the ends
-    notes: tuple[str, ...] = ()
+    why: str  # the reason for "range" and "no difference"; empty for "found"
+    culprit: int | None = None  # index of the point, if it was found
+    before: int | None = None  # index of the point with which the culprit was compared
+    suspects: tuple[int, ...] = ()  # indices of the remaining points of a range
+    rated: Rated | None = None  # verdict on the culprit against the point before it, or on the ends
+    notes: tuple[str, ...] = ()  # sentences about other changes; `{3}` stands for the name of point 3

@@ -1,1 +1,1 @@
-"""Explains the differences of two observed arms: tensors, programs, memory, time, commits of lines."""
+"""Explains how two observed arms differ: in tensors, programs, memory and time, with the commits of source lines."""

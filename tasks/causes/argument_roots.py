@@ -1,4 +1,4 @@
-"""Compares the arguments of two steps: weights, moments, counters, keys, batch."""
+"""Compares the arguments of both arms' training steps: weights, optimizer moments, counters, random keys, batches."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 from tasks.records.counted import counted
 from tasks.records.observation import Observation, ObservedArray, Role, Root
 
-_SHOWN = 5
+_SHOWN = 5  # most argument names in a sentence
 _WORDS: Mapping[Role, str] = {
     "parameter": "first weight", "optimizer": "moment of the optimizer", "counter": "counter",
     "random numbers": "key of random numbers", "quantisation": "array of the quantisation",
@@ -17,19 +17,20 @@ _WORDS: Mapping[Role, str] = {
 
 @dataclass(frozen=True)
 class GivenArguments:
-    """The arguments of both arms side by side."""
+    """The differences between the arguments of both arms."""
 
     roots: tuple[Root, ...]
-    equal: tuple[frozenset[int], frozenset[int]]  # places of equal arguments, in each arm
+    equal: tuple[frozenset[int], frozenset[int]]  # per arm, the indices of arguments that the other arm has too
     shown: dict[str, Any]  # fields of a `TensorComparison`
 
 
 def compare_arguments(
     baseline: Observation, candidate: Observation, names: tuple[str, str], *, starts_shared: bool = False
 ) -> GivenArguments:
-    """Pair the arguments by meaning; return a root for each role that differs, with the number of its arrays.
+    """Pair the arguments by role and meaning; return a root for each role with different arrays, with their number.
 
-    starts_shared: the judged runs started with equal arguments too, so replaced arguments explain nothing.
+    A replaced argument of the candidate that was different gives a root too, unless starts_shared: then the judged runs
+    also started with equal arguments.
     """
     places = [
         {(argument.role, argument.meaning): n for n, argument in enumerate(found.arguments)}
@@ -46,7 +47,7 @@ def compare_arguments(
         if left.digest is not None and left.digest == right.digest:
             equal[0].add(ours)
             equal[1].add(theirs)
-            if not starts_shared and right.own_digest not in (None, left.digest):  # its own start differs
+            if not starts_shared and right.own_digest not in (None, left.digest):  # differed before it was replaced
                 replaced.setdefault(left.role, []).append(left.meaning)
         else:
             different.setdefault(left.role, []).append((left, right))
@@ -67,7 +68,7 @@ def compare_arguments(
 
 
 def _same_values(baseline: Observation, candidate: Observation, equal: tuple[set[int], set[int]]) -> None:
-    """Mark arguments without a counterpart by name as common if the other arm has an argument with the same bits."""
+    """Mark arguments as equal if any argument of the other arm has the same bits, also under another meaning."""
     digests = [{argument.digest for argument in found.arguments} - {None} for found in (baseline, candidate)]
     for side, (found, others) in enumerate(((baseline, digests[1]), (candidate, digests[0]))):
         equal[side].update(n for n, argument in enumerate(found.arguments) if argument.digest in others)

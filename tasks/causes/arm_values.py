@@ -1,4 +1,4 @@
-"""Divides the values of one arm's observed step: the other arm computes some of them too, and lacks the rest."""
+"""Finds the tensors of one arm's observed step that the other arm lacks, and the operations where they begin."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from tasks.causes.key_draws import KeyUses, OwnDraws, find_own_draws, trace_keys
 from tasks.causes.tensor_rows import Leaf, ObservedStep, Origin, TensorRow, leaves
 from tasks.records.observation import Observation
 
-MADE = ("row", "arg")  # origins that are tensors; the others are constants of the program
+MADE = ("row", "arg")  # kinds of origins that are tensors; the other kinds are literals and constants
 
 
 @dataclass(frozen=True)
@@ -17,26 +17,26 @@ class ArmValues:
 
     observation: Observation
     step: ObservedStep
-    equal_arguments: Collection[int]  # places of arguments that the other arm has too
+    equal_arguments: Collection[int]  # indices of arguments that the other arm has too
 
     @property
     def rows(self) -> list[TensorRow]:
-        """Its tensors, in the program's order."""
+        """The step's tensors, in the program's order."""
         return self.step.rows
 
     @cached_property
     def digests(self) -> frozenset[str]:
-        """The digests of all values that occur, of any origin."""
+        """The digests of all tensors and arguments of the step."""
         given = {argument.digest for argument in self.observation.arguments if argument.digest}
         return frozenset({row.digest for row in self.rows} | given)
 
     @cached_property
     def keys(self) -> KeyUses:
-        """The origins of the keys of its random draws."""
+        """The arguments that the keys of the step's random draws derive from."""
         return trace_keys(self.step, self.observation.arguments)
 
     def digest_of(self, leaf: Leaf) -> str:
-        """Return a text that identifies an operand."""
+        """Return a text that identifies an operand by its value."""
         if leaf[0] == "row":
             return self.rows[leaf[1]].digest
         if leaf[0] == "arg":
@@ -58,14 +58,14 @@ class ArmValues:
 
 @dataclass
 class Parting:
-    """The rows of one arm in which it diverges from the other. Rows are identified by their numbers in this arm."""
+    """The tensors of `arm` that `other` lacks. A row is given by its index in `arm.rows`."""
 
     arm: ArmValues
     other: ArmValues
     divergent: frozenset[int] = field(init=False)  # live rows whose value does not occur in the other arm
     own_draws: OwnDraws = field(init=False)
-    # the first rows that differ: divergent rows whose inputs both arms have; of random draws, those with keys that only
-    # this arm has
+    # the rows where differences begin: divergent rows whose inputs the other arm has too, and random draws with keys
+    # that only this arm has
     frontier: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class Parting:
 
     def _is_at_front(self, n: int) -> bool:
         if n in self.own_draws.keys or n in self.own_draws.derived:
-            return n in self.own_draws.keys  # a key differs by its derivation; its first effect is a draw
+            return n in self.own_draws.keys  # not the rows that compute such a key: its first effect is a draw
         return all(map(self._common, self.arm.rows[n].origins))
 
     def _common(self, origin: Origin) -> bool:

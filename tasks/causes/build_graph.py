@@ -1,7 +1,7 @@
-"""Turns a transcribed StableHLO program into the graph of its values.
+"""Builds the graph of a StableHLO program's values, each with a hash of its computation, from the program's transcript.
 
-Functions are inlined, and arguments and results are known by their meaning, so neither names nor the order of
-arguments, carries and independent operations changes a hash.
+Functions are inlined, and arguments and results are identified by their meaning. Therefore a hash depends neither on
+names nor on the order of arguments, loop carries and independent operations.
 """
 
 import math
@@ -16,17 +16,17 @@ from tasks.causes.value_graph import FREE, RANDOM, Graph, Input, Node, Value, co
 from tasks.observe.inject.maxview_observe.meaning import meaning_of
 from tasks.preflight.analyse import locate
 
-type Transcript = Mapping[str, Any]  # as `model/compile/stablehlo.py` writes it
+type Transcript = Mapping[str, Any]  # the JSON that `model/compile/stablehlo.py` prints
 type Operation = Mapping[str, Any]
-type Values = Mapping[int, Value]  # by the number of the transcript
+type Values = Mapping[int, Value]  # number of an SSA value in the transcript → value
 
 PLACEMENTS = frozenset({"sdy.sharding_constraint", "sdy.reshard"})
 BARRIER = "stablehlo.optimization_barrier"
 COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ("add", "multiply", "maximum", "minimum", "and", "or", "xor"))
 BRANCHES = frozenset({"stablehlo.case", "stablehlo.if"})
 _RETURNS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
-_RANDOM = re.compile(r"_?threefry\w*")  # one operation: how it is computed belongs to JAX
-_MOST_ROUNDS = 8
+_RANDOM = re.compile(r"_?threefry\w*")  # JAX's functions for random bits; each call is one operation
+_MOST_ROUNDS = 8  # see _Builder.loop
 _INTEGER = re.compile(r"dense<(-?\d+)> : tensor<u?i\d+>")
 _AXES = re.compile(r'"(\w+)"=(\d+)')
 _NUMBER = re.compile(r"\d+")
@@ -35,9 +35,9 @@ _NUMBER = re.compile(r"\d+")
 class Around(NamedTuple):
     """The calls and loops around an operation."""
 
-    times: int = 1  # how often they run it in a step
-    call: int | None = None  # the place of the trainer's call, inside of a library's function
-    record: bool = False  # keep the operations as nodes; a loop's first rounds go without
+    times: int = 1  # executions of the operation in one step
+    call: int | None = None  # index in transcript["places"] of the trainer's innermost call; None outside of calls
+    record: bool = False  # add the operations to the graph; False for rounds that only compute hashes
 
 
 def make_graph(transcript: Transcript, root: str = "") -> Graph:
@@ -52,9 +52,9 @@ class _Builder:
         self.in_library = [not one["frames"] or is_library(one["frames"][0][1]) for one in transcript["places"]]
         self.stacks: list[str] = [one["stack"] for one in transcript["places"]]
         self.sizes = {axis: int(size) for axis, size in _AXES.findall(" ".join(transcript["meshes"]))}
-        self.integers: dict[str, int] = {}
-        self.bodies: dict[str, str] = {}  # of functions by themselves
-        self.carries = 0  # bits that the surrounding loops use
+        self.integers: dict[str, int] = {}  # exact hash of an integer constant → its number
+        self.bodies: dict[str, str] = {}  # function → hash of its body
+        self.carries = 0  # number of bits of `Value.carries` that the surrounding loops use
         self.graph = Graph()
         main = self.functions["main"]
         env = self._arguments(main["arguments"])
@@ -71,7 +71,7 @@ class _Builder:
         return env
 
     def _results(self, main: Mapping[str, Any], returned: Sequence[Value]) -> None:
-        """Name the results: one that replaces an argument by that argument."""
+        """Name the results. A result that overwrites a donated argument gets the argument's name."""
         names = list(self.graph.inputs)
         replaced = {
             int(found[0]): name
@@ -87,7 +87,7 @@ class _Builder:
             self.graph.outputs[_unique(name, self.graph.outputs)] = Value(value.value, placed)
 
     def lies(self, sharding: str) -> str:
-        """Return how an array is sharded, e.g. `(fsdp, -)`, without axes of size one."""
+        """Return the mesh axes that shard each dimension, e.g. `(fsdp, -)`, without mesh axes of size one."""
         found = re.search(r", \[(.*?)\]", sharding)
         if not found:
             return ""
@@ -96,7 +96,7 @@ class _Builder:
         return f"({', '.join(parts)})"
 
     def block(self, operations: Iterable[Operation], given: Values, around: Around) -> list[Value]:
-        """Return the values that a block returns. given: the values that are known before it."""
+        """Return the values that a block returns. given: the block's arguments and the values defined outside of it."""
         env = dict(given)
         for one in operations:
             read = [env[number] for number in one["operands"]]
@@ -127,7 +127,7 @@ class _Builder:
         return self.block(function["operations"], env, around._replace(call=self.at(one["place"], around)))
 
     def body(self, callee: str) -> str:
-        """Return the hash of a function by itself, without its callers."""
+        """Return the hash of a function's computation, independent of its callers."""
         if callee not in self.bodies:
             self.bodies[callee] = ""  # ends a recursion
             function = self.functions[callee]
@@ -149,11 +149,11 @@ class _Builder:
         return [value._replace(exact=digest("placed", lies, value.exact)) for value in read]
 
     def at(self, place: int, around: Around) -> int:
-        """Return the place at which an operation is reported: for a library's function, the line that calls it."""
+        """Return the source place to report for an operation: in a library's function, the place of the call to it."""
         return place if around.call is None or not self.in_library[place] else around.call
 
     def operation(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
-        """Return the results of an operation. Its function on elements (of a reduction, a sort) is a part of it."""
+        """Return the results of an operation. Its hash includes regions, e.g. a reduction's function on elements."""
         inner = []
         for region in one.get("regions", ()):
             given = {number: Value.leaf("element", place) for place, number in enumerate(region["arguments"])}
@@ -162,7 +162,7 @@ class _Builder:
         return self.keep(one, read, "".join(inner), around)
 
     def keep(self, one: Operation, read: Sequence[Value], inner: str, around: Around) -> list[Value]:
-        """Return the results of an operation; keep it as a node if recorded. inner: the hash of its regions."""
+        """Return the results of an operation; add it to the graph if `around.record`. inner: hash of its regions."""
         name, detail = one["name"], self.detail(one)
         key = digest(name, detail, inner, one["reads"], one["makes"])
         whole = Value.combine(key, of=read, ordered=name not in COMMUTATIVE)
@@ -199,7 +199,7 @@ class _Builder:
         return re.sub(r"@([\w.$-]+)", lambda found: self.body(found[1]) if found[1] in self.functions else "@", text)
 
     def regions(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
-        """Return the results of a conditional, as if each branch ran, or of a manual computation's body."""
+        """Return the results of a conditional, which depend on all its branches, or of a manual computation."""
         returned = []
         for region in one["regions"]:
             inner = {**env, **dict(zip(region["arguments"], read, strict=False))}
@@ -209,14 +209,14 @@ class _Builder:
         return [Value.combine(*what, of=[*index, *parts]) for parts in zip(*returned, strict=True)]
 
     def loop(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
-        """Return a loop's results. Initial value and update distinguish carries, in rounds, until a round separates no
-        more of them; a result depends on all carries that it is computed from, and on those of the condition.
+        """Return a loop's results. Carries are identified by initial value and update, not by position: the hashes
+        (colours) are refined in rounds until their number stops growing. A result also depends on the loop's condition.
         """
         condition, body = one["regions"]
         last = body["operations"][-1]["operands"]
         kept = [number == argument for number, argument in zip(last, body["arguments"], strict=True)]
         base = self.carries
-        self.carries += len(read)  # a loop inside uses other bits
+        self.carries += len(read)  # nested loops use the bits after these
 
         def go_round(colours: Sequence[Value], inside: Around) -> tuple[list[Value], Value]:
             marked = [
@@ -238,7 +238,7 @@ class _Builder:
             ]  # fmt: skip
         if around.record:
             trips = self.trips(condition, {**env, **dict(zip(condition["arguments"], read, strict=True))})
-            # with equal initial values, a difference in the body does not change every reader of a carry
+            # from the initial values, so that one difference in the body does not change all readers of its carry
             go_round(read, around._replace(times=around.times * trips))
         self.carries = base
         needs = [value.carries | test.carries | 1 << base + n for n, value in enumerate(made)]
@@ -246,7 +246,7 @@ class _Builder:
         return [value if keep else result for value, keep, result in zip(read, kept, closed, strict=True)]
 
     def trips(self, condition: Mapping[str, Any], inner: Values) -> int:
-        """Return the iterations of a loop whose counter starts at a constant and is compared with one; 1 if unknown."""
+        """Return a loop's iterations: the constant limit minus the counter's constant start; 1 if one is unknown."""
         constants: dict[int, int] = {}
         for one in condition["operations"]:
             if one["name"] == "stablehlo.constant":
@@ -265,8 +265,8 @@ class _Builder:
 def _close_loop(read: Sequence[Value], colours: Sequence[Value], needs: Sequence[int], base: int) -> list[Value]:
     """Return the results of a loop from the last colours of its carries.
 
-    needs: the carries that each carry is computed from, itself included, a bit for each from `base` on; lower bits are
-    of the surrounding loops.
+    needs: for each carry, a bit mask of the carries that it is computed from, itself included. Bit base + n is carry n;
+    lower bits are carries of the surrounding loops.
     """
     reached, before = [mask | value.carries for mask, value in zip(needs, read, strict=True)], list[int]()
     while reached != before:

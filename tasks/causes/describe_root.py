@@ -1,4 +1,4 @@
-"""Describes a root, an operation at which two steps begin to differ, in words."""
+"""Describes roots as text. A root is an operation at which the training steps of two arms begin to differ."""
 
 import json
 from collections.abc import Sequence
@@ -8,21 +8,21 @@ from tasks.causes.arm_values import Parting
 from tasks.causes.tensor_rows import TensorRow
 from tasks.records.observation import Root, RootKind
 
-NAME = "name"  # JAX's checkpoint_name, by which a trainer names a tensor
-_SHOWN = 80  # characters of a parameter
+NAME = "name"  # the primitive of JAX's `checkpoint_name`, with which a trainer names a tensor
+_SHOWN = 80  # most characters of a parameter's value in a sentence
 
 
 @dataclass(frozen=True)
 class Found:
-    """One root, and its place in the baseline's program."""
+    """One root, and its position in the baseline's program."""
 
     root: Root
-    order: float
-    group: tuple[str, ...]  # roots that are alike
+    order: float  # row of the baseline; between two rows for an operation that only the candidate has
+    group: tuple[str, ...]  # equal for roots that are listed as one
 
 
 def describe_pair(left: Parting, right: Parting, ours: int, theirs: int) -> Found:
-    """Describe two operations that read equal tensors but give different results."""
+    """Describe row `ours` of the baseline and row `theirs` of the candidate, which read equal tensors but differ."""
     a, b = left.arm.rows[ours], right.arm.rows[theirs]
     if ours in left.own_draws.keys and theirs in right.own_draws.keys:
         kind, why, values = _other_keys(left, right, ours, theirs)
@@ -63,13 +63,13 @@ def _other_parameter(left: str, right: str) -> tuple[str, str]:
     try:
         ours, theirs = json.loads(left), json.loads(right)
         name = next(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
-    except (ValueError, StopIteration):  # cut off
+    except (ValueError, StopIteration):  # the JSON was cut off
         return left[:_SHOWN], right[:_SHOWN]
     return f"{name}={str(ours.get(name))[:_SHOWN]}", str(theirs.get(name))[:_SHOWN]
 
 
 def describe_extra(side: Parting, n: int, order: float, *, of_candidate: bool, stops: bool = False) -> Found:
-    """Describe an operation of one arm only. stops: a stopped gradient, else its result does not occur in the other."""
+    """Describe row `n` that only one arm has. stops: it stops a gradient; else the other arm lacks its value."""
     shown = "stopped" if stops else side.arm.rows[n].values
     what = "stops the gradient here" if stops else "has it"
     values = ("", shown) if of_candidate else (shown, "")
@@ -92,7 +92,7 @@ def _found(
 
 
 def equal_up_to(rows: Sequence[TensorRow], order: float) -> str:
-    """Return the last tensor before `order` that the trainer's code names, with its loop iteration; empty if none."""
+    """Return the name, and the loop iteration, of the last tensor up to row `order` that has a name; empty if none."""
     for n in range(min(int(order), len(rows) - 1), -1, -1):
         row = rows[n]
         if row.operation == NAME:

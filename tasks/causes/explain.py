@@ -1,4 +1,4 @@
-"""Turns the observations of two arms into their explanation: tensors, program, memory, time, commits of lines."""
+"""Observes two arms and explains how they differ: in tensors, program, memory and time, with the commits of lines."""
 
 import gzip
 import time
@@ -33,8 +33,8 @@ from tasks.records import (
 )
 from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
 
-PROFILED = (2, 21)  # calls of the step: the first ones wait for the compiler and a save
-MOST_RESULTS = 3  # that a headline names
+PROFILED = (2, 21)  # first and last profiled call, from 0: earlier calls wait for the compiler and for a checkpoint
+MOST_RESULTS = 3  # names of results in a headline
 
 type Both[T] = tuple[T, T]
 
@@ -49,12 +49,12 @@ class ObservedArm(NamedTuple):
 
     @property
     def root(self) -> str:
-        """The folder of the arm's source: source lines are relative to it."""
+        """The folder of the arm's source. Displayed source paths are relative to it."""
         return self.plan.checkout or self.plan.start_folder or str(Path(__file__).parent.parent.parent)
 
 
 def say_cost(plans: Both[RunPlan], seconds: float | None) -> str:
-    """Return the cost of an explanation in words. seconds: the duration of a judged run, None if unknown."""
+    """Return the cost of an explanation as text. seconds: duration of a judged run; None if unknown."""
     again = "both arms are started once more, for a few steps each"
     about = f", at most about {2 * seconds:,.0f} s" if seconds else ""
     where = plans[0].target
@@ -62,10 +62,10 @@ def say_cost(plans: Both[RunPlan], seconds: float | None) -> str:
 
 
 def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path) -> Explanation:
-    """Observe both arms and explain their differences. Failures of an arm never raise: they become notes.
+    """Observe both arms below `folder` and explain their differences. Failures of an arm never raise; they give notes.
 
-    The second arm starts with the first arm's arguments, so that only the computation can differ. Arguments that
-    differ by themselves come first, unless the judged runs shared their start.
+    The second arm's step gets the first arm's arguments, so that only the computation can differ. Arguments that
+    differed before are listed first, unless the judged runs shared their start.
     """
     began = time.monotonic()
     first = observe(plans[0], names[0], folder / "baseline", None)
@@ -77,7 +77,7 @@ def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path) -> Expla
 
 
 def observe(plan: RunPlan, name: str, folder: Path, start: Path | None) -> ObservedArm:
-    """Observe an arm: the tensors of its first step, and a profile of some later ones, in one process."""
+    """Observe an arm in one process: first step's tensors, profile of later steps. start: folder of the other arm."""
     last = int(plan.config["steps"]) - 1
     profile = (min(PROFILED[0], last), min(PROFILED[1], last))
     return ObservedArm(plan, name, folder, observe_arm(plan, folder, start=start, profile=profile))
@@ -136,7 +136,7 @@ def _explain_program(arms: Both[ObservedArm], names: Both[str]) -> ProgramExplan
 
 
 def _compiled_side(arm: ObservedArm) -> Side:
-    """Return an arm's optimised program, as preflight compares it, from the compiler's text."""
+    """Return an arm's optimised program in the form that preflight compares."""
     arrays = tuple(
         InputArray(
             path=f"{one.role} {one.meaning}",
@@ -209,8 +209,8 @@ def _say_headline(
 ) -> str:
     """Return one sentence about the first tensor that differs, else the program, else memory or time.
 
-    Tensors come from an evaluation operation by operation, results from the compiled step: the sentence names which of
-    them differ.
+    Tensors are from an evaluation operation by operation, results from the compiled step. The sentence distinguishes
+    them.
     """
     if tensors is not None and tensors.roots:
         return tensors.sentence
@@ -239,7 +239,7 @@ def add_commits(explanation: Explanation, refs: Refs, roots: Both[str]) -> Expla
 
 
 def _lines_of(explanation: Explanation) -> tuple[list[CodeLine], list[CodeLine]]:
-    """Return all source lines in an explanation, for each arm, in their order."""
+    """Return the source lines in an explanation: the baseline's and the candidate's, in the order of its rows."""
     left: list[CodeLine] = []
     right: list[CodeLine] = []
 

@@ -1,4 +1,4 @@
-"""Groups places that are alike, and lists operations that only one arm has."""
+"""Merges equal roots into one root with a count, and lists operations that only one arm has."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _ARMS: tuple[Literal["baseline", "candidate"], ...] = ("baseline", "candidate")
 
 
 def group_roots(found: Sequence[Found]) -> list[Root]:
-    """Return one root, with its count, for each source line, operation and reason, in the order of the first ones."""
+    """Return one root, with its count, for each source line, operation and reason, in the order of first occurrence."""
     groups: dict[tuple[str, ...], list[Root]] = {}
     for item in found:
         groups.setdefault(item.group, []).append(item.root)
@@ -30,9 +30,9 @@ def _kind_of(row: TensorRow) -> tuple[str, str, str, Pass]:
 
 
 def list_only(baseline: Sequence[TensorRow], candidate: Sequence[TensorRow]) -> tuple[OnlyHere, ...]:
-    """Return the operations that the other arm has less often in the function, by source line.
+    """Return the operations that a function of one arm has more often than that of the other arm, by source line.
 
-    Counts operations, not values, because values may differ as a consequence of something else.
+    Counts operations, not values, because values may differ only as a consequence of an earlier difference.
     """
     counts = [Counter(map(_kind_of, rows)) for rows in (baseline, candidate)]
     values = [{row.digest for row in rows} for rows in (baseline, candidate)]

@@ -1,4 +1,4 @@
-"""Turns the text of an optimised program into the source line and the pass of each of its instructions."""
+"""Reads the text of an optimised HLO program: the trainer's source line and the pass of each instruction."""
 
 import gzip
 import re
@@ -22,20 +22,20 @@ class Located(NamedTuple):
     """An instruction with its operation, its source line and its pass."""
 
     instruction: Instruction
-    what: str  # "dot_general", as JAX names it; without a name the compiler's word
+    what: str  # JAX's name of the operation, "dot_general"; the HLO opcode if it has none
     source: CodeLine
-    phase: str
+    phase: str  # the pass: "forward", "backward", "recomputed" or "update"
 
 
 class OptimisedProgram(NamedTuple):
-    """A compiler's program, and its instructions by name, which is unique in a program."""
+    """An optimised program with source lines."""
 
     program: Program
-    located: Mapping[str, Located]
+    located: Mapping[str, Located]  # instruction's name, unique in the program → instruction
 
 
 def read_optimised(path: Path, root: str = "") -> OptimisedProgram:
-    """Return the program in a file, packed or not. Raises ValueError for another content."""
+    """Return the program in a text file, gzipped or not. Raises ValueError for other contents. root: arm's folder."""
     packed = path.read_bytes()
     text = (gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed).decode()
     lines = text.splitlines(keepends=True)
@@ -46,13 +46,13 @@ def read_optimised(path: Path, root: str = "") -> OptimisedProgram:
             found[one.name] = _locate(one, frames, root)
     for computation in program.computations.values():
         for one in computation.instructions.values():
-            if not found[one.name].source.file:  # made by the compiler: takes the line of a callee or an operand
+            if not found[one.name].source.file:  # made by the compiler: use the line of a fused one or an operand
                 found[one.name] = _borrow(one, program, found)
     return OptimisedProgram(program, found)
 
 
 class _Frames:
-    """The tables of newer compilers with the origins of instructions."""
+    """The tables of source locations that newer compilers write into the text."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         tables: dict[str, dict[str, str]] = {name: {} for name in _TABLES}
@@ -68,7 +68,7 @@ class _Frames:
         self.tables = tables
 
     def follow(self, number: str) -> list[Frame]:
-        """Return the frames, the innermost first."""
+        """Return the stack frames with this id, the innermost first."""
         found: list[Frame] = []
         seen: set[str] = set()
         while number and number not in seen:

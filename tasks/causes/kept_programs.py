@@ -1,4 +1,4 @@
-"""Turns the step programs that the runs of a case left into whether both arms ran one computation."""
+"""Compares the step programs that a case's runs kept: did both arms run the same computation?"""
 
 import gzip
 import hashlib
@@ -12,7 +12,7 @@ from tasks.store import Store
 
 
 def have_programs(runs: Sequence[RunRecord], store: Store) -> bool:
-    """Return whether every run of two arms kept its program, and their hashes do not already prove one program."""
+    """Return whether all runs of two arms kept their programs, and the hashes do not already prove them equal."""
     hashes = {run.program.get("stablehlo_sha256") for run in runs}
     if len({run.arm for run in runs}) != 2 or (len(hashes) == 1 and None not in hashes):
         return False
@@ -20,9 +20,9 @@ def have_programs(runs: Sequence[RunRecord], store: Store) -> bool:
 
 
 def compare_kept_programs(runs: Sequence[RunRecord], store: Store) -> ProgramExplanation | None:
-    """Compare the first run's program with all different texts of the others; return the answer that differs most.
+    """Compare the first run's program with each distinct text of the others; return the answer that differs most.
 
-    None if a text cannot be read (an older or newer JAX may have written it), or if there is one text only.
+    None if a text cannot be read (an older or newer JAX may have written it), or if there is no other text.
     """
     found: dict[str, tuple[RunRecord, Path]] = {}
     for run, path in zip(runs, _paths(runs, store), strict=True):

@@ -1,4 +1,4 @@
-"""Finds random draws whose keys derive from an argument that only one arm has."""
+"""Finds random draws (`jax.random`) whose keys derive from an argument of the step that only one arm has."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,29 +6,29 @@ from dataclasses import dataclass
 from tasks.causes.tensor_rows import ObservedStep, leaves
 from tasks.records.observation import ObservedArray, Role
 
-DRAW = "random_bits"  # every function of `jax.random` draws by it
+DRAW = "random_bits"  # the primitive behind every function of `jax.random`
 _RANDOM: Role = "random numbers"
-_COUNTER = ".count"  # of NNX's streams, beside their keys
+_COUNTER = ".count"  # suffix: each of NNX's random streams has a counter and a key
 
 
 @dataclass(frozen=True)
 class KeyUses:
-    """The arguments that an arm's draws take their keys from, as places."""
+    """The arguments that an arm's random keys derive from. Rows are indices of `ObservedStep.rows`."""
 
-    derived: dict[int, frozenset[int]]  # row of a key → its arguments
-    draws: dict[int, frozenset[int]]  # row of a draw with an effect on a result → the arguments of its key
+    derived: dict[int, frozenset[int]]  # row that computes a key → indices of the arguments it derives from
+    draws: dict[int, frozenset[int]]  # row of a draw with an effect on a result → indices of its key's arguments
 
 
 @dataclass(frozen=True)
 class OwnDraws:
     """The draws of one arm with keys that the other arm does not have."""
 
-    derived: frozenset[int]  # rows of these keys
-    keys: dict[int, str]  # row of a draw → the arguments of its key, in words
+    derived: frozenset[int]  # rows that compute these keys
+    keys: dict[int, str]  # row of a draw → the arguments of its key, as text for display
 
 
 def trace_keys(step: ObservedStep, arguments: Sequence[ObservedArray]) -> KeyUses:
-    """Follow the keys of an arm from its arguments to its draws."""
+    """Follow an arm's random keys from the step's arguments through its operations to its draws."""
     derived: dict[int, frozenset[int]] = {}
     draws: dict[int, frozenset[int]] = {}
     for n, row in enumerate(step.rows):
@@ -48,7 +48,7 @@ def trace_keys(step: ObservedStep, arguments: Sequence[ObservedArray]) -> KeyUse
 def find_own_draws(
     mine: KeyUses, theirs: KeyUses, arguments: Sequence[ObservedArray], others: Sequence[ObservedArray]
 ) -> OwnDraws:
-    """Return the draws with keys that the other arm has neither under the same meaning nor, for its draws, in bits."""
+    """Return the draws with a key argument that the other arm lacks: by meaning, and by bits among its draws' keys."""
     meanings = {argument.meaning for argument in others if argument.role == _RANDOM}
     digests = {others[place].digest for places in theirs.draws.values() for place in places}
     own = {

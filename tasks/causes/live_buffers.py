@@ -1,7 +1,7 @@
-"""Turns a compiler's buffer assignment into the buffers that live at the peak of a program's memory, by source line.
+"""Finds the buffers that are live at the peak of a program's device memory, by source line, and compares two arms.
 
-The compiler writes the place and size of each buffer (`BufferAssignmentProto` of XLA's `hlo.proto`); the order of the
-scheduled program shows how long it is needed.
+The offset and size of each buffer are from the compiler's `BufferAssignmentProto` (XLA's `hlo.proto`). Its lifetime is
+from the order of the instructions in the scheduled program.
 """
 
 from collections import defaultdict
@@ -16,31 +16,31 @@ from tasks.preflight.hlo import Instruction, Program
 from tasks.records import CodeLine, LiveBuffer, MemoryExplanation
 
 MOST_LISTED = 20
-# these pass a buffer on instead of making one
+# Opcodes whose result is the buffer of an operand. They extend the lifetime of that buffer.
 _PASSES = frozenset({"tuple", "get-tuple-element", "bitcast", "optimization-barrier", "while", "call", "conditional"})
 _INSIDE = ("condition", "body", "to_apply", "calls")
 
 
 class Buffer(NamedTuple):
-    """A buffer of one device: the instruction that makes it, and its place. `allocation` parts share their memory."""
+    """A buffer on one device. Buffers at the same offset of an allocation share memory at different times."""
 
-    instruction: str
-    allocation: int
-    offset: int
-    size: int
+    instruction: str  # name of the instruction that makes it; empty if unknown
+    allocation: int  # index of the allocation that contains it
+    offset: int  # bytes from the start of the allocation
+    size: int  # bytes
     is_argument: bool
 
 
 class Peak(NamedTuple):
-    """The memory that the compiler takes for a step, and the buffers that live when most of it is needed."""
+    """The memory that the compiler allocates for a step, and the buffers that are live when most of it is in use."""
 
-    bytes: int
+    bytes: int  # size of all allocations
     buffers: tuple[Buffer, ...]
 
 
 def read_buffers(assignment: Path, instructions: Path) -> list[Buffer]:
-    """Return the buffers of a program. Raises ValueError for a file with another content, OSError for a missing one."""
-    computations = Message(instructions.read_bytes()).messages(3)  # an HloModuleProto
+    """Return the buffers of a program from its BUFFERS and INSTRUCTIONS files. Raises ValueError, OSError."""
+    computations = Message(instructions.read_bytes()).messages(3)  # field numbers of HloModuleProto
     names = {one.integer(35): one.text(1) for each in computations for one in each.messages(2)}
     message = Message(assignment.read_bytes())
     makers: dict[int, str] = {}
@@ -49,7 +49,7 @@ def read_buffers(assignment: Path, instructions: Path) -> list[Buffer]:
         makers[buffer.integer(1)] = names.get(defined.integer(4), defined.text(2))
     found: list[Buffer] = []
     for one in message.messages(3):  # buffer_allocations
-        if one.integer(3) or one.integer(12):  # of one thread, and constants: no part of the step's memory
+        if one.integer(3) or one.integer(12):  # thread-local memory and constants do not count
             continue
         for part in one.messages(9):  # assigned: logical_buffer_id, offset, size
             maker = makers.get(part.integer(1), "")
@@ -58,7 +58,7 @@ def read_buffers(assignment: Path, instructions: Path) -> list[Buffer]:
 
 
 def find_peak(program: Program, buffers: Iterable[Buffer]) -> Peak:
-    """Return the moment of the schedule at which most bytes are needed. Arguments of the step live all the time."""
+    """Return the allocated bytes, and the buffers at the moment with most bytes in use. Arguments are always live."""
     spans, length = _Schedule(program).spans()
     changes: dict[int, list[tuple[bool, Buffer]]] = defaultdict(list)
     listed = list(buffers)
@@ -66,7 +66,7 @@ def find_peak(program: Program, buffers: Iterable[Buffer]) -> Peak:
         begin, end = (0, length) if buffer.is_argument else spans.get(buffer.instruction, (0, 0))
         changes[begin].append((True, buffer))
         changes[end + 1].append((False, buffer))
-    held: dict[tuple[int, int], list[Buffer]] = defaultdict(list)  # by their place
+    held: dict[tuple[int, int], list[Buffer]] = defaultdict(list)  # (allocation, offset) → live
     now = most = 0
     best: tuple[Buffer, ...] = ()
     for moment in sorted(changes):
@@ -85,7 +85,7 @@ def find_peak(program: Program, buffers: Iterable[Buffer]) -> Peak:
 
 
 def count_allocated(buffers: Iterable[Buffer]) -> int:
-    """Return the bytes of the allocations of these buffers, which may share them."""
+    """Return the total bytes of the allocations that contain these buffers. Buffers may share an allocation."""
     sizes: dict[int, int] = defaultdict(int)
     for buffer in buffers:
         sizes[buffer.allocation] = max(sizes[buffer.allocation], buffer.offset + buffer.size)
@@ -93,7 +93,7 @@ def count_allocated(buffers: Iterable[Buffer]) -> int:
 
 
 class _Schedule:
-    """The order of all instructions of a step, as numbers; the body of a loop runs once, at the time of its loop."""
+    """Numbers a step's instructions in execution order. A loop's body is counted once, at the moment of its loop."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -117,8 +117,8 @@ class _Schedule:
             self.ends[one.name] = self.moment
 
     def spans(self) -> tuple[dict[str, tuple[int, int]], int]:
-        """Return (begin, end) of each instruction's result, until its last use, also through instructions that only
-        pass it on, and the last moment."""
+        """Return instruction → (begin, end) of its result's lifetime, and the last moment. A lifetime ends at the last
+        use, also of a result of `_PASSES` with the same buffer."""
         found: dict[str, tuple[int, int]] = {}
         for name in self.order:
             computation = self.program.computations[name]
@@ -147,7 +147,7 @@ def compare_memory(
     candidate: tuple[OptimisedProgram, list[Buffer]],
     names: tuple[str, str],
 ) -> MemoryExplanation:
-    """Compare the peaks of both arms, with the buffers that live there by source line, largest difference first."""
+    """Compare the peaks of both arms, and the buffers that are live there by source line, largest difference first."""
     peaks = [find_peak(side[0].program, side[1]) for side in (baseline, candidate)]
     groups = [_group(peak.buffers, side[0].located) for peak, side in zip(peaks, (baseline, candidate), strict=True)]
     rows = [_make_row(groups[0].get(key), groups[1].get(key)) for key in groups[0].keys() | groups[1].keys()]

@@ -1,4 +1,4 @@
-"""Runs an arm's command once more, in a process of its own that ends once its training step is recorded."""
+"""Runs an arm's command once more, in a new process that ends as soon as its training step is recorded."""
 
 import shutil
 from pathlib import Path
@@ -14,7 +14,7 @@ from tasks.observe.settings_file import prepare
 from tasks.records import RunPlan
 from tasks.records.observation import LOG, Observation
 
-OWN_FOLDER = "run"  # the trainer's own files
+OWN_FOLDER = "run"  # subfolder for the files that the trainer writes
 
 
 def observe_arm(
@@ -27,9 +27,9 @@ def observe_arm(
 ) -> Observation:
     """Run the plan's command until it ends; return the record of the first call of its training step.
 
-    start: a folder with another arm's `arguments.npz`, which replace this arm's by meaning. tensors: evaluate the step
-    operation by operation. profile: the first and the last call that are profiled.
-    The judged run's folder is not touched. A failing trainer, and a trainer without a training step, give a note.
+    start: folder of another arm's `arguments.npz`; these replace this arm's arguments of the same meaning. tensors:
+    evaluate the step operation by operation. profile: first and last call to profile, counted from 0.
+    Does not touch the judged run's folder. If the trainer fails or has no training step, the record has a note.
     """
     if plan.backend != "local":
         where = (

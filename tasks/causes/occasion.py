@@ -1,4 +1,4 @@
-"""Decides whether a comparison is worth explaining, finds the plans that an explanation runs again, and explains."""
+"""Decides whether a comparison is worth explaining, and explains it by running the plans of both arms once more."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,14 +10,14 @@ from tasks.metrics.table import METRICS
 from tasks.records import ComparisonRecord, Explanation, RunPlan, RunRecord, seconds_between
 from tasks.store import Store
 
-FOLDER = "explained"  # beside the comparison's record
-# rows that a cause in the program, or in its time on the device, can explain
+FOLDER = "explained"  # folder of the observations, next to the comparison's record
+# Metrics whose difference the programs, or their times on the device, can explain.
 _EXPLAINED = frozenset(metric.name for metric in METRICS if metric.explained)
 _DIFFERS = frozenset({"changed", "regressed", "improved"})
 
 
 def find_occasion(record: ComparisonRecord) -> str:
-    """Return the differences that make a comparison worth explaining; empty if a program can explain none."""
+    """Return the names of the differences that an explanation can explain, e.g. rows' titles; empty if none."""
     if record.has_died or record.aa or record.programs is not None:
         return ""
     rows = [row.title for row in record.rows if row.metric in _EXPLAINED and row.verdict in _DIFFERS]
@@ -26,7 +26,7 @@ def find_occasion(record: ComparisonRecord) -> str:
 
 
 def plans_of(runs: Sequence[RunRecord]) -> Both[RunPlan] | None:
-    """Return the plans of the first run of each arm; None if maxview did not run both on this machine."""
+    """Return the plans of the first run of each arm; None unless maxview ran both arms on the local backend."""
     first: dict[str, RunPlan] = {}
     for run in runs:
         if run.plan is not None:
@@ -41,7 +41,7 @@ def wants_explanation(comparison: str) -> bool:
     """Return whether a comparison's file leaves `explain` at its default, `auto`."""
     try:
         return load_comparison(comparison).explain == "auto"
-    except ConfigError:  # it was compared by another version, or in another place
+    except ConfigError:  # the file is missing or invalid here
         return False
 
 

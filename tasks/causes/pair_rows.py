@@ -1,4 +1,4 @@
-"""Pairs the tensors in which two arms differ: the results of the same place of the program from different values."""
+"""Pairs tensors that differ between two arms, although they are results of the same place in the program."""
 
 import difflib
 from collections import defaultdict
@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from tasks.causes.arm_values import Parting
 from tasks.causes.tensor_rows import TensorRow
 
-_MOST = 6000  # rows of one region that are aligned; the time grows with their square
-_KEYS: tuple[Callable[[TensorRow], str], ...] = (
+_MOST = 6000  # most rows to align in a loop or branch; the time grows with their square
+_KEYS: tuple[Callable[[TensorRow], str], ...] = (  # rows with equal keys are paired: strictest key first
     lambda row: f"{row.operation}|{row.type}|{row.params}|{row.function}|{row.output}",
     lambda row: f"{row.operation}|{row.type}|{row.output}",
     lambda row: f"{row.operation}|{row.function}|{row.output}",
@@ -16,7 +16,7 @@ _KEYS: tuple[Callable[[TensorRow], str], ...] = (
 
 
 def pair_frontiers(left: Parting, right: Parting) -> dict[int, int]:
-    """Return the pairs of rows of both frontiers that read the same tensors: first of equal operations, then of any."""
+    """Pair frontier rows (see `Parting`) that read the same tensors, first those of equal operations: left → right."""
     pairs: dict[int, int] = {}
     for with_operation in (True, False):
         spare: dict[tuple[object, ...], list[int]] = defaultdict(list)
@@ -37,12 +37,12 @@ def _signature(parting: Parting, n: int, with_operation: bool) -> tuple[object, 
         return row.operation, row.path, row.direction, row.type, row.output
     if with_operation:
         return row.operation, row.path, row.direction, inputs, row.output
-    # an operation that reads no tensor is like any other that reads none
+    # without inputs, all operations would match: only rows with the same number may
     return row.path, row.direction, inputs or n, row.output
 
 
 def pair_divergent(left: Parting, right: Parting, paired: dict[int, int]) -> dict[int, int]:
-    """Return the pairs of all divergent rows, region by region of the program, including `paired`."""
+    """Return `paired` and pairs of the other divergent rows, aligned in order within each loop, branch and pass."""
     pairs, taken = dict(paired), set(paired.values())
     theirs = _by_region(right, (n for n in right.divergent if n not in taken))
     for region, ours in _by_region(left, (n for n in left.divergent if n not in pairs)).items():

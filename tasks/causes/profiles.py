@@ -1,4 +1,4 @@
-"""Turns two profiles of a few steps into the source lines, and the parts of the host, that take longer in one."""
+"""Compares JAX profiles of two arms: seconds per step in each function of the trainer, and in parts of the host."""
 
 import statistics
 from collections import Counter, defaultdict
@@ -12,28 +12,28 @@ from tasks.causes.read_with_jax import read_with_jax
 from tasks.causes.source_lines import name_place
 from tasks.records import CodeLine, TimeDifference, TimeExplanation
 
-MOST_LISTED = 20
-HEADLINE = 3
-# a difference is sure if it exceeds twice the difference of both halves of an arm's steps, and this share of a step's
-# operations: among profiles of one program, no difference did (decision 0079)
+MOST_LISTED = 20  # differences in the record
+HEADLINE = 3  # differences in the sentence
+# A difference is sure if it exceeds LEAST_SPREADS × the larger spread of the arms + LEAST_SHARE × the time of a step's
+# operations. Between profiles of one program, no difference did (decision 0079).
 LEAST_SPREADS, LEAST_SHARE = 2.0, 0.02
 GAP, COLLECTION = "the host between the steps", "garbage collection of the host"
-# they contain other instructions, which the profile lists too
+# Opcodes that contain other instructions. They are skipped, because the profile also lists the instructions inside.
 _HOLDERS = frozenset({"while", "call", "conditional", "async-start", "async-done"})
 
-type Work = tuple[str, str, CodeLine]  # operation, pass, line
-type Profile = Mapping[str, Any]  # as `model/compile/profile.py` writes it
+type Work = tuple[str, str, CodeLine]  # operation, pass ("forward", "backward", …), source line
+type Profile = Mapping[str, Any]  # the JSON that `model/compile/profile.py` prints; its times are in ns
 
 
 class Part(NamedTuple):
-    """The seconds of a step in one function of the trainer, or in one part of the host."""
+    """The time per step in one function of the trainer, as the mean of the devices, or in one part of the host."""
 
     seconds: float
-    spread: float  # how far chance may move them
-    work: Counter[Work]  # seconds; of the host: none
+    spread: float  # the noise of `seconds`; for a function, the difference between even and odd steps
+    work: Counter[Work]  # work → seconds; empty for a part of the host
 
     def sum_by(self, index: int) -> Counter[Any]:
-        """Return the seconds by operation (0), pass (1) or line (2)."""
+        """Return the seconds by operation (index 0), pass (1) or source line (2)."""
         found: Counter[Any] = Counter()
         for work, seconds in self.work.items():
             found[work[index]] += seconds
@@ -47,23 +47,23 @@ class ProfiledStep(NamedTuple):
     """One arm's profile, and the program with the source lines of its instructions."""
 
     profile: Profile
-    program: OptimisedProgram | None
-    name: str  # of the step's function
+    program: OptimisedProgram | None  # None: parts are named by instruction
+    name: str  # name of the step's function
 
 
 def find_profile(folder: Path) -> Path | None:
-    """Return the newest profile in a folder, None if there is none; JAX creates a subfolder for each."""
+    """Return the newest profile below a folder, or None. JAX creates a subfolder for each profile, named by time."""
     found = sorted(folder.rglob("*.xplane.pb"))
     return found[-1] if found else None
 
 
 def read_profiles(paths: Sequence[Path]) -> list[Profile]:
-    """Return the contents of profiles. Raises ValueError if one cannot be read."""
+    """Return the contents of `.xplane.pb` files. Raises ValueError if a file cannot be read."""
     return read_with_jax("profile", paths)
 
 
 def compare_profiles(baseline: ProfiledStep, candidate: ProfiledStep, names: tuple[str, str]) -> TimeExplanation | None:
-    """Return the differences by source line, the largest first; None if a profile contains no run of the step."""
+    """Return the differences by function and part of the host; None if a profile contains no program."""
     sides = (baseline, candidate)
     modules = [module for side in sides if (module := _find_module(side)) is not None]
     if len(modules) < 2:
@@ -76,7 +76,7 @@ def compare_profiles(baseline: ProfiledStep, candidate: ProfiledStep, names: tup
         for key in left.keys() | right.keys():
             both = left.get(key, NOTHING), right.get(key, NOTHING)
             found.append(_compare_part(key, both, max(operations), names))
-    # a difference that the steps of one arm also show comes last
+    # sure differences first, then the largest
     found.sort(key=lambda one: (not one.sure, -abs(one.candidate_s - one.baseline_s), one.what))
     steps = [_step_seconds(module["runs"]) for module in modules]
     return TimeExplanation(
@@ -88,7 +88,7 @@ def compare_profiles(baseline: ProfiledStep, candidate: ProfiledStep, names: tup
 
 
 def _find_module(side: ProfiledStep) -> Mapping[str, Any] | None:
-    """Return the step's program: by its name, else the program with most of the time."""
+    """Return the step's program: by its name, else the program with most time; None if there is no program."""
     modules: Mapping[str, Mapping[str, Any]] = side.profile["modules"]
     if named := modules.get(f"jit_{side.name}"):
         return named
@@ -96,7 +96,7 @@ def _find_module(side: ProfiledStep) -> Mapping[str, Any] | None:
 
 
 def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[str, Part]:
-    """Return the parts by function of the trainer, all passes together: between commits, lines move more often."""
+    """Return function → part, for all passes together. Not by line: lines move more often between commits."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     work: dict[str, Counter[Work]] = defaultdict(Counter)
     unit = 1e9 * side.profile["devices"]
@@ -114,9 +114,9 @@ def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[str, Part]
 
 
 def _host_parts(profile: Profile, runs: Sequence[Sequence[float]]) -> dict[str, Part]:
-    """Return the shortest gap between two steps, and the garbage collections in a gap.
+    """Return two parts: the shortest gap between steps, and the mean garbage collection per gap. Empty for one step.
 
-    Other load lengthens most gaps and most steps, so differences smaller than their spread prove nothing.
+    Other load on the machine lengthens gaps and steps: the gap's noise is the excess of their median over the minimum.
     """
     if len(runs) < 2:
         return {}
@@ -128,7 +128,7 @@ def _host_parts(profile: Profile, runs: Sequence[Sequence[float]]) -> dict[str, 
     collected, count = sum(within) / len(gaps) / 1e9, len(within)
     return {
         GAP: Part(min(gaps), load / LEAST_SPREADS, Counter()),
-        # a collection in only some gaps is chance
+        # with fewer collections than gaps the difference is noise, so the spread equals the value
         COLLECTION: Part(collected, 0.0 if count >= len(gaps) else collected, Counter()),
     }
 
@@ -141,7 +141,7 @@ def _step_seconds(runs: Sequence[Sequence[float]]) -> float:
 
 
 def _compare_part(key: str, parts: tuple[Part, Part], step_s: float, names: tuple[str, str]) -> TimeDifference:
-    """Describe a difference by the operations, passes and lines that the slower arm spends more time in."""
+    """Return a part's difference, described by the operations, passes and lines that take longer in the slower arm."""
     slow = int(parts[1].seconds >= parts[0].seconds)
     more = abs(parts[1].seconds - parts[0].seconds)
     gained = [parts[slow].sum_by(index) - parts[1 - slow].sum_by(index) for index in (0, 1)]
@@ -163,7 +163,7 @@ def _compare_part(key: str, parts: tuple[Part, Part], step_s: float, names: tupl
 
 
 def _find_line(part: Part, kind: str) -> CodeLine | None:
-    """Return the line of a part where operations of a kind take most time; of any kind if it has none of this."""
+    """Return the line with most time in this kind of operation, else in any kind; None if it has no file."""
     of_kind = part._replace(work=Counter({work: seconds for work, seconds in part.work.items() if work[0] == kind}))
     most = (of_kind.sum_by(2) or part.sum_by(2)).most_common(1)
     return most[0][0] if most and most[0][0].file else None

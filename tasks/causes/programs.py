@@ -1,4 +1,4 @@
-"""Turns two StableHLO programs into whether they are one computation, and the operations that differ, by line."""
+"""Decides whether two StableHLO programs are the same computation; lists operations that differ, by source line."""
 
 import re
 from collections import Counter, defaultdict, deque
@@ -13,23 +13,23 @@ from tasks.causes.value_graph import FREE, RANDOM, Graph, Input, Node, shape_of
 from tasks.records import CodeLine, InputDifference, OperationDifference, ProgramAnswer, ProgramExplanation
 from tasks.records.counted import counted
 
-MOST_LISTED = 40
-MOST_NAMED = 5  # operations of one function, on each side
+MOST_LISTED = 40  # functions in the record
+MOST_NAMED = 5  # operations of a function, per arm
 LEAST_SHARE = 0.0005  # smaller shares are not shown
-# constants in the text, and operations that only repeat them: described with the operation that reads them
+# Constants, and operations that only reshape or convert one: shown as part of the operation that reads them.
 _LITERAL = frozenset({"stablehlo.constant", "stablehlo.iota"})
 _REPEATS = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert"})
 
-type Literals = Mapping[str, str]  # hash → text
+type Literals = Mapping[str, str]  # exact hash of a constant → its text
 
 
 class Difference(NamedTuple):
     """A node of one program that the other lacks, or whose partner in the other reads other values."""
 
-    side: int  # 0: of the baseline
+    side: int  # program of `node`: 0 for the baseline, 1 for the candidate
     node: Node
-    partner: Node | None
-    is_first: bool  # both programs compute all of its operands
+    partner: Node | None  # node of the other program with the same operation; None if there is none
+    is_first: bool  # True if both programs compute all operands of `node`
 
 
 def compare_program_files(
@@ -38,9 +38,9 @@ def compare_program_files(
     names: tuple[str, str] = ("baseline", "candidate"),
     roots: tuple[str, str] = ("", ""),
 ) -> ProgramExplanation:
-    """Compare two StableHLO texts, packed or not. Raises ValueError if one cannot be read.
+    """Compare two files of StableHLO text, gzipped or not. Raises ValueError if one cannot be read.
 
-    roots: the arms' folders; source lines are given relative to them.
+    roots: the arms' folders, to which source paths are made relative.
     """
     transcripts = read_transcripts([baseline, candidate])
     return compare_transcripts(transcripts[0], transcripts[1], names, roots)
@@ -54,7 +54,7 @@ def read_transcripts(paths: Sequence[Path]) -> list[Transcript]:
 def compare_transcripts(
     baseline: Transcript, candidate: Transcript, names: tuple[str, str], roots: tuple[str, str] = ("", "")
 ) -> ProgramExplanation:
-    """Compare two programs that have been read."""
+    """Compare two programs, given as transcripts."""
     sides = (make_graph(baseline, roots[0]), make_graph(candidate, roots[1]))
     hashes = (sides[0].sha256, sides[1].sha256)
     if baseline["text_sha256"] == candidate["text_sha256"]:
@@ -83,16 +83,16 @@ def _same(answer: ProgramAnswer, sentence: str, hashes: tuple[str, str]) -> Prog
 
 
 def _find_differences(sides: Sequence[Graph], literals: Sequence[Literals], side: int) -> Iterator[Difference]:
-    """Yield the nodes of a side that the other does not compute, without mere consequences of earlier differences.
+    """Yield the nodes of one program that the other does not compute, without consequences of earlier differences.
 
-    Keeps nodes without a partner on the other side, that read only common values, or that read other constants.
+    Keeps nodes without a partner, nodes that read only common values, and nodes with other constants than the partner.
     """
     (graph, own), (other, others) = [(sides[n], literals[n]) for n in (side, 1 - side)]
     alone = [node for node in graph.nodes if node.made and node.made[0] not in other.values]
     partners = _pair(alone, [node for node in other.nodes if node.made and node.made[0] not in graph.values])
     for node in alone:
         if node.made[0] in own:
-            continue  # described with the operation that reads it
+            continue  # a constant: shown with the operation that reads it
         partner = partners.get(id(node))
         is_first = all(read in other.values for read in node.reads if read not in own)
         rereads = partner is not None and read_literals(node, own) != read_literals(partner, others)
@@ -101,7 +101,7 @@ def _find_differences(sides: Sequence[Graph], literals: Sequence[Literals], side
 
 
 def _pair(left: Iterable[Node], right: Iterable[Node]) -> dict[int, Node]:
-    """Return id of a left node → right node of the same kind: at the same line, else in the function, else anywhere."""
+    """Return `id()` of a left node → right node with the same key: in the same line, else function, else anywhere."""
     found: dict[int, Node] = {}
     here, there = list(left), list(right)
     keys: tuple[Callable[[Node], object], ...] = (
@@ -124,7 +124,7 @@ def _pair(left: Iterable[Node], right: Iterable[Node]) -> dict[int, Node]:
 
 
 def find_literals(graph: Graph) -> Literals:
-    """Return the program's literals: constants, and values that only repeat one."""
+    """Return the texts of the program's constants, and of values that only reshape or convert one."""
     found: dict[str, str] = {}
     for node in graph.nodes:
         if node.name in _LITERAL:
@@ -136,21 +136,21 @@ def find_literals(graph: Graph) -> Literals:
 
 
 def read_literals(node: Node, literals: Literals) -> list[str]:
-    """Return the literals that a node reads, in words."""
+    """Return the texts of the constants that a node reads."""
     return [literals[read] for read in node.reads if read in literals]
 
 
 def _shorten_number(text: str) -> str:
     if re.fullmatch(r"-?\d+", text):
-        return text  # of an integer every digit counts
+        return text  # integers keep all digits
     try:
-        return f"{float(text):.7g}"  # the digits of a float32
+        return f"{float(text):.7g}"  # a float32 has about 7 digits
     except ValueError:  # a hexadecimal number, true, or an array
         return text[:24]
 
 
 def _describe(node: Node, literals: Literals) -> str:
-    """Return a node in words: `convert bf16 → f32[4,256,64]`, `add f32[4,256,1] with 1e-05`."""
+    """Return a node as text, e.g. `convert bf16 → f32[4,256,64]` or `add f32[4,256,1] with 1e-05`."""
     reads = [shape_of(kind) for read, kind in zip(node.reads, node.types[0], strict=True) if read not in literals]
     (shape, kind) = shape_of(node.types[1][0]) if node.types[1] else ((), "")
     name = "random bits" if node.name == RANDOM else node.name.rpartition(".")[2]
@@ -165,18 +165,18 @@ def _describe(node: Node, literals: Literals) -> str:
 def _group(
     found: Iterable[Difference], sides: Sequence[Graph], literals: Sequence[Literals], names: tuple[str, str]
 ) -> list[OperationDifference]:
-    """Return one row for each function of the trainer and pass, the first differences first."""
+    """Return one row per function and pass. Rows with a first difference (`is_first`) precede the others."""
     groups: dict[tuple[str, str], list[Difference]] = defaultdict(list)
     for one in found:
         if one.node.name not in FREE or one.is_first:
-            # another operation or constant at the same place is one row
+            # a candidate's node belongs to its partner's function, so that both are in one row
             source = one.partner.source if one.side and one.partner else one.node.source
             groups[name_place(source), one.node.phase].append(one)
     flops, size = (max(getattr(side, name) for side in sides) or 1 for name in ("flops", "bytes"))
     rows: list[tuple[tuple[bool | float, ...], OperationDifference]] = []
     for place, ((_, phase), listed) in enumerate(groups.items()):
         row = _make_row(listed, phase, literals, (flops, size), names)
-        # an operation that the other program lacks explains the readers of its result
+        # a row with an operation that the other program lacks precedes rows that read its result
         lacks = any(one.is_first and one.partner is None for one in listed)
         last = float(place) if row.first else -max(row.flops_share, row.bytes_share)
         rows.append(((not row.first, row.phase == "recomputed", not lacks, last), row))
@@ -221,7 +221,7 @@ def _count_words(nodes: Iterable[Node], literals: Literals) -> tuple[str, ...]:
 
 
 def _line_of(listed: Sequence[Difference], side: int) -> CodeLine | None:
-    """Return the source line of the side's first operation that no other difference causes; else of its first one."""
+    """Return the line of the side's first node with `is_first`, else of its first node; None if it has no file."""
     own = [one for one in listed if one.side == side]
     first = next((one for one in own if one.is_first), own[0] if own else None)
     return first.node.source if first is not None and first.node.source.file else None
@@ -261,7 +261,7 @@ def _say_input(one: Input) -> str:
 
 
 def _compare_placements(sides: tuple[Graph, Graph], names: tuple[str, str]) -> Iterator[str]:
-    """Yield sentences about sharding constraints that only one program has, by sharding and function."""
+    """Yield a sentence per sharding and function whose constraint one program executes more often."""
     counts = [Counter[tuple[str, str]](), Counter[tuple[str, str]]()]
     lines: dict[tuple[str, str], CodeLine] = {}
     for graph, its_counts in zip(sides, counts, strict=True):

@@ -1,4 +1,4 @@
-"""Turns the observations of two arms into a folder that shows their difference with jax alone."""
+"""Writes a folder that reproduces the difference between two observed arms with JAX alone, without their trainers."""
 
 import gzip
 import json
@@ -16,12 +16,12 @@ from tasks.records import RunPlan
 from tasks.records.observation import ARGUMENTS, PROGRAM
 
 SIDES = ("baseline", "candidate")
-# imports JAX, as tasks never do
+# copied, not imported: modules below tasks/ must not import JAX
 PROGRAM_OF_KIT = Path(__file__).parent.parent.parent / "model" / "compile" / "reproduce.py"
 
 
 def write_kit_of(plans: Both[RunPlan], names: Both[str], folder: Path, out: Path) -> Path:
-    """Write the kit of two arms that were observed below `folder`; return the program in it to run."""
+    """Write the kit of two arms, observed below `folder`, into `out`; return the path of its script."""
     sides = [
         ObservedArm(plan, name, folder / side, read_observation(folder / side, plan.arm))
         for plan, name, side in zip(plans, names, SIDES, strict=True)
@@ -30,9 +30,9 @@ def write_kit_of(plans: Both[RunPlan], names: Both[str], folder: Path, out: Path
 
 
 def write_kit(arms: Both[ObservedArm], folder: Path) -> Path:
-    """Write the kit; return the program in it to run.
+    """Write the kit into a folder; return the path of its script.
 
-    Raises ValueError if the step was not recorded whole, or runs on several devices.
+    Raises ValueError if the record of a step is incomplete, or if a step runs on several devices.
     """
     several = next((arm for arm in arms if arm.observation.devices > 1), None)
     if several is not None:
@@ -63,13 +63,13 @@ def write_kit(arms: Both[ObservedArm], folder: Path) -> Path:
 
 
 def _names_in(stored: Path) -> dict[str, str]:
-    """Return the argument's name → its name in the file, which begins with its position."""
+    """Return argument's name → its key in the `.npz` file, which is `position|name`."""
     with np.load(stored, allow_pickle=False) as arrays:
         return {name.partition("|")[2]: name for name in arrays.files}
 
 
 def _arguments(transcript: Transcript, stored: dict[str, str]) -> list[tuple[str, str]]:
-    """Return (name in the file, type) of each argument that the program reads: JAX drops unused ones."""
+    """Return (key in the file, element type) of each argument of the lowered program. JAX drops unused arguments."""
     found = []
     for number, one in enumerate(transcript["functions"]["main"]["arguments"]):
         name = stored.get(one["name"])
@@ -80,7 +80,7 @@ def _arguments(transcript: Transcript, stored: dict[str, str]) -> list[tuple[str
 
 
 def _pair_results(left: Graph, right: Graph) -> dict[str, object]:
-    """Return the pairs of results with the same meaning, and the results that only one program returns."""
+    """Return `results`: [name, index left, index right] of common results, and `alone`: side → names only there."""
     places = [{name: place for place, name in enumerate(graph.outputs)} for graph in (left, right)]
     return {
         "results": [[name, place, places[1][name]] for name, place in places[0].items() if name in places[1]],

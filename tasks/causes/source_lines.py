@@ -1,4 +1,4 @@
-"""Turns the frames of an operation into the line of the trainer that it comes from."""
+"""Finds the trainer's source line of an operation among its stack frames, and shortens paths for display."""
 
 import re
 from collections.abc import Iterable
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from tasks.observe.inject.maxview_observe.places import LIBRARIES
 from tasks.records import CodeLine
 
-_PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/checkouts/[0-9a-f]{40,64}/")  # and checkouts of commits
+_PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/checkouts/[0-9a-f]{40,64}/")  # or commits' checkouts
 
 type Frame = tuple[str, str, int]  # function, file, line
 
 
 def find_source_line(frames: Iterable[Frame], root: str = "") -> CodeLine:
-    """Return the innermost frame of the trainer, else of a library. root: the arm's folder."""
+    """Return the innermost frame of the trainer, else of a library. frames: innermost first. root: arm's folder."""
     listed = list(frames)
     own = next((frame for frame in listed if not is_library(frame[1])), listed[0] if listed else None)
     if own is None:
@@ -22,11 +22,11 @@ def find_source_line(frames: Iterable[Frame], root: str = "") -> CodeLine:
 
 
 def name_place(source: CodeLine) -> str:
-    """Return a name for a source line that is stable if lines move or a twin of its file is compared.
+    """Return a name for a source line that stays equal if lines move: class and method, else file and function.
 
-    The method, else file and function; empty for libraries.
+    Empty for libraries.
     """
-    if is_library(source.path):  # each API has its own libraries around the same work
+    if is_library(source.path):  # Linen and NNX call other library functions around equal work
         return ""
     if "." in source.function:
         return source.function
@@ -39,7 +39,7 @@ def is_library(path: str) -> bool:
 
 
 def shorten_path(path: str, root: str = "") -> str:
-    """Return a file's path below site-packages or the arm's folder."""
+    """Return a file's path relative to site-packages, to a commit's checkout or to the arm's folder."""
     below = _PACKAGES.sub("", path)
     if below == path and root and path.startswith(root.rstrip("/") + "/"):
         return path[len(root.rstrip("/")) + 1 :]

@@ -1,4 +1,4 @@
-"""Turns the words of `maxview explain` into two runs, and into their comparison if they have one."""
+"""Finds the two arms that the arguments of `maxview explain` name, and their comparison if they have one."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,19 +15,19 @@ NOT_OURS = "only runs that maxview trained on this machine can be observed: a lo
 
 
 class Subject(NamedTuple):
-    """Two arms to explain. `record` and `store`: their comparison, None for two single runs."""
+    """Two arms to explain. record and store: their comparison and its store; None for two single runs."""
 
     plans: Both[RunPlan]
     names: Both[str]
-    folder: Path  # where the observations go
+    folder: Path  # for the observations
     record: ComparisonRecord | None = None
     store: Store | None = None
 
 
 def find_subject(words: Sequence[str], store: str) -> Subject:
-    """Return the arms for these words: a page, a comparison's folder or name, or two run folders.
+    """Return the arms for command-line words: a page, a comparison's folder or name, or two run folders.
 
-    Raises ValueError, with the words to type.
+    store: address of the store with named comparisons. Raises ValueError, with an example to type.
     """
     if len(words) == 2:
         return _two_runs(words)

@@ -1,4 +1,4 @@
-"""Reads the tensors of an observed step, as its process wrote them."""
+"""Reads the tensors of an observed training step from the file that the observed process wrote."""
 
 import gzip
 import json
@@ -11,7 +11,7 @@ from typing import Any
 from tasks.records.observation import TENSORS, Pass
 
 type Origin = list[Any]  # ["row", n], ["arg", n], ["lit", text], ["const", digest], ["part", i, origin], ["parts", […]]
-type Leaf = tuple[Any, ...]  # an origin without parts
+type Leaf = tuple[Any, ...]  # an origin of the first four kinds, as a tuple
 
 _LOOP = re.compile(r"scan(\d+)\[(\d+)\]")
 _LAYER = re.compile(r"(?:^|/)(\w*layers?(?:[_.]|/)\d+)(?=/|$)")
@@ -19,28 +19,28 @@ _LAYER = re.compile(r"(?:^|/)(\w*layers?(?:[_.]|/)\d+)(?=/|$)")
 
 @dataclass(frozen=True, slots=True)
 class TensorRow:
-    """One tensor of a step: its operation, operands, place and numbers. The fields have the order of `read_step`."""
+    """One result of one operation of a step. `read_step` passes the fields in this order."""
 
-    path: str  # "/scan4[2]/remat"
-    operation: str
-    origins: tuple[Origin, ...]
-    file: str
+    path: str  # loops and calls around the operation, "/scan4[2]/remat"
+    operation: str  # JAX primitive
+    origins: tuple[Origin, ...]  # one per operand
+    file: str  # source file of the trainer; empty for a library's operation
     line: int
     function: str
-    short_file: str  # below the folder that it is imported from
-    stack: str
-    type: str
-    output: int
-    params: str
-    norm: float
+    short_file: str  # `file` relative to the folder that it is imported from
+    stack: str  # JAX's name stack
+    type: str  # "float32[4,256]"
+    output: int  # index among the operation's results
+    params: str  # the operation's parameters as JSON, which may be cut off
+    norm: float  # norm, mean and largest magnitude of the values, computed in float64
     mean: float
     largest: float
-    broken: int  # numbers that are not finite
-    digest: str
+    broken: int  # number of values that are not finite
+    digest: str  # of the values' bits
 
     @property
     def place(self) -> str:
-        """`file:line function`."""
+        """`file:line function`, or `a library`."""
         return f"{self.short_file}:{self.line} {self.function}" if self.file else "a library"
 
     @property
@@ -52,7 +52,7 @@ class TensorRow:
 
     @property
     def layer(self) -> str:
-        """The iteration of its loops (a scan over layers is one), or the layer by name."""
+        """The iterations of the loops around it, e.g. a scan over layers, else the layer's name; empty without both."""
         loops = _LOOP.findall(self.path)
         if loops:
             return ", ".join(f"iteration {int(turn) + 1} of {count}" for count, turn in loops)
@@ -61,7 +61,7 @@ class TensorRow:
 
     @property
     def values(self) -> str:
-        """Its numbers in words."""
+        """The tensor's numbers as text."""
         broken = f", {self.broken} not finite" if self.broken else ""
         return f"norm {self.norm:.9g}, mean {self.mean:.6g}, largest {self.largest:.6g}{broken}"
 
@@ -75,7 +75,7 @@ class ObservedStep:
 
     @cached_property
     def live(self) -> frozenset[int]:
-        """The rows that a result depends on; JAX traces more than these."""
+        """The indices of rows that a result depends on. JAX also traces operations without effect."""
         found: set[int] = set()
         open_rows = [leaf[1] for origin in self.results for leaf in leaves(origin) if leaf[0] == "row"]
         while open_rows:
@@ -103,7 +103,7 @@ def read_step(folder: Path) -> ObservedStep:
 
 
 def leaves(origin: Origin) -> list[Leaf]:
-    """Return the origins of an operand: rows, arguments, literals and constants."""
+    """Return all rows, arguments, literals and constants from which an operand is assembled."""
     kind = origin[0]
     if kind == "part":
         return leaves(origin[2])

@@ -1,4 +1,4 @@
-"""Finds the roots of a difference: operations of two observed steps that read equal values but give other results."""
+"""Finds the roots of a difference: operations of two observed steps with equal inputs but different results."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from tasks.observe.read_observation import read_observation
 from tasks.records.counted import counted
 from tasks.records.observation import Observation, TensorComparison
 
-STOP = "stop_gradient"  # changes no value, but all backward operations
+STOP = "stop_gradient"  # changes no forward value, only gradients
 
 
 def compare_tensors(
@@ -26,7 +26,7 @@ def compare_tensors(
 ) -> TensorComparison:
     """Return the comparison of two folders that `observe_arm` wrote. Missing files give a note.
 
-    starts_shared: the judged runs started with equal arguments too.
+    starts_shared: the judged runs started with equal arguments too, so replaced arguments explain nothing.
     """
     observations = read_observation(baseline, names[0]), read_observation(candidate, names[1])
     notes = [f"{name}: {note}" for name, found in zip(names, observations, strict=True) for note in found.notes]
@@ -49,7 +49,7 @@ def compare_tensors(
     results = different_results(observations) if not found and not left.divergent and not right.divergent else ()
     equal = sum((Counter(row.digest for row in rows[0]) & Counter(row.digest for row in rows[1])).values())
     divergent = max(len(side.divergent - side.own_draws.derived) for side in (left, right))
-    handed_over = len(left.own_draws.keys.keys() - left.divergent)  # draws that both arms were evaluated with
+    handed_over = len(left.own_draws.keys.keys() - left.divergent)  # evaluated with the other arm's draws, so equal
     comparison = TensorComparison(
         sentence="",
         first=first,
@@ -86,13 +86,13 @@ def find_roots(left: Parting, right: Parting) -> list[Found]:
 
 
 def _stops(left: Parting, right: Parting) -> list[Found]:
-    """Return the gradients that only one arm stops: no forward value shows this, and no backward operation reads it."""
+    """Return the `stop_gradient`s of one arm only. They change no forward value, and backward operations omit them."""
     found = []
     stops = [
         {n: row for n in sorted(side.arm.step.live) if (row := side.arm.rows[n]).operation == STOP}
         for side in (left, right)
     ]
-    # by place: the values of stops in both arms may differ as a consequence of something else
+    # counted by place, because their values may differ as a consequence of an earlier difference
     places = [Counter(map(_place_of_stop, rows.values())) for rows in stops]
     for mine, side in enumerate((left, right)):
         quota = places[mine] - places[1 - mine]
@@ -110,7 +110,7 @@ def _place_of_stop(row: TensorRow) -> tuple[str, str, str]:
 
 
 def _order(left: Parting, right: Parting, n: int) -> float:
-    """Return the position of a candidate's row among the baseline's: after the last common tensor before it."""
+    """Return the position of a candidate's row among the baseline's: half a row after the last common tensor."""
     places = {row.digest: place for place, row in reversed(list(enumerate(left.arm.rows)))}
     for before in range(n - 1, -1, -1):
         if (place := places.get(right.arm.rows[before].digest)) is not None:
@@ -119,7 +119,7 @@ def _order(left: Parting, right: Parting, n: int) -> float:
 
 
 def different_results(observations: Sequence[Observation]) -> tuple[str, ...]:
-    """Return the meanings of the compiled steps' results that differ."""
+    """Return the meanings of results of the compiled steps that differ."""
     left, right = ({(item.role, item.meaning): item.digest for item in found.results} for found in observations)
     return tuple(meaning[1] for meaning in left if meaning in right and left[meaning] != right[meaning])
 

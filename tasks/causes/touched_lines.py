@@ -1,4 +1,4 @@
-"""Turns source lines into the commits between two refs that touched them, by git's blame."""
+"""Finds the commits between two refs that wrote or removed given source lines, with git blame."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,7 +8,7 @@ from tasks.causes.source_lines import shorten_path
 from tasks.records import CodeLine, RunPlan
 from tasks.resolve.git import GitError, run_git
 
-MOST_LINES = 60  # that are blamed: each is a command
+MOST_LINES = 60  # lines to look up: each takes a git command
 _HERE = Path(__file__).parent.parent.parent
 
 
@@ -21,7 +21,7 @@ class Refs(NamedTuple):
 
 
 def find_refs(baseline: RunPlan, candidate: RunPlan) -> Refs | None:
-    """Return the refs of two arms; None for one commit, different repositories, or commits that the clone lacks."""
+    """Return two arms' commits; None if they are equal or unknown, of different repositories, or not in the clone."""
     left, right = baseline.commit, candidate.commit
     if not left or not right or left == right or baseline.repository != candidate.repository:
         return None
@@ -35,15 +35,15 @@ def find_refs(baseline: RunPlan, candidate: RunPlan) -> Refs | None:
 
 
 def name_commits(lines: Iterable[CodeLine], refs: Refs, *, of_candidate: bool, root: str) -> dict[CodeLine, str]:
-    """Return the commits of the lines that changed between the refs, e.g. `1a2b3c4d5 its subject`.
+    """Return line → commit, e.g. `1a2b3c4d5 its subject`, for the lines that changed between the refs.
 
-    For a line of the candidate, the commit that wrote it; for one of the baseline, the commit that removed it.
+    A candidate's line gets the commit that wrote the line, a baseline's line the commit that removed it.
     """
     found = {}
     for line in list(dict.fromkeys(lines))[:MOST_LINES]:
         file = shorten_path(line.path, root)
         if file.startswith("/") or not line.line:
-            continue  # of a package, which no commit here touches
+            continue  # in an installed package, outside of the repository
         sha = _blame(file, line.line, refs) if of_candidate else _find_end(file, line.line, refs)
         if sha:
             found[line] = _say_commit(sha, refs)
@@ -61,7 +61,7 @@ def _blame(file: str, number: int, refs: Refs) -> str:
 
 
 def _find_end(file: str, number: int, refs: Refs) -> str:
-    """Return the first commit that lacks a line of the baseline: the child of the last one that has it."""
+    """Return the commit that removed a line of the baseline: the child of the last commit with it; empty if none."""
     span = f"{refs.baseline}..{refs.candidate}"
     words = ["blame", "--porcelain", "--reverse", f"-L{number},{number}", span, "--", file]
     try:

@@ -1,7 +1,7 @@
-"""The graph of a program's values, each with a hash of all that it is computed from.
+"""The types of the graph of a program's values, each with hashes of everything that it is computed from.
 
-A value has two hashes: `value` ignores operations that only state where an array lies or what is kept (sharding
-constraints, barriers), `exact` does not.
+A value has two hashes: `exact` covers all operations, `value` leaves out sharding constraints and optimization
+barriers, which change no number.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ _BITS = re.compile(r"\d+")
 
 
 class Value(NamedTuple):
-    """A value by its computation; `carries`: the loop carries that it depends on, a bit for each."""
+    """A value, identified by two hashes of its computation. carries: bit mask of loop carries it depends on."""
 
     value: str
     exact: str
@@ -48,7 +48,7 @@ class Value(NamedTuple):
 
     @classmethod
     def combine(cls, *parts: object, of: Sequence["Value"], ordered: bool = True) -> Self:
-        """Return the value that an operation, described by `parts`, computes from others, in their order or in any."""
+        """Return the result of an operation, described by `parts`, on the values `of`. ordered: their order matters."""
         sides = [[one.value for one in of], [one.exact for one in of]]
         if not ordered:
             sides = [sorted(side) for side in sides]
@@ -58,38 +58,38 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operation at one place of the program. `times`: how often it runs in a step; bytes and FLOPs are of all."""
+    """An operation at one place of the program."""
 
-    name: str
-    key: str  # the operation without its operands
-    reads: tuple[str, ...]  # the exact hashes of its operands
-    made: tuple[str, ...]  # and of its results; in a loop, computed from the initial values of the carries
-    types: tuple[tuple[str, ...], tuple[str, ...]]  # of operands and of results
-    detail: str  # its attributes, as the program writes them
+    name: str  # "stablehlo.add", or RANDOM
+    key: str  # hash of the operation and its attributes, without its operands
+    reads: tuple[str, ...]  # exact hashes of its operands
+    made: tuple[str, ...]  # exact hashes of its results; in a loop, as computed from the carries' initial values
+    types: tuple[tuple[str, ...], tuple[str, ...]]  # MLIR types: of the operands, of the results
+    detail: str  # its attributes in MLIR syntax
     source: CodeLine
-    phase: str
-    times: int
-    flops: int
-    bytes: int
+    phase: str  # pass: "forward", "backward", "recomputed" or "update"
+    times: int  # executions per step
+    flops: int  # FLOPs of all executions, for matrix products
+    bytes: int  # bytes that all executions read and write
 
 
 class Input(NamedTuple):
-    """An argument of the step: its type, the mesh axes that split it, and whether the step may overwrite it."""
+    """An argument of the step."""
 
-    type: str
-    sharding: str
-    donated: bool
+    type: str  # MLIR type
+    sharding: str  # mesh axes per dimension, "(fsdp, -)"
+    donated: bool  # the step may overwrite it
 
 
 @dataclass
 class Graph:
-    """A program. `nodes`: in the order of the text, without operations that only pass values on."""
+    """A program."""
 
-    inputs: dict[str, Input] = field(default_factory=dict)  # by meaning
-    outputs: dict[str, Value] = field(default_factory=dict)
-    nodes: list[Node] = field(default_factory=list)
-    values: set[str] = field(default_factory=set)  # the exact hashes of all that its nodes read and make
-    placements: dict[tuple[str, CodeLine], int] = field(default_factory=dict)  # (sharding, line) -> times
+    inputs: dict[str, Input] = field(default_factory=dict)  # meaning → argument
+    outputs: dict[str, Value] = field(default_factory=dict)  # meaning → result
+    nodes: list[Node] = field(default_factory=list)  # in the text's order, without barriers and sharding constraints
+    values: set[str] = field(default_factory=set)  # exact hashes of all operands and results of nodes
+    placements: dict[tuple[str, CodeLine], int] = field(default_factory=dict)  # sharding constraint → times per step
 
     @property
     def flops(self) -> int:

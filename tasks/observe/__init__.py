@@ -1,1 +1,1 @@
-"""An arm's training step, recorded in the arm's own process: its program, its arguments, every tensor of it."""
+"""Records an arm's training step inside the arm's own process: its program, its arguments and all its tensors."""

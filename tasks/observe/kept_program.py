@@ -1,4 +1,4 @@
-"""Keeps the StableHLO of the training step that a judged run really ran: JAX writes it, and nothing is patched."""
+"""Keeps the StableHLO of a judged run's training step. JAX itself writes it (JAX_DUMP_IR_TO); nothing is patched."""
 
 import gzip
 import re
@@ -12,7 +12,7 @@ from tasks.store.atomic import write_atomically, write_bytes_atomically
 from tasks.store.json_records import dump_json, load_json, read_document
 
 COMPILES = "compiles.json"
-FOLDER = "lowered"  # of a run's folder: every program that JAX compiled
+FOLDER = "lowered"  # subfolder of a run's folder until the run's end: every program that JAX compiled
 VARIABLE = "JAX_DUMP_IR_TO"
 _MODULE = re.compile(r"jax_ir\d+_(?:jit_)?(?P<name>.+)_compile\.mlir")
 _ARGUMENT = re.compile(r"%arg\d+: tensor<([^>]*)>")
@@ -20,18 +20,17 @@ _STEP, _PRODUCTS = "train_step", ("stablehlo.dot_general", "stablehlo.convolutio
 
 
 def program_variables(plan: RunPlan) -> dict[str, str]:
-    """Return the variables that make a run's JAX write its programs; empty if the target sets them."""
+    """Return the variables that make JAX write a run's programs; {} if the plan sets them or does not train locally."""
     if plan.backend != "local" or plan.compiles_for is not None or VARIABLE in plan.environment:
         return {}
     return {VARIABLE: str(Path(plan.directory) / FOLDER)}
 
 
 def keep_step_program(directory: Path) -> Path | None:
-    """Return the path of the step's program in a run's folder, gzipped, with source locations. Writes the signature of
-    each of its compiles beside it, and removes the other programs.
+    """Keep the step's program in a run's folder, gzipped, with source locations; return its path, or None if there is
+    no such program. Also writes the argument types of each compile of the step, and removes all other programs.
 
-    The step is the function `train_step`, else the largest program with matrix products; its first compile counts.
-    None: the run's trainer compiled none, or does not use JAX.
+    The step is the first compile of the function `train_step`, else the largest program with matrix products.
     """
     kept, folder = directory / PROGRAM, directory / FOLDER
     if folder.is_dir():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tasks.records.observation import FILE, LOG, Observation
 
-TAIL = 3  # lines of the log in a note
+TAIL = 3  # last lines of the log in a note
 
 
 def read_observation(folder: Path, arm: str = "") -> Observation:

@@ -1,4 +1,4 @@
-"""Writes the settings of an observation, and returns the variables that start it in a process's Python."""
+"""Writes the recorder's settings, and returns the environment variables that start it in a Python process."""
 
 import json
 import os
@@ -14,7 +14,7 @@ SETTINGS = "settings.json"
 
 
 def prepare(folder: Path, environment: Mapping[str, str], **settings: Any) -> dict[str, str]:
-    """Write an arm's settings into `folder`, which exists; return the variables to set in the arm's process."""
+    """Write the recorder's settings into an existing folder; return the variables to set in the arm's process."""
     (folder / CLAIM).unlink(missing_ok=True)
     (folder / SETTINGS).write_text(json.dumps(settings) + "\n", encoding="utf-8")
     behind = environment.get("PYTHONPATH")

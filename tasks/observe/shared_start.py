@@ -1,4 +1,4 @@
-"""Lets a judged run begin with the other arm's first state: the settings of its process, and its report."""
+"""Makes a judged run start from the other arm's first state and batches, and reads the report about it."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,8 @@ from tasks.records.start_report import FILE, FOLDER
 
 
 def with_shared_start(plan: RunPlan) -> RunPlan:
-    """Return the plan with the variables that make its process keep, or take, the first state. Its folder exists."""
+    """Return the plan with the variables that make its process store its start, or use the other arm's. plan.directory
+    exists."""
     if plan.start is None or plan.backend != "local":
         return plan
     folder = Path(plan.directory) / FOLDER

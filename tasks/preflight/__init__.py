@@ -1,1 +1,1 @@
-"""Compares the compiled programs of two arms: counts work and memory, and ranks differences by cost."""
+"""Compares the compiled programs of two arms without running them: work, memory, and differences by cost."""

@@ -1,4 +1,4 @@
-"""Turns the text of an optimised program into its work in one step, part by part."""
+"""Counts the work of one step in the text of an optimised HLO program: cycles, FLOPs and bytes in collectives."""
 
 import re
 from collections import Counter, defaultdict
@@ -14,8 +14,8 @@ COLLECTIVES = (
     "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "ragged-all-to-all", "collective-permute",
     "collective-broadcast",
 )  # fmt: skip
-OPTIMISED = 1  # among the texts of an arm: its log, then this, then the lowered program
-KERNEL = "tpu_custom_call"
+OPTIMISED = 1  # `Source.run` of the optimised program: an arm's texts are its log, this, and the lowered program
+KERNEL = "tpu_custom_call"  # target of a custom kernel's call
 _SCATTER = "all-reduce-scatter"  # the compiler's name for an all-reduce fused with a slice
 _FREE = frozenset({"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "iota", "after-all", "while"})
 _MOVES = frozenset({"copy", "copy-start", "copy-done", "slice-start", "slice-done", "slice"})
@@ -29,12 +29,12 @@ _EINSUM = re.compile(r"[A-Za-z.]*,[A-Za-z.,]*->[A-Za-z.]*")
 class Unit(NamedTuple):
     """A scheduled instruction: a fusion with all its instructions, or one outside of any fusion."""
 
-    kind: str
-    detail: str
+    kind: str  # "matmul", "copy", "kernel", "other", or one of COLLECTIVES
+    detail: str  # operand types of matrix products, "bf16×bf16"; the target of a custom call; else empty
     instruction: Instruction
     runs: Runs
-    work: Work
-    collectives: tuple[tuple[str, int], ...]  # (kind, bytes of one execution)
+    work: Work  # of all executions in a step
+    collectives: tuple[tuple[str, int], ...]  # (kind, bytes of one execution) of each collective in it
 
     @property
     def source(self) -> Source:
@@ -43,14 +43,14 @@ class Unit(NamedTuple):
 
 
 class Analysis(NamedTuple):
-    """A program's work, in total and by unit."""
+    """A program's work in one step, in total and by unit."""
 
     work: ProgramWork
     units: tuple[Unit, ...]
 
 
 def analyse_program(lines: Iterable[str]) -> Analysis:
-    """Return the program's work and units. Raises ValueError if the text is no optimised program."""
+    """Return the work and the units of a program's text. Raises ValueError if it is no optimised HLO program."""
     program = read_program(lines)
     runs, unknown = count_runs(program)
     units: list[Unit] = []
@@ -90,7 +90,7 @@ def add_work(parts: Iterable[Work]) -> Work:
 
 
 def locate(op_name: str) -> tuple[str, str]:
-    """Return (phase, scope) from JAX's name of an operation: the pass, and the part of the trainer."""
+    """Return (phase, scope) from JAX's name of an operation: its pass, and the trainer's names around it."""
     if "rematted_computation" in op_name:
         phase = "recomputed"
     elif "transpose(" in op_name:
@@ -146,7 +146,7 @@ def _shapes_of(computation: Computation) -> Mapping[str, Shape]:
 
 
 def collective_bytes(one: Instruction, computation: Computation) -> int:
-    """Return the bytes of a collective's whole arrays: the larger of its operands and its results."""
+    """Return the bytes of a collective's arrays on a device: of all operands or of all results, the larger sum."""
     known = [computation.instructions[name] for name in one.operands if name in computation.instructions]
     taken = sum(shape.bytes for operand in known for shape in operand.shapes)
     if one.opcode == "collective-permute-start":  # its result also contains two local counters of the runtime

@@ -1,4 +1,4 @@
-"""Finds the differences of two compiled programs, with their costs, the largest first."""
+"""Finds the differences between two compiled programs, with their costs, the largest first."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -15,10 +15,10 @@ from tasks.records import (
 )
 from tasks.records.counted import counted
 
-LEAST_SHARE = 0.001  # of the cycles, bytes or memory: smaller differences are counted, not listed
-MOST_LISTED = 40
-HEAVY = 12  # arrays
-RECOMPUTED = 0.1  # share of recomputed FLOPs from which a difference is one of rematerialisation
+LEAST_SHARE = 0.001  # of a program's cycles, bytes or memory: smaller differences are counted, not listed
+MOST_LISTED = 40  # differences
+HEAVY = 12  # largest input arrays to list
+RECOMPUTED = 0.1  # relative difference of recomputed FLOPs above which rematerialisation is reported as one difference
 MIB = 2**20
 NONE = "none"
 COLLECTIVE = "collective"
@@ -27,21 +27,21 @@ BUFFER = "AllocateBuffer"
 
 
 class Side(NamedTuple):
-    """One arm's program; the analysis is None without a text."""
+    """One arm's program. analysis: None without the optimised text."""
 
     program: CompiledProgram
     analysis: Analysis | None
 
 
 class Scale(NamedTuple):
-    """The totals that shares refer to: the larger of the two programs'."""
+    """The totals to which shares refer: for each, the larger one of both programs."""
 
-    cycles: int
+    cycles: int  # estimated by the compiler
     collective_bytes: int
-    memory: int
+    memory: int  # bytes
 
     def share(self, cycles: int = 0, collective_bytes: int = 0, memory: int = 0) -> tuple[float, str]:
-        """Return the largest absolute share, and all shares as text; cycles and bytes cannot be added."""
+        """Return the share with the largest magnitude, and all shares as text: cycles and bytes cannot be added."""
         shares = [
             (cycles / self.cycles if self.cycles else 0.0, "of the cycles"),
             (collective_bytes / self.collective_bytes if self.collective_bytes else 0.0, "of the bytes in collectives"),
@@ -151,7 +151,7 @@ def _compare_donation(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDi
     memories = [side.program.memory for side in sides if side.program.memory is not None]
     if len(memories) < 2:
         return
-    kept = [memory.output - memory.alias for memory in memories]  # memory of the outputs that no input shares
+    kept = [memory.output - memory.alias for memory in memories]  # bytes of outputs without an input's memory
     size = kept[1] - kept[0]
     share, cost = scale.share(memory=size)
     if abs(share) < LEAST_SHARE:
@@ -174,9 +174,9 @@ def _compare_donation(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDi
 
 
 def _is_recomputed(unit: Unit) -> bool:
-    """Return whether the backward pass recomputes a result of the forward pass.
+    """Return whether the backward pass recomputes a result of the forward pass in this unit.
 
-    Leaves out gathers for that purpose: they may be needed without recomputation too.
+    False for collectives, because the backward pass may need them without recomputation too.
     """
     return not unit.collectives and locate(unit.instruction.op_name)[0] == "recomputed"
 
@@ -190,7 +190,10 @@ def _keeps(unit: Unit) -> bool:
 def _compare_recomputing(
     sides: Sequence[Side], again: Sequence[list[Unit]], kept: Sequence[list[Unit]], scale: Scale
 ) -> ProgramDifference:
-    """Return the difference of one side that recomputes values in the backward pass and one that keeps them."""
+    """Return the difference in rematerialisation: values that the backward pass recomputes, or that are kept for it.
+
+    again, kept: per side, the units that recompute values, and the units that store or read kept values.
+    """
     cycles = [add_work(unit.work for unit in (*again[side], *kept[side])).cycles for side in (0, 1)]
     memory = _temporary(sides[1]) - _temporary(sides[0])
     share, cost = scale.share(cycles=cycles[1] - cycles[0], memory=memory)
@@ -211,7 +214,7 @@ def _compare_recomputing(
 
 
 def _is_widened(unit: Unit, types: Collection[str]) -> bool:
-    """Return whether a unit multiplies types that only one side has, or moves such values between devices."""
+    """Return whether a unit is a matrix product, or a collective on a dtype in `types`, which only one side has."""
     if unit.kind == "matmul":
         return True
     known = {dtype for pair in types for dtype in pair.replace(", ", "×").split("×")}
@@ -219,7 +222,7 @@ def _is_widened(unit: Unit, types: Collection[str]) -> bool:
 
 
 def _compare_types(units: Sequence[list[Unit]], types: Collection[str], scale: Scale) -> ProgramDifference:
-    """Return the difference in the types of products, including transfers of their operands."""
+    """Return the difference in the operand types of matrix products, including collectives on such operands."""
     before, after = (add_work(unit.work for unit in side) for side in units)
     share, cost = scale.share(
         cycles=after.cycles - before.cycles, collective_bytes=after.collective_bytes - before.collective_bytes
@@ -257,7 +260,7 @@ def _temporary(side: Side) -> int:
 
 
 def _without_equals(sides: Sequence[Sequence[Unit]], look: Callable[[Unit], object]) -> list[list[Unit]]:
-    """Return each side's units without an equal on the other side; a unit whose look is None has no equal."""
+    """Return each side's units without an equal on the other side. Units are equal if `look` is, and is not None."""
     looks = [Counter(map(look, units)) for units in sides]
     common = looks[0] & looks[1]
     del common[None]
@@ -275,7 +278,7 @@ def _without_equals(sides: Sequence[Sequence[Unit]], look: Callable[[Unit], obje
 
 
 def _cost(unit: Unit) -> object:
-    """Return a unit's kind and cost, regardless of its place."""
+    """Return a unit's kind and cost, without its place in the program."""
     return unit.kind, unit.detail, unit.runs.times, unit.work
 
 
@@ -292,7 +295,7 @@ def _compare_units(alone: Sequence[Sequence[Unit]], scale: Scale) -> Iterator[Pr
     groups: dict[tuple[str, str, str], tuple[list[Unit], list[Unit]]] = defaultdict(lambda: ([], []))
     for side, units in enumerate(alone):
         for unit in units:
-            # one kind of collective may have become another
+            # all collectives are one group, because one kind may replace another
             kind = COLLECTIVE if unit.collectives else unit.kind
             groups[kind, *locate(unit.instruction.op_name)][side].append(unit)
     for (_, phase, scope), (left, right) in groups.items():

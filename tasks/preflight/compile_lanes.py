@@ -1,4 +1,4 @@
-"""Decides how many compiles this machine runs at once, and their order."""
+"""Decides how many compiles this machine runs at once, and in which order."""
 
 import os
 from collections.abc import Iterable
@@ -17,9 +17,9 @@ def count_lanes(compiles: int) -> int:
 
 
 def order_compiles(plans: Iterable[RunPlan], lanes: int) -> list[list[RunPlan]]:
-    """Group the plans of as many cases as there are lanes; within a group all first arms come first.
+    """Return the plans in groups of `lanes` cases; in a group, the first arms of all cases precede the second arms.
 
-    If both arms are one program, the second waits for the first arm's compile.
+    This order lets a second arm with an equal program reuse the first arm's compile.
     """
     cases = [list(case) for _, case in groupby(plans, key=lambda plan: plan.case)]
     return [[plan for arm in zip(*some, strict=True) for plan in arm] for some in batched(cases, lanes)]

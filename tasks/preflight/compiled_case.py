@@ -1,4 +1,4 @@
-"""Compares the two compiles of a case by the rules in their plans."""
+"""Compares the two compiles of a case, by the verdict rules in their plans."""
 
 from collections.abc import Sequence
 

@@ -1,11 +1,11 @@
-"""Parses the text of an optimised HLO program into computations and instructions with their lines."""
+"""Parses the text of an optimised HLO program into computations and instructions."""
 
 import math
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-NO_ESTIMATE = 2**62
+NO_ESTIMATE = 2**62  # cycles from which a number means that there is no estimate
 _COMPUTATION = re.compile(r"^(ENTRY )?%(\S+) \(.*\{$")
 _INSTRUCTION = re.compile(r"^\s+(ROOT )?%(\S+) = (.*)$")
 _END = re.compile(r'^\}(?:, execution_thread="[^"]*")?$')
@@ -21,7 +21,7 @@ _TARGET = re.compile(r'custom_call_target="([^"]*)"')
 
 
 class Shape(NamedTuple):
-    """An array's type."""
+    """An array's element type and dimensions."""
 
     dtype: str
     sizes: tuple[int, ...]
@@ -42,10 +42,10 @@ class Instruction(NamedTuple):
     opcode: str
     shapes: tuple[Shape, ...]  # a tuple's shapes, flattened
     operands: tuple[str, ...]
-    literal: str  # the text between the parentheses
-    attributes: str  # the text after them
+    literal: str  # the text between the opcode's parentheses: operands, a constant's value, a parameter's number
+    attributes: str  # the text after the parentheses
     line: int  # 1-based
-    offset: int  # of the line, in bytes
+    offset: int  # bytes in the text before the line
 
     @property
     def op_name(self) -> str:
@@ -55,31 +55,31 @@ class Instruction(NamedTuple):
 
     @property
     def calls(self) -> dict[str, str]:
-        """The called computations, by role."""
+        """Role ("calls", "to_apply", "condition" or "body") → name of the called computation."""
         return dict(_ATTRIBUTE.findall(self.attributes))
 
     @property
     def branches(self) -> tuple[str, ...]:
-        """The computations of a conditional."""
+        """The names of a conditional's computations."""
         return tuple(
             name for many, one in _BRANCHES.findall(self.attributes) for name in ([one] if one else _NAME.findall(many))
         )
 
     @property
     def cycles(self) -> int | None:
-        """The estimated cycles of one execution; None without an estimate, which may be written as the largest int."""
+        """The compiler's estimate of the cycles of one execution; None without an estimate."""
         found = _CYCLES.search(self.attributes)
         return int(found[1]) if found and int(found[1]) < NO_ESTIMATE else None
 
     @property
     def known_trips(self) -> int | None:
-        """A loop's number of iterations, if the compiler wrote it into the text."""
+        """A loop's number of iterations; None if the compiler did not write it into the text."""
         found = _TRIPS.search(self.attributes)
         return int(found[1]) if found else None
 
     @property
     def target(self) -> str:
-        """The target of a custom call."""
+        """The target of a custom call; empty for other instructions."""
         found = _TARGET.search(self.attributes)
         return found[1] if found else ""
 
@@ -93,9 +93,9 @@ class Computation(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A whole program."""
+    """A parsed program."""
 
-    computations: dict[str, Computation]
+    computations: dict[str, Computation]  # by name
     aliases: int  # number of outputs written in place of an input
 
 
@@ -103,7 +103,7 @@ def read_program(lines: Iterable[str]) -> Program:
     """Parse a program from a text's lines with their line ends. Raises ValueError if it has no entry."""
     computations: dict[str, Computation] = {}
     here: Computation | None = None
-    last: tuple[str, str, int, int] | None = None  # an instruction; a kernel's text may contain line breaks
+    last: tuple[str, str, int, int] | None = None  # the open instruction; a kernel's text has line breaks
     aliases = offset = 0
 
     def keep() -> None:
@@ -159,7 +159,7 @@ def _split_type(text: str) -> tuple[str, str]:
 
 
 def _end_of_group(text: str) -> int:
-    """Return the index of the parenthesis that closes the one just before the text."""
+    """Return the index of the parenthesis that closes a group. The text begins after the group's open parenthesis."""
     depth = 1
     for found in re.finditer(r"[()]", text):
         depth += 1 if found[0] == "(" else -1

@@ -1,4 +1,4 @@
-"""Counts how often each computation of a program runs in one step: compilers count a loop's body once."""
+"""Counts the executions of each computation of an HLO program in one step, from the trip counts of its loops."""
 
 from graphlib import TopologicalSorter
 from typing import NamedTuple
@@ -10,14 +10,14 @@ class Runs(NamedTuple):
     """A computation's executions in one step."""
 
     times: int
-    loops: int  # depth of loops around it
-    fused: bool  # part of one instruction of its caller, which has the cycles of the whole
+    loops: int  # number of nested loops around it
+    fused: bool  # only run inside fusions; the fusion instruction has the cycles of its whole computation
 
 
 def count_runs(program: Program) -> tuple[dict[str, Runs], int]:
-    """Return the runs of every reachable computation, and the number of loops with unknown trip counts.
+    """Return name → runs of every reachable computation, and the number of loops with unknown trip counts.
 
-    An unknown trip count is taken as 1. Every branch of a conditional counts.
+    An unknown trip count is taken as 1. All branches of a conditional count as executed.
     """
     entry = next(one.name for one in program.computations.values() if one.is_entry)
     found = {entry: Runs(1, 0, False)}
@@ -40,7 +40,7 @@ def count_runs(program: Program) -> tuple[dict[str, Runs], int]:
 
 
 def _callers_first(program: Program) -> list[str]:
-    """Return the names of all computations, in the order of their calls: the text's order is arbitrary."""
+    """Return the names of all computations, callers before callees. The text has them in another order."""
     callees = {
         name: [callee for one in computation.instructions.values() for callee in _called(one)]
         for name, computation in program.computations.items()
@@ -49,7 +49,7 @@ def _callers_first(program: Program) -> list[str]:
 
 
 def _called(one: Instruction) -> tuple[str, ...]:
-    """Return the computations that an instruction runs, without a reduction's function on elements."""
+    """Return the names of computations that an instruction runs, without conditions and functions on elements."""
     calls = one.calls
     match one.opcode:
         case "while":
@@ -65,7 +65,7 @@ def _called(one: Instruction) -> tuple[str, ...]:
 def count_trips(program: Program, computation: Computation, loop: Instruction) -> int | None:
     """Return a loop's trip count from its counter's start, limit and increment.
 
-    None if the condition has another form.
+    None if one of them is no constant, or if the condition does not compare the counter with a limit.
     """
     if loop.known_trips is not None:
         return loop.known_trips
@@ -85,11 +85,11 @@ def count_trips(program: Program, computation: Computation, loop: Instruction) -
 
 
 def _find_compare(program: Program, condition: Computation) -> tuple[str, int, int] | None:
-    """Return (direction, the counter's index in the loop's state, limit) of a condition such as `counter < limit`."""
+    """Return (direction, counter's index in the loop's state, limit) of a condition `counter < limit`, else None."""
     root = list(condition.instructions.values())[-1]
     names = list(root.operands)
     body = condition
-    if root.opcode == "fusion":  # its parameters are the operands
+    if root.opcode == "fusion":  # the comparison is inside; the fusion's operands are its parameters
         body = program.computations.get(root.calls.get("calls", ""), condition)
         root = list(body.instructions.values())[-1]
     if root.opcode != "compare" or len(root.operands) != 2:
@@ -119,7 +119,7 @@ def _find_compare(program: Program, condition: Computation) -> tuple[str, int, i
 
 
 def _read_start(computation: Computation, loop: Instruction, index: int) -> int | None:
-    """Return the constant initial value of an element of a loop's state."""
+    """Return the initial value of an element of a loop's state; None if it is no constant."""
     state = computation.instructions.get(loop.operands[0]) if loop.operands else None
     if state is None or state.opcode != "tuple" or index >= len(state.operands):
         return None
@@ -130,7 +130,7 @@ def _read_start(computation: Computation, loop: Instruction, index: int) -> int 
 
 
 def _read_step(body: Computation | None, index: int) -> int | None:
-    """Return the body's increment of an element of the loop's state; an unrolled body adds more than 1."""
+    """Return the constant that a loop's body adds to an element of its state; None if there is none."""
     root = list(body.instructions.values())[-1] if body else None
     if body is None or root is None or root.opcode != "tuple" or index >= len(root.operands):
         return None

@@ -16,7 +16,7 @@ _CONTRACTED = re.compile(r"lhs_contracting_dims=\{([\d,]*)\}")
 def count_flops(one: Instruction, shapes: Mapping[str, Shape]) -> int:
     """Return the FLOPs of a `convolution` (the form of matrix products on TPUs) or a `dot`; 0 for other instructions.
 
-    shapes: of the operands. Leaves out products with padding and dilation holes, like XLA's own count
+    shapes: operand's name → shape. Multiplications with padding and dilation holes do not count, as in XLA
     (`HloCostAnalysis::HandleConvolution`).
     """
     if one.opcode == "dot":
@@ -43,7 +43,7 @@ def count_flops(one: Instruction, shapes: Mapping[str, Shape]) -> int:
 
 
 def _read_windows(attributes: str, count: int) -> Iterator[tuple[int, ...]]:
-    """Return for each axis of a window: stride, padding before it, dilation of the input and of the kernel."""
+    """Yield for each axis of a window: stride, padding before it, dilation of the input, dilation of the kernel."""
     found = _WINDOW.search(attributes)
     words = dict(word.split("=", 1) for word in found[1].split()) if found else {}
     columns = [
@@ -54,8 +54,11 @@ def _read_windows(attributes: str, count: int) -> Iterator[tuple[int, ...]]:
 
 
 def _count_valid(size: int, kernel: int, out: int, stride: int, before: int, hole: int, step: int) -> int:
-    """Return the number of (output index, kernel index) pairs that meet an input value, along one axis."""
-    if out * kernel > 1 << 22:  # too large to count; never reached by matrix products
+    """Return the number of (output index, kernel index) pairs along one axis that multiply an input value.
+
+    before: padding. hole: dilation of the input. step: dilation of the kernel.
+    """
+    if out * kernel > 1 << 22:  # too many pairs to list; matrix products have fewer
         return out * kernel
     places = (at * stride + k * step - before for at, k in product(range(out), range(kernel)))
     return sum(place >= 0 and place % hole == 0 and place // hole < size for place in places)

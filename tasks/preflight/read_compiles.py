@@ -1,4 +1,4 @@
-"""Reads the result of a compile from its folder, and finds compilers that planned compiles need and lack."""
+"""Reads a compile's result from its run's folder; finds missing TPU compilers of planned compiles."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from tasks.store.json_records import model_from_json, read_document
 
 
 def read_compile(record: RunRecord, store: Store) -> Compiled:
-    """Return a compile's result. A compile that ended without one counts as failed, with the run's cause of death.
+    """Return a compile's result. A compile without a report counts as failed; its error is the run's error.
 
     Raises StoreError if a file is damaged.
     """

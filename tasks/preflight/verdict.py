@@ -1,4 +1,4 @@
-"""Turns the compiles of two arms into a comparison record, which every surface draws."""
+"""Turns the compiles of two arms into a `ComparisonRecord`, which pages and the terminal display."""
 
 import gzip
 import io
@@ -33,7 +33,7 @@ from tasks.records import (
 from tasks.records.compiled import LOWERED
 from tasks.records.compiled import OPTIMISED as OPTIMISED_FILE
 
-# The findings about two runs that a compile can decide.
+# Kinds of findings that apply to compiles too: the other kinds need a trained run.
 KINDS: frozenset[FindingKind] = frozenset({
     "same-commit", "other-trainer", "different-commits", "different-commits-same-source", "dirty-checkout",
     "other-source", "jax-version", "jaxlib-version", "libtpu-version", "package-version", "declared-software",
@@ -47,15 +47,15 @@ class Compiled(Frozen):
     run: RunRecord
     program: CompiledProgram
     text: bytes | None  # the optimised program, gzipped; None without one
-    reported: bool = True  # False: the compile ended without a report
+    reported: bool = True  # False if the compile ended without a report
 
 
 def compare_compiles(
     baseline: Compiled, candidate: Compiled, *, comparison: str, case: str, rules: VerdictRules
 ) -> ComparisonRecord:
-    """Return the comparison of two compiled steps; its verdict is the worst row if the arms are comparable.
+    """Return the comparison of two compiled steps; its verdict is that of the worst row if the arms are comparable.
 
-    An arm that does not compile or fit is a result.
+    An arm that does not compile, or does not fit into the device's memory, raises no error: `programs.unfit` lists it.
     """
     compiles = (baseline, candidate)
     left, right = (ArmRuns(name=one.run.arm, label=one.run.label, runs=(one.run,)) for one in compiles)
@@ -85,7 +85,7 @@ def compare_compiles(
         headline=headline,
         findings=tuple(findings),
         rows=tuple(rows),
-        # a missing sum stands for its missing parts
+        # titles of parts of a sum begin with a dash: of a missing sum, only the sum is listed
         absent=tuple(row.title for row in every if is_unfilled(row) and not row.title.startswith("–")),
         floors=tuple(floors),
         programs=compare_programs(*sides).model_copy(update={"unfit": tuple(unfit)}),
@@ -94,7 +94,7 @@ def compare_compiles(
 
 
 def _describe_software(program: CompiledProgram) -> Environment:
-    """Return the compile's environment with the slice's devices: the log names the compiling machine's."""
+    """Return the compile's versions and the target's number of devices: the log has the compiling machine's devices."""
     versions = {name: program.software.get(name) for name in ("jax", "jaxlib", "libtpu")}
     return Environment(num_devices=program.devices, **versions)
 
@@ -105,7 +105,7 @@ def _analyse(packed: bytes) -> Analysis:
 
 
 def _texts(one: Compiled) -> tuple[str, ...]:
-    """Return the names of the program's texts, in the order of `Source.run` after the log."""
+    """Return the file names of the program's texts. `Source.run` 1 is the first of them; 0 is the log."""
     lowered = one.program.fingerprints is not None
     return (*((OPTIMISED_FILE,) if one.text else ()), *((LOWERED,) if lowered else ()))
 
@@ -176,7 +176,7 @@ def _rows(sides: list[Side], arms: Arms, rules: VerdictRules) -> Iterator[Metric
 
 
 def _cell(side: Side, metric: Metric) -> Measured:
-    """Return a value of the whole program; its source is the text's header, if it is of that text."""
+    """Return a metric's value for the program. Its source is the optimised text's first line, but for compile time."""
     work = side.analysis.work if side.analysis else None
     value = metric.of_program(side.program, work) if metric.of_program else None
     if value is None:
@@ -209,7 +209,7 @@ def _fit_cell(program: CompiledProgram, fits: bool) -> Measured:
 
 def _judge(metric: Metric, cells: Cells, rules: VerdictRules) -> Decision:
     left, right = (cell.value for cell in cells)
-    assert left is not None  # both texts are there, so both values are
+    assert left is not None  # `missing_decision` handled missing values
     assert right is not None
     tolerance = rules.tolerances[metric.tolerance]
     decision = decide_exact(left, right, better=metric.better, tolerance=tolerance, precision=metric.precision)

@@ -1,4 +1,4 @@
-"""A bisection: the commits or package versions in order, the evidence, and the first one with the difference."""
+"""Records of a bisection: the search for the first commit, or package version, that changed a metric."""
 
 from itertools import pairwise
 from typing import Literal
@@ -8,87 +8,87 @@ from tasks.records.explanation import ProgramExplanation
 from tasks.records.metric_diff import Verdict
 from tasks.records.plan import Commit
 
-Mark = Literal["good", "bad", "between", "unknown", "skipped", ""]  # "": not trained
-Outcome = Literal["found", "range", "no difference", "ledger"]
+Mark = Literal["good", "bad", "between", "unknown", "skipped", ""]  # between: unlike both ends; "": no run
+Outcome = Literal["found", "range", "no difference", "ledger"]  # ledger: compiled only
 
 
 class LedgerEntry(Frozen):
     """The compiled training step of one commit; None for unknown values."""
 
-    program: str | None = None  # SHA-256 of the lowered step without names and locations
-    error: str = ""  # why there is no program
-    memory_bytes: int | None = None  # of one device, by the compiler
-    collective_bytes: int | None = None  # of one step
-    recomputed_flops: int | None = None  # matrix products that the backward pass computes again
-    flops: int | None = None  # of all matrix products of one step
+    program: str | None = None  # SHA-256 of the lowered StableHLO without names and locations
+    error: str = ""  # why the compile failed; empty if it did not, or if the trainer has no separate compile
+    memory_bytes: int | None = None  # memory per device, as estimated by the compiler
+    collective_bytes: int | None = None  # bytes in one step's collectives
+    recomputed_flops: int | None = None  # FLOPs of one step's matrix products that the backward pass recomputes
+    flops: int | None = None  # FLOPs of all matrix products in one step
 
 
 class BisectedPoint(Frozen):
     """One point between good and bad: a commit, or a version of a package."""
 
-    commit: Commit
-    version: str = ""  # the requirement, if packages are bisected
-    source: str = ""  # digest of the trainer's source; equal digests train alike
+    commit: Commit  # of the bad end for every point, if packages are bisected
+    version: str = ""  # requirement such as jax==0.9.1; empty if commits are bisected
+    source: str = ""  # digest of the trainer's source: commits with equal digests train alike; empty for versions
     ledger: LedgerEntry = LedgerEntry()
     ruled_out: str = ""  # why this point cannot be the culprit; empty if it can
     mark: Mark = ""
     why: str = ""  # the verdict behind the mark, or why the point was skipped
-    runs: int = 0
-    level: float | None = None  # of a time, relative to good: 0.08 is 8 % more; None: other metric, or not trained
-    low: float | None = None  # ends of its 99 % interval
+    runs: int = 0  # number of this point's runs
+    level: float | None = None  # time relative to good: 0.08 is 8 % more; None for other metrics and without runs
+    low: float | None = None  # ends of the 99 % interval of `level`
     high: float | None = None
-    chance: float = 0.0  # the posterior that this point is the culprit
+    chance: float = 0.0  # posterior probability that this point is the culprit
 
 
 class Corner(Frozen):
-    """One effect in the four corners (old and new code, each with old and new packages), as a natural logarithm."""
+    """One effect in the 2 × 2 experiment of old and new code with old and new packages."""
 
     name: Literal["code", "packages", "interaction"]
     verdict: Verdict
     text: str  # "+5.1 % (+4.0 … +6.2)", or the difference in words
-    estimate: float | None = None
-    low: float | None = None
+    estimate: float | None = None  # natural logarithm of the ratio; None for metrics without noise
+    low: float | None = None  # ends of its interval, as logarithms
     high: float | None = None
 
 
 class Bisection(Frozen):
-    """The answer to one bisection; every surface draws this record and computes nothing."""
+    """The result of the bisection of one case. Pages and the terminal display this record and compute nothing."""
 
     id: str
     comparison: str
     case: str
     target: str
     created: str  # ISO 8601
-    good: str  # as the user named it
+    good: str  # the user's name of the good end; the version, if packages are bisected
     bad: str
-    metric: str  # id of the bisected row; empty if none differed
+    metric: str  # id of the bisected row; the step time's if the ends do not differ
     title: str  # the row's name for display
     outcome: Outcome
-    headline: str
+    headline: str  # the answer as one sentence
     points: tuple[BisectedPoint, ...]  # good first, bad last
     culprit: int | None = None  # index of a point
-    suspects: tuple[int, ...] = ()  # indices, if the result is a range
-    effect: str = ""  # of the culprit against the point before it, with its interval
-    notes: tuple[str, ...] = ()  # a second change, a revert, merges
-    corners: tuple[Corner, ...] = ()
-    diffstat: str = ""  # git's, of the culprit
+    suspects: tuple[int, ...] = ()  # indices of the remaining points, if the outcome is "range"
+    effect: str = ""  # the culprit's change of the metric, with its interval, as text; empty without a culprit
+    notes: tuple[str, ...] = ()  # sentences about other changes, reverts and merges
+    corners: tuple[Corner, ...] = ()  # empty unless both commits and packages differ
+    diffstat: str = ""  # of the culprit's commit, by git
     message: str = ""  # the culprit's commit message
-    programs: str = ""  # how sizes of the culprit's program differ from the one before it
-    program: ProgramExplanation | None = None  # which operations differ
-    trained: int = 0  # number of trained points
-    runs: int = 0
-    seconds: float = 0.0  # of all runs, by their logs
-    next_command: str = ""
+    programs: str = ""  # difference in size between the culprit's program and the program before it
+    program: ProgramExplanation | None = None  # the operations that differ between these programs, if known
+    trained: int = 0  # number of points with runs
+    runs: int = 0  # number of runs of all points
+    seconds: float = 0.0  # total duration of all runs, from their logs
+    next_command: str = ""  # shell command to continue with; empty if there is none
 
     @property
     def other_programs(self) -> int:
-        """The number of points with another program than the last one before them that compiles."""
+        """The number of points whose program differs from the last known program before them."""
         return sum(
             after != before for before, after in pairwise(p.ledger.program for p in self.points if p.ledger.program)
         )
 
     @property
     def ruled_out(self) -> int:
-        """The number of points after good that were not run and are not suspects."""
+        """The number of points after good that have no runs and are no suspects."""
         numbered = enumerate(self.points[1:], start=1)
         return sum(not point.runs and number not in self.suspects for number, point in numbered)

@@ -1,6 +1,6 @@
-"""Installs an import hook, if MAXVIEW_OBSERVE is set, that starts the recorder right after JAX is imported.
+"""Python runs this at startup. If MAXVIEW_OBSERVE is set, an import hook starts the recorder once JAX is imported.
 
-Then runs the next `sitecustomize` on the path.
+Then runs the next `sitecustomize` on sys.path, which this module shadows.
 """
 
 import importlib

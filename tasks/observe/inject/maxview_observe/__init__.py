@@ -1,1 +1,1 @@
-"""The recorder of a training step, inside the process of any JAX trainer."""
+"""Records a training step inside the process of any JAX trainer."""

@@ -12,12 +12,12 @@ from .stderr_lines import say
 
 
 def begin(settings_file: str) -> None:
-    """Patch `jax.jit` as the settings say. Raises OSError, ValueError."""
+    """Patch `jax.jit` to observe the training step, or to share the run's start. Raises OSError, ValueError."""
     settings = read_settings(settings_file)
     if not settings.observe:
         patch(StartSharer(settings))
         return
-    # else a program of another source that computes the same comes from the cache, with that source's lines
+    # otherwise the compilation cache may return an equal program with the source lines of another checkout
     jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
     observer = StepObserver(settings)
     patch(observer)

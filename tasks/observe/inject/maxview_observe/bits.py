@@ -1,4 +1,4 @@
-"""Turns arrays into NumPy arrays of their bits, into digests and into a few numbers, and bits back into arrays."""
+"""Converts arrays to NumPy arrays of their bits and back; computes digests and statistics of arrays."""
 
 import hashlib
 import math
@@ -7,24 +7,24 @@ from typing import Any
 import jax
 import numpy as np
 
-DIGITS = 16  # of a digest, in hex
-_OWN_TYPES = {1: np.uint8, 2: np.uint16}  # NumPy's files cannot hold bfloat16 and float8
-_BLOCK = 1 << 16  # numbers that are measured at once: as float64 they fit into a cache
+DIGITS = 16  # hexadecimal digits of a digest
+_OWN_TYPES = {1: np.uint8, 2: np.uint16}  # item size → type for the bits of bfloat16 and float8 in NumPy's files
+_BLOCK = 1 << 16  # values that are measured at once: as float64 they fit into a CPU's cache
 
 
 def is_key(array: Any) -> bool:
-    """Whether an array holds typed keys of random numbers."""
+    """Whether an array contains typed random keys (`jax.random.key`)."""
     kind = getattr(array, "dtype", None)
     return kind is not None and jax.numpy.issubdtype(kind, jax.dtypes.prng_key)
 
 
 def is_whole(array: Any) -> bool:
-    """Whether this process holds all of an array."""
+    """Whether all shards of an array are in this process."""
     return bool(getattr(array, "is_fully_addressable", True))
 
 
 def to_host(array: Any) -> Any:
-    """Return a NumPy array: the numbers of typed keys, and zeros for values without bits (gradients of integers)."""
+    """Return a NumPy array: the data of typed keys; False for values without bits (float0, gradients of integers)."""
     values = np.asarray(jax.random.key_data(array) if is_key(array) else array)
     return values if values.dtype.itemsize else np.zeros(values.shape, bool)
 
@@ -36,7 +36,7 @@ def to_bits(array: Any) -> Any:
 
 
 def from_bits(bits: Any, like: Any) -> Any:
-    """Return the array with these bits, of the type and in the place of `like`."""
+    """Return the array with these bits, with the dtype and the sharding of `like`."""
     values = bits.view(like.dtype) if np.dtype(like.dtype).kind == "V" else bits.astype(like.dtype)
     return jax.device_put(values, like.sharding) if isinstance(like, jax.Array) else values
 
@@ -47,7 +47,7 @@ def digest(values: Any) -> str:
 
 
 def measure(array: Any) -> list[Any]:
-    """Return norm, mean, largest magnitude, the number of values that are not finite, and the digest of the bits."""
+    """Return [norm, mean, largest magnitude, number of non-finite values, digest]; four zeros for keys and bools."""
     values = np.ascontiguousarray(to_host(array))
     bits = digest(values.view(_OWN_TYPES[values.dtype.itemsize]) if values.dtype.kind == "V" else values)
     if values.size == 0 or values.dtype == bool or is_key(array):

@@ -1,4 +1,4 @@
-"""One call of a jitted function: its program and its arguments, flat and by name."""
+"""One call of a jitted function: its program, and its arguments as a flat list with names."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -13,27 +13,27 @@ type PutBack = Callable[..., Words]
 
 @dataclass
 class Call:
-    """A call before it happens. `rebuild` returns the arguments of the call from its leaves."""
+    """A call that has not run yet."""
 
-    name: str
-    closed: Any  # jaxpr
-    arguments: list[str]  # names
-    leaves: list[Any]
-    rebuild: Callable[[list[Any]], Words]
-    rebuild_dynamic: Callable[[list[Any]], Words]  # without static arguments, as a compiled program takes them
-    lower: Callable[[], Any]  # the function's Lowered
-    compiled: Any = None  # where the trainer has compiled it itself
+    name: str  # name of the function
+    closed: Any  # the function's ClosedJaxpr
+    arguments: list[str]  # name of each leaf
+    leaves: list[Any]  # the call's arguments without static ones, as a flat list
+    rebuild: Callable[[list[Any]], Words]  # leaves → (args, kwargs) for the jitted function
+    rebuild_dynamic: Callable[[list[Any]], Words]  # leaves → (args, kwargs) for a compiled program: no static ones
+    lower: Callable[[], Any]  # returns the function's `Lowered`
+    compiled: Any = None  # the `Compiled`, if the trainer compiled ahead of time; else None
 
 
 def call_of_jitted(jitted: Any, options: dict[str, Any], name: str, args: Any, kwargs: Any) -> Call | None:
-    """Return the call of a jitted function; None if its arguments do not fit its program."""
+    """Return the call of a jitted function; None if its program has another number of inputs than leaves."""
     traced = jitted.trace(*args, **kwargs)
     dynamic_args, dynamic_kwargs, put_back = _split_static(jitted, options, args, kwargs)
     return _make(name, traced.jaxpr, dynamic_args, dynamic_kwargs, put_back, traced.lower)
 
 
 def call_of_compiled(compiled: Any, lowered: Any, closed: Any, name: str, args: Any, kwargs: Any) -> Call | None:
-    """Return the call of a program that the trainer compiled ahead of time: it takes no static arguments."""
+    """Return the call of a program that the trainer compiled ahead of time, which takes no static arguments."""
     return _make(name, closed, args, kwargs, _put_none_back, lambda: lowered, compiled)
 
 
@@ -63,7 +63,7 @@ def _put_none_back(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Words:
 
 
 def _split_static(jitted: Any, options: dict[str, Any], args: Any, kwargs: Any) -> tuple[Any, Any, PutBack]:
-    """Return the dynamic arguments, and a function that puts the static ones back beside them."""
+    """Return the dynamic args and kwargs, and a function that inserts the static arguments into such a pair."""
     numbers, names = _as_list(options.get("static_argnums")), _as_list(options.get("static_argnames"))
     if not numbers and not names:
         return args, kwargs, _put_none_back

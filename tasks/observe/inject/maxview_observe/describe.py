@@ -1,4 +1,4 @@
-"""Describes the arguments and results of a step: name, role, type, placement, digest."""
+"""Describes a step's arguments and results as JSON objects: name, role, type, sharding, digest."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ def describe_all(names: list[str], arrays: list[Any], donated: list[bool] | None
 
 
 def describe(name: str, place: tuple[str, str], array: Any, donated: bool) -> dict[str, Any]:
-    """Return the JSON object of one array."""
+    """Return the JSON object of one array. place: its role and meaning."""
     shape, kind = tuple(getattr(array, "shape", ())), getattr(array, "dtype", type(array).__name__)
     sharding = getattr(array, "sharding", None)
     found = {
@@ -37,7 +37,7 @@ def describe(name: str, place: tuple[str, str], array: Any, donated: bool) -> di
 
 
 def split_axes(sharding: Any, rank: int) -> str:
-    """Return the mesh axes that split each axis of an array, `-` for none: `(fsdp, -)`."""
+    """Return the mesh axes that split each dimension of an array, `-` for none, e.g. `(fsdp, -)`."""
     if not isinstance(sharding, jax.sharding.NamedSharding):
         return ""
     spec = [*sharding.spec, *[None] * rank][:rank]
@@ -47,7 +47,7 @@ def split_axes(sharding: Any, rank: int) -> str:
 
 
 def bytes_of(array: Any, sharding: Any, shape: tuple[int, ...]) -> int:
-    """Return the bytes of an array on one device."""
+    """Return the bytes of an array on one device; 0 if unknown."""
     try:
         part = sharding.shard_shape(shape) if sharding is not None else shape
         return math.prod(part) * int(array.dtype.itemsize)

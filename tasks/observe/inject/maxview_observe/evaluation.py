@@ -1,9 +1,9 @@
-"""Evaluates a step's jaxpr once more, operation by operation, and writes a row for every tensor in it.
+"""Evaluates a step's jaxpr operation by operation, and writes a line of JSON (row) for every result of an operation.
 
-A row is `{"path", "op", "from", "at", "stack", "type", "out", "params", "v"}`. `from` says for each operand what made
-it: `["row", n]`, `["arg", n]`, `["lit", text]`, `["const", digest]`, `["part", i, origin]` of a scan's input, or
-`["parts", [origin, …]]`, which a scan has stacked. `v` is what `bits.measure` returns. The last
-line is `{"results": [origin, …]}`.
+A row is `{"path", "op", "from", "at", "stack", "type", "out", "params", "v"}`. `from` has the origin of each operand:
+`["row", n]` and `["arg", n]` (results and arguments by index), `["lit", text]`, `["const", digest]`, `["part", i,
+origin]` (slice i of a scan's input) or `["parts", [origin, …]]` (a scan's stacked output). `v` is the value of
+`bits.measure`. The last line is `{"results": [origin, …]}`.
 """
 
 import json
@@ -21,7 +21,7 @@ from .host_operations import on_host
 from .places import is_of_jax, place_of_equation
 
 type Origin = list[Any]
-_LONG_LOOP = 20_000  # equations that a scan may unroll to; a longer one is one operation
+_LONG_LOOP = 20_000  # most equations of an unrolled scan; a longer scan is evaluated as one operation
 _ADDRESS = re.compile(r" at 0x\w+")
 _PLACEMENT = frozenset(
     {"sharding", "mesh", "out_sharding", "out_shardings", "context_mesh", "layout", "unconstrained_dims"}
@@ -29,15 +29,15 @@ _PLACEMENT = frozenset(
 
 
 class Where(NamedTuple):
-    """The loops and calls around an equation, and their names in JAX."""
+    """The loops and calls around an equation."""
 
-    path: str
-    stack: str
-    call: list[Any] = []  # the source line of the innermost call; a library's function has no lines of its own
-    of_library: bool = False  # JAX keeps such a function's operations from its first call: their lines are of that one
+    path: str  # "/scan4[2]/remat"
+    stack: str  # JAX's name stack
+    call: list[Any] = []  # source line of the innermost call, for operations without a line of the trainer
+    of_library: bool = False  # in a function of JAX: it is cached, so its operations have the lines of its first call
 
     def inside(self, equation: Any, part: str = "", of_library: bool = False) -> "Where":
-        """Return the place of the body of an equation."""
+        """Return the `Where` for the body of an equation."""
         call = self.place_of(equation)
         return Where(self.path + part, self.stack_of(equation), call, self.of_library or of_library)
 
@@ -47,17 +47,17 @@ class Where(NamedTuple):
         return self.call if self.call and (self.of_library or not own[0]) else own
 
     def stack_of(self, equation: Any) -> str:
-        """Return the names around an equation, outermost first."""
+        """Return the name stack of an equation, outermost first."""
         return "/".join(filter(None, (self.stack, str(equation.source_info.name_stack))))
 
 
 class Evaluation:
-    """One evaluation; `rows` counts the rows passed to `write`."""
+    """One evaluation of a step. write: receives each line. rows: number of rows so far. notes: skipped parts."""
 
     def __init__(self, write: Callable[[str], Any], draws: Draws):
         self.write, self.draws, self.rows, self.notes = write, draws, 0, list[str]()
         self._params: dict[int, str] = {}
-        self._held: list[Any] = []
+        self._held: list[Any] = []  # keeps the equations alive whose ids are keys of _params
 
     def run(self, closed: Any, values: Sequence[Any]) -> list[Any]:
         """Return the results of the step."""
@@ -161,7 +161,7 @@ class Evaluation:
         return ["row", self.rows - 1]
 
     def _brief(self, equation: Any) -> str:
-        """Return the equation's parameters without placements, inner programs and addresses."""
+        """Return the equation's parameters as JSON, cut off, without shardings, inner programs and addresses."""
         found = self._params.get(id(equation))
         if found is None:
             self._held.append(equation)
@@ -185,5 +185,5 @@ def stack(values: list[Any]) -> Any:
 
 
 def part_of(origin: Origin, i: int) -> Origin:
-    """Return the origin of one row of a scan's input."""
+    """Return the origin of slice `i` of a scan's input."""
     return origin[1][i] if origin[0] == "parts" else ["part", i, origin]

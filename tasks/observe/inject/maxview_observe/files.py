@@ -1,4 +1,4 @@
-"""Writes the records of an observation, each file atomically."""
+"""Writes and reads the files of an observation; each file is written atomically."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ BUFFERS, INSTRUCTIONS = "step.buffers.pb", "step.hlo.pb"  # xla.BufferAssignment
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """Yield a file beside `path` that takes its name once it is written."""
+    """Yield a temporary path next to `path`; rename it to `path` if the block succeeds."""
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         yield unfinished
@@ -34,15 +34,15 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_packed(path: Path, text: str) -> None:
-    """Write a text with gzip; equal texts make equal files."""
+    """Write a text with gzip. Equal texts give equal files."""
     with whole(path) as file:
         file.write_bytes(gzip.compress(text.encode(), compresslevel=6, mtime=0))
 
 
 def write_memory(folder: Path, compiled: Any) -> None:
-    """Write the place of every buffer of a compiled step, and the names of the instructions that make them.
+    """Write the compiler's buffer assignment of a step, and its HLO module with the instructions that make buffers.
 
-    Compilers report the buffers since jaxlib 0.7; without a report nothing is written.
+    Compilers report buffers since jaxlib 0.7. Without a report nothing is written.
     """
     assignment = getattr(compiled.memory_analysis(), "serialized_buffer_assignment_proto", None)
     if not assignment:
@@ -61,13 +61,13 @@ def packed_lines(path: Path) -> Iterator[Callable[[str], Any]]:
 
 
 def write_arrays(path: Path, names: list[str], arrays: list[Any]) -> None:
-    """Write the bits of arrays, each under its place and name."""
+    """Write the bits of arrays into an `.npz` file with keys `0000|name`."""
     with whole(path) as file, file.open("wb") as opened:
         np.savez(opened, **{f"{n:04d}|{name}": bits for n, (name, bits) in enumerate(zip(names, arrays, strict=True))})
 
 
 def read_arrays(path: Path) -> dict[str, Any]:
-    """Return the bits of arrays by name, each read at its first use."""
+    """Return name → bits of the arrays in a file. An array is read from disk when it is used."""
     return _Arrays(np.load(path, allow_pickle=False))
 
 
@@ -81,7 +81,7 @@ class _Arrays(dict[str, Any]):
 
 
 def claim(folder: Path) -> bool:
-    """Return whether this process found the step first: only one of a trainer's processes records."""
+    """Return whether this process is the trainer's first to find the step: only that process records it."""
     try:
         os.close(os.open(folder / CLAIM, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:

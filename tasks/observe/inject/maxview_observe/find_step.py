@@ -7,24 +7,24 @@ from . import jaxprs
 from .calls import Call
 from .files import claim
 
-MOST_LOOKS = 20  # at functions of one name, before all of that name are left alone
+MOST_LOOKS = 20  # calls to inspect per function name; after that the name is ignored
 
 
 class StepFinder:
-    """Collects calls until the training step is found. `name` is then its function's."""
+    """Inspects calls until the training step is found. name: the step's function; None until then."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self.name: str | None = None
-        self.others: Counter[str] = Counter()  # names that were no step
-        self.claimed = False
+        self.others: Counter[str] = Counter()  # function name → calls that were not the step
+        self.claimed = False  # True if this process records the step
 
     def may_be(self, name: str) -> bool:
         """Whether a function of this name may be the step."""
         return name == self.name if self.name else self.others[name] < MOST_LOOKS
 
     def accept(self, call: Call) -> bool:
-        """Return whether this call is the step, and this process has to record it."""
+        """Return whether this is a call of the step that this process has to handle."""
         if self.name is None:
             if not jaxprs.is_step(call.name, call.closed.jaxpr):
                 self.others[call.name] += 1

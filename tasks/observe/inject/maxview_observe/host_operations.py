@@ -1,6 +1,6 @@
-"""Evaluates with NumPy the operations whose result no compiler may round differently.
+"""Evaluates with NumPy the operations whose results are bit-identical in NumPy and XLA.
 
-XLA would compile each of them for every shape, in about 25 ms of CPU time: two thirds of an evaluation's time.
+XLA would compile each operation for every shape, in about 25 ms of CPU time: two thirds of an evaluation's time.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def _compute(name: str, params: dict[str, Any], values: list[Any]) -> Any:
 
 
 def _convert(value: Any, kind: np.dtype[Any]) -> Any:
-    """Convert an array; None if values may be out of the new type's range, where numpy and XLA differ."""
+    """Convert an array; None if values may exceed the new type's range, where NumPy and XLA differ."""
     narrow = kind.itemsize < 2 and kind.kind == "V"
     exact = value.dtype.kind in "biu" or (value.dtype.kind in _FLOATS and kind.kind in _FLOATS)
     return value.astype(kind) if exact and not narrow else None

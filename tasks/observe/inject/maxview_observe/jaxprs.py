@@ -1,4 +1,4 @@
-"""Reads jaxprs and runs single equations, in the terms of every JAX from 0.8 on."""
+"""Reads jaxprs and runs single equations, with any JAX from 0.8 on."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-# their body takes the equation's own operands and gives its results
+# Primitives whose body takes the equation's operands and returns its results: the body is evaluated instead.
 _INLINED = frozenset({
     "pjit", "jit", "closed_call", "core_call", "remat", "remat2", "checkpoint",
     "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
 })  # fmt: skip
 _BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 SHARD_MAP = "shard_map"
-# of one device: the operand, perhaps in another shape; `axis_index`, which has none, is 0
+# On one device these return their operand, perhaps in another shape; `axis_index` has no operand and returns 0.
 _COLLECTIVES = frozenset({
     "all_gather", "all_gather_invariant", "all_to_all", "axis_index", "pbroadcast", "pcast", "pmax", "pmin", "psum",
     "psum2", "psum_invariant", "pvary", "reduce_scatter",
@@ -29,7 +29,7 @@ def open_body(body: Any) -> tuple[Any, Any]:
 
 
 def inlined_body(equation: Any) -> tuple[Any, Any] | None:
-    """Return the body of an equation that is a plain call, with its constants; None for others."""
+    """Return the body, with its constants, of an equation that only calls it; None for other equations."""
     if equation.primitive.name not in _INLINED and not _runs_on_one_device(equation):
         return None
     body = next((equation.params[key] for key in _BODIES if equation.params.get(key) is not None), None)
@@ -40,7 +40,7 @@ def inlined_body(equation: Any) -> tuple[Any, Any] | None:
 
 
 def _runs_on_one_device(equation: Any) -> bool:
-    """Whether this is a `shard_map` over one device, in which every operation between devices is known."""
+    """Whether an equation is a `shard_map` over one device, with no collectives but those in _COLLECTIVES."""
     if equation.primitive.name != SHARD_MAP or equation.params["mesh"].size != 1:
         return False
     names = set(equation.params["mesh"].axis_names)
@@ -54,7 +54,7 @@ def _words(params: dict[str, Any]) -> set[str]:
 
 
 def on_one_device(equation: Any, values: list[Any]) -> list[Any] | None:
-    """Return the results of an operation between devices in a `shard_map` over one device; None for others."""
+    """Return the results of a collective in a `shard_map` over one device; None for other operations."""
     if equation.primitive.name not in _COLLECTIVES:
         return None
     if not values:
@@ -78,7 +78,7 @@ def scan_sizes(params: dict[str, Any]) -> tuple[int, int]:
 def bind(equation: Any, values: list[Any]) -> list[Any]:
     """Run one equation on concrete values."""
     primitive, params = equation.primitive, equation.primitive.get_bind_params(equation.params)
-    functions, params = params if isinstance(params, tuple) else ((), params)  # the pair is of JAX 0.9 and older
+    functions, params = params if isinstance(params, tuple) else ((), params)  # JAX 0.9 and older return a pair
     found = primitive.bind(*functions, *values, **params)
     return list(found) if primitive.multiple_results else [found]
 
@@ -95,8 +95,8 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 
 
 def is_step(name: str, jaxpr: Any) -> bool:
-    """Whether a jitted function looks like a training step: it has matrix products, and half of the floating-point
-    arrays that it is given come back in type and shape, as new weights or as gradients."""
+    """Whether a jitted function looks like a training step: it has matrix products or LIKELY_NAME, and at least half of
+    its floating-point arguments match a result in type and shape (new weights or gradients)."""
     given, made = _floats(jaxpr.invars), _floats(jaxpr.outvars)
     if not given or sum((given & made).values()) * 2 < sum(given.values()):
         return False

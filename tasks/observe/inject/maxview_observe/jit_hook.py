@@ -8,7 +8,7 @@ import jax
 
 from .calls import Call, Words, call_of_compiled, call_of_jitted
 
-_KEPT = "_maxview_made_of"
+_KEPT = "_maxview_made_of"  # attribute of `Lowered` and `Compiled`: jaxpr, function's name, …
 
 
 class Recorder(Protocol):
@@ -18,13 +18,13 @@ class Recorder(Protocol):
         """Whether to record calls of functions of this name."""
 
     def again(self, name: str, args: Any, kwargs: Any) -> Words | None:
-        """Return the record of a call of the known step without inspecting its program; None if that is necessary."""
+        """Return the (args, kwargs) for a further call of the step; None if the call must go through `run`."""
 
     def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
         """Return the result of the call: `go_on(*args, **kwargs)` runs the trainer's own program."""
 
     def fail(self, name: str, error: Exception) -> None:
-        """Note that a call cannot be shown; it is run unchanged."""
+        """Note that a call cannot be inspected. The call itself runs unchanged."""
 
 
 class Jitted:
@@ -52,13 +52,13 @@ class Jitted:
         return self if instance is None else functools.partial(self, instance)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_jitted":  # a copy that is still empty
+        if name == "_jitted":  # not set yet while copying: prevents endless recursion
             raise AttributeError(name)
         return getattr(self._jitted, name)
 
 
 def patch(recorder: Recorder) -> None:
-    """Show every later call of a jitted function to the recorder."""
+    """Replace `jax.jit`, so that the recorder receives every later call of a jitted function."""
     real = jax.jit
 
     @functools.wraps(real)
@@ -75,7 +75,7 @@ def patch(recorder: Recorder) -> None:
 
 
 def _patch_ahead_of_time(recorder: Recorder) -> None:
-    """Make lowered and compiled programs keep their origin: traced → lowered → compiled."""
+    """Attach the jaxpr and the function's name to lowered and compiled programs, and pass their calls to `recorder`."""
     stages: Any = jax.stages
     lower, compile_lowered, run = stages.Traced.lower, stages.Lowered.compile, stages.Compiled.__call__
 
@@ -109,12 +109,12 @@ def _patch_ahead_of_time(recorder: Recorder) -> None:
 
 
 def name_of(function: Any) -> str:
-    """Return a function's name, below partial applications."""
+    """Return a function's name; for a `functools.partial`, that of its function."""
     while not hasattr(function, "__name__") and hasattr(function, "func"):
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__))
 
 
 def in_trace(values: Any) -> bool:
-    """Whether a call belongs to the trace of another function."""
+    """Whether a call with these arguments is part of the trace of another function."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(values))

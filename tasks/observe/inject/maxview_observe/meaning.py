@@ -1,4 +1,4 @@
-"""Turns the name of an array into its meaning, which is equal for Linen and NNX, in checkpoints and in arguments.
+"""Turns an array's name into its meaning (role and path), equal for Linen and NNX, in checkpoints and arguments.
 
 | array | Linen's `TrainState` | NNX's model and optimizer | canonical path |
 |---|---|---|---|
@@ -19,7 +19,7 @@ _QUANTISATION = re.compile(r"aqt|qwix|quant|_overwrite_with_gradient|fp8|amax_hi
 _RANDOM = re.compile(r"rngs?|RngStream|dropout_rng|key_data", re.IGNORECASE)
 _COUNTERS = frozenset({"count", "step", "mini_step", "gradient_step"})
 _WORD = re.compile(r"[A-Za-z_][\w-]*|\d+")
-# words with which the tree of a training state begins, behind the name of the argument that holds it
+# first words of a path inside a training state, after the name of the argument that contains the state
 _STATE = frozenset({"params", "model", "optimizer", "opt_state", "nnx_aux", *_COUNTERS})
 _VALUE = ("value", "raw_value")
 
@@ -47,8 +47,8 @@ def place_of(name: str) -> Place:
 
 
 def _role_beside(parts: Sequence[str]) -> ArrayRole | None:
-    """Return the role of an array that only one implementation has."""
-    if any(map(_RANDOM.fullmatch, parts)):  # first: a stream of random numbers may be there for the quantisation
+    """Return the role of random keys, quantisation's arrays and `nnx_aux`; None for all other arrays."""
+    if any(map(_RANDOM.fullmatch, parts)):  # checked first: a quantisation may have a random stream
         return "random numbers"
     if any(map(_QUANTISATION.search, parts)):
         return "quantisation"
@@ -56,7 +56,7 @@ def _role_beside(parts: Sequence[str]) -> ArrayRole | None:
 
 
 def meaning_of(argument: str) -> tuple[str, str]:
-    """Return role and canonical path of a step's argument.
+    """Return the role and the canonical path of a step's argument by its name.
 
     `state.params['params']['x']` and `state['model']['x'].value` are both `("parameter", "x")`. Arguments outside of a
     training state are "data".
@@ -78,7 +78,7 @@ def meanings_of(arguments: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def number_equal[R](places: Iterable[tuple[R, str]]) -> list[tuple[R, str]]:
-    """Return the places with a number behind the path of each repeated one, in their order."""
+    """Return the places in their order, with a number after the path of each repetition: `x`, `x #2`."""
     seen: Counter[tuple[R, str]] = Counter()
     found = []
     for role, path in places:

@@ -1,4 +1,4 @@
-"""Records one call of the training step, runs it, and ends the process."""
+"""Records the first call of the training step, may profile later calls, and ends the process."""
 
 import importlib.metadata
 import os
@@ -26,7 +26,7 @@ _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "max
 
 
 class StepObserver:
-    """The `Recorder` of an observed process, whose training ends with the observation."""
+    """The `Recorder` of a process that is started for the observation alone, and ends with it."""
 
     def __init__(self, settings: Settings):
         self.settings, self.finder = settings, StepFinder(settings.folder)
@@ -34,7 +34,7 @@ class StepObserver:
         self.compiled: Any = None
         self.jit = jax.jit
         self.record: dict[str, Any] = {"notes": []}
-        self.own: dict[str, str | None] = {}  # digests of the arguments that the other arm's replaced
+        self.own: dict[str, str | None] = {}  # replaced argument's name → digest of this arm's value
         self.profiling: Profiling | None = None
 
     def wants(self, name: str) -> bool:
@@ -49,7 +49,7 @@ class StepObserver:
         self.finder.others[name] += 1
 
     def note(self, text: str) -> None:
-        """Keep and print a failed part of the observation."""
+        """Record and print a sentence about a failed part of the observation."""
         if text not in self.record["notes"]:
             self.record["notes"].append(text)
             say(text)
@@ -80,14 +80,14 @@ class StepObserver:
 
     @contextmanager
     def guarded(self, what: str) -> Any:
-        """Note an exception of the block instead of raising it: it must not end the trainer."""
+        """Note an exception of the block instead of raising it, because it must not end the trainer."""
         try:
             yield
         except Exception as error:
             self.note(f"{what}: {describe_error(error)}")
 
     def replace(self, call: Call, start: Path) -> None:
-        """Take the other arm's arguments."""
+        """Replace the call's arguments by the other arm's arguments in the folder `start`."""
         own = [bits.digest(bits.to_bits(leaf)) if bits.is_whole(leaf) else None for leaf in call.leaves]
         done = Replacement(call.arguments, call.leaves, start / files.ARGUMENTS)
         call.leaves = done.leaves
@@ -95,7 +95,7 @@ class StepObserver:
         say(f"{len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
 
     def look(self, call: Call) -> None:
-        """Record everything that must be read before the step, which consumes its arguments."""
+        """Record everything that must be read before the step runs, because the step may overwrite its arguments."""
         folder, start = self.settings.folder, self.settings.start
         if start is not None:
             with self.guarded("the arguments cannot be replaced"):
@@ -124,7 +124,7 @@ class StepObserver:
                 self.evaluate(call)
 
     def evaluate(self, call: Call) -> None:
-        """Write a row for every tensor."""
+        """Evaluate the step operation by operation; write a row for every tensor, and the random draws."""
         began = time.process_time()
         with files.packed_lines(self.settings.folder / files.TENSORS) as write:
             evaluation = Evaluation(write, Draws(self.given_draws(call)))
@@ -139,7 +139,7 @@ class StepObserver:
         say(f"{evaluation.rows} tensors of {call.name} in {time.process_time() - began:.1f} s of the processor")
 
     def given_draws(self, call: Call) -> Mapping[str, Any]:
-        """Return the draws of the other arm, if the keys of the arms have nothing in common."""
+        """Return the other arm's draws if the arms have no random key in common, else {}."""
         start = self.settings.start
         if start is None or not (start / files.DRAWS).exists():
             return {}
@@ -148,10 +148,10 @@ class StepObserver:
         return files.read_arrays(start / files.DRAWS)
 
     def go_on(self, call: Call, go_on: Callable[..., Any]) -> Any:
-        """Run the step, with the program that was compiled for the observation if there is one."""
+        """Run the step; use the program that was compiled for the observation, if there is one."""
         if self.compiled is not None and call.compiled is None:
             args, kwargs = call.rebuild_dynamic(call.leaves)
-            self.busy = True  # this call of a compiled program is not the trainer's
+            self.busy = True  # `wants` ignores this call: it is not the trainer's
             try:
                 return self.compiled(*args, **kwargs)
             except TypeError as error:
@@ -163,7 +163,7 @@ class StepObserver:
         return go_on(*args, **kwargs)
 
     def finish(self) -> None:
-        """Write the record, and end the process, which was started for the observation alone."""
+        """Write the record and end the process."""
         self.write()
         say("observed; the process ends here")
         os._exit(0)
@@ -173,10 +173,10 @@ class StepObserver:
         files.write_json(self.settings.folder / files.OBSERVATION, self.record)
 
     def end_without_step(self) -> None:
-        """At the process's end, note why there is no observation."""
+        """Write a record with the reason why there is no observation; called at the process's exit."""
         if (self.settings.folder / files.CLAIM).exists() and not self.finder.claimed:
-            return  # another process of this trainer has found it
-        died = getattr(sys, "last_value", None)  # of an error that ended the process
+            return  # another process of this trainer records the step
+        died = getattr(sys, "last_value", None)  # the uncaught exception that ended the process
         if died is not None and "step" not in self.record:
             self.note(f"the trainer failed before its training step: {describe_error(died)}")
         elif self.finder.name is None:

@@ -1,11 +1,11 @@
-"""Turns the traceback of an operation into the trainer's own source line."""
+"""Finds the trainer's source line of an operation in its traceback."""
 
 import os
 import re
 import sys
 from typing import Any
 
-# packages between JAX and the trainer: the calling line identifies the trainer's code
+# Files of Python, JAX and packages around it: their frames are skipped in favour of the trainer's line that calls them.
 LIBRARIES = re.compile(
     r"/(?:site|dist)-packages/(?:jax|jaxlib|flax|optax|orbax|chex|absl|qwix|aqt|penzai|equinox|haiku)/"
     r"|/lib/python3[.\d]*/(?!(?:site|dist)-packages/)|<frozen|/maxview_observe/|/jax/_src/"
@@ -40,7 +40,7 @@ def _read(traceback: Any) -> list[Any]:
 
 
 def shorten(file: str) -> str:
-    """Return a file's path below the folder that it is imported from: equal for equal files of two checkouts."""
+    """Return a file's path relative to its folder on sys.path, so that two checkouts give equal paths."""
     folders = [os.path.join(os.path.abspath(place), "") for place in sys.path]
     above = max((folder for folder in folders if file.startswith(folder)), key=len, default="")
     return file.removeprefix(above)

@@ -1,4 +1,4 @@
-"""Profiles calls of the step, with each garbage collection marked."""
+"""Profiles calls of the step with JAX's profiler, and marks Python's garbage collections."""
 
 import gc
 import time
@@ -7,12 +7,12 @@ from typing import Any
 
 import jax
 
-COLLECTION = "garbage collection"  # as model/compile/profile.py reads it
-LEAST_CALLS, LONG_S = 5, 20.0  # more calls make a profile more precise; of a long step the least number is enough
+COLLECTION = "garbage collection"  # model/compile/profile.py reads this name
+LEAST_CALLS, LONG_S = 5, 20.0  # a profile ends early if it has this many calls and has taken longer than LONG_S
 
 
 class Profiling:
-    """A profile of some calls, without Python's own functions: tracing them slows the host several times."""
+    """A profile of some calls, without Python's functions, because tracing them slows the host several-fold."""
 
     def __init__(self, folder: Path):
         options = jax.profiler.ProfileOptions()
@@ -23,12 +23,12 @@ class Profiling:
         jax.profiler.start_trace(str(folder), profiler_options=options)
 
     def is_enough(self, *, last: bool) -> bool:
-        """Count a call; return whether it ends the profile, as the last one or after enough calls that took long."""
+        """Count a call; return whether it ends the profile. last: it is the last wanted call."""
         self.calls += 1
         return last or (self.calls >= LEAST_CALLS and time.monotonic() - self.began > LONG_S)
 
     def mark_collection(self, phase: str, _info: dict[str, int]) -> None:
-        """Mark a collection: a callback of the garbage collector."""
+        """Mark a garbage collection in the profile; registered in `gc.callbacks`."""
         if phase == "start":
             self.mark = jax.profiler.TraceAnnotation(COLLECTION)
             self.mark.__enter__()

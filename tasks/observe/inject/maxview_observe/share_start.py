@@ -1,7 +1,7 @@
 """Starts a run with another arm's first state and batches, without changing its trainer.
 
-One arm stores its first arguments, and every batch that differs from the one before. The other arm takes them, by
-meaning and by the number of the step, and lists in `start.json` the arguments that it could not take.
+One arm stores the arguments of its first step, and every batch that differs from the previous batch. The other arm uses
+them, by meaning and step number, and lists the arguments that could not be replaced in `start.json`.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from .settings import Settings
 from .start_state import Replacement
 from .stderr_lines import describe_error, say
 
-MOST_BATCH_BYTES = 1 << 28  # of all files that one run stores
+MOST_BATCH_BYTES = 1 << 28  # total of the batches that one run stores
 
 
 class StartSharer:
@@ -26,12 +26,12 @@ class StartSharer:
 
     def __init__(self, settings: Settings):
         self.settings, self.finder = settings, StepFinder(settings.folder)
-        self.first = 0  # the step of the first call
-        self.calls, self.over = 0, False
-        self.results: list[Any] = []  # of the first call: leaves that a call returns are state, not batch
-        self.fresh: dict[int, str] | None = None  # the arguments that change with each call: place → name
-        self.leaves = 0  # of a whole call
-        self.batch, self.bytes = "", 0  # digest of the last batch that is on disk, and the size of all
+        self.first = 0  # number of the step of the first call
+        self.calls, self.over = 0, False  # over: sharing has ended
+        self.results: list[Any] = []  # results of the first call: arguments that were results are state, not batch
+        self.fresh: dict[int, str] | None = None  # the batch's arguments: index → name; None before the second call
+        self.leaves = 0  # number of arguments of a call, without static ones
+        self.batch, self.bytes = "", 0  # digest of the last stored batch, and total bytes of all stored batches
 
     def wants(self, name: str) -> bool:
         return not self.over and self.finder.may_be(name)
@@ -43,7 +43,7 @@ class StartSharer:
         if self.fresh is None:
             return None
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
-        if len(leaves) != self.leaves:  # static arguments are among them
+        if len(leaves) != self.leaves:  # with static arguments: handled by `run`
             return None
         self.calls += 1
         with_batch = self.guarded(lambda: self.share_batch(leaves, self.first + self.calls - 1))
@@ -60,7 +60,7 @@ class StartSharer:
         return results
 
     def guarded(self, share: Callable[[], list[Any]]) -> list[Any] | None:
-        """Return the leaves that `share` returns; after an exception, the run keeps its own leaves."""
+        """Return the leaves that `share` returns; None after an exception: the run then keeps its own leaves."""
         try:
             return share()
         except Exception as error:
@@ -68,7 +68,7 @@ class StartSharer:
             return None
 
     def share(self, call: Call, number: int) -> list[Any]:
-        """Return the leaves that replace those of the call."""
+        """Return the leaves to use instead of the call's. number: index of the call."""
         if number == 0:
             self.first = step_of(call.arguments, call.leaves) or 0
             return self.begin(call)
@@ -95,7 +95,7 @@ class StartSharer:
         return call.leaves
 
     def take(self, call: Call, file: Path) -> list[Any]:
-        """Return the other arm's first arguments."""
+        """Return the call's leaves with the other arm's first arguments in `file`; write `start.json`."""
         done = Replacement(call.arguments, call.leaves, file)
         say(f"start: shared: {len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
         for name, reason in done.kept.items():
@@ -104,7 +104,7 @@ class StartSharer:
         return done.leaves
 
     def share_batch(self, leaves: list[Any], step: int) -> list[Any]:
-        """Return the leaves with the other arm's batch of this step; in the arm that stores batches, unchanged."""
+        """Return the leaves with the other arm's batch of this step. The arm that stores batches keeps its leaves."""
         assert self.fresh is not None
         if self.settings.start is None:
             self.keep_batch([bits.to_bits(leaves[place]) for place in self.fresh], step)
@@ -122,7 +122,7 @@ class StartSharer:
         return changed
 
     def keep_batch(self, arrays: list[Any], step: int) -> None:
-        """Store a batch if it differs from the last one."""
+        """Store a batch if it differs from the previous batch."""
         assert self.fresh is not None
         found = "".join(map(bits.digest, arrays))
         if found == self.batch:
@@ -154,14 +154,14 @@ def step_of(names: list[str], arrays: list[Any]) -> int | None:
 
 
 def stored_step(file: Path) -> int:
-    """Return the step of stored arguments."""
+    """Return the value of the step counter in a file of stored arguments; 0 without a counter."""
     stored = files.read_arrays(file)
     counters = [name for name in stored if meanings_of([name]) == [("counter", "step")]]
     return step_of(counters, [stored[name] for name in counters]) or 0
 
 
 def fresh_data(call: Call, results: list[Any]) -> dict[int, str]:
-    """Return the arguments that are data and not results of the call before, as place → name."""
+    """Return index → name of the arguments that are data and not results of the previous call."""
     known, meanings = set(map(id, results)), meanings_of(call.arguments)
     return {
         place: name
@@ -176,6 +176,6 @@ def batch_file(folder: Path, step: int) -> Path:
 
 
 def last_batch(folder: Path, step: int) -> Path | None:
-    """Return the batch of a step: the last one stored up to that step."""
+    """Return the file with the batch of a step, the last file up to that step; None if there is none."""
     kept = sorted(file for file in folder.glob("batch-*.npz") if file <= batch_file(folder, step))
     return kept[-1] if kept else None

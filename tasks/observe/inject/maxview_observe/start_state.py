@@ -1,4 +1,4 @@
-"""Replaces a step's first arguments by another arm's arguments of the same meaning."""
+"""Replaces the arguments of a step's first call by another arm's arguments of the same meaning."""
 
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ _MAY_DIFFER = ("random numbers", "counter")
 
 
 class Replacement:
-    """The leaves of a call with another arm's values, and the replaced, kept and unused arguments."""
+    """New `leaves` of a call, and the names of `replaced`, `kept` (→ reason) and the other arm's `unused` arguments."""
 
     def __init__(self, names: list[str], leaves: list[Any], file: Path):
-        """Raises OSError, ValueError."""
+        """Replace the leaves with these names by the arrays in `file`. Raises OSError, ValueError."""
         stored = read_arrays(file)
         theirs = dict(zip(meanings_of(stored), stored, strict=True))
         self.leaves, self.replaced, self.kept = list(leaves), list[str](), dict[str, str]()
@@ -29,13 +29,13 @@ class Replacement:
                 continue
             self.leaves[place] = bits.from_bits(values, leaves[place])
             self.replaced.append(name)
-        # with these the arms start differently
+        # kept arguments that make the arms start differently
         self.own_values = [name for name in self.kept if meaning_of(name)[0] not in _MAY_DIFFER]
         self.unused = list(theirs.values())  # arguments of the other arm only
 
     @staticmethod
     def _reason(leaf: Any, role: str, there: str | None) -> str | None:
-        """Return why an argument is not replaced."""
+        """Return why an argument is not replaced; None if it is. there: its name in the other arm."""
         if role == "random numbers":
             return "random numbers stay the arm's own"
         if there is None:

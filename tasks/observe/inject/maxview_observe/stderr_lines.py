@@ -1,4 +1,4 @@
-"""Prints the recorder's actions into the trainer's log."""
+"""Prints the recorder's messages to stderr, which the trainer's log contains."""
 
 import sys
 
