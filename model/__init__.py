@@ -1,4 +1,4 @@
-"""A decoder-only transformer, written once in Flax Linen and once in Flax NNX, and the one trainer that trains either.
+"""A decoder-only transformer, written once in Flax Linen and once in Flax NNX, with one trainer for both.
 
 Array names end in one letter per axis:
 
@@ -7,5 +7,5 @@ Array names end in one letter per axis:
     H  attention heads                 K  width of one head
     V  tokens in the vocabulary        N  decoder layers, an additional axis of scanned parameters
 
-Queries have positions L, and keys positions S, of the same sequence.
+In attention, L is the position of the query and S the position of the key in the same sequence.
 """

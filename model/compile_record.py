@@ -1,10 +1,10 @@
 """Records an ahead-of-time compile: `compile.json`, the lowered and the optimised program.
 
-    python -P model/compile_record.py --out DIR --topology NAME --hbm-bytes N MODULE [WORD…]
+    python -P model/compile_record.py --out DIR --topology NAME --devices N --hbm-bytes N MODULE [WORD…]
 
 runs another trainer's own ahead-of-time compile, such as MaxText's `train_compile`, and records the program. It runs in
-that trainer's environment, so it needs nothing but JAX. With `--stop`, the module is a training, which ends after its
-first compile; `--programs DIR` stores compiled programs, so that an equal one is not compiled again.
+that trainer's environment, so it imports only JAX and numpy. With `--stop`, MODULE trains, and the process exits after
+its first compile; then `--programs DIR` stores the compiled program there, or reuses the program of an equal step.
 """
 
 import argparse
@@ -52,19 +52,19 @@ class CompileRecord:
 
     out: Path
     topology: str
-    hbm_bytes: int  # of each device
+    hbm_bytes: int  # memory per device
     devices: int | None = None
-    arrays: list[dict[str, Any]] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
+    arrays: list[dict[str, Any]] = field(default_factory=list)  # the step's inputs, as `describe_array` returns them
+    facts: dict[str, Any] = field(default_factory=dict)  # further keys of compile.json: fingerprints, memory, seconds
 
     def write_lowered(self, lowered: Lowered, seconds: float | None) -> None:
-        """Write the step as StableHLO, with its fingerprint."""
+        """Write the lowered step (StableHLO) and record its fingerprint; `seconds`: lowering time, None if unknown."""
         write_gzip(self.out / LOWERED, lowered.as_text(debug_info=True))
         self.facts["lower_seconds"] = seconds
         self.facts["fingerprints"] = {"lowered": sha256(strip_stablehlo(lowered.as_text())), "optimised": None}
 
     def compile(self, lowered: Lowered, compile_lowered: Callable[[], Compiled]) -> Compiled:
-        """Call `compile_lowered` and record the program's text, memory and compile time."""
+        """Return `compile_lowered()`; write the program's text and record its fingerprint, memory and compile time."""
         say(f"compiling for {self.topology}, {self.devices} devices")
         with self.timed_compile():
             compiled = compile_lowered()
@@ -76,14 +76,14 @@ class CompileRecord:
 
     @contextmanager
     def timed_compile(self) -> Iterator[None]:
-        """Record the wall and processor seconds of the block as those of the compile."""
+        """Record the wall and processor seconds of the block as the compile's."""
         wall, cpu = time.monotonic(), time.process_time()
         yield
         self.facts["compile_seconds"] = round(time.monotonic() - wall, 3)
         self.facts["compile_cpu_seconds"] = round(time.process_time() - cpu, 3)
 
     def finish(self, error: BaseException | None) -> None:
-        """Write `compile.json` atomically."""
+        """Write `compile.json` atomically; `error`: why the compile failed, None if it succeeded."""
         failure = None if error is None else {"type": name_error(error), "message": str(error) or repr(error)}
         arrays = sorted(self.arrays, key=lambda array: (-array["bytes_per_device"], array["path"]))
         facts = {"version": VERSION, "topology": self.topology, "devices": self.devices, "hbm_bytes": self.hbm_bytes}
@@ -96,9 +96,9 @@ class CompileRecord:
 
 @contextmanager
 def write_at_end(record: CompileRecord) -> Iterator[None]:
-    """Write `compile.json` however the compile ends; an error is recorded and raised again."""
+    """Write `compile.json` after the block; an exception is recorded there and raised again."""
     record.out.mkdir(parents=True, exist_ok=True)
-    for name in (FILE, LOWERED, OPTIMISED):  # of an earlier compile
+    for name in (FILE, LOWERED, OPTIMISED):  # left by an earlier compile
         (record.out / name).unlink(missing_ok=True)
     try:
         yield
@@ -115,19 +115,19 @@ def say(text: str) -> None:
 
 
 def name_error(error: BaseException) -> str:
-    """Return an error's kind: "HbmOverflow" if the program does not fit into a device, else its class."""
+    """Return "HbmOverflow" if the program does not fit into the memory of a device, else the error's class."""
     return "HbmOverflow" if OVERFLOW.search(str(error)) else type(error).__name__
 
 
 def measure_memory(compiled: Compiled) -> dict[str, int]:
-    """Return the bytes on one device; arguments and outputs share memory if the state is updated in place."""
+    """Return the compiler's estimate of bytes per device by kind; `alias`: outputs in the memory of arguments."""
     stats = compiled.memory_analysis()
     memory = {name: int(getattr(stats, f"{name}_size_in_bytes")) for name in MEMORY}
     return memory | {"total": memory["argument"] + memory["output"] + memory["temp"] - memory["alias"]}
 
 
 def describe_array(path: str, shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding) -> dict[str, Any]:
-    """Describe an input: path, shape, type, the mesh axes that split each of its axes, and its bytes on one device."""
+    """Describe an input: path, shape, dtype, the mesh axes that split each of its axes, and its bytes on one device."""
     parts, kind = split_axes(sharding, len(shape)), sharding.memory_kind
     return {
         "path": path,
@@ -139,7 +139,7 @@ def describe_array(path: str, shape: tuple[int, ...], dtype: np.dtype, sharding:
 
 
 def split_axes(sharding: Sharding, rank: int) -> list[str]:
-    """Return, for each axis of an array, the mesh axes that split it, joined by `+`, or `-`."""
+    """Return, for each axis of an array, the mesh axes that split it, joined by `+`; `-` if it is not split."""
     if not isinstance(sharding, NamedSharding):
         return ["-"] * rank
     spec = [*sharding.spec]
@@ -148,7 +148,7 @@ def split_axes(sharding: Sharding, rank: int) -> list[str]:
 
 
 def describe_inputs(lowered: Lowered, compiled: Compiled) -> list[dict[str, Any]]:
-    """Describe every input that the compiled step keeps, in the order of its arguments."""
+    """Describe every input that the compiled step uses, in the order of its arguments."""
     infos, tree = jax.tree_util.tree_flatten_with_path(lowered.args_info)
     shardings = tree.flatten_up_to(compiled.input_shardings)  # type: ignore[attr-defined]
     return [
@@ -175,12 +175,12 @@ def installed_versions(packages: Sequence[str]) -> dict[str, str]:
 
 
 def sha256(text: str) -> str:
-    """Hex digest of a text."""
+    """Return the hex digest of a text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def strip_stablehlo(text: str) -> str:
-    """Return a lowered program without locations, result names and function names, which change no result."""
+    """Return a lowered program without locations and result names, its functions numbered by first use."""
     text = re.sub(r"(?m)^#loc.*\n", "", text)
     text = re.sub(r" loc\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", "", text)
     text = re.sub(r'jax\.result_info = "[^"]*"', "", text)
@@ -188,33 +188,33 @@ def strip_stablehlo(text: str) -> str:
 
 
 def strip_hlo(text: str) -> str:
-    """Return an optimised program without metadata and source tables, its names numbered by first use."""
-    # the entry's argument names; their types are repeated where they are used
+    """Return an optimised program without metadata and source tables, its instructions numbered by first use."""
+    # the entry's parameter list; the types are repeated in the parameter instructions
     text = re.sub(r"(?m)^(ENTRY \S+ )\(.*$", r"\1", text)
     text = re.sub(r",? metadata=\{[^}]*\}", "", text)
-    # serialized instructions that the compiler has replaced, with their metadata
+    # serialized instructions that the compiler has replaced; they contain metadata
     text = re.sub(r'"original_instruction":"[^"]*"', "", text)
     text = re.sub(r"(?m)^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:.+\n)*", "", text)
     return number_names(text, r"%[\w.$-]+", "%v")
 
 
 def number_names(text: str, pattern: str, prefix: str) -> str:
-    """Replace every name that matches by `prefix` and the order in which it first appears."""
+    """Replace every name that matches `pattern` by `prefix` and a number, in order of first appearance."""
     numbers: dict[str, str] = {}
     return re.sub(pattern, lambda match: numbers.setdefault(match.group(), f"{prefix}{len(numbers)}"), text)
 
 
 def quiet_libtpu() -> None:
-    """Set libtpu up for a machine without a TPU: no query of the metadata server, several compiles at once."""
+    """Set up libtpu for a machine without a TPU: no query of the metadata server, several processes at once."""
     for name in ("TPU_SKIP_MDS_QUERY", "ALLOW_MULTIPLE_LIBTPU_LOAD"):
         os.environ.setdefault(name, "1")
     jax.config.update("jax_platforms", "cpu")
 
 
 def record_compiles(record: CompileRecord, *, stop: bool = False, programs: Path | None = None) -> None:
-    """Make `Lowered.compile` record its program in `record`; compiles of called functions are not recorded.
+    """Patch `Lowered.compile` to record its program. Calls of jitted functions do not use it and are not recorded.
 
-    stop: exit this process after the first such compile. programs: folder of compiled programs, for reuse.
+    stop: exit this process after the first such compile. programs: folder of compiled programs, for reuse with `stop`.
     """
     compile_lowered = jax.stages.Lowered.compile
 
@@ -236,7 +236,7 @@ def record_compiles(record: CompileRecord, *, stop: bool = False, programs: Path
 
 
 def finish_and_exit(record: CompileRecord, stored: Path | None = None) -> NoReturn:
-    """Write `compile.json`, copy the program to the folder `stored` for reuse, and exit this process at once."""
+    """Write `compile.json`, copy the program to the folder `stored` for reuse, and exit the process without cleanup."""
     record.finish(None)
     if stored is not None and not stored.exists():
         stored.parent.mkdir(parents=True, exist_ok=True)
@@ -249,7 +249,7 @@ def finish_and_exit(record: CompileRecord, stored: Path | None = None) -> NoRetu
 
 
 def main(argv: Sequence[str]) -> int:
-    """The command line: 0 compiled, 1 failed."""
+    """Run the command line. Exit status: 0 compiled, 1 failed."""
     parser = argparse.ArgumentParser(
         prog="compile_record.py", description="Record the program of another trainer's compile."
     )

@@ -1,1 +1,1 @@
-"""The training step compiled ahead of time, for devices that this machine lacks."""
+"""Compiles the training step ahead of time for TPUs that this machine lacks, and analyses programs and profiles."""

@@ -1,9 +1,9 @@
-"""Turns a config into the program of a TPU slice, on a machine without a TPU.
+"""Compiles the training step of a config for a TPU slice, on a machine without a TPU.
 
     python -m model.compile CONFIG.yml --out DIR --topology v6e:4x8 [key=value …]
 
-writes `compile.json`, the lowered and the optimised program to DIR. The step is the one that `model.train` compiles.
-If the folder $MAXVIEW_PROGRAMS holds the compiled program already, it is reused.
+writes `compile.json`, the lowered and the optimised program to DIR. `model.train` compiles the same step.
+A compiled program in the folder $MAXVIEW_PROGRAMS is reused if its step is equal.
 """
 
 import argparse
@@ -36,8 +36,8 @@ def compile_ahead(
 ) -> None:
     """Lower and compile the training step for `devices`; `record` writes the results.
 
-    A program that the folder `programs` holds is not compiled again. Raises the error of the model or of the compiler
-    if the step cannot be compiled or does not fit.
+    programs: folder of compiled programs, for reuse. Raises the error of the model or of the compiler if the step
+    cannot be compiled or does not fit into the memory.
     """
     say("lowering")
     start = time.monotonic()
@@ -58,7 +58,7 @@ def compile_ahead(
 
 
 def describe_devices(topology: Topology) -> Sequence[jax.Device]:
-    """Return a compiler's description of the devices of a slice."""
+    """Return the devices of a slice, as the TPU compiler describes them."""
     described = topologies.get_topology_desc(
         platform="tpu",
         topology_name=topology.compiler_name,
@@ -71,7 +71,7 @@ def describe_devices(topology: Topology) -> Sequence[jax.Device]:
 
 
 def check_compiler() -> None:
-    """Raises ConfigError if the compiler for TPUs is not installed."""
+    """Raise ConfigError if the compiler for TPUs (libtpu) is not installed."""
     if importlib.util.find_spec("libtpu") is None:
         raise ConfigError(["libtpu, which compiles for TPUs, is not installed: uv sync --extra tpu"])
 
@@ -87,7 +87,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The command line: 0 compiled, 1 it does not compile or fit, 2 the input is wrong."""
+    """Run the command line. Exit status: 0 compiled, 1 does not compile or fit, 2 invalid config, or no libtpu."""
     arguments = parse_arguments(argv)
     try:
         topology = find_topology(arguments.topology)

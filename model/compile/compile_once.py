@@ -1,8 +1,8 @@
-"""Reuses the compiled program of an equal step, or compiles the step and keeps the result.
+"""Reuses the compiled program of an equal step, or compiles the step and stores the program.
 
-Steps are equal if their keys in JAX's compilation cache are: program without locations, compile options, flags,
-devices, jaxlib, libtpu. The cache itself can write executables for devices that this machine lacks, but cannot read
-them back (docs/decisions/0037-one-program-is-compiled-once.md).
+Steps are equal if JAX's compilation cache has the same key for both. The key covers the program without locations,
+compile options, flags, devices, jaxlib and libtpu. The cache itself is of no use here: it cannot read back executables
+for devices that this machine lacks (docs/decisions/0037-one-program-is-compiled-once.md).
 """
 
 import fcntl
@@ -31,7 +31,7 @@ def compile_once(
 ) -> None:
     """Run `record.compile`, or reuse the program from the folder `programs`.
 
-    Of several processes with the same program, the first compiles it and the others wait. If it dies, the next does.
+    If several processes have the same program, one compiles it and the others wait. If it dies, the next one compiles.
     """
     with record.timed_compile():
         key = find_key(compile_lowered)
@@ -46,7 +46,7 @@ def compile_once(
 
 
 def find_key(compile_lowered: Callable[[], jax.stages.Compiled]) -> str:
-    """Return JAX's cache key of everything it would pass to the compiler, without running the compiler."""
+    """Return the key that JAX's compilation cache has for the step, without running the compiler."""
     found = []
 
     def stop(backend: Any, module: Any, devices: Any, options: Any, *_: Any) -> NoReturn:
@@ -66,7 +66,7 @@ def find_key(compile_lowered: Callable[[], jax.stages.Compiled]) -> str:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file. The kernel releases it when the process dies."""
+    """Lock a file exclusively during the block. The kernel releases the lock when the process dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -82,7 +82,7 @@ def _reuse(record: CompileRecord, stored: Path) -> None:
 
 
 def _store(record: CompileRecord, stored: Path) -> None:
-    """Store the program; `kept.json`, which marks it as complete, is written last."""
+    """Store the program. `kept.json` is written last and marks the program as complete."""
     stored.mkdir(exist_ok=True)
     shutil.copyfile(record.out / OPTIMISED, stored / OPTIMISED)
     found = {

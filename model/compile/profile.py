@@ -1,11 +1,11 @@
-"""Turns profiles (XPlane) into JSON: the time of each instruction of each program, and the garbage collections.
+"""Turns profiles (XPlane) into JSON: the time of each instruction of each program, and Python's garbage collections.
 
     python -m model.compile.profile PROFILE.xplane.pb…
 
-prints one line of JSON for each: `modules`: program -> `runs`, each [begin, end] in ns, and `instructions`: name -> ns
-in a run, summed over all devices, three times: from all runs, from every second run, and from the other runs. Each
-execution of an instruction counts with its least time in any run: other load on the machine only adds time, and rarely
-to one execution in every run. `collections`: [begin, ns] of each garbage collection; `devices`: their number.
+prints one line of JSON for each. `modules`: program -> `runs`, each [begin, end] in ns, and `instructions`: name -> ns
+per run, summed over its executions on all devices. There are three such times: from all runs, from every second run,
+and from the other runs. The time of an execution is its minimum over the runs, because other load on the machine only
+adds time. `collections`: [begin, duration] of each garbage collection in ns; `devices`: the number of devices.
 """
 
 import bisect
@@ -19,25 +19,25 @@ from typing import Any, NamedTuple
 from jax.profiler import ProfileData
 
 VERSION = 2
-COLLECTION = "garbage collection"  # as tasks/observe marks them
-_OF_JAX = re.compile(r"_xla_gc_callback$")
-_MODULE_LINE, _OPS_LINE = "XLA Modules", "XLA Ops"  # of a TPU's plane
-_CALL_NUMBER = re.compile(r"\(\d+\)$")  # of a module's event there
+COLLECTION = "garbage collection"  # name of the events that tasks/observe adds
+_OF_JAX = re.compile(r"_xla_gc_callback$")  # JAX's own callback during a garbage collection
+_MODULE_LINE, _OPS_LINE = "XLA Modules", "XLA Ops"  # lines in the plane of a TPU: programs, instructions
+_CALL_NUMBER = re.compile(r"\(\d+\)$")  # end of the name of a program's event in `_MODULE_LINE`
 
 
 class Execution(NamedTuple):
     """One execution of an instruction."""
 
-    module: str
-    run: str
+    module: str  # the program
+    run: str  # number of the program's run; empty if the profile has none
     device: str
-    name: str
+    name: str  # of the instruction
     begin: float  # ns
     duration: float  # ns
 
 
 def read_profile(path: str) -> dict[str, Any]:
-    """Return the programs and garbage collections of a profile."""
+    """Return the JSON object of a profile."""
     executed: list[Execution] = []
     collections: list[tuple[float, float]] = []
     for plane in ProfileData.from_file(path).planes:
@@ -69,7 +69,7 @@ def read_profile(path: str) -> dict[str, Any]:
 
 
 def _read_tpu(device: str, lines: Sequence[Any]) -> Iterator[Execution]:
-    """Yield the executions in a TPU's plane. The events of its modules show which run an instruction belongs to."""
+    """Yield the executions in a TPU's plane. The program's event that contains an instruction determines its run."""
     runs = sorted(
         (event.start_ns, event.start_ns + event.duration_ns, _CALL_NUMBER.sub("", event.name), str(number))
         for line in lines
@@ -88,7 +88,7 @@ def _read_tpu(device: str, lines: Sequence[Any]) -> Iterator[Execution]:
 
 
 def _number_runs(executed: Sequence[Execution]) -> Sequence[Execution]:
-    """Number the runs of a program whose events have no run number (GPUs): each begins with the same instruction."""
+    """Add run numbers if the events have none (GPUs): on each device, a run begins with the same instruction."""
     if any(one.run for one in executed):
         return executed
     numbered: list[Execution] = []
@@ -102,7 +102,7 @@ def _number_runs(executed: Sequence[Execution]) -> Sequence[Execution]:
 
 
 def _summarise(executed: Sequence[Execution]) -> dict[str, Any]:
-    """Return the runs of one program in order, and the times of its instructions."""
+    """Return the begin and end of one program's runs in order, and the times of its instructions."""
     begins: dict[str, float] = {}
     ends: dict[str, float] = {}
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -118,9 +118,9 @@ def _summarise(executed: Sequence[Execution]) -> dict[str, Any]:
 
 
 def _quickest(runs: Sequence[Sequence[float]]) -> list[float]:
-    """Return the sum of the least durations of each execution: over all runs, every second run, and the other runs.
+    """Return an instruction's three times in ns (see above): from all runs, every second run, and the other runs.
 
-    Omits runs that the begin or end of the profile cut off: their number of executions differs from most runs'.
+    Omits runs that the begin or end of the profile cut off: they have another number of executions than most runs.
     """
     usual = Counter(map(len, runs)).most_common(1)[0][0]
     whole = [run for run in runs if len(run) == usual]
@@ -128,7 +128,7 @@ def _quickest(runs: Sequence[Sequence[float]]) -> list[float]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The command line: 0 printed, 2 a file is not a profile."""
+    """Run the command line. Exit status: 0 printed, 2 a file is not a profile."""
     for name in argv:
         try:
             sys.stdout.write(json.dumps(read_profile(name)) + "\n")

@@ -1,9 +1,9 @@
-"""Runs two lowered training steps side by side and shows in which results they differ.
+"""Runs two lowered training steps and prints in which results they differ.
 
     python reproduce.py
 
-It needs jax, preferably in the version that kit.json names, and the files beside it: `baseline.mlir` and
-`candidate.mlir`, the arguments of each as npz, and `kit.json`, which pairs the results of both.
+It needs jax, preferably in the version that kit.json names, and these files in its folder: `baseline.mlir` and
+`candidate.mlir`, their arguments as `.npz`, and `kit.json`, which pairs the results of both.
 """
 
 import json
@@ -19,14 +19,14 @@ from jaxlib.xla_client import CompileOptions, DeviceList
 
 SIDES = ("baseline", "candidate")
 MAX_SHOWN = 20  # results
-# `%arg0: tensor<64x4xf32> {…} loc("name")`: how a program declares an argument
+# element type in StableHLO -> numpy's name; SHORT and WORDS translate all other integers and floats
 TYPES = {"i1": "bool", "bf16": "bfloat16", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
 SHORT = re.compile(r"(ui|i|f)(\d+)$")
 WORDS = {"ui": "uint", "i": "int", "f": "float"}
 
 
 def main(folder: Path) -> int:
-    """Run both programs. Exit status: 0 equal bit for bit, 1 different."""
+    """Run both programs. Exit status: 0 all results are equal bit for bit, 1 different."""
     kit = json.loads((folder / "kit.json").read_text())
     say(f"jax {jax.__version__}; the programs were lowered by {' and '.join(kit['jax'])}")
     results = [run(folder, side, kit["arguments"][side]) for side in SIDES]
@@ -49,7 +49,7 @@ def say(text: str) -> None:
 
 
 def run(folder: Path, side: str, arguments: list[list[str]]) -> list[Any]:
-    """Return the results of a program on its recorded arguments."""
+    """Return the results of a program for its recorded arguments; `arguments`: (name in the .npz, element type)."""
     text = (folder / f"{side}.mlir").read_bytes()
     stored = np.load(folder / f"{side}.npz")
     inputs = [jax.device_put(restore_type(stored[name], kind)) for name, kind in arguments]
@@ -58,7 +58,7 @@ def run(folder: Path, side: str, arguments: list[list[str]]) -> list[Any]:
 
 
 def restore_type(bits: Any, kind: str) -> Any:
-    """Return stored bits as an array of the type that the program reads."""
+    """Return stored bits as an array of the element type `kind`."""
     found = SHORT.fullmatch(kind)
     name = TYPES.get(kind) or (f"{WORDS[found[1]]}{found[2]}" if found else kind)
     dtype = jax.numpy.dtype(name)
@@ -66,7 +66,7 @@ def restore_type(bits: Any, kind: str) -> Any:
 
 
 def measure(left: Any, right: Any) -> tuple[float, int, int]:
-    """Return (largest difference, differing values, all values); the first is infinite for other shapes or types."""
+    """Return (largest difference, differing values, all values); inf if shapes or dtypes, or only bits (±0) differ."""
     if left.shape != right.shape or left.dtype != right.dtype:
         return float("inf"), left.size, left.size
     if left.tobytes() == right.tobytes():

@@ -1,8 +1,8 @@
-"""Turns the texts of StableHLO programs into JSON: their functions, operations, types, attributes and source lines.
+"""Turns StableHLO programs from text into JSON: functions, operations, types, attributes and source lines.
 
     python -m model.compile.stablehlo PROGRAM.mlir[.gz]…
 
-prints one line of JSON for each. The programs may come from an older JAX.
+prints one line of JSON per program. An older JAX may have written the programs.
 """
 
 import gzip
@@ -20,17 +20,18 @@ from jaxlib.mlir import ir
 from model.compile_record import sha256, strip_stablehlo
 
 VERSION = 1
-MAX_ATTRIBUTE_LENGTH = 160  # characters; longer ones are values of constants, and are shortened to a digest
+MAX_ATTRIBUTE_LENGTH = 160  # characters; longer attributes (values of constants) end with a digest instead
+# attributes of operations that are left out
 UNUSED = frozenset({"sdy.sharding", "sdy.sharding_per_value", "mhlo.sharding", "mhlo.frontend_attributes"})
 CALLEE = "callee"
 GZIP = b"\x1f\x8b"
-# `"name"("file":line:column …)`: a frame. A name alone is the operation's name stack
+# in a location, `"function"("file":line:column …)` is a stack frame, and a name alone is the operation's name stack
 _FRAME = re.compile(r'"((?:[^"\\]|\\.)*)"\("((?:[^"\\]|\\.)*)":(\d+):')
 _NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"')
 
 
 class Transcript:
-    """The parts of one program; every value has a number that is unique in the program."""
+    """One program as JSON: functions by name, meshes, source places (`located`). Every value has a unique number."""
 
     def __init__(self, module: Any) -> None:
         self.numbers: dict[Any, int] = {}
@@ -47,7 +48,7 @@ class Transcript:
                 self.meshes.append(str(operation))
 
     def function(self, operation: Any) -> dict[str, Any]:
-        """Return a function with its arguments' names, types and attributes."""
+        """Return a function: its arguments, the attributes of its results, and its operations."""
         block = operation.regions[0].blocks[0]
         argument_attributes = _attribute_list(operation, "arg_attrs", len(block.arguments))
         result_attributes = _attribute_list(operation, "res_attrs", 0)
@@ -63,7 +64,7 @@ class Transcript:
         return {"arguments": arguments, "results": result_attributes, "operations": self.block(block)}
 
     def block(self, block: Any) -> list[dict[str, Any]]:
-        """Return the operations of a block; the last one returns."""
+        """Return the operations of a block."""
         return [self.operation(held.operation) for held in block.operations]
 
     def operation(self, operation: Any) -> dict[str, Any]:
@@ -91,11 +92,11 @@ class Transcript:
         return written
 
     def number(self, value: Any) -> int:
-        """Return the number of a value."""
+        """Return the number of a value; a new value gets the next number."""
         return self.numbers.setdefault(value, len(self.numbers))
 
     def place(self, location: str) -> int:
-        """Return the number of a place: its name stack, and the frames of the trainer's source, innermost first."""
+        """Return the index in `located` of a location: its name stack, and its stack frames, innermost first."""
         if location not in self.places:
             self.places[location] = len(self.located)
             found = _NAME.match(location)
@@ -107,12 +108,12 @@ class Transcript:
 def _attributes(operation: Any) -> dict[str, str]:
     names = (
         one if isinstance(one, str) else one.name for one in operation.attributes
-    )  # str or NamedAttribute, by the version of jaxlib
+    )  # str or NamedAttribute, depending on the version of jaxlib
     return {name: _shorten(str(operation.attributes[name])) for name in sorted(names) if name not in UNUSED}
 
 
 def _attribute_list(operation: Any, name: str, count: int) -> list[dict[str, str]]:
-    """Return the attributes of each argument or result of a function."""
+    """Return the attributes of each argument or result of a function, or `count` empty ones if it has none."""
     if name not in _attributes(operation):
         return [{}] * count
     return [_dictionary(one) for one in operation.attributes[name]]
@@ -130,7 +131,7 @@ def _shorten(text: str) -> str:
 
 
 def transcribe(text: str) -> dict[str, Any]:
-    """Return the program in a text. Raises ValueError if this JAX cannot parse it."""
+    """Return the program as JSON. Raises ValueError if this JAX cannot parse the text."""
     with make_ir_context() as context:
         context.allow_unregistered_dialects = True
         try:
@@ -149,7 +150,7 @@ def transcribe(text: str) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The command line: 0 printed, 2 a file cannot be parsed as a program."""
+    """Run the command line. Exit status: 0 printed, 2 a file cannot be parsed as a program."""
     for name in argv:
         packed = Path(name).read_bytes()
         text = (gzip.decompress(packed) if packed[:2] == GZIP else packed).decode()

@@ -1,1 +1,1 @@
-"""The decoder: its layers in Linen and in NNX, and everything in them that has no parameters."""
+"""The decoder: its modules in Linen and in NNX, and the functions without parameters that both use."""

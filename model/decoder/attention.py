@@ -1,4 +1,4 @@
-"""The attention kernels, by name: queries, keys and values to attended values, without parameters."""
+"""The attention kernels by name. A kernel computes attention from queries, keys and values, without parameters."""
 
 import importlib
 import math
@@ -12,7 +12,7 @@ from configs.kernels import choose_attention
 from configs.schema import TrainConfig
 from model.decoder.sharding import RULES
 
-# Large enough to vanish in any softmax, small enough to stay finite in bfloat16.
+# logit of a masked key: its softmax is 0, and it is finite in bfloat16
 MASKED = -2.0e38
 LARGEST_BLOCK = 512  # positions per block of the TPU's kernel
 BATCH_AXES, HEADS_AXIS = RULES["activation_batch"], RULES["activation_heads"]
@@ -23,12 +23,12 @@ type AttentionKernel = Callable[[jax.Array, jax.Array, jax.Array, jax.Array | No
 
 
 def share_heads(x_BSGK: jax.Array, heads: int) -> jax.Array:
-    """Return one key or value head per query head: neighbouring query heads share one (Ainslie et al. 2023)."""
+    """Repeat each key or value head for the neighbouring query heads that share it (Ainslie et al. 2023)."""
     return x_BSGK if x_BSGK.shape[2] == heads else jnp.repeat(x_BSGK, heads // x_BSGK.shape[2], axis=2)
 
 
 def causal_mask(length: int, segment_ids_BL: jax.Array | None) -> jax.Array:
-    """Return which keys S each query L attends to: no later ones, and none of another text. Axes B (or 1), L, S."""
+    """Return which keys S each query L attends to: earlier ones and its own, of the same text. Axes B (or 1), L, S."""
     causal_BLS = jnp.tril(jnp.ones((length, length), dtype=jnp.bool_))[None]
     if segment_ids_BL is None:
         return causal_BLS
@@ -85,7 +85,7 @@ attend.defvjp(_attend_forward, _attend_backward)
 def jax_attention(
     query_BLHK: jax.Array, key_BSGK: jax.Array, value_BSGK: jax.Array, segment_ids_BL: jax.Array | None
 ) -> jax.Array:
-    """Return JAX's own attention, as exact as `dot_product`: softmax in float32, no factor on the logits."""
+    """Return JAX's own attention. As in `dot_product`, the softmax is in float32 and the logits have no factor."""
     mask = None if segment_ids_BL is None else causal_mask(query_BLHK.shape[1], segment_ids_BL)[:, None]
     return jax.nn.dot_product_attention(query_BLHK, key_BSGK, value_BSGK, mask=mask, scale=1.0, is_causal=True)
 
@@ -93,7 +93,7 @@ def jax_attention(
 def splash(
     query_BLHK: jax.Array, key_BSGK: jax.Array, value_BSGK: jax.Array, segment_ids_BL: jax.Array | None
 ) -> jax.Array:
-    """Return the attention of JAX's Pallas kernel for TPUs, which never stores all logits. Devices split the heads."""
+    """Run JAX's Pallas kernel for TPUs, which never stores all logits. Each device computes its own heads."""
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
         return splash_on_device(query_BLHK, key_BSGK, value_BSGK, segment_ids_BL)
@@ -146,16 +146,16 @@ ATTENTION_KERNELS: dict[str, AttentionKernel] = {
 
 
 def kernel_name(config: TrainConfig) -> str:
-    """Return the name of the kernel that computes `attention` on this kind of device."""
+    """Return the key in ATTENTION_KERNELS for the config's `attention` and `hardware`."""
     kernel = choose_attention(config).kernel
     return "flash on tpu" if (kernel, config.hardware) == ("flash", "tpu") else kernel
 
 
 def load_kernel(config: TrainConfig) -> None:
-    """Import the kernel's modules before anything is traced.
+    """Import the kernel's modules. Must run before anything is traced.
 
-    Pallas adds its own settings to the key of JAX's trace cache. If it is imported while a step is traced, JAX traces
-    functions again that the step has already used, and the program contains them twice.
+    Pallas adds its own settings to the key of JAX's trace cache. If it is imported while a step is traced, functions
+    that were traced before the import are traced a second time, and the program contains them twice.
     """
     if ATTENTION_KERNELS[kernel_name(config)] is splash:
         importlib.import_module("jax.experimental.pallas.ops.tpu.splash_attention")

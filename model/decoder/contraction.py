@@ -1,4 +1,4 @@
-"""Contracts activations with a kernel, in float or int8, with explicit gradients."""
+"""Multiplies activations by a kernel (einsum), in their dtype or in int8, with explicit gradients."""
 
 import dataclasses
 from collections.abc import Callable
@@ -18,8 +18,8 @@ type Product = Callable[[str, jax.Array, jax.Array], jax.Array]  # (equation, le
 def contract(product: Product, equation: str, x: jax.Array, kernel: jax.Array) -> jax.Array:
     """Return `product(equation, x, kernel)`. Each letter of the equation must occur in exactly two of its three terms.
 
-    The gradients are explicit because JAX's own gradient of the kernel contracts in the other order and transposes the
-    result: on CPU that leaves the fast matmul path and takes about as long as the rest of the step.
+    The gradients are explicit because JAX's own gradient of the kernel multiplies in the other order and transposes the
+    result. XLA has no fast CPU matmul for that: it takes about as long as the rest of the step.
     """
     return product(equation, x, kernel)
 
@@ -51,12 +51,12 @@ def plain(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
 
 
 def int8(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
-    """Return the product of both operands in int8. Each has one scale per slice along the contracted axes.
+    """Return the product of both operands, quantised to int8. Each operand has one scale per slice along the
+    contracted axes.
 
-    Scales, rounding and range equal those of AQT in MaxText, except that AQT rounds gradients stochastically (decision
-    0055).
+    Scales, rounding and range are those of AQT in MaxText, but AQT rounds gradients stochastically (decision 0055).
     """
-    import qwix  # only this needs it
+    import qwix  # slow to import, and other products do not need it
 
     inputs, out_term = equation.split("->")
 
@@ -71,11 +71,11 @@ def int8(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
 def within_127(quantized: "qwix.QArray") -> "qwix.QArray":
     """Replace -128 by -127.
 
-    The largest value of a slice is scaled to ±127.5. The last bit of that division, which can differ on a mesh, decides
-    whether it rounds to -127 or to -128.
+    The largest value of a slice is scaled to ±127.5. The last bit of the scaled value, which can depend on the mesh,
+    decides whether it is rounded to -127 or to -128.
     """
     return dataclasses.replace(quantized, qvalue=jnp.maximum(quantized.qvalue, -127))
 
 
-# value of `quantization` -> its product
+# value of `quantization` -> product
 PRODUCTS: dict[str, Product] = {"": plain, "int8": int8}

@@ -1,7 +1,7 @@
-"""The declaration of a parameter: shape, type, logical axes, initializer.
+"""The declaration of a parameter: shape, dtype, logical axes, initializer.
 
-Each API carries it through its own transforms: Linen in the box around the value, NNX in the variable's metadata.
-First weights, shardings, counts and logs are computed from it alone.
+Linen stores it in the box around the value, NNX in the variable's metadata. First weights, shardings, counts and logs
+are computed from declarations alone.
 """
 
 import math
@@ -20,12 +20,12 @@ class Declaration:
 
     shape: tuple[int, ...]
     dtype: np.dtype
-    axes: tuple[str, ...]
+    axes: tuple[str, ...]  # logical names, keys of `sharding.RULES`
     initializer: Initializer
 
     @property
     def scan_axis(self) -> int | None:
-        """The axis along which layers are stacked, None if they are not."""
+        """The axis along which layers are stacked; None if the parameter belongs to one layer or to none."""
         return self.axes.index("layers") if "layers" in self.axes else None
 
     @property
@@ -34,7 +34,7 @@ class Declaration:
 
 
 def first_value(initializer: Initializer, key: jax.Array, shape: tuple[int, ...], dtype: np.dtype) -> jax.Array:
-    """Return the first value that the API's own `init` gives: drawn on the host from `key`, also under a trace."""
+    """Return a value for the API's own `init`, drawn on the host from `key`; works inside a trace too."""
 
     def draw(words: jax.Array) -> np.ndarray:
         return initializer(np.random.default_rng(np.asarray(words)), shape, dtype)

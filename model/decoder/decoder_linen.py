@@ -1,4 +1,4 @@
-"""The decoder in Flax Linen: tokens to the inputs of the loss. Twin of `decoder_nnx.py`, class by class."""
+"""The decoder in Flax Linen, from tokens to the inputs of the loss. `decoder_nnx.py` has the same classes in NNX."""
 
 from collections.abc import Callable
 
@@ -141,7 +141,7 @@ class LatentAttention(nn.Module):
 
 
 class MLP(nn.Module):
-    """Gated MLP of a width F: silu(x·wi_0) ⊙ (x·wi_1), dropped out, times wo (Shazeer 2020). No loss of its own."""
+    """Gated MLP of width F (Shazeer 2020): dropout(silu(x·wi_0) ⊙ (x·wi_1))·wo. It has no auxiliary loss."""
 
     config: TrainConfig
     width: int
@@ -165,7 +165,7 @@ class MLP(nn.Module):
 
 
 class RoutedMLP(nn.Module):
-    """A mixture of experts: a router chooses some MLPs for each token; its loss balances their load."""
+    """A mixture of experts: a router chooses some MLPs for each token. An auxiliary loss balances the experts' load."""
 
     config: TrainConfig
 
@@ -187,7 +187,7 @@ class RoutedMLP(nn.Module):
 
 
 class SharingMLP(nn.Module):
-    """A mixture of experts beside shared experts that process every token."""
+    """The sum of a mixture of experts and of shared experts, which process every token."""
 
     config: TrainConfig
 
@@ -238,7 +238,7 @@ class DecoderStack(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Tokens to the inputs of the loss. `key` holds seed and step; dropout folds in its layer and its site."""
+    """The whole decoder. `key` contains seed and step; dropout folds in layer and site. None switches dropout off."""
 
     config: TrainConfig
 
@@ -254,7 +254,7 @@ class Decoder(nn.Module):
         return DecoderStack(cfg, name="decoder")(x_BLE, context)
 
 
-# The keys are the values of `attention_type`, and of `LayerGroup.mlp`.
+# The keys of ATTENTION are the values of `attention_type`, those of MLPS the values of `LayerGroup.mlp`.
 ATTENTION: dict[str, type[Attention | LatentAttention]] = {"global": Attention, "mla": LatentAttention}
 MLPS: dict[str, Callable[[TrainConfig, str], nn.Module]] = {
     "dense": lambda cfg, name: MLP(cfg, cfg.base_mlp_dim, name=name),
@@ -264,7 +264,7 @@ MLPS: dict[str, Callable[[TrainConfig, str], nn.Module]] = {
 
 
 def full_query(cfg: TrainConfig, name: str) -> Projection:
-    """Queries of latent attention in one matmul."""
+    """Return the query projection of latent attention that is a single matmul."""
     shape, axes = (cfg.base_emb_dim, cfg.base_num_query_heads, layers.query_width(cfg)), ("embed", "q_heads", "kv")
     product, init = PRODUCTS[cfg.quantization], INITIALIZERS["low_rank"]
     return Projection(cfg, product, "BLE,EHK->BLHK", shape, axes, init, name=name)

@@ -1,4 +1,4 @@
-"""The decoder in Flax NNX: tokens to the inputs of the loss. Twin of `decoder_linen.py`, class by class."""
+"""The decoder in Flax NNX, from tokens to the inputs of the loss. `decoder_linen.py` has the same classes in Linen."""
 
 from collections.abc import Callable
 
@@ -149,7 +149,7 @@ class LatentAttention(nnx.Module):
 
 
 class MLP(nnx.Module):
-    """Gated MLP of a width F: silu(x·wi_0) ⊙ (x·wi_1), dropped out, times wo (Shazeer 2020). No loss of its own."""
+    """Gated MLP of width F (Shazeer 2020): dropout(silu(x·wi_0) ⊙ (x·wi_1))·wo. It has no auxiliary loss."""
 
     def __init__(self, config: TrainConfig, width: int, *, rngs: nnx.Rngs):
         self.config = cfg = config
@@ -174,7 +174,7 @@ class MLP(nnx.Module):
 
 
 class RoutedMLP(nnx.Module):
-    """A mixture of experts: a router chooses some MLPs for each token; its loss balances their load."""
+    """A mixture of experts: a router chooses some MLPs for each token. An auxiliary loss balances the experts' load."""
 
     def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
         self.config = cfg = config
@@ -197,7 +197,7 @@ class RoutedMLP(nnx.Module):
 
 
 class SharingMLP(nnx.Module):
-    """A mixture of experts beside shared experts that process every token."""
+    """The sum of a mixture of experts and of shared experts, which process every token."""
 
     def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
         self.routed_experts = RoutedMLP(config, rngs=rngs)
@@ -248,7 +248,7 @@ class DecoderStack(nnx.Module):
 
 
 class Decoder(nnx.Module):
-    """Tokens to the inputs of the loss. `key` holds seed and step; dropout folds in its layer and its site."""
+    """The whole decoder. `key` contains seed and step; dropout folds in layer and site. None switches dropout off."""
 
     def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
         self.config = config
@@ -265,7 +265,7 @@ class Decoder(nnx.Module):
         return self.decoder(x_BLE, context)
 
 
-# The keys are the values of `attention_type`, and of `LayerGroup.mlp`.
+# The keys of ATTENTION are the values of `attention_type`, those of MLPS the values of `LayerGroup.mlp`.
 ATTENTION: dict[str, type[Attention | LatentAttention]] = {"global": Attention, "mla": LatentAttention}
 MLPS: dict[str, Callable[[TrainConfig, nnx.Rngs], MLP | RoutedMLP | SharingMLP]] = {
     "dense": lambda cfg, rngs: MLP(cfg, cfg.base_mlp_dim, rngs=rngs),
@@ -275,7 +275,7 @@ MLPS: dict[str, Callable[[TrainConfig, nnx.Rngs], MLP | RoutedMLP | SharingMLP]]
 
 
 def full_query(cfg: TrainConfig, rngs: nnx.Rngs) -> Projection:
-    """Queries of latent attention in one matmul."""
+    """Return the query projection of latent attention that is a single matmul."""
     shape, axes = (cfg.base_emb_dim, cfg.base_num_query_heads, layers.query_width(cfg)), ("embed", "q_heads", "kv")
     product, init = PRODUCTS[cfg.quantization], INITIALIZERS["low_rank"]
     return Projection(cfg, product, "BLE,EHK->BLHK", shape, axes, init, rngs=rngs)

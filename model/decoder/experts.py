@@ -1,4 +1,4 @@
-"""A mixture of experts: tokens, the router's logits and the experts' kernels to the weighted output of the experts."""
+"""Computes a mixture of experts from tokens, the router's logits and the experts' kernels."""
 
 import math
 from collections.abc import Callable
@@ -23,9 +23,9 @@ class Routed(NamedTuple):
 def route(config: TrainConfig, logits_BLN: jax.Array) -> tuple[Routed, jax.Array]:
     """Return each token's experts, and the load-balance loss: per sequence, mean(chosen · probability) · N².
 
-    With `norm_topk_prob` a token's weights add up to 1 (Jiang et al. 2024, Mixtral); without, they are probabilities
-    (DeepSeek-V2). The loss is that of Switch Transformer (Fedus et al. 2022) and of MaxText. Its minimum, its weight
-    times k, is reached if all experts are chosen equally often.
+    With `norm_topk_prob` a token's weights add up to 1 (Jiang et al. 2024, Mixtral); without, they are the router's
+    probabilities (DeepSeek-V2). The loss is that of Switch Transformer (Fedus et al. 2022) and of MaxText. If all
+    experts are chosen equally often, it is `load_balance_loss_weight` · k.
     """
     count, chosen = config.num_experts, config.num_experts_per_tok
     probabilities_BLN = jax.nn.softmax(logits_BLN.astype(jnp.float32), axis=-1)
@@ -38,7 +38,7 @@ def route(config: TrainConfig, logits_BLN: jax.Array) -> tuple[Routed, jax.Array
 
 
 def grouped_mlp(rows: jax.Array, kernels: Kernels, sizes: jax.Array) -> jax.Array:
-    """Apply the gated MLPs to rows that are sorted by expert: the first `sizes[0]` rows belong to the first expert."""
+    """Apply the gated MLPs to tokens that are sorted by expert: the first `sizes[0]` belong to the first expert."""
     wi_0, wi_1, wo = kernels
     hidden = jax.nn.silu(jax.lax.ragged_dot(rows, wi_0, sizes)) * jax.lax.ragged_dot(rows, wi_1, sizes)
     return jax.lax.ragged_dot(hidden, wo, sizes)
@@ -54,13 +54,13 @@ def run_local_experts(x_TE: jax.Array, routed: Routed, kernels: Kernels, first: 
     output_TkE = output[jnp.argsort(order)].reshape(*routed.experts_Tk.shape, -1)
     local_Tk = (local < own).reshape(routed.experts_Tk.shape)
     weights_Tk = jnp.where(local_Tk, routed.weights_Tk, 0)
-    # in float32, as MaxText by default (its float32_weight_sum)
+    # summed in float32, like MaxText with its default float32_weight_sum
     local_TkE = jnp.where(local_Tk[:, :, None], output_TkE, 0).astype(jnp.float32)
     return jnp.sum(local_TkE * weights_Tk[:, :, None], axis=1).astype(output.dtype)
 
 
 def dropless(config: TrainConfig, x_TE: jax.Array, routed: Routed, kernels: Kernels) -> jax.Array:
-    """Send every token to all of its experts. On an expert axis, devices gather tokens and run their own experts."""
+    """Send every token to all of its experts. On an expert axis, each device runs its experts on all tokens."""
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty or mesh.shape["expert"] == 1:
         return run_local_experts(x_TE, routed, kernels, 0)
@@ -73,20 +73,20 @@ def dropless(config: TrainConfig, x_TE: jax.Array, routed: Routed, kernels: Kern
         return scattered_TE
 
     split = PartitionSpec("expert")
-    # the other mesh axes shard the arrays as outside of this function
+    # axis_names: inside, the arrays stay sharded over the other mesh axes
     everywhere = jax.shard_map(on_device, in_specs=(split, split, split), out_specs=split, axis_names={"expert"})
     output_TE: jax.Array = everywhere(x_TE, routed, kernels)
     return output_TE
 
 
 def with_capacity(config: TrainConfig, x_TE: jax.Array, routed: Routed, kernels: Kernels) -> jax.Array:
-    """Send each expert as many tokens as its capacity, first choices first; drop the others."""
+    """Send each expert at most as many tokens as its capacity; first choices precede second ones. Drop the others."""
     tokens, count, chosen = x_TE.shape[0], config.num_experts, config.num_experts_per_tok
     capacity = math.ceil(tokens * chosen / count * config.capacity_factor)
     taken = jax.nn.one_hot(routed.experts_Tk.T.reshape(-1), count, dtype=jnp.int32)
     slot = (
         jnp.cumsum(taken, axis=0) * taken - 1
-    )  # -1 if not chosen: one_hot gives no slot for -1, nor beyond the capacity
+    )  # position among the expert's tokens, -1 if not chosen; one_hot gives zeros for -1 and beyond the capacity
     slots = jax.nn.one_hot(slot, capacity, dtype=x_TE.dtype).reshape(chosen, tokens, count, capacity)
     rows = jnp.einsum("kTNC,TE->NCE", slots, x_TE)
     wi_0, wi_1, wo = kernels
@@ -103,7 +103,7 @@ DISPATCHES: dict[str, Callable[[TrainConfig, jax.Array, Routed, Kernels], jax.Ar
 
 
 def dispatch_name(config: TrainConfig) -> str:
-    """Return how tokens reach their experts; a `capacity_factor` below 0 drops none."""
+    """Return the key in DISPATCHES: "capacity" if `capacity_factor` is positive, else "dropless"."""
     return "capacity" if config.capacity_factor > 0 else "dropless"
 
 

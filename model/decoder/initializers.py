@@ -1,4 +1,4 @@
-"""The distributions of first weights, drawn on the host with numpy. They are MaxText's."""
+"""The distributions of the first weights, the same as MaxText's. numpy draws the values on the host."""
 
 import math
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Normal:
         if self.truncated:
             deviation /= TRUNCATED_DEVIATION
             far = np.flatnonzero(np.abs(values) > 2)
-            while far.size:  # redrawn
+            while far.size:  # draw the values beyond 2 until none is left
                 values[far] = random.standard_normal(far.size, np.float32)
                 far = far[np.abs(values[far]) > 2]
         values *= np.float32(deviation)
@@ -40,7 +40,7 @@ def ones(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -
     return np.ones(shape, dtype)
 
 
-# The keys are the names of the modules that hold the parameters.
+# The keys are the names of modules, or of kinds of modules.
 INITIALIZERS: dict[str, Initializer] = {
     "token_embedder": Normal(()),
     "norm": ones,

@@ -1,4 +1,4 @@
-"""The arithmetic of the decoder's layers, without parameters: activations and weights to activations."""
+"""The functions of the decoder's layers. They receive weights as arguments, so that both APIs share them."""
 
 import zlib
 from collections.abc import Callable
@@ -23,10 +23,10 @@ def rms_norm(x_BLE: jax.Array, scale_E: jax.Array, epsilon: float, dtype: str) -
 class Context(NamedTuple):
     """The inputs of every layer besides the residual stream."""
 
-    sin_BLK: jax.Array  # of the rotary angles; K is half the rotated width
+    sin_BLK: jax.Array  # sine of the rotary angles; K is half the rotated width
     cos_BLK: jax.Array
-    segment_ids_BL: jax.Array | None
-    key: jax.Array | None  # holds seed and step; None switches dropout off
+    segment_ids_BL: jax.Array | None  # as in `Batch`
+    key: jax.Array | None  # random key of seed and step; None switches dropout off
 
 
 def make_context(
@@ -55,20 +55,20 @@ def rotary(x_BLHK: jax.Array, context: Context) -> jax.Array:
 
 
 def site_number(name: str) -> int:
-    """Return the number of a name (a dropout site, a parameter's path) for a random key."""
+    """Return a number for a name (a dropout site, a parameter's path), to fold into a random key."""
     return zlib.crc32(name.encode()) & 0x7FFFFFFF
 
 
 def fold_in(key: jax.Array | None, number: jax.typing.ArrayLike) -> jax.Array | None:
-    """Return the key of a layer or of a part of the batch."""
+    """Return the random key of a layer or of a part of the batch; None if `key` is None."""
     return None if key is None else jax.random.fold_in(key, number)
 
 
 def dropout(x_BLE: jax.Array, config: TrainConfig, key: jax.Array | None, site: str) -> jax.Array:
     """Drop channels at `dropout_rate`; a sequence drops the same channels at all its positions, as MaxText does.
 
-    `key` already holds the step and the layer, so the mask depends on (step, layer, site) and not on the order in which
-    an API draws. Evaluations pass no key, which switches dropout off.
+    `key` already contains the step and the layer, so the mask depends on (step, layer, site) and not on the order in
+    which an API draws. Evaluations pass None, which switches dropout off.
     """
     if key is None or not config.enable_dropout or config.dropout_rate == 0.0:
         return x_BLE
@@ -84,9 +84,9 @@ def dropout(x_BLE: jax.Array, config: TrainConfig, key: jax.Array | None, site: 
 class Output(NamedTuple):
     """The output of a decoder for a batch."""
 
-    x_BLE: jax.Array  # the last activations, and the kernel of the logits
-    kernel_EV: jax.Array
-    auxiliary: dict[str, jax.Array]  # further losses by name, each a part of the minimised loss
+    x_BLE: jax.Array  # the last activations
+    kernel_EV: jax.Array  # of the logits
+    auxiliary: dict[str, jax.Array]  # name -> further loss, which is added to the minimised loss
 
 
 def add_losses(*found: dict[str, jax.Array]) -> dict[str, jax.Array]:
@@ -96,12 +96,12 @@ def add_losses(*found: dict[str, jax.Array]) -> dict[str, jax.Array]:
 
 
 class LayerGroup(NamedTuple):
-    """Consecutive layers of one kind."""
+    """Consecutive layers with the same kind of MLP."""
 
     name: str
-    first: int  # number of its first layer in the whole decoder
-    layers: int
-    mlp: str
+    first: int  # number of its first layer in the decoder, from 0
+    layers: int  # number of layers
+    mlp: str  # "dense", "routed" or "routed_and_shared"
 
     @property
     def numbers(self) -> jax.Array:
@@ -110,7 +110,7 @@ class LayerGroup(NamedTuple):
 
 
 def layer_groups(config: TrainConfig) -> list[LayerGroup]:
-    """Return the decoder's groups of layers in order, under MaxText's names."""
+    """Return the decoder's groups of layers in order, with MaxText's names."""
     layers, dense = config.base_num_decoder_layers, config.first_num_dense_layers
     if config.num_experts == 1:
         return [LayerGroup("layers", 0, layers, "dense")]
@@ -126,7 +126,7 @@ def moe_layers(config: TrainConfig) -> int:
 
 
 def query_width(config: TrainConfig) -> int:
-    """Return the width of a query head of latent attention: the parts without and with position together."""
+    """Return the width of a query head of latent attention: its part without position plus its rotary part."""
     return config.qk_nope_head_dim + config.qk_rope_head_dim
 
 
@@ -138,9 +138,9 @@ def query_name(config: TrainConfig) -> str:
 def attend_latent(
     config: TrainConfig, query_BLHK: jax.Array, key_value_BLHK: jax.Array, rope_key_BLK: jax.Array, context: Context
 ) -> jax.Array:
-    """Return attention whose heads have a part without position and one with a rotary key that all heads share.
+    """Return latent attention. Each head has a part without position and a rotary part, whose key all heads share.
 
-    As in DeepSeek-V2 (2024), section 2.1; the logits' factor is applied to the queries.
+    As in DeepSeek-V2 (2024), section 2.1. The queries are multiplied by 1 / √K, which is the logits' factor.
     """
     nope, rope, heads = config.qk_nope_head_dim, config.qk_rope_head_dim, config.base_num_query_heads
     query_nope, query_rope = jnp.split(query_BLHK * jnp.asarray((nope + rope) ** -0.5, query_BLHK.dtype), [nope], -1)
@@ -173,14 +173,14 @@ REMAT_POLICIES: dict[str, Callable[..., Any] | None] = {
 
 
 def remat_function[F: Callable[..., Any]](config: TrainConfig, run: F) -> F:
-    """Return `run` with the recomputation that `remat_policy` asks for."""
+    """Return `run` wrapped in `jax.checkpoint` according to `remat_policy`; "none" leaves it unchanged."""
     if config.remat_policy == "none":
         return run
     return cast(F, jax.checkpoint(run, prevent_cse=False, policy=REMAT_POLICIES[config.remat_policy]))
 
 
 def stack_name(config: TrainConfig) -> str:
-    """Return the name of the stack that runs the layers."""
+    """Return the key in STACKS: "pipeline", "scan" or "unrolled"."""
     if config.ici_pipeline_parallelism > 1:
         return "pipeline"
     return "scan" if config.scan_layers else "unrolled"

@@ -1,4 +1,4 @@
-"""Makes a parameter of Flax Linen from a declaration. Twin of `param_nnx.py`."""
+"""Makes a parameter of Flax Linen that carries its declaration. `param_nnx.py` does the same in NNX."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ class Declared(nn.LogicallyPartitioned):
 
 
 def linen_param(initializer: Initializer, axes: tuple[str, ...]) -> Callable[..., Any]:
-    """Return the init function for `Module.param`, which unboxes its result."""
+    """Return the init function for `Module.param`, which returns its value without the box."""
 
     def init(key: jax.Array, shape: tuple[int, ...], dtype: np.dtype) -> Declared:
         return Declared(first_value(initializer, key, shape, dtype), axes, initializer=initializer)

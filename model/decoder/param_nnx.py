@@ -1,4 +1,4 @@
-"""Makes a parameter of Flax NNX from a declaration. Twin of `param_linen.py`."""
+"""Makes a parameter of Flax NNX that carries its declaration. `param_linen.py` does the same in Linen."""
 
 import jax
 import numpy as np

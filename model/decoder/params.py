@@ -1,7 +1,8 @@
 """Draws the first weights of a decoder by path, so that both APIs start from the same bits.
 
-numpy draws on the host. JAX would compile one program per shape before the first step, and its values depend on the
-partitioning of the arrays. Drawn by path and layer, they are equal on every mesh, scanned or unrolled.
+numpy draws on the host, because JAX would compile one program per shape before the first step, and its values would
+depend on the sharding. The random numbers depend on path and layer only, so they are equal on every mesh, scanned or
+unrolled.
 """
 
 import os
@@ -21,15 +22,15 @@ LAYER_NUMBER = re.compile(r"(?<=layers)_(\d+)(?=/)")
 
 
 def path_of(key_path: tuple[Any, ...]) -> tuple[str, ...]:
-    """Return a JAX key path as names, for any kind of container."""
+    """Return the names in a JAX key path, for any kind of container."""
     return tuple(jax.tree_util.keystr((key,), simple=True) for key in key_path)
 
 
 def draw(seed: int, path: str, declaration: Declaration, sharding: NamedSharding) -> jax.Array:
-    """Draw one array onto its devices: the same bits on every mesh and every kind of device.
+    """Draw one array and place it on its devices. Its bits are the same on every mesh and every kind of device.
 
-    The random numbers of a layer depend on the seed, its path without numbers, and its number. `layers/…` holds all
-    layers along the axis that its declaration names, `layers_3/…` the fourth alone.
+    The random numbers of a layer depend on the seed, its path without numbers, and its number. `layers/…` contains all
+    layers along `declaration.scan_axis`, and `layers_3/…` the fourth layer alone.
     """
     entropy = [seed, site_number(LAYER_NUMBER.sub("", path))]
     axis, shape, dtype = declaration.scan_axis, declaration.shape, declaration.dtype
@@ -51,7 +52,7 @@ def draw(seed: int, path: str, declaration: Declaration, sharding: NamedSharding
 def draw_params(
     seed: int, declared: dict[str, Declaration], shardings: dict[str, NamedSharding]
 ) -> dict[str, jax.Array]:
-    """Draw the first weights by path."""
+    """Return path → first weights. All arguments after `seed` are by path, too."""
     return {path: draw(seed, path, one, shardings[path]) for path, one in declared.items()}
 
 

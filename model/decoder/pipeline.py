@@ -1,9 +1,9 @@
-"""Turns layers into an interleaved pipeline: each device along the stage axis holds several chunks of layers.
+"""Runs layers as an interleaved pipeline: each device along the mesh axis `stage` has several chunks of layers.
 
-With S stages, R chunks on each and n layers in a chunk, stage s holds the chunks s, s + S, … (virtual stages, as
-in Narayanan et al. 2021). Microbatches pass the stages in groups of S: at tick t, stage s works at position t - s,
-so its input is the output of stage s - 1 at tick t - 1. The input of stage 0 is the output of the last stage, or a new
-microbatch.
+With S stages, R chunks on each and n layers in a chunk, stage s has the chunks s, s + S, … (virtual stages, as in
+Narayanan et al. 2021). Microbatches go through the stages in groups of S. At tick t, stage s does item t - s of the
+common work list, so its input is the output of stage s - 1 at tick t - 1. The input of stage 0 is the output of the
+last stage, or a new microbatch.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,15 +25,15 @@ type RunLayer = Callable[[Tree, jax.Array, jax.Array, layers.Context], jax.Array
 
 
 class Work(NamedTuple):
-    """The work of every stage at a tick, along an axis of stages."""
+    """The work of every stage at a tick; the axis S is the stage."""
 
-    chunk_S: jax.Array
+    chunk_S: jax.Array  # number of the chunk among those of the stage
     microbatch_S: jax.Array
 
 
 def work_at(shape: Pipeline, tick: jax.Array | int) -> Work:
-    """Return the chunk and the microbatch of each stage. Before its first position and after its last, a stage's
-    output is discarded."""
+    """Return the chunk and the microbatch of each stage. The output of a stage is discarded before its first and after
+    its last item of work."""
     position_S = tick - jnp.arange(shape.stages)
     group_S, within_S = jnp.divmod(position_S, shape.stages * shape.chunks)
     microbatch_S = group_S * shape.stages + within_S % shape.stages
@@ -51,10 +51,10 @@ def last_ticks(shape: Pipeline) -> list[int]:
 
 
 def schedule_events(shape: Pipeline) -> Iterator[str]:
-    """Yield the events of each stage in a step, in Megatron-LM's words: a stage is a rank, and its chunks continue the
-    numbering of microbatches. The backward pass runs the ticks in reverse, as the scan's transpose does."""
+    """Yield the events of each stage in a step as Megatron-LM prints them: a stage is a `rank`, and `tensor` is chunk ·
+    microbatches + microbatch. The backward pass runs the ticks in reverse, as the transposed scan does."""
     ticks = range(last_ticks(shape)[-1] + 1)
-    busy_ticks = shape.microbatches * shape.chunks  # of each stage
+    busy_ticks = shape.microbatches * shape.chunks  # per stage
     for direction, order in (("forward", ticks), ("backward", reversed(ticks))):
         for tick in order:
             busy_stages = [stage for stage in range(shape.stages) if 0 <= tick - stage < busy_ticks]
@@ -73,7 +73,7 @@ def run_pipeline(
     x_BLE: jax.Array,
     context: layers.Context,
 ) -> jax.Array:
-    """Run all layers of a group. Their parameters have a layer axis, as in a scan."""
+    """Run all layers of a group and return x_BLE. `params` have a layer axis, as in a scan."""
     shape = pipeline_shape(config)
     chunked = jax.tree.map(lambda leaf: split_layers(config, shape, leaf), params)
     parts = jax.tree.map(lambda array: split_rows(array, shape.microbatches), (x_BLE, context._replace(key=None)))
@@ -105,14 +105,14 @@ def run_pipeline(
 
 
 def split_layers(config: TrainConfig, shape: Pipeline, leaf: jax.Array) -> jax.Array:
-    """Return a parameter with leading axes stage, chunk, layer of the chunk."""
+    """Return a parameter with the leading axes (stage, chunk, layer within the chunk)."""
     first = jnp.moveaxis(leaf, config.param_scan_axis, 0)
     split = first.reshape(shape.chunks, shape.stages, shape.layers, *first.shape[1:])
     return jnp.moveaxis(split, 1, 0)
 
 
 def split_rows(array: jax.Array, parts: int) -> jax.Array:
-    """Split the rows of a batch into `parts` along a new first axis; row b goes to part b mod `parts`."""
+    """Split the sequences of a batch into `parts` along a new first axis; sequence b goes to part b mod `parts`."""
     return jnp.moveaxis(array.reshape(-1, parts, *array.shape[1:]), 1, 0)
 
 
@@ -122,7 +122,7 @@ def join_rows(array: jax.Array) -> jax.Array:
 
 
 def on_stages(x_SBLE: jax.Array) -> jax.Array:
-    """Constrain activations to the stages' devices."""
+    """Constrain the sharding of activations so that each stage's are on its own devices."""
     if jax.sharding.get_abstract_mesh().empty:
         return x_SBLE
     spec = PartitionSpec(

@@ -18,7 +18,7 @@ MESH_AXES = tuple(MESH_KEYS)
 
 type MeshAxes = str | tuple[str, ...] | None
 
-# The logical axes are MaxText's, so that its parameter dump can be compared with ours.
+# logical axis -> mesh axes; the names are MaxText's, so that its list of parameters can be compared with ours
 RULES: dict[str, MeshAxes] = {
     # parameters
     "vocab": "tensor",
@@ -47,7 +47,7 @@ RULES: dict[str, MeshAxes] = {
 
 
 def mesh_spec(axes: Sequence[str]) -> PartitionSpec:
-    """Return the mesh axes that split an array with these logical axes."""
+    """Return the PartitionSpec of an array with these logical axes."""
     return PartitionSpec(*(RULES[axis] for axis in axes))
 
 
@@ -59,10 +59,10 @@ def constrain(x: jax.Array, *axes: str) -> jax.Array:
 
 
 def find_devices() -> None:
-    """Start JAX's backend. Raises ConfigError where it finds no device of the kind that JAX_PLATFORMS asks for."""
+    """Start JAX's backend. Raises ConfigError if it finds no device of the kind in JAX_PLATFORMS."""
     try:
         jax.devices()
-    except (RuntimeError, AssertionError) as error:  # JAX asserts if no installed plugin knows the kind
+    except (RuntimeError, AssertionError) as error:  # AssertionError: no installed plugin supports the kind
         kind = os.environ.get("JAX_PLATFORMS", "")
         said = f" ({error})" if str(error) else ""
         install = f"; JAX for it is an extra: uv sync --extra {kind}" if kind in ("cuda", "tpu") else ""
@@ -70,18 +70,18 @@ def find_devices() -> None:
 
 
 def check_backend(config: TrainConfig) -> None:
-    """Raises ConfigError if the config cannot be trained on the devices that JAX found."""
+    """Raise ConfigError if the config cannot be trained on the devices that JAX found."""
     limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
     memory = limit / GIB if limit else machine_memory_gib() / jax.local_device_count()
     check(config, Devices(count=jax.device_count(), platform=jax.default_backend(), memory_gib=memory))
 
 
 def make_mesh(config: TrainConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """Return the mesh over `devices`, by default all. Raises ConfigError if the model cannot be split over them."""
+    """Return the mesh over `devices` (None: all). Raises ConfigError if the model cannot be split over them."""
     devices = jax.devices() if devices is None else devices
     check(config, Devices(count=len(devices)))
     shape = tuple(mesh_shape(config, len(devices)).values())
-    # a slice has two or three axes; pipeline and tensor parallelism together need them split
+    # a TPU slice has two or three physical axes; meshes with more axes need to split them
     placed = mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
     return Mesh(placed, MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES))
 

@@ -1,7 +1,7 @@
 """Runs a group of layers in Linen: as one scanned module, as one module per layer, or as a pipeline.
 
-`stack_nnx.py` does the same in NNX. Each stack is one function, called inside the parent module: Linen makes a module
-where it is first used.
+`stack_nnx.py` does the same in NNX. Each stack is one function, which the parent module calls, because Linen creates
+submodules where they are first used.
 """
 
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def run_unrolled(inputs: StackInputs, x_BLE: jax.Array, context: layers.Context)
 def run_pipelined(inputs: StackInputs, x_BLE: jax.Array, context: layers.Context) -> StackOutput:
     """Run the layers in a pipeline with the scanned module's parameters; there are no auxiliary losses."""
     parent, config, layer_type, group = inputs
-    if parent.is_initializing():  # makes the parameters
+    if parent.is_initializing():  # the scanned module creates the parameters
         return run_scanned(inputs, x_BLE, context)
     layer = layer_type(config, group.mlp, parent=None)
 

@@ -1,10 +1,10 @@
 """Runs a group of layers in NNX: as one scanned module, as one module per layer, or as a pipeline.
 
-`stack_linen.py` does the same in Linen. Each stack is a pair: `make` gives the parent its modules, `run` calls them,
-because NNX makes all modules before it uses any. With `graph_updates=False` a transform does not write back unchanged
-parameters. Unrolled layers are attributes `layers_0`, `layers_1`, … as in Linen. An `nnx.List` would sort layer 2
-before layer 10, but Linen's names sort 10 before 2. Gradient norms are summed in that order, so with more than ten
-layers the two APIs would compile different programs.
+`stack_linen.py` does the same in Linen. Each stack is a pair of functions, because NNX creates all modules before it
+uses any: `make` adds the modules to the parent, and `run` calls them. With `graph_updates=False` a transform does not
+write back unchanged parameters. Unrolled layers are attributes `layers_0`, `layers_1`, … as in Linen, and not an
+`nnx.List`: it would sort layer 2 before layer 10, but Linen's names sort 10 before 2. Gradient norms are summed in that
+order, so with more than ten layers the two APIs would compile different programs.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ type LayerType = Callable[..., nnx.Module]
 def run_layer(
     module: Callable[..., StackOutput], x_BLE: jax.Array, layer: jax.Array, context: layers.Context
 ) -> StackOutput:
-    """Run a layer: a function, because NNX's transforms take functions."""
+    """Run a layer. NNX's transforms need this function, because they do not accept modules."""
     return module(x_BLE, layer, context)
 
 

@@ -1,1 +1,1 @@
-"""The trainer: data, step, optimizer, checkpoints and log, for a decoder in either API."""
+"""The trainer of both decoders: data, step, optimizer, checkpoints and log."""

@@ -1,4 +1,4 @@
-"""The interface of Linen and NNX to the trainer, and the choice between them."""
+"""The interface that Linen and NNX have for the trainer, and the choice between them."""
 
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ from model.train.objective import Metrics
 
 
 class Api(Protocol):
-    """A decoder with its way to hold, train and save a state. Parameters are named `params/decoder/…` in both APIs."""
+    """A decoder and its state (`arrays`; `to_tree`: in a checkpoint's layout). Parameters are `params/decoder/…`."""
 
     name: str  # "linen" or "nnx"
 
@@ -37,11 +37,11 @@ def make_api(config: TrainConfig) -> Api:
 
 
 def name_arrays(api: Api, arrays: Any) -> dict[str, Any]:
-    """Return the leaves of a state under the names that both APIs share."""
+    """Return name → array of a state, under the names that both APIs share."""
     found = flatten(api.to_tree(arrays))
     return dict(zip(api.common_names(list(found)), found.values(), strict=True))
 
 
 def step_of(api: Api, arrays: Any) -> int:
-    """Return the number of steps that a state was trained for, which is the number of the next step."""
+    """Return the number of steps that a state was trained for, which is also the number of the next step."""
     return int(name_arrays(api, arrays)["step"])

@@ -6,21 +6,21 @@ import jax
 import jax.numpy as jnp
 from typing_extensions import TypeVar
 
-Array = TypeVar("Array", default=jax.Array)  # or its shape, or an array on the host
+Array = TypeVar("Array", default=jax.Array)  # or numpy's on the host, or ShapeDtypeStruct
 
 
 class Batch(NamedTuple, Generic[Array]):
-    """Token arrays with the axes B, L. Where several texts share a sequence, `segment_ids` tells them apart."""
+    """Arrays of tokens with the axes B, L. If several texts share a sequence, `segment_ids` distinguishes them."""
 
     inputs: Array
     targets: Array
     positions: Array  # of each token within its text
-    segment_ids: Array | None  # 1, 2, … per text and 0 for padding; None where a sequence is one text
-    weights: Array  # int32: 1 counts, 0 is padding
+    segment_ids: Array | None  # 1, 2, … per text and 0 for padding; None if every sequence is one text
+    weights: Array  # int32: 1 if the prediction counts in the loss, 0 for padding
 
 
 def total_weights(batch: Batch) -> jax.Array:
-    """Return the number of predictions that count."""
+    """Return the number of predictions that count in the loss."""
     return jnp.sum(batch.weights, dtype=jnp.int32)
 
 

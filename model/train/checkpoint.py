@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import grain  # slow to import
 
 type Manager = ocp.CheckpointManager
-ITEM, POSITION = "items", "iter"  # MaxText's names for the state and for the position in the data
+ITEM, POSITION = "items", "iter"  # MaxText's names of the state and of the position in the data
 
 
 def checkpoint_directory(run_directory: epath.Path) -> epath.Path:
@@ -29,13 +29,13 @@ def checkpoint_directory(run_directory: epath.Path) -> epath.Path:
 
 
 def has_steps(config: TrainConfig, run_directory: epath.Path) -> bool:
-    """Return whether a run may have checkpoints to resume from, without loading Orbax."""
+    """Return whether a run may have checkpoints to resume from: folders with a number. Does not load Orbax."""
     directory = checkpoint_directory(run_directory)
     return config.enable_checkpointing and directory.exists() and any(x.name.isdigit() for x in directory.iterdir())
 
 
 def make_manager(config: TrainConfig, directory: epath.Path) -> Manager:
-    """Return the manager of a run's own checkpoints. Unfinished saves of a killed run are removed first."""
+    """Return the manager of a run's own checkpoints. Orbax first removes unfinished saves of a killed run."""
     logging.info("Creating checkpoint manager with ocdbt=True and zarr3=True")
     manager = ocp.CheckpointManager(
         directory,
@@ -56,7 +56,7 @@ def make_manager(config: TrainConfig, directory: epath.Path) -> Manager:
 
 @contextmanager
 def open_manager(config: TrainConfig, run_directory: epath.Path) -> Iterator[Manager | None]:
-    """Open the run's checkpoints, None if they are switched off. Started saves are committed however the run ends."""
+    """Yield the manager of the run's checkpoints, None if they are switched off. At the end, wait for started saves."""
     if not config.enable_checkpointing:
         yield None
         return
@@ -69,9 +69,9 @@ def open_manager(config: TrainConfig, run_directory: epath.Path) -> Iterator[Man
 
 
 def find_latest(manager: Manager, last_metrics_step: int | None) -> int | None:
-    """Return the step to resume from: that of the newest checkpoint whose step has metrics, else of the newest.
+    """Return the step of the newest checkpoint whose step has metrics, else of the newest; None without checkpoints.
 
-    A full disk can leave a checkpoint without the metrics of its step, which is then repeated.
+    A full disk can leave a checkpoint without the metrics of its step. Then training resumes from an earlier one.
     last_metrics_step: None if the metrics file is missing or empty.
     """
     steps = [step for step in manager.all_steps() if last_metrics_step is None or step <= last_metrics_step]
@@ -108,9 +108,10 @@ def save(
     *,
     force: bool = False,
 ) -> bool:
-    """Start a checkpoint of the state after `step`. True if this step is due, or forced, and not saved already.
+    """Save the state after `step` if this is due or forced, and the step is not saved yet. Return whether it was saved.
 
-    tree: in the API's own layout (`Api.to_tree`). iterator: grain's, if the run reads data.
+    tree: the state in the layout of checkpoints (`Api.to_tree`). iterator: grain's, None for synthetic data. Returns
+    before the checkpoint is committed if `async_checkpointing` is true.
     """
     if step in manager.all_steps() or not (force or manager.should_save(step)):
         return False
@@ -142,7 +143,7 @@ def restore(manager: Manager, step: int, abstract: Tree) -> Tree:
 
 
 def restore_position(manager: Manager, step: int, iterator: "grain.DatasetIterator | None") -> None:
-    """Set grain's iterator to the position in the data after `step`, if the run reads data."""
+    """Set grain's iterator to the position in the data after `step`; do nothing if it is None."""
     if iterator is None:
         return
     import grain.checkpoint
@@ -151,7 +152,7 @@ def restore_position(manager: Manager, step: int, iterator: "grain.DatasetIterat
 
 
 def tree_difference(manager: Manager, step: int, abstract: Tree) -> str | None:
-    """Describe the first array in which a checkpoint and `abstract` differ; None if they agree."""
+    """Describe the first array whose dtype or shape differs between a checkpoint and `abstract`; None if all agree."""
     metadata = manager.item_metadata(step)[ITEM]
     there = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in flatten(metadata).items()}
     here = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in flatten(abstract).items()}

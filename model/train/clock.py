@@ -1,4 +1,4 @@
-"""Splits the time of each step into the device's part and the parts of the host."""
+"""Measures the time of each step, and its parts: device, input, save, report."""
 
 import os
 import time
@@ -11,23 +11,23 @@ PARTS = ("device_s", "input_s", "save_s", "report_s")
 
 
 class StepClock:
-    """A step lasts from the end of the previous step to its own end.
+    """Measures steps. A step lasts from the end of the previous step to its own end.
 
-    The step minus its parts is the time of other code, such as lines that a user added to the loop. A step is reported
-    after its time is measured, so the report counts in the next step.
+    The difference between the step and its parts is the time of other code, such as lines that a user added to the
+    loop. A step's report is written after its time is measured, so the report's time is part of the next step.
     """
 
     def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
-        """Start a step now, without the time since the last one (an evaluation, a restore)."""
+        """Start a step now. The time since the last one (an evaluation, a restore) counts in no step."""
         self.parts = dict.fromkeys(PARTS, 0.0)
         self.began, self.cpu_s, self.threads = time.perf_counter(), time.process_time(), read_threads()
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Count the time of the block as this part."""
+        """Add the time of the block to the part `name`."""
         began = time.perf_counter()
         try:
             yield
@@ -35,8 +35,8 @@ class StepClock:
             self.parts[name] += time.perf_counter() - began
 
     def finish(self) -> tuple[float, float, float, dict[str, float]]:
-        """End the step: return its wall seconds, processor seconds of all threads, seconds lost to other work, and the
-        seconds of each part."""
+        """End the step: return its wall seconds, the processor seconds of all threads, the wall seconds lost to waiting
+        for a processor, and the seconds of each part."""
         ended, cpu_s, threads = time.perf_counter(), time.process_time(), read_threads()
         wall_s = ended - self.began
         times = wall_s, cpu_s - self.cpu_s, wall_s * wait_share(self.threads, threads), self.parts
@@ -51,22 +51,22 @@ type Threads = dict[
 
 
 def read_threads() -> Threads:
-    """Return the scheduler's counts for each thread of this process; empty on systems without them."""
+    """Return the run and wait times of each thread of this process, by Linux's scheduler; empty on other systems."""
     found: Threads = {}
     for thread in os.listdir(THREADS) if THREADS.is_dir() else ():
         try:
             with open(f"{THREADS}/{thread}/schedstat", "rb", buffering=0) as file:  # a Path takes three times as long
                 ran, waited, _ = file.read().split()
-        except (OSError, ValueError):  # a thread that ended meanwhile
+        except (OSError, ValueError):  # the thread has ended
             continue
         found[thread] = int(ran), int(waited)
     return found
 
 
 def wait_share(before: Threads, after: Threads) -> float:
-    """Return the share of the runnable threads' time that they waited for a processor; 0 if no thread was runnable.
+    """Return waited / (ran + waited) over all threads between two readings; 0 if no thread ran or waited.
 
-    A share, because the waits of several threads overlap: their sum can exceed the step.
+    It is a share, because the waits of several threads overlap: their sum can exceed the step.
     """
     grown = [(now[0] - then[0], now[1] - then[1]) for key, now in after.items() for then in [before.get(key, (0, 0))]]
     ran, waited = (sum(column) for column in zip(*grown, strict=True)) if grown else (0, 0)

@@ -1,4 +1,4 @@
-"""Reads files of text into packed batches with grain: tokenised, cut to length, several texts in one sequence."""
+"""Reads text files with grain into packed batches: texts are tokenised, cut to length, and share sequences."""
 
 import mmap
 import os
@@ -30,7 +30,7 @@ PREFETCHED_BATCHES = 2  # batches prefetched while the device works
 
 
 class TextLines:
-    """The non-blank lines of text files, each a text; the files are memory-mapped."""
+    """A sequence of the non-blank lines of text files, each a text. The files are memory-mapped."""
 
     def __init__(self, paths: Sequence[str]):
         self.places: list[tuple[mmap.mmap, int, int]] = []
@@ -54,7 +54,7 @@ class TextLines:
 
 
 class CutTexts(experimental.FlatMapTransform):  # type: ignore[misc]
-    """Cuts texts into pieces of at most `length` tokens. Every token but a text's first is predicted once."""
+    """Cuts texts into pieces of at most `length` tokens. Every token except a text's first is a target once."""
 
     def __init__(self, tokenizer: Tokenizer, length: int, key: str):
         self.tokenizer, self.length, self.key, self.empty_texts = tokenizer, length, key, 0
@@ -63,7 +63,7 @@ class CutTexts(experimental.FlatMapTransform):  # type: ignore[misc]
         ids = self.tokenizer.encode(to_text(element, self.key))
         starts = range(0, len(ids) - 1, self.length)
         self.empty_texts = 0 if starts else self.empty_texts + 1
-        if self.empty_texts > MAX_EMPTY_TEXTS:  # else the search for a batch never ends
+        if self.empty_texts > MAX_EMPTY_TEXTS:  # otherwise grain would search for a batch for ever
             raise ConfigError(
                 [f"{self.key}: {MAX_EMPTY_TEXTS:,} texts in a row have no token to predict (name longer texts)"]
             )
@@ -72,7 +72,7 @@ class CutTexts(experimental.FlatMapTransform):  # type: ignore[misc]
 
 
 def to_text(record: bytes | str | None, key: str) -> str:
-    """Return a record's text; a null is empty. Raises ConfigError if it is not UTF-8."""
+    """Return a record's text; "" for None. Raises ConfigError if the record is not UTF-8. key: for the message."""
     try:
         return record.decode() if isinstance(record, bytes) else record or ""
     except UnicodeDecodeError as error:
@@ -82,7 +82,7 @@ def to_text(record: bytes | str | None, key: str) -> str:
 
 
 def copy_objects(pattern: str) -> list[str]:
-    """Copy the objects of a bucket that match a pattern, once each; return the copies. Raises OSError."""
+    """Copy the objects of a bucket that match a pattern, unless done before; return the local paths. Raises OSError."""
     cache = Path(tempfile.gettempdir()) / "maxview" / "data"
     cache.mkdir(parents=True, exist_ok=True)
     copies = []
@@ -99,7 +99,7 @@ def copy_objects(pattern: str) -> list[str]:
 
 
 def read_texts(config: TrainConfig, paths: list[str], seed: int) -> grain.IterDataset:
-    """Return the texts of this process, shuffled, repeated without end."""
+    """Return the texts that this process reads, shuffled and repeated without end."""
     mine = slice(jax.process_index(), None, jax.process_count())
     if config.grain_file_type == "parquet":
         files = paths[mine]
@@ -115,7 +115,7 @@ def read_texts(config: TrainConfig, paths: list[str], seed: int) -> grain.IterDa
 
 
 class Corpus:
-    """Packed batches of text. `iterator` holds the position in the data."""
+    """A `DataSource` of packed batches of text. `iterator` has the position in the data."""
 
     def __init__(self, config: TrainConfig, mesh: Mesh, declared: Batch[jax.ShapeDtypeStruct], *, evaluation: bool):
         check_data(config, copy_objects)
@@ -133,7 +133,7 @@ class Corpus:
         self.iterator = iter(experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=PREFETCHED_BATCHES))
 
     def next(self) -> Batch:
-        """Return the next batch; each process reads its own rows."""
+        """Return the next batch; each process reads its own sequences."""
         found = next(self.iterator)
         host = Batch(
             inputs=found["inputs"],

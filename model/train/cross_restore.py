@@ -21,14 +21,15 @@ from model.train.stop import StopSignal
 def cross_restore(setup: Setup, program: Program, other: epath.Path, stop: StopSignal) -> dict[str, Any]:
     """Restore the earliest committed checkpoint of the run in `other`, train on to `steps`, and compare bit for bit.
 
-    Every loss is compared with the other run's metrics, and the final state with its `program.json`. This proves
-    nothing about training itself, so it never raises: an attempt that fails has `holds: None` and a reason.
+    Every loss is compared with the other run's metrics, and the final state with its `program.json`. Returns the result
+    for this run's `program.json`. Never raises, because a failed attempt is no failure of this run: then `holds` is
+    None, and `evidence` is the reason.
     """
     result = {"from": other.name, "implementation": None, "restored_step": None, "steps": 0, "holds": None}
     try:
         result |= _continue_other_run(setup, program, other, stop)
-    except Exception as error:  # a fault in the other run's folder is a result, not a failure of this run
-        # one line: log readers take a traceback for the end of the run
+    except Exception as error:
+        # only one line: log parsers would take a traceback for the end of the run
         reason = str(error).partition("\n")[0]
         result["evidence"] = f"could not be tried: {type(error).__name__}: {reason}"
     verdict = {True: "holds", False: "does not hold", None: "unknown"}[result["holds"]]
@@ -86,14 +87,14 @@ def _continue_other_run(setup: Setup, program: Program, other: epath.Path, stop:
 
 
 def translate(writer: Api, state: Any, reader: Setup) -> Any:
-    """Return a state that one API wrote in the containers of another: the same arrays under the same common names."""
+    """Return a state of the API `writer` in the containers of `reader.api`, with the same arrays by common name."""
     arrays = name_arrays(writer, state)
     names = iter(name_arrays(reader.api, reader.arrays))
     return reader.api.from_tree(jax.tree.map(lambda _: arrays[next(names)], reader.api.to_tree(reader.arrays)))
 
 
 def _compare_states(here: dict[str, Any], there: dict[str, Any], done: str) -> dict[str, Any]:
-    """Compare the final states, after all losses were equal. done: the experiment in words."""
+    """Return `holds` and `evidence` for the digests of the final states. done: the experiment in words."""
     if here["digest"] == there["digest"]:
         evidence = f"{done} gives the same losses and the same bits in all {len(here['arrays'])} arrays"
         return {"holds": True, "evidence": evidence}

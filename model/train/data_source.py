@@ -1,4 +1,4 @@
-"""The batches of a run: texts, or one fixed batch of random tokens at every step, as in MaxText."""
+"""The data of a run: texts, or as in MaxText the same batch of random tokens for every step (synthetic data)."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class DataSource(Protocol):
-    """Batches, one per step."""
+    """Yields one batch per step."""
 
-    described: dict[str, str]  # identifies the texts for `configs.same_run`
+    described: dict[str, str]  # identifies the texts, for `configs.same_run`; empty for synthetic data
 
     @property
     def iterator(self) -> "grain.DatasetIterator | None":
-        """Grain's iterator, saved with every checkpoint; None if all batches are the same."""
+        """Grain's iterator, saved with every checkpoint; None for synthetic data."""
         ...
 
     def next(self) -> Batch: ...
@@ -36,7 +36,7 @@ def batch_shape(config: TrainConfig, mesh: Mesh) -> Batch[jax.ShapeDtypeStruct]:
 
 
 class Synthetic:
-    """One batch of uniform random tokens for every step. Every process draws all of it and keeps its part."""
+    """The same batch of uniform random tokens for every step. Every process draws all of it and keeps its shards."""
 
     iterator = None
     described: dict[str, str] = {}
@@ -59,7 +59,7 @@ class Synthetic:
 
 
 def make_source(config: TrainConfig, mesh: Mesh, *, evaluation: bool = False) -> DataSource:
-    """Return the data of `dataset_type`, for training or for evaluation."""
+    """Return the data source for `dataset_type`, for training or for evaluation."""
     if config.dataset_type == "synthetic":
         return Synthetic(config, mesh, evaluation=evaluation)
     from model.train.corpus import Corpus  # its libraries are slow to import

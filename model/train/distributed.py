@@ -1,4 +1,4 @@
-"""Joins the processes that train one model, if the environment names several."""
+"""Connects the processes that train one model together, if the environment variables describe several."""
 
 import os
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ HOSTNAMES, MEGASCALE = "TPU_WORKER_HOSTNAMES", "MEGASCALE_COORDINATOR_ADDRESS"
 
 
 def join_processes(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> None:
-    """Join the other processes of the run, if any. Must run before the first use of JAX's devices.
+    """Connect to the other processes of the run, if any. Must run before the first use of JAX's devices.
 
-    On TPUs, JAX finds them without the environment. Raises ConfigError if the environment is incomplete.
+    On TPUs with several hosts or slices, JAX finds them itself. Raises ConfigError if only some variables are set.
     """
     if environ.get(COORDINATOR):
         missing = [name for name in (COUNT, INDEX) if not environ.get(name, "").isdigit()]
@@ -29,6 +29,6 @@ def join_processes(config: TrainConfig, environ: Mapping[str, str] = os.environ)
 
 
 def leave_processes() -> None:
-    """Wait for the other processes, so that they do not see this exit as a failure."""
+    """Wait until the other processes are done, so that they do not take this exit for a failure."""
     if jax.distributed.is_initialized():
         jax.distributed.shutdown()

@@ -1,4 +1,4 @@
-"""Evaluates a state on data that it is not trained on, and logs in MaxText's format."""
+"""Evaluates a state on the evaluation data, and logs in MaxText's format."""
 
 import time
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class Evaluation(NamedTuple):
     program: jax.stages.Compiled
 
     def run(self, step: int, state: Tree) -> float:
-        """Return the mean loss after step `step`, weighted as in training. Every evaluation uses the same data."""
+        """Return the mean loss after step `step`, weighted as in training. Every evaluation uses the same batches."""
         logging.info("Starting eval after train step %d", step)
         config, losses, weights = self.setup.config, [], []
         source = make_source(config, self.setup.mesh, evaluation=True)

@@ -8,7 +8,7 @@ from model.decoder.layers import layer_groups, query_width
 
 @dataclass(frozen=True)
 class StepFlops:
-    """Floating-point operations per step and device, in units of 10¹²: forward once, backward twice."""
+    """Floating-point operations per step and device, in units of 10¹². The backward pass counts twice the forward."""
 
     weights_t: float  # matmuls with learned kernels
     attention_t: float  # the products of queries with keys and of weights with values
@@ -24,7 +24,7 @@ def tokens_per_device(config: TrainConfig) -> int:
 
 
 def step_flops(config: TrainConfig) -> StepFlops:
-    """Count 2 operations per multiply-add, backward twice the forward; the causal mask halves attention.
+    """Count the operations of a step: 2 per multiply-add, and half of attention because of the causal mask.
 
     Norms, rotary embeddings, the embedding lookup and recomputation under remat do not count.
     """
@@ -52,7 +52,7 @@ def attention_kernels(config: TrainConfig) -> int:
 
 
 def mlp_kernels(config: TrainConfig, *, mixture: bool) -> int:
-    """Return the multiply-adds per token in one layer's MLP, or in the router and a token's experts."""
+    """Return the multiply-adds per token in one layer's MLP; mixture: in its router and the token's experts."""
     if not mixture:
         return 3 * config.base_emb_dim * config.base_mlp_dim
     experts = config.num_experts_per_tok + config.shared_experts

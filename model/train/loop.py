@@ -50,9 +50,9 @@ class ResumeMismatch(RuntimeError):
 def run_step(program: Program, state: Tree, source: DataSource, clock: StepClock) -> tuple[Tree, dict[str, Number]]:
     """Run one step and copy its metrics to the host.
 
-    JAX returns before the device is done, so a clock around the call alone shows a millisecond for one step and the
-    sum of several for the next. Waiting for the metrics attributes each time to its step. As a cost,
-    dispatching the next step (well under a millisecond) no longer overlaps with the device.
+    JAX returns before the device is done, so the call alone would seem to take a millisecond in one step and the time
+    of several steps in another. Waiting for the metrics gives each step its own time. In return, dispatching the next
+    step (well under a millisecond) does not overlap with the device's work.
     """
     with clock.part("input_s"):
         batch = source.next()
@@ -63,7 +63,7 @@ def run_step(program: Program, state: Tree, source: DataSource, clock: StepClock
 
 
 def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | None = None) -> int:
-    """Train to `steps`, resuming from the run's last committed checkpoint if it has one.
+    """Train until `steps` steps are done, resuming from the run's last checkpoint if it has one.
 
     Returns:
         the exit status: 0, or 143 after SIGTERM.
@@ -71,7 +71,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
     Raises:
         NonFiniteLoss: the loss or the parameters became nan or inf.
         ConfigError: the config does not fit the devices, the data, or the run in the folder.
-        ResumeMismatch: training with the restore after `resume_after_step` gave other arrays than training without it.
+        ResumeMismatch: training with a restore after `resume_after_step` gave other arrays than training without it.
     """
     run_directory = find_run_directory(config)
     join_processes(config)
@@ -93,7 +93,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
         Outputs(config, run_directory, fresh=fresh) as outputs,
         ThreadPoolExecutor(max_workers=1) as pool,
     ):
-        # XLA compiles without the GIL; meanwhile this thread loads Orbax and makes the first state
+        # XLA compiles without the GIL; in the meantime this thread loads Orbax and makes the first state
         compiling = pool.submit(make_program, setup, lower_step(setup))
         source = source or make_source(config, mesh)
         with checkpoint.open_manager(config, run_directory) as manager:
@@ -113,7 +113,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
             record["state"] = {"step": done - 1, **digest(name_arrays(setup.api, state))}
     write_program(run_directory, record)
     report.log_flops(step_flops(config))
-    del state  # two states of a large model do not fit into memory
+    del state  # the next functions make another state, and two states of a large model do not fit into memory
     if config.resume_after_step >= 0:
         prove_resume(run, record)
     if continue_from is not None:
@@ -123,7 +123,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
 
 
 def report_program(setup: Setup, program: Program) -> None:
-    """Log the mesh, the parameters and the memory of the compiled step, before the first step."""
+    """Log the mesh, the pipeline schedule, the parameters and the memory of the compiled step."""
     report.log_mesh(setup.mesh)
     if setup.config.ici_pipeline_parallelism > 1:
         report.print_line("\n".join(schedule_events(pipeline_shape(setup.config))))
@@ -135,8 +135,8 @@ def report_program(setup: Setup, program: Program) -> None:
 def check_resume(setup: Setup, run_directory: epath.Path) -> DataSource:
     """Return the data source of a resumed run.
 
-    Raises ConfigError, before anything is changed or compiled, if the folder's last checkpoint belongs to another run
-    or has enough steps already.
+    Raises ConfigError, before anything is changed or compiled, if the folder's last checkpoint belongs to a different
+    run or was saved after more than `steps` steps.
     """
     config = setup.config
     source = make_source(config, setup.mesh)
@@ -165,9 +165,9 @@ def starting_state(
     source: DataSource,
     last_metrics_step: int | None,
 ) -> tuple[Tree, dict[str, Any] | None]:
-    """Return the state of the last committed checkpoint, else a new one, and the digest of the run's first weights.
+    """Return the state of the checkpoint to resume from, else a new one, and the digest of the run's first weights.
 
-    With a checkpoint, the data source continues at the checkpoint's position.
+    The data source is set to the checkpoint's position. The digest is None if a resumed run has no `program.json`.
     """
     latest = None if manager is None else checkpoint.find_latest(manager, last_metrics_step)
     if manager is not None:
@@ -184,13 +184,13 @@ def starting_state(
 
 
 def weights_of(api: Api, state: Tree) -> dict[str, jax.Array]:
-    """Return the parameters of a state, by path without `params/`."""
+    """Return path without `params/` → parameter of a state."""
     arrays = name_arrays(api, state)
     return {path.removeprefix("params/"): leaf for path, leaf in arrays.items() if path.startswith("params/")}
 
 
 class Run(NamedTuple):
-    """The objects that the training loop needs besides the state."""
+    """The objects that the training loop needs besides the state; None: checkpoints or evaluation are switched off."""
 
     setup: Setup
     program: Program
@@ -203,9 +203,9 @@ class Run(NamedTuple):
 
 
 def train_loop(run: Run, state: Tree) -> Tree:
-    """Run the remaining steps: log each, and save a checkpoint if it is due. Return the last state.
+    """Run the remaining steps, log each, and save checkpoints that are due. Return the last state.
 
-    After SIGTERM, saves a checkpoint and returns.
+    After SIGTERM, save a checkpoint and return. Raises NonFiniteLoss.
     """
     config, first = run.setup.config, step_of(run.setup.api, state)
     done, clock = first, StepClock()
@@ -240,9 +240,9 @@ def train_loop(run: Run, state: Tree) -> Tree:
 
 
 def save(run: Run, step: int, state: Tree, *, force: bool) -> bool:
-    """Start saving a checkpoint if it is due or forced.
+    """Start saving a checkpoint if it is due or forced, and the step is not saved yet.
 
-    Return whether saving was started; False if the step is already saved.
+    Return whether saving was started; False without checkpoints.
     """
     if run.manager is None:
         return False
@@ -251,9 +251,9 @@ def save(run: Run, step: int, state: Tree, *, force: bool) -> bool:
 
 
 def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepClock) -> dict[str, Number]:
-    """Log a step in one line; return its record for the metrics file."""
+    """End the step's time and log it in one line; return its record for the metrics file."""
     wall_s, cpu_s, waited_s, parts = clock.finish()
-    # on CPUs, processor time measures a step's cost independently of other load
+    # only on CPUs: there, processor time measures a step's cost independently of other load
     shared = {"step_cpu_time_s": cpu_s, "step_wait_s": waited_s} if run.setup.config.hardware == "cpu" else {}
     times = {"step_time_s": wall_s} | shared
     with clock.part("report_s"):
@@ -275,7 +275,7 @@ def save_and_restore(run: Run, step: int, state: Tree) -> Tree:
 
 
 def prove_resume(run: Run, record: dict[str, Any]) -> None:
-    """Train again without a restore. Raises ResumeMismatch unless every array ends with the same bits."""
+    """Train again from step 0 without a restore. Raises ResumeMismatch unless every array ends with the same bits."""
     config = run.setup.config
     state, source = init_state(run.setup), make_source(config, run.setup.mesh)
     for _ in range(config.steps):

@@ -1,4 +1,4 @@
-"""The cross-entropy loss, from the last activations and the kernel of the logits, by blocks of the vocabulary."""
+"""The cross-entropy loss of the last activations and the kernel of the logits. Its gradient is computed in blocks."""
 
 import math
 
@@ -7,19 +7,19 @@ import jax.numpy as jnp
 
 from model.decoder.sharding import RULES, constrain
 
-LARGEST_BLOCK = 8192  # vocabulary entries per block: the gradient of their logits is in memory at once
-LANES = 128  # a block of whole lanes is sliced without a copy
+LARGEST_BLOCK = 8192  # vocabulary entries per block; only one block of the logits' gradient is in memory
+LANES = 128  # a block whose size is a multiple of this is sliced without a copy
 
 type Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 
 
 @jax.custom_vjp
 def cross_entropy(x_BLE: jax.Array, kernel_EV: jax.Array, targets_BL: jax.Array, weights_BL: jax.Array) -> jax.Array:
-    """Sum of weight times negative log-likelihood of the targets, in nats and float32 whatever the logits' type.
+    """Return the sum of weight times negative log-likelihood of the targets, in nats and float32.
 
-    The logits x·kernel are stored once, in the type of both. Their gradient, softmax minus one-hot, is never stored
-    whole: each block adds its part to the gradient of x and writes its columns of the kernel's gradient. With a large
-    vocabulary this decides the peak memory of the step (decision 0024).
+    The logits x·kernel are stored once, in the dtype of x and kernel. Their gradient, softmax minus one-hot, is never
+    stored completely: each block adds its part to the gradient of x and writes its columns of the kernel's gradient.
+    With a large vocabulary this determines the peak memory of the step (decision 0024).
     """
     return _forward(x_BLE, kernel_EV, targets_BL, weights_BL)[0]
 
@@ -27,7 +27,7 @@ def cross_entropy(x_BLE: jax.Array, kernel_EV: jax.Array, targets_BL: jax.Array,
 def _forward(
     x_BLE: jax.Array, kernel_EV: jax.Array, targets_BL: jax.Array, weights_BL: jax.Array
 ) -> tuple[jax.Array, Saved]:
-    # gathered once, for both passes: the compiler would gather it block by block, at many times the cycles
+    # gather the kernel once for both passes; the compiler would gather it once per block, at many times the cost
     kernel_EV = constrain(kernel_EV, "activation_embed", "vocab")
     logits_BLV = jnp.einsum("BLE,EV->BLV", x_BLE, kernel_EV)
     logits_BLV = constrain(logits_BLV, "activation_batch", "activation_length", "activation_vocab")
@@ -64,7 +64,7 @@ cross_entropy.defvjp(_forward, _backward)
 
 
 def count_blocks(vocabulary: int) -> int:
-    """Return the number of blocks of whole lanes in a vocabulary; 1 if it has none or is split over devices."""
+    """Return the number of equal blocks of whole lanes; 1 without whole lanes, or if devices split the vocabulary."""
     axis = RULES["vocab"]
     if jax.sharding.get_abstract_mesh().shape.get(axis, 1) > 1 or vocabulary % LANES:
         return 1

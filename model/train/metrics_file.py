@@ -1,4 +1,4 @@
-"""Writes each step's metrics as one line of JSON in full precision, on disk before the next step starts."""
+"""Writes each step's metrics as one line of JSON in full precision, flushed before the next step starts."""
 
 import json
 import math
@@ -17,12 +17,12 @@ type Number = int | float | np.float32
 
 
 def to_number(value: np.ndarray) -> Number:
-    """Return a metric from the device as an integer, or as a float32 with all its bits."""
+    """Return a metric from the device as int, or as float32 with all its bits."""
     return int(value) if np.issubdtype(value.dtype, np.integer) else np.float32(value)
 
 
 def to_json(value: Number) -> int | float | str:
-    """Return a number for JSON: a float32 as the shortest decimal that reads back to the same bits."""
+    """Return a number for JSON: float32 as the shortest decimal that gives the same bits, "nan", "inf" and "-inf"."""
     if isinstance(value, int):
         return value
     if math.isnan(value):
@@ -33,9 +33,9 @@ def to_json(value: Number) -> int | float | str:
 
 
 class MetricsFile:
-    """The JSON lines of a run. A resumed run appends; the last line of a repeated step counts.
+    """The metrics of a run as lines of JSON. A resumed run appends; the last line of a repeated step counts.
 
-    Only the first of several processes writes: all have the same numbers.
+    Only the first of several processes writes, because all have the same numbers. copy: the run's object in a bucket.
     """
 
     def __init__(self, path: Path, copy: epath.Path | None = None):
@@ -45,10 +45,10 @@ class MetricsFile:
         try:
             if first:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                if self.copy is not None:  # the machine may be new, or may hold the file of another run
+                if self.copy is not None:  # the local file may be missing, or may be another run's
                     path.write_bytes(self.copy.read_bytes() if self.copy.exists() else b"")
                 drop_torn_line(path)
-            # with several processes, one cannot rewind by itself
+            # only the first of several processes has the file, and it cannot resume from an earlier step alone
             self.last_step = read_last_step(path) if jax.process_count() == 1 else None
             self.file: IO[str] = (path if first else Path(os.devnull)).open("a", encoding="utf-8")
         except OSError as error:
@@ -56,12 +56,12 @@ class MetricsFile:
             raise ConfigError([message]) from error
 
     def write(self, record: Mapping[str, Number]) -> None:
-        """Append one step."""
+        """Append the record of one step."""
         self.file.write(json.dumps({key: to_json(value) for key, value in record.items()}) + "\n")
         self.file.flush()
 
     def publish(self) -> None:
-        """Update the copy, with each checkpoint, so that file and checkpoint resume at the same step."""
+        """Update the copy in the bucket. Called after each checkpoint, so that both resume at the same step."""
         if self.copy is not None:
             self.copy.write_bytes(self.path.read_bytes())
 
@@ -74,7 +74,7 @@ class MetricsFile:
 
 
 def drop_torn_line(path: Path) -> None:
-    """Cut off a last line that a killed run left half-written."""
+    """Remove an incomplete last line, which a killed run leaves."""
     if not path.exists():
         return
     text = path.read_bytes()
@@ -83,13 +83,13 @@ def drop_torn_line(path: Path) -> None:
 
 
 def read_last_step(path: Path) -> int | None:
-    """Return the step of the last line, or None."""
+    """Return the step of the last line; None if the file is missing or empty."""
     lines = path.read_bytes().splitlines() if path.exists() else []
     return int(json.loads(lines[-1])["step"]) if lines else None
 
 
 def read_losses(path: Path | epath.Path) -> dict[int, np.float32]:
-    """Return the loss of every step; the last one of a repeated step."""
+    """Return step → loss; of a repeated step, the last one."""
     losses = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)

@@ -1,4 +1,4 @@
-"""The parts of a training step that need neither Linen nor NNX: loss, gradient accumulation, metrics."""
+"""The parts of a training step that both APIs share: loss, gradient accumulation, metrics."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,19 +19,19 @@ type Gradients = tuple[tuple[jax.Array, Metrics], Tree]  # the result of `value_
 
 
 def step_key(config: TrainConfig, step: jax.Array) -> jax.Array:
-    """Return the random key of a step, which is the same after a resume."""
+    """Return the random key of a step. It depends on seed and step only, so it is the same after a resume."""
     return jax.random.fold_in(jax.random.key(config.init_weights_seed), step)
 
 
 class Share(NamedTuple):
-    """The weights of a part of a batch: with them the losses of parts add up to the loss of the whole batch."""
+    """Factors with which the losses of the parts of a batch add up to the loss of the complete batch."""
 
-    weight: jax.Array  # of one unit of weight: 1 / (all weights of the step)
-    part: float  # of a mean over the part: 1 / (number of parts)
+    weight: jax.Array  # factor of each prediction's weight: 1 / (sum of all weights of the step)
+    part: float  # factor of a mean over the part: 1 / (number of parts)
 
 
 def objective(output: Output, batch: Batch, share: Share) -> tuple[jax.Array, Metrics]:
-    """Return the minimised loss and its parts."""
+    """Return the minimised loss, and its parts by name."""
     weights = batch.weights.astype(jnp.float32) * share.weight
     lm_loss = cross_entropy(output.x_BLE, output.kernel_EV, batch.targets, weights)
     auxiliary = {name: loss * share.part for name, loss in output.auxiliary.items()}
@@ -51,7 +51,7 @@ def accumulate(
     batch: Batch,
     key: jax.Array,
 ) -> tuple[Metrics, Tree]:
-    """Return the losses of a batch, with their sum as `loss`, and its gradients: at once, or summed over parts."""
+    """Return a batch's losses by name, with their sum as `loss`, and its gradients; both are summed over its parts."""
     parts = config.gradient_accumulation_steps
     share = Share(1 / total_weights(batch), 1 / parts)
     if parts == 1:
@@ -78,7 +78,7 @@ def measure(
     params: Tree,
     step: jax.Array,
 ) -> Metrics:
-    """Return the metrics of a step. params: after the update."""
+    """Return the metrics of a step. params: the parameters after the update."""
     return losses | {
         "grad_norm": clipped.norm,
         "raw_grad_norm": clipped.raw_norm,

@@ -19,7 +19,7 @@ def schedule_steps(config: TrainConfig) -> int:
 def make_schedule(config: TrainConfig) -> optax.Schedule:
     """Return the learning rate schedule: linear warm-up, cosine decay to the final share, then 0 (Llama 2, sec. 2.2).
 
-    The cosine reaches its end on the schedule's last step, so it runs over one step less than it has.
+    The cosine reaches its end at its last step, so its progress is step / (number of its steps - 1).
     """
     length = schedule_steps(config)
     warmup = int(length * config.warmup_steps_fraction)
@@ -45,7 +45,7 @@ def make_schedule(config: TrainConfig) -> optax.Schedule:
 
 
 def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
-    """Return AdamW with decoupled weight decay on every parameter. `clip` is separate, since its norms are metrics."""
+    """Return AdamW with weight decay on every parameter. `clip` is separate, because its norms are metrics."""
     return optax.adamw(
         make_schedule(config),
         b1=config.adam_b1,
@@ -67,8 +67,8 @@ class Clipped(NamedTuple):
 def clip(config: TrainConfig, gradients: Tree) -> Clipped:
     """Scale the gradients down to the norm `gradient_clipping_threshold`; 0 switches clipping off.
 
-    One factor scales all gradients. optax divides and multiplies each element: XLA fuses a product into its kernels,
-    but compiles a quotient and the squares of its result into kernels of their own, per shape (decision 0034).
+    All gradients are multiplied by one factor, which XLA fuses into other kernels. optax divides and multiplies each
+    element, which XLA compiles into separate kernels per shape (decision 0034).
     """
     norm, limit = optax.tree.norm(gradients), config.gradient_clipping_threshold
     if limit <= 0:

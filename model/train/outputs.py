@@ -1,4 +1,4 @@
-"""Writes the files that MaxText's guide names: TensorBoard, profile, metrics as text, config."""
+"""Writes the files of a run that MaxText writes too: TensorBoard events, profile, metrics as text, config."""
 
 import json
 import time
@@ -19,9 +19,9 @@ with epy.lazy_imports():  # slow to import
     from tensorboardX import event_file_writer  # type: ignore[import-untyped]
     from tensorboardX.proto import event_pb2, summary_pb2  # type: ignore[import-untyped]
 
-FLUSH_S = 120
+FLUSH_S = 120  # seconds between flushes of the TensorBoard events
 TENSORBOARD, METRICS, CONFIG = "tensorboard", "metrics", "config.yml"
-# our names -> MaxText's; TensorBoard groups by the first word; times are in seconds
+# metric -> MaxText's tag; TensorBoard groups tags by their first word. Other metrics have the tag learning/NAME.
 TAGS = {
     "step_time_s": "perf/step_time_seconds",
     "eval_loss": "eval/avg_loss",
@@ -30,7 +30,7 @@ TAGS = {
 
 
 class Outputs:
-    """The optional outputs of a run. Only the first process writes."""
+    """The output files of a run. Only the first process writes, except profiles."""
 
     def __init__(self, config: TrainConfig, run_directory: epath.Path, *, fresh: bool):
         self.config, self.folder, self.fresh = config, run_directory, fresh
@@ -47,12 +47,12 @@ class Outputs:
             write_whole(path, "\n".join(config_lines(self.config)) + "\n")
         if self.is_writer and self.config.enable_tensorboard:
             (self.folder / TENSORBOARD).mkdir(parents=True, exist_ok=True)
-            # not SummaryWriter: its thread dies of a full disk, and callers then block on its queue
+            # not SummaryWriter: a full disk ends its thread, and then callers block on its queue
             self.events = event_file_writer.EventsWriter(str(self.folder / TENSORBOARD / "events"))
         return self
 
     def before_step(self, step: int) -> None:
-        """Start the profiler if it is due before this step."""
+        """Start the profiler if this is the first step to profile."""
         if self.first is None:
             self.first = step
         if self.config.profiler == "xplane" and step == self.first + self.config.skip_first_n_steps_for_profiler:
@@ -60,7 +60,7 @@ class Outputs:
             self.profiling = True
 
     def after_step(self, step: int, record: Mapping[str, Number]) -> None:
-        """Write a step's metrics; stop the profiler if it is due."""
+        """Write a step's metrics; stop the profiler if this was the last step to profile."""
         assert self.first is not None  # set by `before_step`
         last = self.first + self.config.skip_first_n_steps_for_profiler + self.config.profiler_steps - 1
         if self.profiling and step >= last:

@@ -1,4 +1,4 @@
-"""Writes `program.json`, a run's proofs: hashes of its program, digests of its states."""
+"""Reads and writes `program.json`, the evidence for comparing runs: hashes of the program, digests of states."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ MEMORY_FIELDS = ("argument", "output", "temp", "alias", "host_temp", "generated_
 
 
 def program_record(implementation: str, program: Program, *, num_devices: int, metrics_file: Path) -> dict[str, Any]:
-    """Return the record as known before training, without the final state and the cross restore."""
+    """Return the record before training: `state` and `cross_restore` are None."""
     return {
         "format": 1,
         "implementation": implementation,
@@ -39,7 +39,7 @@ def write_program(run_directory: epath.Path, record: dict[str, Any]) -> None:
 
 
 def read_program(run_directory: epath.Path) -> dict[str, Any] | None:
-    """Return the record in a run's folder, or None."""
+    """Return the record in a run's folder; None if the file is missing."""
     path = run_directory / FILE
     if not path.exists():
         return None

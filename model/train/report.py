@@ -1,4 +1,4 @@
-"""Logs training in MaxText's format, so that readers of MaxText's logs read ours."""
+"""Logs training in MaxText's format, so that parsers of MaxText's logs can read these logs."""
 
 import importlib.metadata
 import sys
@@ -23,7 +23,7 @@ EXTRA_LOSSES = ("moe_lb_loss",)
 
 
 def print_line(text: str) -> None:
-    """Print one line without the logger's prefix. Flushed, because launchers merge this stream with the logger's."""
+    """Print one line without the logger's prefix. It is flushed, because launchers merge stdout with the logger's."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -48,14 +48,14 @@ def log_devices(mesh: Mesh) -> None:
 
 
 def log_mesh(mesh: Mesh) -> None:
-    """Print the mesh axes of more than one device."""
+    """Print the mesh axes whose size is more than 1."""
     for axis, size in mesh.shape.items():
         if size > 1:
             print_line(f"{axis}: {size}")
 
 
 def log_parameters(declared: dict[str, Declaration], mesh: Mesh) -> None:
-    """Log path, shape, logical and physical axes of every parameter, under MaxText's name for the tree."""
+    """Log path, dtype, shape, logical and physical axes of every parameter, with MaxText's prefix `params/`."""
     for path, one in sorted(declared.items()):
         physical = tuple(axis if axis is None or mesh.shape[axis] > 1 else None for axis in mesh_spec(one.axes))
         shape = f"{jax.numpy.dtype(one.dtype)}[{','.join(map(str, one.shape))}]"
@@ -65,7 +65,7 @@ def log_parameters(declared: dict[str, Declaration], mesh: Mesh) -> None:
 
 
 def log_compiled_memory(stats: Any) -> None:
-    """Log the compiler's memory forecast per device. Donated arguments share memory with outputs."""
+    """Log the compiler's estimate of memory per device. Memory that arguments and outputs share counts once."""
     if stats is None:
         return
     output, temp, argument, alias, host_temp = (
@@ -94,7 +94,7 @@ def log_device_memory(label: str) -> None:
 
 
 def log_step(config: TrainConfig, *, step: int, seconds: float, metrics: Mapping[str, Number]) -> None:
-    """Log one step as MaxText 0.2.4 does; a model's auxiliary losses precede the perplexity."""
+    """Log one step as MaxText 0.2.4 does; auxiliary losses come before the perplexity."""
     tflops, tokens = step_flops(config).total_t / seconds, tokens_per_device(config) / seconds
     speed = f"seconds: {seconds:.3f}, TFLOP/s/device: {tflops:.3f}, Tokens/s/device: {tokens:.3f}"
     losses = {name: metrics[name] for name in ("loss", "lm_loss", *EXTRA_LOSSES) if name in metrics}
@@ -104,7 +104,7 @@ def log_step(config: TrainConfig, *, step: int, seconds: float, metrics: Mapping
 
 
 def perplexity(lm_loss: Number) -> np.float32:
-    """Return exp(loss): the number of equally likely tokens with this loss; inf for a diverged loss."""
+    """Return exp(loss): a uniform choice among so many tokens has this loss; inf if it overflows."""
     with np.errstate(over="ignore"):
         return np.float32(np.exp(np.float32(lm_loss)))
 

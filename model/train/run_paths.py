@@ -1,4 +1,4 @@
-"""The paths that a run reads and writes, checked before it begins."""
+"""Finds and checks the paths that a run reads and writes, before it begins."""
 
 import tempfile
 from pathlib import Path
@@ -23,9 +23,9 @@ def find_run_directory(config: TrainConfig) -> epath.Path:
 
 
 def find_metrics_path(config: TrainConfig, run_directory: epath.Path) -> Path:
-    """Return the local file of the metrics.
+    """Return the local path of the metrics file.
 
-    Objects in a bucket cannot be appended to: such a run writes to a local file and copies it (`find_metrics_copy`).
+    Objects in a bucket cannot be appended to: a run there writes a local file and copies it (`find_metrics_copy`).
     """
     if config.metrics_file:
         return Path(config.metrics_file)
@@ -35,7 +35,7 @@ def find_metrics_path(config: TrainConfig, run_directory: epath.Path) -> Path:
 
 
 def find_metrics_copy(config: TrainConfig, run_directory: epath.Path) -> epath.Path | None:
-    """Return the path that the metrics are copied to; None if the run's folder holds the file itself."""
+    """Return the path in a bucket that the metrics file is copied to; None if it is not copied."""
     return run_directory / METRICS if "://" in str(run_directory) and not config.metrics_file else None
 
 
@@ -55,14 +55,14 @@ def find_objects(pattern: str) -> list[str]:
 
 
 def check_data(config: TrainConfig, find: Find = find_objects) -> None:
-    """Raises ConfigError for texts that cannot be read; texts in a bucket are only read if `find` copies them here."""
+    """Raise ConfigError for texts that cannot be read. Contents in a bucket are only checked if `find` copies them."""
     problems = list(find_data_problems(config, find))
     if problems:
         raise ConfigError(problems)
 
 
 def write_whole(path: epath.Path, text: str) -> None:
-    """Write a file atomically: a full disk leaves the old content."""
+    """Write a file atomically: if the disk is full, the old content remains."""
     unfinished = path.parent / f"{path.name}.tmp"
     unfinished.write_text(text)
     unfinished.replace(path)

@@ -1,4 +1,4 @@
-"""Checksums of the bits of arrays, computed on the arrays' own devices."""
+"""Checksums of the bits of arrays, computed on the arrays' own devices and independent of their sharding."""
 
 import hashlib
 from typing import Any, cast
@@ -15,23 +15,23 @@ BLOCK = 1 << 20  # elements per read on the host
 
 
 def mix[A: (jax.Array, NDArray[np.uint32])](word: A) -> A:
-    """Spread every bit of 32-bit words over the word (Murmur3's finaliser)."""
+    """Return a hash of each 32-bit word (Murmur3's finaliser)."""
     word = (word ^ (word >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     word = (word ^ (word >> np.uint32(13))) * np.uint32(0xC2B2AE35)
     return word ^ (word >> np.uint32(16))
 
 
 def words_of[A: (jax.Array, NDArray[np.uint32])](bits: A, position: A) -> tuple[A, A]:
-    """Return two words per element, from its bits and its position."""
+    """Return two hashes per element, of its bits and its position."""
     first = mix(bits + mix(position + np.uint32(0x9E3779B9)))
     return first, mix(first ^ np.uint32(0x7F4A7C15))
 
 
 @jax.jit
 def checksum(x: jax.Array) -> jax.Array:
-    """Return two 32-bit words over the bits and positions of an array's elements. One program per shape.
+    """Return two 32-bit words: the sums over the elements of their hashes. Compiles one program per shape.
 
-    A sum modulo 2³² does not depend on the order of addition, hence not on the sharding.
+    A sum modulo 2³² does not depend on the order of addition, and therefore not on the sharding.
     """
     bits = jax.lax.bitcast_convert_type(x, UNSIGNED[x.dtype.itemsize]).astype(jnp.uint32)
     position = jnp.zeros(x.shape, jnp.uint32)
@@ -43,7 +43,7 @@ def checksum(x: jax.Array) -> jax.Array:
 
 
 def checksum_on_host(x: NDArray[Any]) -> NDArray[np.uint32]:
-    """Return `checksum` without a program: compiling one per shape takes longer than ten steps of a small model."""
+    """Return the same as `checksum`, but compile nothing: a compile per shape takes longer than ten small steps."""
     bits = x.reshape(-1).view(UNSIGNED[x.dtype.itemsize])
     total = np.zeros(2, np.uint32)
     for start in range(0, bits.size, BLOCK):
@@ -54,13 +54,13 @@ def checksum_on_host(x: NDArray[Any]) -> NDArray[np.uint32]:
 
 
 def checksum_of(x: jax.Array) -> jax.Array | NDArray[np.uint32]:
-    """Return the checksum of an array, computed on the host if the array is in host memory, else on its devices."""
+    """Return the checksum of an array, computed on the host if all its devices are CPUs, else on its devices."""
     here = x.is_fully_addressable and all(device.platform == "cpu" for device in x.devices())
     return checksum_on_host(np.asarray(x)) if here else checksum(on_device(x))
 
 
 def on_device(x: jax.Array) -> jax.Array:
-    """Move an array from pinned host memory to its devices."""
+    """Return an array in its devices' memory, moved there if it is in pinned host memory."""
     if x.sharding.memory_kind != "pinned_host":
         return x
     return cast(jax.Array, jax.device_put(x, x.sharding.with_memory_kind("device")))

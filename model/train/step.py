@@ -1,4 +1,4 @@
-"""Lowers and compiles the training step that training, resume and cross restore share, and makes its first state."""
+"""Lowers and compiles the training step and the evaluation step, and makes the first state."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,13 +26,13 @@ HOST = "pinned_host"  # JAX's name for host memory
 
 @dataclass(frozen=True)
 class Setup:
-    """The config, API and mesh of a training, and its state as shapes without values."""
+    """The config, API and mesh of a training run, and its state as shapes without values."""
 
     config: TrainConfig
     api: Api
     mesh: Mesh
-    parameters: dict[str, Declaration]
-    arrays: Tree  # in the API's own containers: shapes, types and placements
+    parameters: dict[str, Declaration]  # by path
+    arrays: Tree  # the state in the API's own containers: shapes, dtypes and shardings
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class Program:
     memory: Any  # jax's CompiledMemoryStats, None if the backend reports none
 
     def run(self, arrays: Tree, batch: Batch) -> tuple[Tree, Metrics]:
-        """Run one step; return the state after it and its metrics. The given state is consumed."""
+        """Run one step; return the state after it and its metrics. The given state is donated: do not use it again."""
         leaves, metrics = self.compiled(arrays, batch)
         return jax.tree.unflatten(self.structure, leaves), metrics
 
 
 def set_up(config: TrainConfig, api: Api, mesh: Mesh) -> Setup:
-    """Declare the state on a mesh: moments lie where their parameters lie, counters on every device."""
+    """Declare the state on a mesh: moments have their parameter's sharding, counters are replicated."""
     declared = api.declare()
     shardings = parameter_shardings(declared, mesh)
     shapes = {path: jax.ShapeDtypeStruct(one.shape, one.dtype) for path, one in declared.items()}
@@ -84,16 +84,16 @@ def init_state(setup: Setup) -> Tree:
 
 
 def fill_on_host(first_state: Callable[[dict[str, Any]], Tree], params: dict[str, Any]) -> Tree:
-    """Return `first_state(params)`; arrays of one repeated value become numpy views of that value.
+    """Return `first_state(params)`; arrays that repeat one value (zeros) become numpy views of that value.
 
-    Called directly, `first_state` compiles one program per shape, which queue behind the step's compile.
+    A direct call of `first_state` would compile one program per shape, and wait until the step is compiled.
     """
     closed, made = jax.make_jaxpr(first_state, return_shape=True)(params)
     values: dict[Any, Any] = dict(zip(closed.jaxpr.invars, jax.tree.leaves(params), strict=True))
     for equation in closed.eqns:
         read, (written,) = equation.invars, equation.outvars
         if equation.primitive.name != "broadcast_in_dim" or not isinstance(read[0], Literal):
-            return first_state(params)  # an optimizer may start with other values
+            return first_state(params)  # this optimizer starts with other values
         like = cast(jax.core.ShapedArray, written.aval)
         values[written] = np.broadcast_to(np.asarray(read[0].val, like.dtype), like.shape)
     leaves = [np.asarray(x.val) if isinstance(x, Literal) else values[x] for x in closed.jaxpr.outvars]
@@ -113,10 +113,10 @@ def placements(setup: Setup) -> Tree:
 
 
 def lower_step(setup: Setup) -> jax.stages.Lowered:
-    """Lower the step to StableHLO, for one batch shape and one mesh. The step consumes the state it is given.
+    """Lower the step to StableHLO for the setup's batch shape and mesh. The state is donated.
 
-    It returns the leaves of the state, not the tree: JAX writes the path of each result into the program and into its
-    compilation cache's key, so that equal programs of both APIs would each be compiled.
+    The step returns the leaves of the state instead of the tree, because JAX writes the path of each result into the
+    program and into the compilation cache's key. With paths, equal programs of both APIs would be compiled twice.
     """
     everywhere = NamedSharding(setup.mesh, PartitionSpec())
 
@@ -142,7 +142,7 @@ def fetch_offloaded(arrays: Tree, setup: Setup) -> Tree:
 
 @contextmanager
 def compile_settings(setup: Setup) -> Iterator[None]:
-    """Set the mesh, the partitioner and the precision while a program is lowered or compiled."""
+    """Set the mesh, the partitioner and the matmul precision during the block, to lower or compile a program."""
     before = jax.config.jax_use_shardy_partitioner
     jax.config.update("jax_use_shardy_partitioner", setup.config.shardy)
     try:
@@ -153,7 +153,7 @@ def compile_settings(setup: Setup) -> Iterator[None]:
 
 
 def compile_eval(setup: Setup) -> jax.stages.Compiled:
-    """Compile the evaluation of one batch, which keeps the state."""
+    """Compile the evaluation of one batch. The state is not donated."""
 
     def eval_step(arrays: Tree, batch: Batch) -> Metrics:
         return setup.api.eval_step(arrays, batch)

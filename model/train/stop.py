@@ -1,4 +1,4 @@
-"""Turns SIGTERM into a flag that training checks between steps, so that it can save before it exits."""
+"""Turns SIGTERM into a flag that the training loop checks before each step, so that it can save before it exits."""
 
 import signal
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ class StopSignal:
     arrived: bool = False
 
     def reached(self, step: int) -> bool:
-        """Return whether to stop before `step`. Every process calls this before every step.
+        """Return whether to stop before `step`. Every process must call this before every step.
 
-        SIGTERM reaches each process at its own time. JAX's coordinator names the step at which all stop; without it,
-        a process could wait forever for another.
+        SIGTERM reaches the processes at different times. JAX's coordinator chooses one step at which all stop;
+        otherwise a process could wait forever for one that has stopped.
         """
         if jax.process_count() > 1 and multihost_utils.reached_preemption_sync_point(step):
             self.arrived = True

@@ -10,13 +10,13 @@ from configs.schema import TrainConfig
 
 
 class Tokenizer(Protocol):
-    """Text to ids, with an end-of-text id appended."""
+    """Encodes text as token ids. The last id is end-of-text, if the tokenizer has one."""
 
     def encode(self, text: str) -> np.ndarray: ...
 
 
 class ByteTokenizer:
-    """One token per byte of UTF-8, as in ByT5 (Xue et al. 2022): 0 is padding, 1 end-of-text, 3 the byte 0."""
+    """One token per byte of UTF-8, as in ByT5 (Xue et al. 2022): 0 is padding, 1 end-of-text, 3 + b the byte b."""
 
     def encode(self, text: str) -> np.ndarray:
         return np.append(np.frombuffer(text.encode(), np.uint8).astype(np.int32) + 3, np.int32(1))
@@ -33,5 +33,5 @@ class SentencePieceTokenizer:
 
 
 def make_tokenizer(config: TrainConfig) -> Tokenizer:
-    """Return the tokenizer that `tokenizer_path` names, else bytes."""
+    """Return the SentencePiece tokenizer at `tokenizer_path`, or the byte tokenizer if that is empty."""
     return SentencePieceTokenizer(config.tokenizer_path) if config.tokenizer_path else ByteTokenizer()

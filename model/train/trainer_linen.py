@@ -1,4 +1,4 @@
-"""The trainer in Flax Linen: `init`, `apply` and a `TrainState`. Twin of `trainer_nnx.py`."""
+"""The trainer in Flax Linen, with `init`, `apply` and `TrainState`. `trainer_nnx.py` does the same in NNX."""
 
 from typing import Any, NamedTuple, cast
 
@@ -41,7 +41,7 @@ class Linen:
 
     def declare(self) -> dict[str, Declaration]:
         """Return every parameter that the decoder declares, by path."""
-        # some attention kernels reject short lengths
+        # the full length, because some attention kernels reject short ones
         tokens_BL = jax.ShapeDtypeStruct((1, self.config.max_target_length), jnp.int32)
         key = jax.eval_shape(lambda: jax.random.key(0))
         boxed = jax.eval_shape(self.module.init, key, tokens_BL, tokens_BL, None, key)
@@ -52,7 +52,7 @@ class Linen:
         }
 
     def first_state(self, params: dict[str, Any]) -> Arrays:
-        """Return the state before step 0 for given first weights, or for their shapes under `eval_shape`."""
+        """Return the state before step 0 for given first weights; under `eval_shape`, their shapes suffice."""
         state = TrainState.create(apply_fn=self.module.apply, params=unflatten(params), tx=self.tx)
         return Arrays(state.params, state.opt_state, jnp.asarray(np.int32(0)))
 
@@ -95,5 +95,5 @@ class Linen:
         return Arrays(tree["params"], tree["opt_state"], tree["step"])
 
     def common_names(self, paths: list[str]) -> list[str]:
-        """Return the names that both APIs share for paths of a checkpoint: Linen's paths."""
+        """Return the names that both APIs share for paths of a checkpoint. These are Linen's paths."""
         return paths

@@ -1,4 +1,4 @@
-"""The trainer in Flax NNX: a module, an `nnx.Optimizer` and `nnx.value_and_grad`. Twin of `trainer_linen.py`."""
+"""The trainer in Flax NNX, with `nnx.Optimizer` and `nnx.value_and_grad`. `trainer_linen.py` does it in Linen."""
 
 from typing import Any
 
@@ -19,12 +19,12 @@ type Arrays = nnx.State[Any, Any]  # of a `TrainState`
 
 
 class TrainState(nnx.Module):
-    """A module and its optimizer. Split once, its arrays are trained, saved and restored."""
+    """A module and its optimizer. `nnx.split` separates its arrays, which are trained, saved and restored."""
 
     def __init__(self, model: decoder_nnx.Decoder, optimizer: nnx.Optimizer[decoder_nnx.Decoder]):
         self.model = model
         self.optimizer = optimizer
-        # NNX counts in uint32; optax and Linen count in int32
+        # NNX's own counter is uint32, but those of optax and Linen are int32
         self.optimizer.step = nnx.optimizer.OptState(jnp.asarray(np.int32(0)))
 
 
@@ -38,7 +38,7 @@ class Nnx:
         self.module = nnx.eval_shape(lambda: decoder_nnx.Decoder(config, rngs=nnx.Rngs(params=0)))
         self.tx = make_optimizer(config)
         self.graphdef, self.abstract = nnx.split(nnx.eval_shape(lambda: self._make(self.module)))
-        self.tree = jax.tree.structure(nnx.to_pure_dict(self.abstract))  # computed once: it takes 5 % of a save
+        self.tree = jax.tree.structure(nnx.to_pure_dict(self.abstract))  # computed only once: it takes 5 % of a save
 
     def _make(self, module: decoder_nnx.Decoder) -> TrainState:
         return TrainState(module, nnx.Optimizer(module, self.tx, wrt=nnx.Param))
@@ -53,7 +53,7 @@ class Nnx:
         }
 
     def first_state(self, params: dict[str, Any]) -> Arrays:
-        """Return the state before step 0 for given first weights, or for their shapes under `eval_shape`."""
+        """Return the state before step 0 for given first weights; under `eval_shape`, their shapes suffice."""
         graphdef, shapes = nnx.split(self.module)
         return nnx.state(self._make(nnx.merge(graphdef, fill(shapes, unflatten(params)["params"]))))
 
@@ -95,7 +95,7 @@ class Nnx:
         return fill(self.abstract, tree)
 
     def common_names(self, paths: list[str]) -> list[str]:
-        """Return the names that both APIs share for paths of a checkpoint: Linen's paths."""
+        """Return the names that both APIs share for paths of a checkpoint. These are Linen's paths."""
         module = {path.removeprefix("model/") for path in paths if path.startswith("model/")}
         return [common_name(path, module) for path in paths]
 
@@ -108,7 +108,7 @@ def fill(shapes: Arrays, tree: dict[str, Tree]) -> Arrays:
 
 
 def common_name(path: str, module: set[str]) -> str:
-    """Return Linen's name of an NNX path.
+    """Return Linen's name of an NNX path. module: the paths of the module's arrays.
 
     `model/x` is `params/params/x`, and `optimizer/opt_state/0/mu/x` is `opt_state/0/mu/params/x`.
     """

@@ -1,1 +1,1 @@
-"""Turns one comparison record into what people read: a terminal report, Prefect artifacts and a static page."""
+"""Renders records for people: terminal reports, Prefect artifacts, pull request comments and static pages."""

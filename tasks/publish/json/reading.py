@@ -1,4 +1,4 @@
-"""Turns a LogReading into the object that `maxview scrape --format json` prints."""
+"""Turns a LogReading into the JSON object that `maxview scrape --format json` prints."""
 
 import json
 from collections.abc import Iterator
@@ -9,23 +9,23 @@ import polars.selectors as cs
 
 from tasks.records import LogReading, RunReading, number_to_json
 
-# the keys that every reader of the JSON can count on come first, in this order
+# the keys of a run that come first, in this order; other fields of RunReading follow
 _KEYS = (
     "name", "exit_code", "started", "ended", "error", "steps", "evals", "environment", "memory", "parameters", "flops",
     "checkpoints", "stalls", "config", "ranks", "schedule", "coverage",
 )  # fmt: skip
 _TABLES = ("steps", "timers")
-_ROWS = 20_000  # of a table that are text at once
+_ROWS = 20_000  # rows that are converted to text at once
 
 
 def to_json(reading: LogReading) -> dict[str, Any]:
-    """Return plain dicts and lists; absent values are None, NaN and infinities "nan", "inf", "-inf"."""
+    """Return the object as dicts and lists; absent values are None, NaN and infinities "nan", "inf", "-inf"."""
     document: dict[str, Any] = json.loads("".join(json_text(reading)))
     return document
 
 
 def json_text(reading: LogReading) -> Iterator[str]:
-    """Yield the object's text in pieces, so that a table of a million rows is never in memory as a whole."""
+    """Yield the object's JSON text in pieces, so that the text of a large table is never in memory as a whole."""
     yield f'{{\n"format": {json.dumps(reading.format)},\n"runs": ['
     for number, run in enumerate(reading.runs):
         yield ",\n{" if number else "\n{"
@@ -46,7 +46,7 @@ def _run_text(run: RunReading) -> Iterator[str]:
 
 
 def _table_text(table: pl.DataFrame) -> Iterator[str]:
-    """Yield a list with an object per row, one row per line."""
+    """Yield the text of a list of objects, one row of the table per line."""
     yield "["
     for begin in range(0, table.height, _ROWS):
         rows = table.slice(begin, _ROWS)
@@ -55,8 +55,8 @@ def _table_text(table: pl.DataFrame) -> Iterator[str]:
 
 
 def _row_texts(rows: pl.DataFrame) -> list[str]:
-    """Yield each row as an object. polars writes no NaN or infinity to JSON: rows that have them in the same columns
-    are written together, with these columns as text."""
+    """Return each row as the text of an object. polars writes null for NaN and infinity, so rows that have them in the
+    same columns are written together, with these columns as text."""
     floats = rows.select(cs.float()).columns
     finite = (pl.col(name).is_finite().fill_null(value=True).cast(pl.Int8) for name in floats)
     kinds = rows.select(pl.concat_str(finite)).to_series()

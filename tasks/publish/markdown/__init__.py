@@ -1,1 +1,1 @@
-"""Markdown for Prefect artifacts and for comments on pull requests."""
+"""Renders records as Markdown, for Prefect artifacts and comments on pull requests."""

@@ -31,9 +31,9 @@ from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
 LONGEST_KEY = 100
-MOST_DIFFERENCES = 10  # between two compiled programs
-LONGEST_HEADING = 20  # a longer label heads its column as "baseline" or "candidate": both UIs cut wide tables off
-LONGEST_TEXT = 600  # of one sentence in an artifact: the page has the rest
+MOST_DIFFERENCES = 10  # shown per section of an explanation, and between two compiled programs
+LONGEST_HEADING = 20  # characters; columns of longer labels are "baseline" and "candidate": UIs cut wide tables off
+LONGEST_TEXT = 600  # characters of a text in an artifact; the page has the full text
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
 
@@ -41,8 +41,8 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
 def artifact_key(*parts: str) -> str:
     """Return a Prefect artifact key for names: lowercase letters, digits and dashes, at most 100 characters.
 
-    Underscores and dots become dashes (`01_base` is `01-base`). If other characters are lost, a short hash is added, so
-    that `feat/x` and `feat:x` do not overwrite each other.
+    Underscores and dots become dashes: `01_base` gives `01-base`. If other characters are replaced or cut off, a short
+    hash is added, so that `feat/x` and `feat:x` do not overwrite each other.
     """
     wanted = "-".join(parts)
     key = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")
@@ -58,7 +58,7 @@ def summary_description(record: ComparisonRecord) -> str:
 
 
 def summary_markdown(record: ComparisonRecord) -> str:
-    """Return a comparison as Markdown for both Prefect UIs: verdict, findings, charts as images, tables."""
+    """Return a comparison as Markdown for both Prefect UIs: verdict, next step, findings, charts as images, tables."""
     answer = answer_of(record)
     blocks = [
         f"# {name_verdict(outcome_of(record))}: {_md(record.case)}",
@@ -83,7 +83,7 @@ def summary_markdown(record: ComparisonRecord) -> str:
 
 
 def table_rows(records: Sequence[ComparisonRecord]) -> list[dict[str, str]]:
-    """Return the rows of a table artifact for several comparisons, the worst first; every value is a string."""
+    """Return one row per metric of all comparisons, the worst first, for a table artifact; every value is a string."""
     pairs = [(record, row) for record in records for row in record.rows]
     pairs.sort(key=lambda pair: WORST_FIRST.index(word_of(*pair)))
     return [_table_row(record, row) for record, row in pairs]
@@ -103,7 +103,7 @@ def _table_row(record: ComparisonRecord, row: MetricDiff) -> dict[str, str]:
 
 
 def escape_markdown(text: str) -> str:
-    """Escape text for Markdown, table cells included: no markup, no HTML, no address that turns into a link."""
+    """Return text for Markdown and its table cells, shortened, without markup, HTML, links and mentions (`@name`)."""
     escaped = _MARKDOWN.sub(r"\\\1", shorten(visible(text), LONGEST_TEXT))
     escaped = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return escaped.replace("://", ":&#47;&#47;").replace("www.", "www&#46;").replace("@", "&#64;")
@@ -113,7 +113,7 @@ _md = escape_markdown
 
 
 def draw_table(heads: Sequence[str], alignment: str, rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table; alignment: l, r or c for each column."""
+    """Return a Markdown table. alignment: one letter per column, l (left), r (right) or c (centre)."""
     marks = "|".join({"l": ":--", "r": "--:", "c": ":-:"}[side] for side in alignment)
     head, *others = (f"| {' | '.join(cells)} |" for cells in (heads, *rows))
     return "\n".join([head, f"|{marks}|", *others])

@@ -1,4 +1,4 @@
-"""Draws a card as Markdown, for a file or a pull request."""
+"""Renders the verification card (which equalities are verified, by case) as Markdown."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from tasks.records.text import visible
 
 
 def card_markdown(card: Card, changed: Changed) -> str:
-    """Return the card as Markdown, for a file or a pull request."""
+    """Return the card as Markdown, for a file or a pull request; `changed`: see `Changed`."""
     legend = LEGEND.replace("– not verified", "– **not verified**")
     lines = ["# Verification card", "", legend, "", *(f"- {_cell(line)}" for line in summarise(card).split("\n")), ""]
     lines += ["| column | ✓ means |", "|---|---|", *(f"| {item} | {text} |" for item, text in MEANINGS.items()), ""]
@@ -37,7 +37,7 @@ def _failures(rows: Sequence[CardRow]) -> list[str]:
 
 
 def _references(rows: Sequence[CardRow]) -> list[str]:
-    """Return a table of the outside references: the largest difference of each quantity, with its limit."""
+    """Return a table of outside references, with the difference of each quantity that is largest for its limit."""
     checks = list(dict.fromkeys(check for row in rows for check in row.checks))
     if not checks:
         return []
@@ -52,7 +52,7 @@ def _references(rows: Sequence[CardRow]) -> list[str]:
 
 
 def _commands(name: str, rows: Sequence[CardRow]) -> list[str]:
-    """Return the commands that repeat the rows of a comparison."""
+    """Return the commands that repeat the rows of the comparison `name`."""
     targets = list(dict.fromkeys(row.target for row in rows if row.target)) or ["TARGET"]
     commands = [f"maxview compare {name} --case CASE --target {target}" for target in targets]
     commands += [f"maxview preflight {name} --case CASE --target SLICE"]

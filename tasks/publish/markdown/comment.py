@@ -1,4 +1,4 @@
-"""Turns the comparisons of one flow into a pull request's comment: verdicts, differing rows, and pages."""
+"""Turns the comparisons of one flow run into a comment on a pull request: verdicts, differing rows, links to pages."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 from tasks.store import safe_name
 
-LONGEST = 300
-MOST_ROWS = 20  # of one case
+LONGEST = 300  # characters of a headline or a reason
+MOST_ROWS = 20  # per case
 
 
 def comparison_comment(compared: Sequence[tuple[ComparisonRecord, PublishedPage]], name: str) -> str:
-    """Return one line per case, the rows that are not the same, and the next command.
+    """Return one line per case, the rows that are not the same, and the next command of the worst case.
 
-    The mark names the comparison, so that each comparison of a pull request has its own comment.
+    The comment begins with a hidden marker that contains `name`, so that each comparison updates its own comment.
     """
     ranked = sorted(compared, key=lambda pair: WORST_FIRST.index(pair[0].verdict))
     blocks = [MARKER.format(f"compare {safe_name(name)}")]

@@ -1,4 +1,4 @@
-"""Turns a night's record into a matrix, a comment for a pull request, and a message."""
+"""Turns the record of a nightly run into a Markdown summary, a comment for GitHub, and a chat message."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,13 @@ from tasks.records.text import shorten, visible
 from tasks.resolve.plan_night import BISECTED, CellResult, NightRecord
 
 CHANGED_EVENT = "maxview.nightly.changed"
-MARKER = "<!-- maxview:{} -->"  # identifies a comment for its update
-LONGEST_HEADLINE = 300
-MOST_LINES = 20  # of one message
+MARKER = "<!-- maxview:{} -->"  # hidden first line of a comment, by which it is found and updated
+LONGEST_HEADLINE = 300  # characters
+MOST_LINES = 20  # changes per message
 
 
 def night_markdown(record: NightRecord) -> str:
-    """Return the summary of a night: a headline, the failures, the matrix, the cases in quarantine."""
+    """Return the summary of a night: headline, facts, bad cells, culprits, matrix, cells in quarantine."""
     blocks = [
         f"# {night_headline(record)}",
         _facts(record),
@@ -27,7 +27,7 @@ def night_markdown(record: NightRecord) -> str:
 
 
 def night_headline(record: NightRecord) -> str:
-    """Return a headline with the number of bad cells."""
+    """Return the number of bad cells; without any, the number of undecided ones; without those, of all."""
     total, bad = len(record.results), len(record.bad)
     if bad:
         return f"✗ {bad} of {total} comparisons need a look"
@@ -36,24 +36,24 @@ def night_headline(record: NightRecord) -> str:
 
 
 def comment_markdown(record: NightRecord, *, about: str = "nightly") -> str:
-    """Return the summary as a comment with a mark: the next night replaces it."""
+    """Return the summary as a comment. The next night finds it by its marker and replaces it."""
     return f"{MARKER.format(about)}\n{night_markdown(record)}"
 
 
 def night_message(record: NightRecord) -> str:
-    """Return the changes since the night before as text for a chat; empty without changes."""
+    """Return the changes since the night before as text for Slack; empty without changes."""
     if not record.changes:
         return ""
     lines = [shorten(visible(line), LONGEST_HEADLINE) for line in record.changes[:MOST_LINES]]
     more = len(record.changes) - len(lines)
     rest = [f"… and {more} more"] if more > 0 else []
-    # Slack's own three characters that mean something in its text
+    # Slack's three control characters are escaped below
     text = "\n".join([f"maxview {record.plan.id}: {night_headline(record)}", *(f"• {line}" for line in lines), *rest])
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def sign(result: CellResult) -> str:
-    """Return a cell of the matrix."""
+    """Return the text of a cell: its result with a sign, in brackets if the cell is in quarantine."""
     word = name_verdict(result.word)
     return f"({word})" if result.cell.quarantine else word
 
@@ -89,7 +89,7 @@ def _owner(result: CellResult) -> str:
 
 
 def owner_text(owner: str) -> str:
-    """Return the owner as in the config; `@name` is not escaped, so that a comment notifies them."""
+    """Return the owner for Markdown. `@name` is not escaped, so that a comment on GitHub notifies the owner."""
     return escape_markdown(owner).replace("&#64;", "@")
 
 

@@ -10,19 +10,19 @@ from tasks.records.text import shorten, visible
 
 
 def proofs_headline(proofs: Sequence[CheckpointProof]) -> str:
-    """Return a headline such as `2 of 40 checkpoints are not sound`."""
+    """Return a headline such as `2 of 40 checkpoints not sound`, or `40 checkpoints, all sound`."""
     wrong = len(list_wrong(proofs))
     count = f"{len(proofs)} checkpoint{'' if len(proofs) == 1 else 's'}"
     return f"{wrong} of {count} not sound" if wrong else f"{count}, all sound"
 
 
 def list_wrong(proofs: Sequence[CheckpointProof]) -> list[CheckpointProof]:
-    """Return the proofs with problems, without retired checkpoints."""
+    """Return the proofs that failed, without those of retired checkpoints."""
     return [proof for proof in proofs if not proof.ok and not proof.retired]
 
 
 def proofs_markdown(proofs: Sequence[CheckpointProof]) -> str:
-    """Return the problems, then the number of checkpoints per level, as Markdown for both Prefect UIs."""
+    """Return the problems, then the number of checkpoints by highest proved level, as Markdown for both Prefect UIs."""
     wrong = list_wrong(proofs)
     blocks = [f"# {'✗' if wrong else '✓'} {proofs_headline(proofs)}"]
     if wrong:
@@ -37,7 +37,7 @@ def _problems(proof: CheckpointProof) -> str:
 
 
 def proof_rows(proofs: Sequence[CheckpointProof]) -> list[dict[str, str]]:
-    """Return the rows of a table artifact, problems first; every value is a string."""
+    """Return one row per proof for a table artifact, failed ones first; every value is a string."""
     return [_row(proof) for proof in sorted(proofs, key=lambda proof: (proof.ok or proof.retired, proof.path))]
 
 

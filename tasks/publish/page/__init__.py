@@ -1,1 +1,1 @@
-"""The page of one comparison, with the files of logs and curves that it loads."""
+"""Writes the page of one comparison, with the log and curve files that it loads."""

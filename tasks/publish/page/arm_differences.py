@@ -1,4 +1,4 @@
-"""Turns the facts of both arms, and the findings about them, into one table of differences and their effects."""
+"""Sorts the facts of both arms (commit, versions, devices, log, …) by their effect on the verdict, for the page."""
 
 from typing import get_args
 
@@ -7,7 +7,7 @@ from tasks.publish.content.verdict_words import Effect, describe_coverage, facts
 from tasks.records import ComparisonRecord, Evidence, Finding
 from tasks.records.text import visible
 
-# kind of finding -> name of its fact
+# kind of finding -> name of the fact that it is about
 FACTS = {
     "same-commit": "commit", "different-commits": "commit", "different-commits-same-source": "commit",
     "jax-version": "JAX", "jaxlib-version": "jaxlib", "libtpu-version": "libtpu",
@@ -19,28 +19,28 @@ FACTS = {
 
 
 class FactRow(Frozen):
-    """A fact that affects the verdict: each side's values with their evidence, its meaning, and its effect."""
+    """A fact that affects the verdict, from one finding."""
 
-    name: str
-    baseline: tuple[tuple[str, Evidence | None], ...]
+    name: str  # of the fact, or the finding's kind if the kind has none in FACTS
+    baseline: tuple[tuple[str, Evidence | None], ...]  # values with their evidence; None: not from the finding
     candidate: tuple[tuple[str, Evidence | None], ...]
-    meaning: str
+    meaning: str  # the finding's message
     effect: Effect
 
 
 class Facts(Frozen):
     """The facts of both arms, by their effect on the verdict."""
 
-    weighing: tuple[FactRow, ...]  # the most severe first
-    differing: tuple[tuple[str, str, str], ...]  # name and both values; without an effect on the verdict
-    equal: tuple[tuple[str, str], ...]
+    weighing: tuple[FactRow, ...]  # with an effect, the most severe first
+    differing: tuple[tuple[str, str, str], ...]  # name and both values; different, but without an effect
+    equal: tuple[tuple[str, str], ...]  # name and value
 
 
 def compare_facts(record: ComparisonRecord) -> Facts:
-    """Return the facts that differ and the equal ones; only the former if an arm died, because there is no verdict."""
+    """Return the facts of both arms. If an arm died, there is no verdict: only `differing` is filled."""
     left, right = dict(facts_of(record.baseline)), dict(facts_of(record.candidate))
     known = {name: (left.get(name, "—"), right.get(name, "—")) for name in dict.fromkeys([*left, *right])}
-    if record.programs is None:  # the log of a compiler has no steps
+    if record.programs is None:  # a compile's log has no steps, so the share of read steps means nothing
         known["log"] = describe_coverage(record.baseline), describe_coverage(record.candidate)
     differing = tuple((name, *both) for name, both in known.items() if both[0] != both[1])
     if record.has_died:

@@ -1,4 +1,4 @@
-"""Turns the step values of a comparison's runs into the data files of the page's curves."""
+"""Writes the data files of the page's curves, and lists the stalls, saves and evaluations that the curves mark."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from tasks.publish.page.replace_text import replace_text
 from tasks.records import ComparisonRecord, RunRecord, Stall
 from tasks.records.text import shorten, visible
 
-TITLES = {  # and units; other values have their name in the log
+TITLES = {  # metric -> (title, unit); the title of any other metric is its name in the log
     **{metric.curve: (metric.curve_title or metric.title, metric.unit) for metric in METRICS if metric.curve},
     **{part: (f"Step time: {what}", "s") for part, what in PARTS.items()},
     "total_weights": ("Weights", "tokens"),
@@ -26,20 +26,21 @@ TITLES = {  # and units; other values have their name in the log
     "param_norm": ("Parameter norm", ""),
     "learning_rate": ("Learning rate", ""),
 }
+# columns of a step table without a curve of their own; the comparison has the curves of loss and step time
 NO_CURVE = frozenset({"step", "line", "offset", "time", "seconds", LOSS.curve, STEP_TIME.curve})
-MOST_MARKS = 2_000  # of each arm: more bands could not be distinguished
+MOST_MARKS = 2_000  # bands per arm: more could not be distinguished
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One run's values of one metric; `lines`: the line number of each value in `log`, or null."""
+    """One run's values of one metric."""
 
-    side: str
-    log: str  # name of the run's log on the page; empty if there is no log
+    side: str  # "baseline" or "candidate"
+    log: str  # `LogView.prefix` of the run's log; empty if the page has no log of the run
     run: str
     steps: tuple[int, ...]
-    values: tuple[float | None, ...]
-    lines: tuple[int | None, ...]
+    values: tuple[float | None, ...]  # one per step; None: absent or not finite
+    lines: tuple[int | None, ...]  # line number of each value in `log`; None if unknown
 
 
 def write_figures(
@@ -47,8 +48,8 @@ def write_figures(
 ) -> list[dict[str, Any]]:
     """Write `curves/<n>.js` for each metric; return each metric's `id`, `title`, `unit` and `note`.
 
-    `runs`: by `arm/run name`; without them only the curves of the comparison exist. The files have every value: the
-    page's script leaves out values without room on the screen. Raises StoreError.
+    `runs`: `arm/run name` → run record; runs without an entry have only the curves of the comparison. The files contain
+    every value; the page's script thins them out to fit the screen. Raises StoreError if a file cannot be written.
     """
     figures = []
     for number, (metric, traces) in enumerate(_metrics(record, runs, logs).items()):
@@ -60,7 +61,7 @@ def write_figures(
 
 
 def list_marks(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> list[dict[str, Any]]:
-    """Return `side`, `step` and `cause` of every band: stalls by their cause, then saves and evaluations."""
+    """Return `side`, `step` and `cause` of the marked steps: stalls, then saves, then the first run's evaluations."""
     marks = []
     for side, arm in (("baseline", record.baseline), ("candidate", record.candidate)):
         stalls: tuple[Stall, ...] = record.stalls.get(arm.name, ())
@@ -74,7 +75,7 @@ def list_marks(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> list[
 
 
 def _metrics(record: ComparisonRecord, runs: Mapping[str, RunRecord], logs: Logs) -> dict[str, list[Trace]]:
-    """Return the traces of every metric: first of the comparison's metrics, then of all others in the logs."""
+    """Return metric → traces. Omits metrics without a finite value, unless the comparison has NaN or infinity there."""
     found: dict[str, list[Trace]] = {}
     for curve in record.curves:
         arm = record.candidate if curve.arm == record.candidate.name else record.baseline
@@ -116,21 +117,21 @@ def _trace(
 
 
 def _printed(run: RunRecord) -> Iterator[tuple[str, list[int], list[float | None], list[int | None]]]:
-    """Yield metric, steps, values and offsets of the other numbers in step lines, or in a metrics file with more."""
+    """Yield (metric, steps, values, offsets) of each numeric column: of the metrics file, then of the log's steps."""
     steps, seen = run.reading.steps, set(NO_CURVE)
     offsets = dict(zip(steps["step"].to_list(), steps["offset"].to_list(), strict=True))
     for table in [run.metrics, steps] if run.metrics is not None and "step" in run.metrics.columns else [steps]:
         for column in table.columns:
             values = table[column].to_list()
             if column in seen or not table.schema[column].is_numeric() or all(value == values[0] for value in values):
-                continue  # shown already, or a setting and no curve
+                continue  # already yielded, or constant and therefore a setting
             seen.add(column)
             numbers = table["step"].to_list()
             yield column, numbers, values, [offsets.get(step) for step in numbers]
 
 
 def _note(record: ComparisonRecord, metric: str, traces: list[Trace]) -> str:
-    """Return a note on arms without a step and on values that are not finite: a curve shows neither."""
+    """Return a note on arms without a value and on values that are not finite, because a curve shows neither."""
     drawn = {trace.side for trace in traces if trace.steps}
     notes = [
         f"{visible(arm.name)}: {'died before its first step' if arm.has_died else 'no such value in its log'}"

@@ -1,4 +1,4 @@
-"""Turns the run records of both arms into the differences beside their metrics: settings, software, parameters."""
+"""Compares the settings of both arms' first runs: configuration, environment, packages, parameter tree."""
 
 from collections.abc import Mapping
 from itertools import takewhile
@@ -7,16 +7,16 @@ from configs.schema import Frozen
 from tasks.records import RunRecord, Source
 from tasks.records.text import shorten, visible
 
-LONGEST = 400  # characters of a value
+LONGEST = 400  # characters of a value; longer ones are shortened
 
 
 class Setting(Frozen):
-    """One setting on both sides as text (null if a side lacks it), and the origin of each."""
+    """One setting on both sides: (baseline, candidate)."""
 
     name: str
-    values: tuple[str | None, str | None]
-    origins: tuple[str, str] = ("", "")
-    sources: tuple[Source | None, Source | None] = (None, None)
+    values: tuple[str | None, str | None]  # None if a side lacks the setting
+    origins: tuple[str, str] = ("", "")  # file and line that set it; empty if unknown
+    sources: tuple[Source | None, Source | None] = (None, None)  # line of the log that prints it, if any
 
     @property
     def differs(self) -> bool:
@@ -24,7 +24,10 @@ class Setting(Frozen):
 
     @property
     def parts(self) -> tuple[tuple[str, str, str], ...]:
-        """Each side's common prefix, difference and common suffix; unsplit if the sides have little in common."""
+        """Each side as (common prefix, difference, common suffix).
+
+        (text, "", "") if the sides are equal or have less than half of the shorter text in common.
+        """
         left, right = (value or "" for value in self.values)
         begin = _count_common(left, right)
         end = _count_common(left[begin:][::-1], right[begin:][::-1])
@@ -50,13 +53,13 @@ class Difference(Frozen):
 
     @property
     def alone(self) -> int | None:
-        """The side (0 or 1) with settings of this kind, if the other side has none."""
+        """The side (0 or 1) with settings of this kind if the other side has none, else None."""
         sides = [side for side in (0, 1) if any(row.values[side] is not None for row in self.rows)]
         return sides[0] if len(sides) == 1 else None
 
 
 def list_differences(baseline: RunRecord | None, candidate: RunRecord | None) -> list[Difference]:
-    """Return the settings of both arms' first runs by kind, without kinds that neither run has."""
+    """Return the settings of both runs by kind, without kinds that neither run has; empty if a record is missing."""
     if baseline is None or candidate is None:
         return []
     runs = baseline, candidate
@@ -70,7 +73,7 @@ def list_differences(baseline: RunRecord | None, candidate: RunRecord | None) ->
 
 
 def _config(*runs: RunRecord) -> tuple[Setting, ...]:
-    """Return every config key, with the file and line that set it, or the line of the log that prints it."""
+    """Return every config key, with the file and line that set it and the line of the log that prints it, if known."""
     planned = [{key: str(value) for key, value in (run.plan.config if run.plan else {}).items()} for run in runs]
     origins = [run.plan.origins if run.plan else {} for run in runs]
     return tuple(
@@ -92,7 +95,7 @@ def _environment(run: RunRecord) -> dict[str, str]:
 
 
 def _parameters(run: RunRecord) -> dict[str, str]:
-    """Return type, shape and sharding of every array. Older JAX prints `PartitionSpec`, newer JAX `P`."""
+    """Return path → type, shape and sharding of every array. Older JAX prints `PartitionSpec`, newer JAX `P`."""
     found = {}
     for array in run.reading.parameters.arrays:
         sharding = [f"{name} {spec}" for name, spec in (("logical", array.logical), ("on", array.physical)) if spec]

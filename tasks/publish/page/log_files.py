@@ -1,4 +1,4 @@
-"""Writes the logs of both arms beside the page, and finds the link to a line of a log."""
+"""Writes the logs of both arms into the page's folder, and finds the anchors of their lines."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,11 +11,11 @@ from tasks.records.text import visible
 
 PROGRAMS = {OPTIMISED: "the optimised program", LOWERED: "the lowered program"}
 
-type Lines = Iterable[tuple[int, str]]
+type Lines = Iterable[tuple[int, str]]  # (byte offset, text) of each line
 
 
 class Logs:
-    """The logs of both sides as the page shows them. The constructor writes `logs/` into the page's folder."""
+    """The logs of both sides on the page, compiled programs included. The constructor writes `logs/` into `folder`."""
 
     def __init__(self, record: ComparisonRecord, log_lines: Mapping[str, Lines], folder: Path):
         self._arms = {arm.name: arm for arm in (record.baseline, record.candidate)}
@@ -44,7 +44,7 @@ class Logs:
         return [view for side in self.by_side.values() for view in side]
 
     def unique(self, side: str) -> list[tuple[str, int, Kind]]:
-        """Return (anchor, line number, kind) of each kind of line that the other side never prints, in log order."""
+        """Return (anchor, line number, kind) of the first line of each kind that the other side never prints."""
         other = {kind for name, views in self.by_side.items() if name != side for view in views for kind in view.kinds}
         found: dict[str, tuple[str, int, Kind]] = {}
         for view in self.by_side[side]:
@@ -55,31 +55,31 @@ class Logs:
         return list(found.values())
 
     def view(self, arm: ArmSummary, run: int) -> LogView | None:
-        """Return the log of the arm's run number `run`, or None if its log was missing."""
+        """Return the log of the arm's run number `run` (compiled programs follow the runs); None if there is none."""
         names = (*arm.runs, *arm.programs)
         return self._views.get((arm.name, names[run])) if run < len(names) else None
 
     def anchor(self, arm: ArmSummary, source: Source | LogError | None) -> str | None:
-        """Return the anchor of the line of a source, or of a cause of death."""
+        """Return the anchor of the line of a source or of a cause of death; None if the page does not have the line."""
         if source is None or not source.line:
             return None
         view = self.view(arm, source.run)
         return view.anchor(source.offset) if view is not None else None
 
     def evidence_anchor(self, evidence: Evidence) -> str | None:
-        """Return the anchor of the line with an arm's evidence for a finding."""
+        """Return the anchor of the line with an arm's evidence for a finding; None if there is none."""
         arm = self._arms.get(evidence.arm)
         return self.anchor(arm, evidence.source) if arm is not None else None
 
     def before_death(self, arm: ArmSummary) -> list[str]:
-        """Return the last lines of the dead run's log, up to the line that names the cause of death."""
+        """Return the last lines up to the line that names the arm's cause of death; empty without one."""
         error = arm.cause_of_death
         view = None if error is None else self.view(arm, error.run)
         return [] if view is None else view.before_death
 
 
 def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Source, tuple[str, ...]]:
-    """Return the places in the log of run number `run` whose values the page shows, with the names of the values."""
+    """Return source → names of the values read there, for every line of run number `run` that the page refers to."""
     places: dict[Source, tuple[str, ...]] = {}
 
     def add(source: Source | None, *names: str) -> None:
@@ -89,11 +89,11 @@ def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Sou
     for difference in record.programs.differences if record.programs else ():
         add(difference.baseline_source if arm is record.baseline else difference.candidate_source, difference.what)
     stalls = {(stall.step, stall.offset) for stall in record.stalls.get(arm.name, ())}
-    own = set()  # the stalls of this run
+    own = set()  # (step, offset) of this run's stalls; `stalls` contains those of all runs of the arm
     for curve in record.curves:
         if run < len(arm.runs) and (curve.arm, curve.run_name) == (arm.name, arm.runs[run]) and curve.offsets:
             own |= stalls.intersection(zip(curve.steps, curve.offsets, strict=True))
-            for i in (0, -1):  # two lines suffice to find the offset of line numbers
+            for i in (0, -1):  # without a name: two references suffice to find the shift of line numbers
                 add(Source(line=curve.lines[i], offset=curve.offsets[i], run=run))
     for stall in record.stalls.get(arm.name, ()):
         if (stall.step, stall.offset) in own:

@@ -1,4 +1,4 @@
-"""Restores lost line breaks of a log for display: every record on its own line, with its byte offset."""
+"""Splits a log into lines for display. A line with several records, whose line breaks were lost, is split too."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tasks.scrape.read_progress import report_read
 from tasks.scrape.window import CHUNK
 from tasks.scrape.wrappings.lines import whole_lines
 
-# starts of lines without a prefix, for logs whose line breaks became spaces
+# starts of records without a logger's prefix, for logs whose line breaks became spaces
 _STARTS = re.compile(
     rb"(?<=\s)(?:XPK Start: |XPK End: |EXIT_CODE=|PyTorch was not found|TFRT TPU|Built on |Memstats: |Using \(GB\) |"
     rb"Per train step:|Total TFLOPs: |split as [\d.]+%|Traceback \(most recent call last\):|File \"[^\"\n]*\", line \d|"
@@ -25,10 +25,10 @@ _TRACEBACK = re.compile(rb"Traceback \(most recent call last\):")
 
 
 def stream_lines(path: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:
-    """Yield (byte offset, text) of every line of the log in a part of a file of any size, ascending.
+    """Yield (byte offset, text) of every line in the part `span` (begin, end) of a file, in constant memory.
 
-    A byte belongs to the last line whose offset is not greater. A line with several records is split before each; only
-    in such lines are records without a prefix searched for.
+    A line that contains several records with a logger's prefix is split before each of them, and before records without
+    a prefix.
     """
     begin, end = span
     with path.open("rb") as file:
@@ -41,7 +41,7 @@ def stream_lines(path: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]
 
 
 def lines_of(data: bytes, base: int) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a text whose first byte has the offset `base`, as `stream_lines` does."""
+    """Yield (byte offset, text) like `stream_lines`, of a text whose first byte has the offset `base`."""
     begin, end = 0, len(data)
     while begin < end:
         stop = data.find(b"\n", begin)
@@ -55,7 +55,7 @@ def lines_of(data: bytes, base: int) -> Iterator[tuple[int, str]]:
 
 
 def _break_between(data: bytes, begin: int, end: int) -> set[int]:
-    """Return the starts of records without a prefix. Text directly after a prefix belongs to that prefix."""
+    """Return the offsets of records without a prefix. Text directly after a prefix belongs to the prefix's record."""
     own = {match.end() for match in _PREFIX_AND_SPACE.finditer(data, begin, end)}
     found = {match.start() for match in _STARTS.finditer(data, begin, end)}
     for match in _TRACEBACK.finditer(data, begin, end):

@@ -1,4 +1,4 @@
-"""Turns a log of any size into pieces that a page loads on demand, and places in it into line numbers."""
+"""Writes a log of any size as pieces that the page loads on demand, and maps its byte offsets to line numbers."""
 
 import json
 import re
@@ -15,13 +15,13 @@ from tasks.publish.page.word_filter import Letters
 from tasks.records import Source
 from tasks.records.text import shorten, visible
 
-PIECE = 1_000_000  # characters of a piece
+PIECE = 1_000_000  # characters per piece
 LINES_BEFORE_DEATH = 12
-MOST_FOLDS = 2_000
+MOST_FOLDS = 2_000  # tracebacks that can be folded
 LONGEST_CAUSE = 300  # characters
 LONGEST_TRACEBACK = 2_000  # lines
-LONGEST_KIND = 400  # characters of a line that decide its kind
-MOST_KINDS = 20_000  # of lines: with more, every line is its own kind
+LONGEST_KIND = 400  # characters at the start of a line that decide its kind
+MOST_KINDS = 20_000  # lines of further kinds are not counted
 
 _TRACEBACK = "Traceback (most recent call last):"
 _CAUSE = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning|Fault|Iteration)?(?::|$)")
@@ -43,16 +43,16 @@ def kind_of(text: str) -> str:
 
 @dataclass
 class Kind:
-    """Lines that are equal except for numbers and paths: their number, and place and text of the first."""
+    """The lines that are equal except for times, numbers and paths (`kind_of`)."""
 
     count: int
-    place: int
-    text: str
+    place: int  # number of the first line in the run's text, from 1
+    text: str  # the first line, shortened
 
 
 @dataclass
 class LogView:
-    """A run's log on the page: its pieces are in `logs/<prefix>-<n>.js`, its whole text in `file`.
+    """A run's log on the page: its pieces are in `logs/<prefix>-<n>.js`, the complete text in `file`.
 
     With several pieces, the filters in `logs/<prefix>-letters.js` exclude pieces from a search.
     """
@@ -61,35 +61,35 @@ class LogView:
     prefix: str
     file: str
     size: int = 0  # bytes
-    pieces: list[tuple[int, int]] = field(default_factory=list)  # (number of the first line, lines) of each
-    folds: list[tuple[int, int, str]] = field(default_factory=list)  # a traceback: its first and last line, its cause
+    pieces: list[tuple[int, int]] = field(default_factory=list)  # per piece: number of its first line, its lines
+    folds: list[tuple[int, int, str]] = field(default_factory=list)  # per traceback: first line, last line, cause
     values: dict[int, list[str]] = field(
         default_factory=dict
-    )  # names of the page's values, by the number of their line
+    )  # line number -> names of the page's values that were read there
     before_death: list[str] = field(default_factory=list)  # the last lines, up to the cause of death
-    kinds: dict[str, Kind] = field(default_factory=dict)  # by the common part of their lines
-    _quick: dict[bytes, Kind] = field(default_factory=dict, repr=False)  # the same by a line without its digits
+    kinds: dict[str, Kind] = field(default_factory=dict)  # `kind_of` a line -> its kind
+    _quick: dict[bytes, Kind] = field(default_factory=dict, repr=False)  # cache: line without digits -> its kind
     starts: array[int] = field(default_factory=lambda: array("q"))  # byte offset of every line
-    end: int = 0  # byte offset behind the last
-    shift: int = 0  # from a line's place in the run to its number in the file
+    end: int = 0  # byte offset after the last line
+    shift: int = 0  # number of a line in the file minus its number in the run's text
 
     @property
     def lines(self) -> int:
         return len(self.starts)
 
     def number(self, offset: int) -> int | None:
-        """Return the number of the line that contains the byte; None if it is outside of the log."""
+        """Return the number of the line that contains the byte `offset`; None if the log does not contain it."""
         if not self.starts or not self.starts[0] <= offset < self.end:
             return None
         return bisect_right(self.starts, offset) + self.shift
 
     def anchor(self, offset: int) -> str | None:
-        """Return the anchor of the line that contains the byte."""
+        """Return the anchor of the line that contains the byte `offset`; None if the log does not contain it."""
         number = self.number(offset)
         return None if number is None else f"{self.prefix}-L{number}"
 
     def count_kind(self, data: bytes, text: str) -> None:
-        """Count the last line by its kind; `data`: the line of the log, `text`: as shown."""
+        """Add the last line to the count of its kind. `data`: the line's bytes, `text`: the line as displayed."""
         quick = data[:LONGEST_KIND].translate(None, _DIGITS)  # most lines differ from another line by digits only
         known = self._quick.get(quick)
         if known is None:
@@ -121,11 +121,11 @@ def read_log(
     prefix: str,
     death: int | None = None,
 ) -> LogView:
-    """Read (byte offset, text) pairs in order, once; holds one piece and 8 bytes per line in memory.
+    """Write the log's files from (byte offset, text) pairs; keeps one piece and 8 bytes per line in memory.
 
-    `references` maps places in the log to the names of the values read there; `death` is the offset of the line with
-    the cause of death. Lines are numbered as in the file of the references, else from 1: a log without its line breaks
-    has one line there. Raises StoreError.
+    `references` maps sources to the names of the values read there; `death` is the byte offset of the cause of death.
+    Lines are numbered as in the file to which the references point, or from 1 if they disagree, as for a log without
+    line breaks: there, all references name one line. Raises StoreError if a file cannot be written.
     """
     view = LogView(title=title, prefix=prefix, file=f"logs/{prefix}.txt")
     texts: list[str] = []  # of the current piece
@@ -171,7 +171,7 @@ def read_log(
         replace_text(filter_file, f'maxviewLetters("{prefix}",{json.dumps(filters)});\n')
     else:
         filter_file.unlink(missing_ok=True)
-    for number in count(len(view.pieces) + 1):  # pieces of a longer log that was here before
+    for number in count(len(view.pieces) + 1):  # delete the other pieces of an earlier, longer log
         old = folder / f"logs/{prefix}-{number}.js"
         if not old.exists():
             break
@@ -187,23 +187,23 @@ def read_log(
 
 
 def _shift(view: LogView, references: Mapping[Source, tuple[str, ...]]) -> int:
-    """Return the distance between line numbers in the file and in the run's text, if all references agree, else 0."""
+    """Return line number in the file minus line number in the run's text, if all references agree on it, else 0."""
     places = [(source.line, view.number(source.offset)) for source in references]
     shifts = {line - place for line, place in places if place is not None}
     return max(shifts.pop(), 0) if len(shifts) == 1 else 0
 
 
 class _Folds:
-    """Finds tracebacks: from their first line to the exception that ends the last of a chain."""
+    """Finds tracebacks, each from its first line to its exception. Chained tracebacks count as one."""
 
     def __init__(self) -> None:
         self.found: list[tuple[int, int, str]] = []
-        self._first: int | None = None
-        self._margin = 0  # length of the prefix of its lines
-        self._chained = 0  # line of the previous exception, from which a chain may continue
+        self._first: int | None = None  # first line of the unfinished traceback
+        self._margin = 0  # length of the logger's prefix before each of its lines
+        self._chained = 0  # line of the last exception; a traceback within 4 lines of it belongs to the same chain
 
     def take(self, place: int, text: str) -> None:
-        """Take the next line into account."""
+        """Process the next line; `place`: its number."""
         at = text.find(_TRACEBACK)
         if at >= 0 and len(self.found) < MOST_FOLDS:
             if self._first is None and not (self._chained and place - self._chained <= 4):

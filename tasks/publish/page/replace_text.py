@@ -1,4 +1,4 @@
-"""Writes the files of a page, which can be recomputed from records."""
+"""Writes the files of a page without syncing the disk, because a lost page can be drawn again from its record."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,10 +7,10 @@ from tasks.store.atomic import write_bytes_atomically
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a text atomically, but without syncing the disk. Raises StoreError.
+    """Write a text atomically, but without syncing the disk, if the file does not contain it. Raises StoreError.
 
-    If a power cut damages a page, remove it, and `maxview site build` draws it again; an empty page has no stamp, so it
-    need not be removed.
+    A power cut can damage a page. Remove it, and `maxview site build` draws it again. A page that became empty has no
+    stamp and is drawn again without being removed.
     """
     data = text.encode()
     if not path.is_file() or path.read_bytes() != data:  # most files are unchanged; a rename would wait for the disk
@@ -18,5 +18,5 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def replace_bytes(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """Write bytes, or pieces of them, in the same way."""
+    """Write bytes, or chunks of bytes, atomically, but without syncing the disk. Raises StoreError."""
     write_bytes_atomically(path, data, sync=False, hint=" with --out")

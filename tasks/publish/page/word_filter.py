@@ -1,25 +1,25 @@
-"""Turns a piece of a log into a filter that excludes words, so that a search can skip the piece.
+"""Turns a piece of a log into a filter of three-byte sequences, so that a search can skip pieces without the word.
 
-The filter has a bit for each three bytes in a row that some line holds, small letters for large ones and 0 for every
-digit. A word is only in the piece if all bits of its own are set; the page's script asks the same (`mayHold`).
+For every three consecutive bytes of a line, in lower case and with 0 for every digit, the bit at their hash is set. A
+piece can contain a word only if all bits of the word are set; the page's script checks this (`mayHold`).
 """
 
 import base64
 
-BITS = 1 << 15
-MOST_BYTES = 300_000  # of lines that differ by more than digits: a larger piece gets no filter, to save time
+BITS = 1 << 15  # size of a filter
+MOST_BYTES = 300_000  # of distinct lines; a piece with more gets no filter, to save time
 DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 
 
 class Letters:
-    """The distinct lines of one piece; lines that differ in digits only count as one."""
+    """The distinct lines of one piece. Lines that differ only in digits count as one."""
 
     def __init__(self) -> None:
         self._lines: set[bytes] = set()
         self._bytes = 0
 
     def take(self, text: str) -> None:
-        """Add a line, as the page shows it."""
+        """Add a line as the page displays it."""
         if self._bytes > MOST_BYTES:
             return
         line = text.lower().encode("utf-8").translate(DIGITS)
@@ -28,7 +28,7 @@ class Letters:
             self._bytes += len(line)
 
     def filter(self) -> str:
-        """Return the bits in base64; empty if the filter excludes nothing."""
+        """Return the filter in base64; empty if the piece is too large for one."""
         if self._bytes > MOST_BYTES:
             return ""
         threes: set[tuple[int, int, int]] = set()

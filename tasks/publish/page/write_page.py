@@ -1,4 +1,4 @@
-"""Turns a comparison record, its runs and the lines of its logs into a static page that works from a file, offline."""
+"""Writes the static page of a comparison. It works offline, also when opened as a file."""
 
 import os
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from tasks.publish.page.replace_text import replace_text
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.commits_between import MOST
 
-MOST_LINES = 100  # shown per side, of the log lines that the other side lacks
+MOST_LINES = 100  # kinds of log lines shown per side that the other side lacks
 
 
 def write_page(
@@ -44,13 +44,13 @@ def write_page(
     """Write `directory/index.html`, `directory/logs/` and `directory/curves/`; return the path of `index.html`.
 
     log_lines: `arm/run name`, or the arm's name for its first run → the log's (byte offset, text) pairs in order. Each
-        iterable is read once and never held whole. The page shows runs without an entry, but no logs of them.
+        iterable is read once, in constant memory. Runs without an entry are on the page, but their logs are not.
     runs: `arm/run name` → run record; without them the page compares no settings.
-    schedules: arm name → SVG text, shown as an image.
+    schedules: arm name → drawing of its pipeline schedule, as SVG text.
     home: URL of the index page.
-    neighbours: URL of the script that lists the comparison's other cases.
+    neighbours: URL of the script that lists all cases of the comparison (`cases.js`).
     flow_run: URL of the Prefect flow run.
-    stamp: digest stored in the page, to detect a stale page.
+    stamp: digest of record and code that is stored in the page, to detect a stale page.
 
     Raises StoreError if a file cannot be written.
     """
@@ -115,7 +115,7 @@ def write_page(
 
 
 def _commits(record: ComparisonRecord) -> str:
-    """Return the git command that lists the commits between both sides; empty if they are equal or one is unknown."""
+    """Return the git command that lists the commits between both sides; empty if equal, or if one is unknown."""
     left, right = record.baseline.commit, record.candidate.commit
     return f"git log --oneline --left-right {left}...{right}" if left and right and left != right else ""
 

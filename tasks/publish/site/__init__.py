@@ -1,1 +1,1 @@
-"""The pages of a whole store: index, history, cards and bisections, and the function that publishes a record."""
+"""Writes the pages of a store: comparisons, index, history, card and bisections."""

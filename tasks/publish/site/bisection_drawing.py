@@ -1,17 +1,17 @@
-"""Turns the points of a bisection into the places of a drawing: levels with intervals, and the chance of each point."""
+"""Computes the coordinates of a bisection's drawing: each point's level with its interval, and a bar of its chance."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from tasks.records import BisectedPoint, Bisection
 
-WIDTH, HEIGHT = 960.0, 180.0  # of the levels
-LEFT = 88.0  # for their labels
+WIDTH, HEIGHT = 960.0, 180.0  # px, as all lengths here; of the part with the levels
+LEFT = 88.0  # for the labels of levels
 STRIP = HEIGHT + 24  # y of the points without a level
-CHANCES, HIGHEST = STRIP + 20, 36.0  # upper end and height of the bars
+CHANCES, HIGHEST = STRIP + 20, 36.0  # y of the bars' part, and height of a bar of chance 1
 TOTAL = CHANCES + HIGHEST + 4
-MARGIN = 0.06  # of the range of levels, above and below
-LEAST_CHANCE = 0.005  # of a bar
+MARGIN = 0.06  # above and below the levels, as a share of their range
+LEAST_CHANCE = 0.005  # smaller chances have no bar
 
 type Kind = Literal["culprit", "ruled", "good", "bad", "between", "unknown", "skipped", "open"]
 type Rule = tuple[float, str]  # y and label of a horizontal line
@@ -19,23 +19,23 @@ type Rule = tuple[float, str]  # y and label of a horizontal line
 
 @dataclass(frozen=True)
 class DrawnPoint:
-    """A point and its places in the drawing; None for absent values."""
+    """A point and its coordinates in px; None for absent values."""
 
     point: BisectedPoint
     kind: Kind
     suspect: bool
     x: float
     y: float
-    low: float | None
+    low: float | None  # y of the ends of the level's interval
     high: float | None
     chance: float | None  # height of its bar
 
 
 def draw_points(record: Bisection) -> tuple[list[DrawnPoint], list[Rule]]:
-    """Return every point, and the lines at the levels of good and bad.
+    """Return every point, and the lines at the levels of the good and the bad point.
 
-    The level of the good end is 0. A metric without levels has two: 0 like good, and 1 like bad. Points without a level
-    lie below.
+    The level of the good point is 0. If the metric is no time, points like good get level 0 and points like bad level
+    1. Points without a level are drawn below, at STRIP.
     """
     measured = any(point.level is not None for point in record.points)
     levels = [_level(record, number, measured) for number in range(len(record.points))]

@@ -1,4 +1,4 @@
-"""Turns a bisection into text for a terminal, a Prefect artifact and a page."""
+"""Renders a bisection for a terminal, a Prefect artifact and a page, and writes the page into the store."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -19,12 +19,12 @@ from tasks.store import Store, check_name, write_atomically
 FOLDER, RECORD = "bisections", "bisection.json"
 SIGNS = {"found": "✗", "range": "?", "no difference": "?", "ledger": "·"}
 MARKS = {"good": "=", "bad": "✗", "between": "≠", "unknown": "?", "skipped": "–", "": " "}
-SUBJECT = 48
-BAR = 20
+SUBJECT = 48  # characters of a commit's subject
+BAR = 20  # characters of the bar of chance 1
 
 
 def render_bisection(record: Bisection, page: str = "") -> str:
-    """Return the text for a terminal: the answer, the points and runs behind it, and the page's path."""
+    """Return the text for a terminal: answer, number of points and runs, notes, the page's path, next command."""
     lines = [f"{SIGNS[record.outcome]} {visible(record.headline)}", f"  {show_counts(record)}"]
     lines += [f"  {corner.name}: {corner.verdict}, {corner.text}" for corner in record.corners]
     lines += [f"  {visible(note)}" for note in record.notes]
@@ -39,7 +39,7 @@ def render_bisection(record: Bisection, page: str = "") -> str:
 
 
 def render_ledger(points: Sequence[BisectedPoint]) -> list[str]:
-    """Return the compile ledger as aligned lines; a ditto mark stands for the program of the line above."""
+    """Return the compile ledger (the compiled step of each commit) as aligned lines; ″: the same program as above."""
     rows = [("commit", "program", "collectives", "recomputed", "memory", "subject"), *_ledger_rows(points)]
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     right = {2, 3, 4}
@@ -66,7 +66,7 @@ def _ledger_rows(points: Sequence[BisectedPoint]) -> Iterator[tuple[str, str, st
 
 
 def draw_belief(record: Bisection) -> str:
-    """Return the posterior as bars in Markdown, for the points that may still be the culprit."""
+    """Return the posterior as bars in a Markdown table, without chances below 0.5 %; empty if no chance is above."""
     held = [(point.chance, name_point(point), point.commit.subject) for point in record.points if point.chance >= 0.005]
     rows = [f"| `{name}` | {'█' * max(1, round(BAR * chance))} {100 * chance:.0f} % | {escape_markdown(subject)} |"
             for chance, name, subject in held]  # fmt: skip
@@ -95,7 +95,7 @@ def bisection_markdown(record: Bisection) -> str:
 
 
 def show_level(point: BisectedPoint) -> str:
-    """Return a level such as `+8.2 % (+6.8 … +9.7)`; empty if unknown."""
+    """Return a level with its interval, such as `+8.2 % (+6.8 … +9.7)`; empty if unknown."""
     if point.level is None or point.low is None or point.high is None:
         return ""
     return show_interval(point.level, point.low, point.high)

@@ -1,4 +1,4 @@
-"""Turns the records of a store into its site: draws missing and stale pages, then the index."""
+"""Brings the pages of a store up to date: writes missing and stale comparison pages, then the index page."""
 
 from collections.abc import Callable
 
@@ -11,17 +11,17 @@ from tasks.store import Store, StoreError
 
 
 class Built(Frozen):
-    """The result of a build: the pages of a store; `unread` names unreadable records with the reason."""
+    """The result of a build."""
 
-    written: int
-    kept: int
-    unread: tuple[str, ...] = ()
+    written: int  # pages
+    kept: int  # pages that were up to date
+    unread: tuple[str, ...] = ()  # error messages of the records that could not be read
 
 
 def build_site(store: Store, *, tell: Callable[[str], None] = lambda page: None) -> Built:
-    """Write every page that is missing, or stale since its record or our code changed; then write the index.
+    """Write every page that is missing, or older than its record or the code that draws it; then write the index page.
 
-    `tell` is called with the address of each page that was written. Raises StoreError.
+    `tell` is called with the address of each written page. Raises StoreError if a page cannot be written.
     """
     store.refresh("comparisons")
     written, kept, unread = [], 0, []

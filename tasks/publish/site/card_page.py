@@ -1,4 +1,4 @@
-"""Writes a card as a page of the site."""
+"""Writes the verification card as a page of the store."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from tasks.store import Store
 
 
 def write_card_page(card: Card, changed: Changed, store: Store) -> Path:
-    """Write `card.html` at the top of the store; return its path."""
+    """Write `card.html` into the store's top folder; return its path. `changed`: see `Changed`."""
     html = (
         make_environment(signs=SIGNS, sign_of=sign_of, meanings=MEANINGS)
         .get_template("card.html.j2")

@@ -1,4 +1,4 @@
-"""Turns judged series into one static page: the changes of level with their commits, then a row of charts per case."""
+"""Writes the history page: the changes of metrics from night to night with their commits, then charts of each case."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,22 +28,22 @@ from tasks.store import Store
 SIDES: tuple[Line, ...] = ("baseline", "candidate")
 HEIGHT = 40.0  # of a chart, whose width is 100
 EDGE = 4.0  # from a chart's border to its highest and lowest value
-LEAST_REACH = 0.02  # of a chart, relative, up and down: less would draw noise as mountains
-# the main metrics of a case: shown without a click
+LEAST_REACH = 0.02  # least distance from the middle to an end of the axis, relative to the middle: noise stays small
+# the metrics whose charts are shown without a click
 MAIN = (STEP_TIME.quick, *(metric.name for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP)))
 TITLES = {metric.name: metric.middle or metric.title for metric in METRICS}
 TITLES |= {metric.quick: metric.title for metric in METRICS if metric.quick}
-OPEN_ROWS = 20  # cases whose charts are shown at once; the pairs after them are folded
+OPEN_ROWS = 20  # cases whose charts are unfolded at first
 
 type Group = tuple[str, str, str]  # comparison, pair of refs, target
-type Table = tuple[bool, dict[str, str], dict[str, dict[str, Any]]]  # main metrics?; units by metric; cells by case
-type Places = dict[str, float]  # x of the nights of a case in percent, by the ids of their comparisons
+type Table = tuple[bool, dict[str, str], dict[str, dict[str, Any]]]  # is main; metric -> unit; case -> metric -> cell
+type Places = dict[str, float]  # comparison id -> x of its night in the charts of a case, in percent
 
 
 def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
-    """Write `history.html` at the top of the store; return its path. Series of one pair of refs are grouped.
+    """Write `history.html` into the store's top folder; return its path. Series of one pair of refs are grouped.
 
-    The page of a read-only bucket stays in the working copy. A read-only folder gets no page: None.
+    For a read-only bucket, the page is written only into the local copy. Returns None for a read-only folder.
     """
     if not store.writable and store.mirror is None:
         return None
@@ -67,7 +67,7 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
 
 
 class Drawing:
-    """Draws the series of a store; `rows` and `charts` become the data of the page's script."""
+    """Draws the series of a store. `rows` and `charts` are the data of the page's script."""
 
     def __init__(self, judged: Sequence[Judged], store: Store):
         self._store = store
@@ -81,7 +81,7 @@ class Drawing:
         self.charts: list[tuple[int, *tuple[list[float | None], ...]]] = []  # row, and the values of both arms
 
     def ticks(self) -> list[tuple[float, str, str]]:
-        """Return x in percent, day and text anchor of each date of the axis; the year only if it varies."""
+        """Return (x in percent, date, SVG text anchor) of each label of the axis; dates of one year omit the year."""
         if not self._days:
             return []
         last, one_year = len(self._days) - 1, len({day[:4] for day in self._days}) == 1
@@ -93,9 +93,9 @@ class Drawing:
         ]
 
     def draw_groups(self, groups: dict[Group, list[Judged]]) -> Iterator[tuple[str, list[Table], list[str], bool]]:
-        """Yield name, tables and notes of each pair of refs, and whether its charts are shown at once.
+        """Yield name, tables and notes of each pair of refs, and whether its charts are unfolded at first.
 
-        Pairs with long series come before pairs that were compared once.
+        The pair with the longest series comes first.
         """
         cases = 0
         for group, items in sorted(groups.items(), key=lambda pair: -max(len(item.series.nights) for item in pair[1])):
@@ -103,7 +103,7 @@ class Drawing:
             yield _name(group), list(self._tables(items)), list(_notes(items)), not before or cases <= OPEN_ROWS
 
     def _tables(self, items: Sequence[Judged]) -> Iterator[Table]:
-        """Yield the charts of the main metrics, then of all others."""
+        """Yield the table of the main metrics, then the table of all others."""
         cases: dict[str, list[Series]] = {}
         for item in items:
             cases.setdefault(item.series.case, []).append(item.series)
@@ -117,9 +117,9 @@ class Drawing:
             yield main, {metric: units[metric] for metric in sorted(units, key=_order)}, cells
 
     def _row(self, series: Sequence[Series]) -> tuple[int, Places]:
-        """Add the nights of a case to `rows`; return the row's number and the x of each night.
+        """Add the nights of a case to `rows`; return the index of the new row, and the x of each night.
 
-        The nights of one day share the day's column.
+        Nights of the same day share one column.
         """
         nights = {night.comparison_id: night for one in series for night in one.nights}
         ordered = sorted(nights.values(), key=lambda night: (show_time(night), night.comparison_id))
@@ -169,7 +169,7 @@ class Drawing:
         return self._pages.get(_page(series, night), "")
 
     def list_changes(self, groups: dict[Group, list[Judged]]) -> Iterator[dict[str, Any]]:
-        """Yield the changes, the latest first: all metrics that moved in a case on a night are one change."""
+        """Yield the changes, the latest first. All metrics that changed in a case on one night are one change."""
         found: dict[tuple[Group, str, str], list[tuple[Judged, Event]]] = {}
         for group, items in groups.items():
             for item in items:
@@ -201,9 +201,9 @@ class Drawing:
             }
 
     def _commits_between(self, series: Series, event: Event) -> dict[str, Any]:
-        """Return the commits between two nights of the side that moved.
+        """Return the commits of the changed side between two nights.
 
-        They come from the local clone, else from the record of the later comparison.
+        They are read from the local clone, or from the record of the later comparison if the clone lacks them.
         """
         side = "baseline" if event.line == "baseline" or event.cause == "baseline" else "candidate"
         before, after = (getattr(night, f"{side}_commit") or "" for night in (event.before, event.after))
@@ -231,7 +231,7 @@ def _name(group: Group) -> str:
 
 
 def _notes(items: Sequence[Judged]) -> Iterator[str]:
-    """Yield the notes on the main metrics, each with its cases, and with its metric if there is one."""
+    """Yield each note on the main metrics with its cases, and with the metric if it concerns only one."""
     found: dict[str, list[Series]] = {}
     for item in items:
         for note in item.notes if item.series.metric in MAIN else ():
@@ -243,7 +243,7 @@ def _notes(items: Sequence[Judged]) -> Iterator[str]:
 
 
 def _offer_bisection(series: Series, commits: dict[str, Any]) -> str:
-    """Return the command that finds the commit, if the arms are refs and several commits lie between the nights."""
+    """Return the `maxview bisect` command; empty unless the arms are refs and several commits lie in between."""
     if len(commits["list"]) < 2 or series.comparison not in _with_refs():
         return ""
     words = ["maxview", "bisect", series.comparison, "--good", commits["before"], "--bad", commits["after"]]
@@ -279,7 +279,7 @@ def _word(event: Event) -> str:
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:
-    """Return the limits of a chart's axis: all values, and at least LEAST_REACH around their middle."""
+    """Return the ends of a chart's axis: they include all values and reach at least LEAST_REACH from the middle."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     middle = (low + high) / 2
     reach = max((high - low) / 2, abs(middle) * LEAST_REACH) or 1.0

@@ -1,7 +1,7 @@
-"""Turns published records into the index of a store: all comparisons, the last nights, and the pages at the top.
+"""Builds the index of a store: all comparisons, the last nights, and whether history and card pages exist.
 
-The index page carries its own data in one file. A writer replaces it only over the version that it read, so that
-concurrent writers lose nothing, and adding a comparison reads none of the thousands of folders.
+The index page contains the index as JSON. Adding a comparison changes this JSON and reads none of the thousands of
+comparison folders.
 """
 
 import re
@@ -23,14 +23,14 @@ from tasks.store import Store, StoreError
 PAGE = "index.html"
 HISTORY = "history.html"
 CARD = "card.html"
-BESIDE = {HISTORY: "history", CARD: "card"}  # pages beside the index, and their fields in it
-MARK = '<meta name="generator" content="maxview">'
+BESIDE = {HISTORY: "history", CARD: "card"}  # page in the same folder as the index -> field of StoreIndex
+MARK = '<meta name="generator" content="maxview">'  # pages without it are not maxview's and are not replaced
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
-NIGHTS = 5  # kept, with their matrices
-HEADLINE = 120  # characters: the page of the comparison has the full text
-LONGEST_OF_NIGHT = 300  # characters of a headline in the list at the top
-TREND = STEP_TIME.name  # a cell's trend shows its ratio of candidate to baseline
-AT_ONCE = 100  # records that are held while the index is gathered
+NIGHTS = 5  # the index keeps this many, the last ones
+HEADLINE = 120  # characters; the page of the comparison has the full text
+LONGEST_OF_NIGHT = 300  # characters of a headline in the list of the last night
+TREND = STEP_TIME.name  # the metric whose ratio candidate / baseline is drawn as a trend
+AT_ONCE = 100  # records in memory at once while the index is rebuilt
 
 
 type Pair = tuple[str, str, str, str]  # comparison, baseline, candidate, target
@@ -58,7 +58,7 @@ class IndexedComparison(Frozen):
 
     @property
     def page(self) -> str:
-        """The name of its page in the store."""
+        """The path of its page inside the store."""
         return f"comparisons/{self.comparison}/{self.case}/{self.id}/index.html"
 
     @property
@@ -79,7 +79,7 @@ class IndexedCell(Frozen):
     outcome: Verdict | Literal["failed", "died"]
     quarantine: str = ""  # the reason of a quarantine
     owner: str = ""
-    page: str = ""  # its name in the store
+    page: str = ""  # its path inside the store
     headline: str = ""
 
 
@@ -97,17 +97,17 @@ class IndexedNight(Frozen):
 class StoreIndex(Frozen):
     """Everything on the index page."""
 
-    comparisons: tuple[IndexedComparison, ...] = ()  # the last one first
-    nights: tuple[IndexedNight, ...] = ()  # the last one first
-    history: bool = False  # whether its page exists
-    card: bool = False  # whether its page exists
-    unread: tuple[str, ...] = ()  # files that could not be read when the index was gathered
+    comparisons: tuple[IndexedComparison, ...] = ()  # the newest first
+    nights: tuple[IndexedNight, ...] = ()  # the newest first
+    history: bool = False  # whether history.html exists
+    card: bool = False  # whether card.html exists
+    unread: tuple[str, ...] = ()  # files that could not be read when the index was rebuilt
 
     @field_serializer("comparisons")
     def _rows(self, comparisons: tuple[IndexedComparison, ...]) -> dict[str, Any]:
-        """Return values without names, and each pair once, because thousands of both would fill most of the page.
+        """Return rows of values without field names, and each pair only once, to keep the page small.
 
-        A row is the place of its pair, then the values of FIELDS.
+        A row consists of the index of its pair in `pairs` and the values of FIELDS.
         """
         places = {pair: place for place, pair in enumerate(dict.fromkeys(item.pair for item in comparisons))}
         rows = [[places[item.pair], *(getattr(item, name) for name in FIELDS)] for item in comparisons]
@@ -116,7 +116,7 @@ class StoreIndex(Frozen):
     @field_validator("comparisons", mode="before")
     @classmethod
     def _of_rows(cls, value: Any) -> Any:
-        """Invert `_rows`; a row of another length has another version."""
+        """Invert `_rows`. Raises ValueError for rows that another version of maxview wrote."""
         if not isinstance(value, dict):
             return value
         try:
@@ -132,13 +132,13 @@ type Change = Callable[[StoreIndex], StoreIndex]
 
 
 def add_comparison(record: ComparisonRecord) -> Change:
-    """Return a change that adds the comparison, or replaces its former entry."""
+    """Return a change that adds the comparison, or replaces its entry."""
     new = index_comparison(record)
     return lambda index: index.model_copy(update={"comparisons": in_order([*index.comparisons, new])})
 
 
 def index_comparison(record: ComparisonRecord) -> IndexedComparison:
-    """Return the comparison's entry."""
+    """Return the comparison's entry in the index."""
     row = next((row for row in record.rows if row.metric == TREND), None)
     both = row is not None and row.baseline and row.candidate is not None
     return IndexedComparison(
@@ -158,13 +158,13 @@ def shorten_headline(headline: str, longest: int = HEADLINE) -> str:
 
 
 def in_order(found: Iterable[IndexedComparison]) -> tuple[IndexedComparison, ...]:
-    """Return each comparison once, as published last; the newest first."""
+    """Return the last given entry of each comparison, the newest comparison first."""
     kept = {(item.comparison, item.case, item.id): item for item in found}
     return tuple(sorted(kept.values(), key=lambda item: (item.created, item.comparison, item.case, item.id))[::-1])
 
 
 def add_nights(records: Iterable[NightRecord]) -> Change:
-    """Return a change that adds the nights and keeps the last ones."""
+    """Return a change that adds the nights and keeps the last NIGHTS."""
     new = [_indexed(record) for record in records]
 
     def change(index: StoreIndex) -> StoreIndex:
@@ -198,18 +198,18 @@ def _indexed(record: NightRecord) -> IndexedNight:
 
 
 def _name_of(address: str) -> str:
-    """Return the name of a comparison's page in the store; the address may be of a store that moved."""
+    """Return the path of a comparison's page inside the store, also if the store moved; empty for other addresses."""
     parts = address.split("/")[-5:]
     return "/".join(parts) if len(parts) == 5 and parts[0] == "comparisons" else ""
 
 
 def add_page(name: str) -> Change:
-    """Return a change that marks a page beside the index as existing."""
+    """Return a change that marks `history.html` or `card.html` as existing."""
     return lambda index: index.model_copy(update={BESIDE[name]: True})
 
 
 def parse_index(page: str) -> StoreIndex | None:
-    """Return the index in a page; None if there is none, or one of another version."""
+    """Return the index in the text of a page; None if there is none, or another version of maxview wrote it."""
     found = DATA.search(page)
     try:
         return StoreIndex.model_validate_json(found[1]) if found else None
@@ -218,7 +218,7 @@ def parse_index(page: str) -> StoreIndex | None:
 
 
 def gather_index(store: Store) -> StoreIndex:
-    """Return an index of the folders of the store; it names unreadable files."""
+    """Build the index from all records in the store. `StoreIndex.unread` names the unreadable ones."""
     found: list[IndexedComparison] = []
     unread: list[str] = []
     names = [entry.name for entry in store.files.entries("comparisons", "comparisons/*/*/*/comparison.json")]

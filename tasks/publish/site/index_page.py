@@ -1,4 +1,4 @@
-"""Turns the index of a store into its page, and keeps the page up to date beside other writers."""
+"""Renders the index page of a store, and updates it while other processes may update it too."""
 
 import json
 import logging
@@ -45,30 +45,30 @@ from tasks.store.mirror import out_option
 
 SHOWN: tuple[Outcome, ...] = ("died", *(word for word in WORST_FIRST if word != NOT_JUDGED))
 PAIRS = 12  # columns of the matrix: the most recent ones
-NEIGHBOURS = "cases.js"
+NEIGHBOURS = "cases.js"  # in the folder of a comparison; its pages load it
 BROKEN = ("died", "failed", "regressed", "changed")  # the worst first
-SHOWN_NIGHTS = 40  # nights of a case on its pages
+SHOWN_NIGHTS = 40  # last comparisons of a case that its pages list
 LISTED = 40  # comparisons that are visible without JavaScript
-TREND_NIGHTS = 14
-LEAST_REACH = 0.05  # of a trend, relative: less would draw noise as mountains
+TREND_NIGHTS = 14  # comparisons in a trend
+LEAST_REACH = 0.05  # least change of the ratio that half the height of a trend stands for: noise stays small
 LOCK = ".index.lock"
 ATTEMPTS = 20
-PAUSE_S = 0.2  # random up to here, and longer each time: writers that met should not meet again
+PAUSE_S = 0.2  # longest pause after the first conflict. It is random, so that the same writers do not conflict again.
 LONGEST_WAIT_S = 120.0
 
 
 def update_index(store: Store, change: Change) -> StoreIndex | None:
     """Apply the change to the index page and return the new index; None if the page is not maxview's.
 
-    First makes a missing or damaged page from the folders. Concurrent writers lose nothing: on one machine they take
-    turns, and a page in a bucket is only replaced over the version that was read. Raises StoreError.
+    A missing or damaged page is first rebuilt from the records. No concurrent change is lost: writers in a folder take
+    a lock, and a page in a bucket is only replaced if it is still the version that was read. Raises StoreError.
     """
     place = store.files.url(PAGE)
     with _alone(store, place):
         for attempt in range(ATTEMPTS):
             entry = store.files.stat(PAGE)
             page = None
-            with suppress(FileNotFoundError):  # removed meanwhile: then replacing it fails, too
+            with suppress(FileNotFoundError):  # removed since `stat`: then the write below fails and is repeated
                 page = store.files.read(PAGE).decode("utf-8", "replace") if entry else None
             if page is not None and MARK not in page:
                 logging.getLogger(__name__).warning("%s is not a page of maxview: left as it is", place)
@@ -85,21 +85,21 @@ def update_index(store: Store, change: Change) -> StoreIndex | None:
 
 
 def rebuild_index(store: Store) -> None:
-    """Rewrite the index page from the folders of the store alone."""
+    """Rewrite the index page and every `cases.js` from the records in the store."""
     index = update_index(store, lambda _: gather_index(store))
     for comparison in {item.comparison for item in index.comparisons} if index else ():
         write_neighbours(store, index, comparison)
 
 
 def publish_night(store: Store, record: NightRecord) -> None:
-    """Add the night to the index page, and its quarantines to the pages of the comparisons."""
+    """Add the night to the index page, and its quarantines to `cases.js` of its comparisons."""
     index = update_index(store, add_nights([record]))
     for comparison in dict.fromkeys(cell.comparison for cell in record.plan.cells):
         write_neighbours(store, index, comparison)
 
 
 def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) -> None:
-    """Write `cases.js`, from which the pages of a comparison learn their neighbours, nights and quarantine."""
+    """Write `cases.js` of a comparison: each case's newest result, earlier results and quarantine. None: do nothing."""
     if index is None:
         return
     quarantined = {
@@ -129,7 +129,7 @@ def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) ->
 
 
 def write_beside(store: Store, name: str, html: str) -> Path:
-    """Write a page beside the index, and mark it there unless the store is read-only; return its path."""
+    """Write a page into the index page's folder; add it to the index unless the store is read-only. Return its path."""
     page = write_atomically(store.path / name, html)
     if store.writable:
         store.push(page)
@@ -144,7 +144,7 @@ def link_home(store: Store, depth: int = 0) -> str:
 
 @contextmanager
 def _alone(store: Store, place: str) -> Iterator[None]:
-    """Exclude the other writers of this machine; a bucket checks versions instead."""
+    """Lock the index page of a folder against other writers. A bucket has no lock, because it checks versions."""
     if store.mirror is not None:
         yield
         return
@@ -160,7 +160,7 @@ def _alone(store: Store, place: str) -> Iterator[None]:
 
 
 def render_index(index: StoreIndex, store: Store) -> str:
-    """Return the page, which contains the index as data."""
+    """Return the HTML of the index page, which contains the index as JSON."""
 
     def link(name: str) -> str:
         return quote(name) if store.mirror is None else store.link_to(store.path / name)
@@ -168,7 +168,7 @@ def render_index(index: StoreIndex, store: Store) -> str:
     cases: dict[Pair, set[str]] = {}
     for item in index.comparisons:
         cases.setdefault(item.pair, set()).add(item.case)
-    shown = sorted(list(cases)[:PAIRS], key=lambda pair: -len(cases[pair]))  # a pair of one case is hardly a matrix
+    shown = sorted(list(cases)[:PAIRS], key=lambda pair: -len(cases[pair]))  # pairs with many cases first
     last = index.nights[0] if index.nights else None
     page = (
         _environment()
@@ -202,7 +202,7 @@ def render_index(index: StoreIndex, store: Store) -> str:
 
 
 def render_not_found() -> str:
-    """Return the page for an address without one."""
+    """Return the HTML for addresses without a page (404)."""
     return _environment().get_template("not_found.html.j2").render(home="/index.html", **load_assets("site.js"))
 
 
@@ -211,11 +211,11 @@ def _environment() -> Environment:
     return make_environment(words=verdict_words, why=_why, format_moment=verdict_words.format_moment)
 
 
-type Cell = tuple[int, IndexedComparison, str, str]  # place and record of a comparison; its trend, drawn and in words
+type Cell = tuple[int, IndexedComparison, str, str]  # index of the comparison, its entry, trend as points and as words
 
 
 def _matrix(index: StoreIndex, pairs: set[Pair]) -> dict[str, dict[Pair, Cell]]:
-    """Return each case's newest comparison of each pair, with the trend up to it."""
+    """Return case → pair → its newest comparison with the trend of the last TREND_NIGHTS."""
     found: dict[str, dict[Pair, list[tuple[int, IndexedComparison]]]] = {}
     for place, item in enumerate(index.comparisons):
         if item.pair in pairs:
@@ -229,7 +229,7 @@ def _cell(newest_first: list[tuple[int, IndexedComparison]]) -> Cell:
 
 
 def draw_trend(ratios: list[float | None]) -> str:
-    """Return the points of a line of 64 × 16 px: up is slower, and half its height is at least 5 %."""
+    """Return the points of an SVG line of 64 × 16 px, up is slower; empty with fewer than two known ratios."""
     known = [(place, ratio) for place, ratio in enumerate(ratios) if ratio is not None]
     if len(known) < 2:
         return ""
@@ -239,27 +239,27 @@ def draw_trend(ratios: list[float | None]) -> str:
 
 
 def describe_trend(ratios: list[float | None]) -> str:
-    """Return the first and the last value of the line, as a change in percent."""
+    """Return the first and the last known ratio as changes in percent; empty if no ratio is known."""
     known = [f"{100 * (ratio - 1):+.1f} %" for ratio in ratios if ratio is not None]
     return f"{known[0]} at first, {known[-1]} last, of {len(known)} comparisons" if known else ""
 
 
 def _why(item: IndexedComparison) -> str:
-    """Return the first whole clauses of a headline, of a death the cause."""
+    """Return the first clauses of a headline; if an arm died, those of the cause."""
     told = item.headline.partition(": ")[2] if item.died else item.headline.removeprefix("not comparable: ")
     return first_clauses(told or item.headline)
 
 
 def _other_changes(night: IndexedNight) -> list[str]:
-    """Return the changes that belong to no cell, such as the culprit of a bisection."""
+    """Return the changes that are not about the result of a cell, such as the culprit of a bisection."""
     cells = tuple(f"{cell.comparison} {cell.case}" for cell in night.cells)
     return [change for change in night.changes if not change.startswith(cells) or BISECTED in change]
 
 
 def tally(cells: Sequence[IndexedCell]) -> list[tuple[Outcome, int, float, float]]:
-    """Return how many cells have each word, the worst first, and their place and width in a bar of all cells, in %.
+    """Return (outcome, number of cells, x, width) per outcome, the worst first; x and width in % of a bar of all cells.
 
-    Leaves out the cells in quarantine.
+    Cells in quarantine are not counted.
     """
     words = Counter(cell.outcome for cell in cells if not cell.quarantine)
     found: list[tuple[Outcome, int, float, float]] = []
@@ -273,7 +273,7 @@ def tally(cells: Sequence[IndexedCell]) -> list[tuple[Outcome, int, float, float
 def find_states(nights: Sequence[IndexedNight]) -> dict[str, list[IndexedCell]]:
     """Return the last night's cells by state: new and old (broken, the worst first), healed, unknown, quarantined.
 
-    The night before is the previous one on the same target. Its cells that are gone are absent.
+    They are compared with the previous night on the same target. "absent": cells that only that night has.
     """
     now = {(cell.comparison, cell.case): cell for cell in nights[0].cells}
     last = next((night.cells for night in nights[1:] if night.target == nights[0].target), ())
@@ -292,7 +292,7 @@ def find_states(nights: Sequence[IndexedNight]) -> dict[str, list[IndexedCell]]:
 
 
 def _night(cells: tuple[IndexedCell, ...]) -> tuple[list[str], dict[str, dict[str, IndexedCell]]]:
-    """Return the comparisons of a night, and each case's cell of each comparison."""
+    """Return the comparisons of a night, and case → comparison → cell."""
     comparisons = list(dict.fromkeys(cell.comparison for cell in cells))
     rows: dict[str, dict[str, IndexedCell]] = {}
     for cell in cells:

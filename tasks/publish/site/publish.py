@@ -1,4 +1,4 @@
-"""Writes a comparison into the store: its record, its page with the logs, and the index."""
+"""Writes a comparison into the store: record, page with logs, entry in the index, values in the history."""
 
 import gzip
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,16 +14,15 @@ from tasks.publish.site.page_stamp import make_stamp
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.store import Store
 
-FLOW_RUN = "flow-run.txt"  # beside a page: the address of its flow run
+FLOW_RUN = "flow-run.txt"  # in the folder of a comparison: the URL of its Prefect flow run
 
 
 def publish_comparison(
     record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = (), *, flow_run: str = ""
 ) -> Path:
-    """Write or replace `comparison.json`, the page, the index and the history of the store; return the page's path.
+    """Write `comparison.json` and the page, and update the store's index and history; return the page's path.
 
-    `known`: records of its runs that are in memory, and are not read again. `flow_run`: the address of the flow run
-    that made it, for the page to lead back to.
+    `known`: run records that are already loaded. `flow_run`: URL of the Prefect flow run, for a link on the page.
     """
     directory = store.comparison(record.comparison, record.case, record.id)
     directory.write_comparison(record)
@@ -36,7 +35,7 @@ def publish_comparison(
 
 
 def write_comparison_page(record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = ()) -> Path:
-    """Write only the page of a comparison whose record is in the store; return its path."""
+    """Write only the page of a comparison whose record is already in the store; return its path."""
     directory = store.comparison(record.comparison, record.case, record.id)
     lines: dict[str, Iterator[tuple[int, str]]] = {}
     runs = read_runs(record, store, known)
@@ -62,7 +61,7 @@ def write_comparison_page(record: ComparisonRecord, store: Store, known: Sequenc
 
 
 def read_runs(record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = ()) -> dict[str, RunRecord]:
-    """Return the records of the runs, by `arm/run name`; omits runs whose folder is gone."""
+    """Return `arm/run name` → run record; omits runs whose folder is gone. `known`: records that are already loaded."""
     here = {run.log: run for run in known}
     found = {}
     for arm in (record.baseline, record.candidate):
@@ -74,7 +73,7 @@ def read_runs(record: ComparisonRecord, store: Store, known: Sequence[RunRecord]
 
 
 def draw_schedules(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> dict[str, str]:
-    """Return the pipeline schedule of each arm's first run as SVG text, by arm name; omits arms without one."""
+    """Return arm name → pipeline schedule of its first run as SVG text; omits arms without one."""
     found = {}
     for arm in (record.baseline, record.candidate):
         run = runs.get(f"{arm.name}/{arm.runs[0]}")
@@ -85,7 +84,7 @@ def draw_schedules(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> d
 
 
 def read_packed_lines(text: Path) -> Iterator[tuple[int, str]]:
-    """Yield (byte offset, text) of every line of a gzipped text; offsets count unpacked bytes."""
+    """Yield (byte offset in the unpacked text, text) of every line of a gzipped file; nothing if it does not exist."""
     if not text.is_file():
         return
     offset = 0

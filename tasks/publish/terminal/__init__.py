@@ -1,1 +1,1 @@
-"""Comparisons, checkpoints, logs and configs on the terminal."""
+"""Prints comparisons, cards, checkpoints, logs and configs on the terminal."""

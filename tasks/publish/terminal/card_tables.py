@@ -1,4 +1,4 @@
-"""Draws a card as tables in a terminal."""
+"""Renders the verification card as terminal tables."""
 
 from collections.abc import Iterator
 
@@ -9,15 +9,15 @@ from tasks.publish.content.card_words import SIGNS, Changed, names_of, sign_of
 from tasks.records.card import Card
 from tasks.records.text import visible
 
-SHORT = {  # heads of columns in a terminal
+SHORT = {  # name of a card's item -> head of its column
     "same program": "program", "same bits": "bits", "same checkpoint": "cross", "equal losses": "losses",
     "checkpoints proved": "saves", "outside references": "outside", "preflight": "TPU",
 }  # fmt: skip
-WIDE = 110
+WIDE = 110  # characters; narrower terminals get no column with the device and the date
 
 
 def card_tables(card: Card, changed: Changed, width: int) -> Iterator[Table]:
-    """Yield a table per comparison for a terminal of so many columns."""
+    """Yield a table per comparison; `width`: characters per line of the terminal; `changed`: see `Changed`."""
     for name in names_of(card):
         rows = [row for row in card.rows if row.comparison == name]
         table = Table(title=visible(name), title_justify="left", box=None, pad_edge=False, header_style="bold")

@@ -11,11 +11,11 @@ from configs.comparison import Target, find, first_comment, list_names, load_com
 from configs.kernels import describe_attention
 
 if TYPE_CHECKING:
-    from tasks.resolve.plans import ResolvedConfig  # takes seconds to load, and the matrix needs nothing of it
+    from tasks.resolve.plans import ResolvedConfig  # its import takes seconds, and `show_matrix` does not need it
 
 
 def show_config(resolved: "ResolvedConfig", target: Target, *, as_json: bool) -> None:
-    """Print every key with its value and origin, and the trainer's environment."""
+    """Print every config key with its value and origin, and the environment variables of the trainer on `target`."""
     values = resolved.config.model_dump()
     if as_json:
         shown: dict[str, Any] = {k: {"value": v, "origin": resolved.values[k].origin} for k, v in values.items()}

@@ -1,4 +1,4 @@
-"""Prints the difference of two checkpoints: the largest difference first, then arrays of one side only."""
+"""Prints the difference of two checkpoints: differing arrays, arrays of one side only, and other shardings."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ MOST_ROWS = 20
 
 
 def show_difference(found: CheckpointDifference, *, as_json: bool) -> None:
-    """Print a table, or JSON with all facts about every array."""
+    """Print the difference as text, or as JSON with all facts about every array."""
     if as_json:
         print(found.model_dump_json(indent=1))
         return
@@ -29,7 +29,7 @@ def show_difference(found: CheckpointDifference, *, as_json: bool) -> None:
 
 
 def _show_rows(console: Console, differing: Sequence[ArrayDifference]) -> None:
-    """Print one unfolded line per array: a table would fold its long names."""
+    """Print one line per array instead of a table, because a table would fold the long names."""
     console.print(f"{'norm':>10} {'largest':>10} {'at':>16} {'differing':>24}  array", style="bold")
     for array in differing[:MOST_ROWS]:
         values = array.values or ValueDifference(values=0)

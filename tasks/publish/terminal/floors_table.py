@@ -1,4 +1,4 @@
-"""Turns the comparisons of several cases into one table: case by floor, with the reasons for floors that fail."""
+"""Renders the floors (levels of the equality proof) of several cases as one table, with the reasons for failures."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ SIGNS = {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "yellow")}
 
 
 def render_floors(records: Sequence[ComparisonRecord], left_out: Mapping[str, str]) -> RenderableType:
-    """Return the table; empty if no trainer writes floors. left_out: cases that were not run, with the reason."""
+    """Return the table; empty if no record has floors. left_out: case → reason why it was not run."""
     if not any(record.floors for record in records):
         return Group()
     table = Table(box=box.SIMPLE_HEAD, title="Floors, case by case", title_justify="left", pad_edge=False)
@@ -31,7 +31,7 @@ def render_floors(records: Sequence[ComparisonRecord], left_out: Mapping[str, st
         rows[record.case] = [*signs, Text(visible(why))]
     for case, why in left_out.items():
         rows[case] = [*[Text("–")] * len(FLOORS), Text(f"not run: {visible(why)}")]
-    for case in sorted(rows):  # by the numbers that their names begin with
+    for case in sorted(rows):  # in order of the numbers at the beginning of their names
         table.add_row(Text(visible(case)), *rows[case])
     return table
 

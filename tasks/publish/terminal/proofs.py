@@ -11,7 +11,7 @@ from tasks.records.text import plain
 
 
 def show_proofs(proofs: Sequence[CheckpointProof], *, as_json: bool) -> None:
-    """Print each checkpoint's highest level of proof, its checks and its problems."""
+    """Print each checkpoint's highest proved level, its checks and its problems."""
     if as_json:
         print(
             json.dumps([proof.model_dump(mode="json") | {"level": highest(proof.levels)} for proof in proofs], indent=1)

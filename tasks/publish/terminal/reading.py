@@ -1,4 +1,4 @@
-"""Prints a reading of a log on the terminal, or writes it to a file."""
+"""Prints the runs that were read from a log, or writes them to a file as text, JSON or Parquet."""
 
 import io
 import sys
@@ -19,7 +19,10 @@ from tasks.store.atomic import write_bytes_atomically
 
 
 def show_reading(reading: LogReading, format_: Literal["table", "json", "parquet"], output: Path | None) -> None:
-    """Print a log's tables, write them as one JSON object, or the steps of every run as Parquet."""
+    """Print the runs, or write them to `output`: tables as text, one JSON object, or the steps of all runs as Parquet.
+
+    Raises ValueError for Parquet without `output`.
+    """
     if format_ == "json":
         if output is None:
             sys.stdout.writelines(json_text(reading))

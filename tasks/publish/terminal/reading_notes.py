@@ -1,4 +1,4 @@
-"""Prints to standard error while logs are read, and after: the progress of a stream, and unread step lines."""
+"""Prints the progress of a log that is read from a stream, and warnings about step lines that could not be read."""
 
 from rich.console import Console
 
@@ -7,13 +7,13 @@ from tasks.records.text import plain
 
 
 def show_progress(console: Console, size: int, line: bytes) -> None:
-    """Print the bytes of a stream so far, and its last line."""
+    """Print the number of bytes read so far, and the last line."""
     text = plain(line.decode("utf-8", "replace").strip()[-100:])
     console.print(f"{size / 1e6:,.1f} MB  {text}", highlight=False, no_wrap=True, overflow="ellipsis")
 
 
 def warn_of_unread(reading: LogReading) -> None:
-    """Print a warning about step lines that could not be read: all results lack them."""
+    """Print a warning to standard error if step lines could not be read, because all results lack them."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for run in reading.runs:
         coverage = run.coverage

@@ -1,4 +1,4 @@
-"""Turns a comparison record into the report that a terminal shows: the verdict first, the next command last."""
+"""Renders a comparison record as a terminal report: the verdict first, the next command last."""
 
 import os
 import re
@@ -42,24 +42,24 @@ from tasks.publish.content.verdict_words import threshold_text as words_of_thres
 from tasks.records import CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
 from tasks.records.text import visible
 
-MOST_DIFFERENCES = 6  # between programs, in a terminal
-MOST_CAUSES = 4  # of each part of an explanation
-SOUND: frozenset[State] = frozenset({"proved", "retired", "overwritten"})  # need no further words
-MOST_ARRAYS = 5  # that differ; the page has all
+MOST_DIFFERENCES = 6  # between programs
+MOST_CAUSES = 4  # lines per section of an explanation
+SOUND: frozenset[State] = frozenset({"proved", "retired", "overwritten"})  # only the steps of these are listed
+MOST_ARRAYS = 5  # differing arrays; the page has all
 type Row = tuple[Text | str, Text]  # of a section
-GLUE = "\ue000"  # a blank that no line breaks at: rich breaks at every kind that Unicode has
+GLUE = "\ue000"  # stands for a non-breaking space, because rich breaks lines at every space of Unicode
 GAP = 2  # characters between the columns of a table
-LONGEST_WORD = 14  # characters of a word in a table that is not folded; numbers never are
+LONGEST_WORD = 14  # characters; longer words in a table may be folded, but numbers never
 
 
 def print_comparison(
     console: Console, record: ComparisonRecord, *, page: str | os.PathLike[str] | None = None, link: str | None = None
 ) -> None:
-    """Print the report, then the page's place and the next command, each on one line without a break.
+    """Print the report, then the page's address, the next step and the next command, without line breaks in each.
 
     `page` is the page's path or address; `link` opens it in a browser, if that needs another address.
     """
-    console.print(render_terminal(record), crop=False)  # a path is never cut
+    console.print(render_terminal(record), crop=False)  # crop=False: paths are not cut off
     for name, text in {"page": page, "link": link}.items():
         if text:
             console.print(Text(f"{name}: {visible(os.fspath(text))}"), soft_wrap=True)
@@ -71,7 +71,7 @@ def print_comparison(
 
 
 def render_terminal(record: ComparisonRecord) -> RenderableType:
-    """Return the report, legible at 80 columns and without colours; its last line is the verdict."""
+    """Return the report. It is legible at 80 columns and without colours; its last line is the verdict."""
     parts: list[RenderableType] = [*_headline(record), Text(), _arms(record)]
     if record.explanation is not None:
         parts.append(render_explanation(record.explanation))
@@ -92,7 +92,7 @@ def render_terminal(record: ComparisonRecord) -> RenderableType:
 
 
 class _Report:
-    """A renderable with blanks in place of GLUE."""
+    """Renders its content with a space in place of each GLUE."""
 
     def __init__(self, content: RenderableType):
         self.content = content
@@ -151,7 +151,7 @@ def _deaths(record: ComparisonRecord) -> Iterator[RenderableType]:
         yield line
         if error is not None:
             log = visible(arm.logs[0]) if arm.logs else "its log"
-            # a line of its own that is never broken: its path is copied
+            # a separate line without breaks, so that the path can be copied
             yield Text(f"  line {error.line} of {log}", style="dim", no_wrap=True, overflow="ignore")
             yield Text.assemble(("  Will running it again help? ", "bold"), AGAIN[error.kind])
 
@@ -165,7 +165,7 @@ def _findings(record: ComparisonRecord) -> Iterator[Row]:
 
 
 class _Metrics:
-    """The table of metrics, in columns that break no number."""
+    """The table of metrics. Its columns are wide enough for every number."""
 
     def __init__(self, record: ComparisonRecord):
         self.record = record
@@ -181,7 +181,7 @@ class _Metrics:
             of_group = [pair for pair in zip(self.record.rows, cells, strict=True) if pair[0].group == group]
             if not of_group:
                 continue
-            if group != "maxview":  # whose rows need no heading; a heading inside of the table would be folded
+            if group != "maxview":  # MaxView's rows need no heading. Inside the table, rich would fold the heading.
                 yield Text(f"{'' if first else chr(10)}{name_group(self.record, group)}", style="dim")
             table = Table(
                 box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, collapse_padding=True,
@@ -207,9 +207,9 @@ def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
 
 
 def share_width(columns: Sequence[Sequence[str]], room: int) -> list[int | None]:
-    """Return the width of each column: at least its longest word; the rest goes to the columns that lack most.
+    """Return the width of each column in characters: its longest word, plus a share of the remaining `room`.
 
-    Returns None for every column if the words do not fit.
+    Each further character goes to the column that lacks most. Returns None for every column if the words do not fit.
     """
     widths = [max(map(_least_width, texts)) for texts in columns]
     lack = [max(map(len, texts)) - width for texts, width in zip(columns, widths, strict=True)]
@@ -225,13 +225,13 @@ def share_width(columns: Sequence[Sequence[str]], room: int) -> list[int | None]
 
 
 def _least_width(text: str) -> int:
-    """Return the width of the longest unit: long words may be folded, numbers and signs may not."""
+    """Return the width of the longest word. Words may be folded at LONGEST_WORD, numbers and signs may not."""
     words = [(len(word), re.search(r"[\d=✗≠?·]", word)) for word in text.split()]
     return max((length if whole else min(length, LONGEST_WORD) for length, whole in words), default=0)
 
 
 def _reasons(record: ComparisonRecord) -> Iterator[Row]:
-    """Yield the reason of every row that is not the same; the page has the reasons of all."""
+    """Yield the reason of every judged row that is not the same; the page has the reasons of all rows."""
     for reason, titles in _group_by_reason([] if record.has_died else list_judged(record)).items():
         word = OUTCOMES[titles[0].verdict]
         text = _plain(", ".join(row.title for row in titles), "bold").append(f": {reason}", style="not bold")
@@ -239,7 +239,7 @@ def _reasons(record: ComparisonRecord) -> Iterator[Row]:
 
 
 def _group_by_reason(rows: list[MetricDiff]) -> dict[str, list[MetricDiff]]:
-    """Return the rows by their shared reason and threshold."""
+    """Return reason and threshold as text → the rows that share them."""
     groups: dict[str, list[MetricDiff]] = {}
     for row in rows:
         threshold = words_of_threshold(row)
@@ -249,7 +249,7 @@ def _group_by_reason(rows: list[MetricDiff]) -> dict[str, list[MetricDiff]]:
 
 
 def render_explanation(explanation: Explanation) -> RenderableType:
-    """Return the explanation alone: the first lines of each section."""
+    """Return the explanation alone: its headline and the first lines of each section."""
     return _Report(Group(*_list(TITLE, _explanation(explanation))))
 
 
@@ -263,7 +263,7 @@ def _explanation(explanation: Explanation) -> Iterator[Row]:
 
 
 def _programs(record: ComparisonRecord) -> Iterator[Row]:
-    """Yield the differences of two compiled programs, the largest share first; the page has the rest."""
+    """Yield the differences of two compiled programs, the largest share first, and the number of the others."""
     if record.programs is None:
         return
     for item in record.programs.differences[:MOST_DIFFERENCES]:
@@ -304,7 +304,7 @@ def _checkpoints(record: ComparisonRecord) -> Iterator[Row]:
     for side, line in listed:
         if line.state in SOUND:
             sound.setdefault((side, line.word), []).append(line)
-    for (side, _), lines in sound.items():  # the page lists the checks of each
+    for (side, _), lines in sound.items():
         yield _state(lines[0]), _plain(f"{side} {', '.join(line.step for line in lines)}")
     for side, line in listed:
         if line.state not in SOUND:
@@ -319,7 +319,7 @@ def _state(line: CheckpointLine) -> Text:
 
 
 def _checkpoint_content(found: CheckpointDifference | None) -> Iterator[RenderableType]:
-    """Return the difference of two checkpoints: counts, arrays of one side only, the largest differences."""
+    """Yield the difference of two checkpoints: counts, arrays of one side only, the largest differences."""
     if found is None:
         return
     if found.problem:
@@ -343,12 +343,12 @@ def _last_line(record: ComparisonRecord) -> Text:
 
 
 def _plain(text: str, style: str = "") -> Text:
-    """Return outside text as rich Text: a plain `str` in a table would be parsed as markup."""
+    """Return text from outside as rich Text, because rich would parse markup in a plain `str`."""
     return Text(visible(text), style=style, overflow="fold")
 
 
 def _list(title: str, rows: Iterable[Row]) -> list[RenderableType]:
-    """Return a section of two columns, the first of which is never broken; empty without rows."""
+    """Return a heading and a table of two columns, the first without line breaks; empty without rows."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
