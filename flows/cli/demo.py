@@ -23,7 +23,7 @@ from tasks.scrape import LogFormatError
 from tasks.store import Store, open_store, safe_name
 
 TARGET = "example"  # a target on which nothing ever ran
-QUESTION = "An example: these logs are made up, and those of repeats exist already."
+QUESTION = "An example: these logs are made up."
 OWNER = "the attention team"  # of the branch's cases
 KNOWN = {"04_int8": "slower for three nights; its owners look into it"}  # quarantined in the last night
 

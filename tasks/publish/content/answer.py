@@ -17,7 +17,6 @@ from tasks.records.text import shorten, visible
 
 TITLE = 120  # characters: two lines on a screen
 NAMED = 4  # rows of one verdict that the sentence names
-FAR = 3  # thresholds: a difference of at least so many is very likely real, even by one run of each
 FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
 COMMANDS = {
     "compare": "This command trains both arms of this case",
@@ -51,7 +50,7 @@ def answer_of(record: ComparisonRecord) -> Answer:
         sure=tell_certainty(record, row),
         row=row,
         curve=CURVES.get(row.metric, row.metric) if row else "",
-        first=advise(record),
+        first=advise(record, row),
         does=f"{does} ({cost})" if does and cost else does,
     )
 
@@ -120,16 +119,15 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
     interval = f"between {100 * low:+.1f} % and {100 * high:+.1f} %"
     allowed = threshold_text(row)
     if row.verdict == "unknown":
-        return f"Not yet: the difference is somewhere {interval}, and up to {allowed} would count as none."
+        return f"Not sure yet: the difference is somewhere {interval}, and up to {allowed} would count as none."
     if row.verdict == "same":
         return f"Yes, to within {allowed}: the difference is {interval} with 99 % confidence, by {row.evidence}."
     if row.evidence != ONE_RUN:
         return f"Yes: the difference is {interval} with 99 % confidence, by {row.evidence}."
-    nearest, threshold = min(low, high, key=abs), (row.threshold or 0.0) / abs(row.baseline or 1.0)
-    how = "Very likely" if abs(nearest) > FAR * threshold else "Likely"
+    least = f"{100 * min(low, high, key=abs):+.1f} %"
     return (
-        f"{how}: by these two runs the difference is at least {100 * nearest:+.1f} %, and up to {allowed} would not "
-        "matter. One run of each cannot show whether something else disturbed one of them; a repeat can."
+        f"Likely: by these two runs the difference is at least {least}, and up to {allowed} would not matter. "
+        "One run of each cannot show whether something else disturbed one of them; a repeat can."
     )
 
 
@@ -158,7 +156,8 @@ def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
     effect = row.effect_text.partition(" (")[0] if row is not None else ""
     question = f"does {effect} hold?" if effect and record.verdict != "unknown" else "is there a difference?"
     if command.startswith("maxview ingest "):
-        return f"Then this command reads all logs: {question}"
+        is_certain = row is not None and _is_certain(row)
+        return "Then this command reads the new logs" if is_certain else f"Then this command reads all logs: {question}"
     if command.startswith("maxview compare ") and not command.startswith(f"maxview compare {record.comparison} "):
         return "Meanwhile this command trains the case here with a small model: do Linen and NNX differ there, too?"
     if record.has_died and command.startswith("maxview compare "):
@@ -172,24 +171,28 @@ def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
     return COMMANDS.get(command.removeprefix("maxview ").partition(" ")[0], "")
 
 
-def advise(record: ComparisonRecord) -> str:
+def advise(record: ComparisonRecord, row: MetricDiff | None) -> str:
     """Return the step that a person takes before the next command; empty if the command settles the question."""
     command = record.next_command
     dead = next((arm for arm in (record.candidate, record.baseline) if arm.has_died), None)
     is_ours = command.startswith(f"maxview compare {record.comparison} ")
     if dead is not None:
         fix = FIXES[dead.cause_of_death.kind] if dead.cause_of_death else "Find out why it ended."
-        return fix if is_ours or not command else f"{fix} Run it again, and replace its log with the new one."
-    if not command and record.verdict in ("regressed", "changed"):
+        return fix if is_ours or not command else f"{fix} With this fix, run it again and replace its log."
+    if (not command or (row is not None and _is_certain(row))) and record.verdict in ("regressed", "changed"):
         left, right = record.baseline.commit, record.candidate.commit
-        if left and right and left != right:
-            return f"This is settled. Find the cause among the commits between the two: git log {left}...{right}"
-        return "This is settled. Find the cause among the differences that are listed here."
+        between = f"the commits between the two: git log {left}...{right}" if left and right and left != right else ""
+        return f"If this is not intended, find its cause among {between or 'the differences that are listed here.'}"
     if is_ours or not command.startswith(("maxview ingest ", "maxview compare ")):
         return ""  # the command says it all
     if any(finding.effect == "blocks" for finding in record.findings):
         return "Run both again so that only the change differs between them, and replace these logs with the new ones."
     return "Run both again, and put the new logs beside the old ones of each side."
+
+
+def _is_certain(row: MetricDiff) -> bool:
+    """Return whether the row's difference was read, not estimated from noisy times."""
+    return row.verdict in ("regressed", "changed") and row.effect_low is None
 
 
 def find_frame(lines: Sequence[str]) -> str:

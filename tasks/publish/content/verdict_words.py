@@ -74,7 +74,7 @@ AGAIN: dict[DeathKind, str] = {
 
 FIXES: dict[DeathKind, str] = {
     "not_implemented": "Implement it, or run this arm without the setting that needs it.",
-    "device_oom": "Reduce its memory: a smaller per_device_batch_size, more remat, or more devices.",
+    "device_oom": "Find the memory that the other arm does not need, or give both arms more remat or devices.",
     "host_oom": "Use a host with more memory.",
     "preempted": "Nothing has to be mended.",
     "nan": "Find the step at which the loss stops being finite.",
@@ -180,6 +180,8 @@ def difference_text(row: MetricDiff, *, brief: bool = False) -> str:
     MaxView's rows share the effect of another row. brief: without the warning.
     """
     words = round_numbers(visible(row.difference_text)) or "—"
+    if words == "—" and row.difference:  # a count whose cells are in billions
+        words = f"{row.difference:+,.0f}"
     if row.effect_text and row.group == "ours":
         words = f"{words}: {visible(row.effect_text)}"
     if brief or row.metric in SHOWN_ONLY:

@@ -92,7 +92,7 @@ def test_a_command_that_starts_different_runs_has_no_duration(record_002: Compar
             "regressed",
             "one run of each",
             (0.221, 0.270),
-            "Very likely: by these two runs the difference is at least +22.1 %",
+            "Likely: by these two runs the difference is at least +22.1 %",
         ),
         (
             "improved",
@@ -106,7 +106,7 @@ def test_a_command_that_starts_different_runs_has_no_duration(record_002: Compar
             "unknown",
             "one run of each",
             (-0.078, 0.062),
-            "Not yet: the difference is somewhere between -7.8 % and +6.2 %",
+            "Not sure yet: the difference is somewhere between -7.8 % and +6.2 %",
         ),
     ],
 )
@@ -137,7 +137,7 @@ def test_a_command_states_its_purpose(record_002: ComparisonRecord) -> None:
     update = {"comparison": "main-vs-branch", "verdict": "regressed", "next_command": command}
     settled = record_002.model_copy(update=update)
     assert describe_command(settled, row) == "This command repeats both arms: does +24.6 % hold?"
-    assert advise(settled) == ""  # nothing has to be done before
+    assert advise(settled, row) == ""  # nothing has to be done before
 
 
 @pytest.mark.parametrize(
@@ -152,10 +152,10 @@ def test_given_logs_need_new_runs_before_the_command(
 ) -> None:
     given = {"comparison": "ingest", "next_command": command}
     died, blocked = (one.model_copy(update=given) for one in (record_000, record_002))
-    assert advise(died).startswith("Implement it")  # the error is "not implemented"
-    assert advise(died).endswith("Run it again, and replace its log with the new one.")
+    assert advise(died, None).startswith("Implement it")  # the error is "not implemented"
+    assert advise(died, None).endswith("With this fix, run it again and replace its log.")
     assert any(finding.effect == "blocks" for finding in record_002.findings)
-    assert advise(blocked).startswith("Run both again so that only the change differs between them")
+    assert advise(blocked, None).startswith("Run both again so that only the change differs between them")
     assert all(describe_command(one, None).startswith(does) for one in (died, blocked))
 
 
@@ -163,6 +163,6 @@ def test_a_settled_difference_says_where_its_cause_is(record_002: ComparisonReco
     settled = record_002.model_copy(update={"verdict": "changed", "next_command": ""})
     sides = {"baseline": "a" * 9, "candidate": "b" * 9}
     arms = {side: getattr(settled, side).model_copy(update={"commit": sha}) for side, sha in sides.items()}
-    assert advise(settled.model_copy(update=arms)).endswith("git log aaaaaaaaa...bbbbbbbbb")
-    assert advise(settled).endswith("the differences that are listed here.")  # one commit
-    assert advise(settled.model_copy(update={"verdict": "same"})) == ""
+    assert advise(settled.model_copy(update=arms), None).endswith("git log aaaaaaaaa...bbbbbbbbb")
+    assert advise(settled, None).endswith("the differences that are listed here.")  # one commit
+    assert advise(settled.model_copy(update={"verdict": "same"}), None) == ""
