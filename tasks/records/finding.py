@@ -1,4 +1,4 @@
-"""Findings that qualify or block a verdict, with their evidence."""
+"""Records of findings, which qualify or block a comparison's verdict, and of their evidence."""
 
 from typing import Literal
 
@@ -7,7 +7,7 @@ from tasks.records.source import Source
 
 
 class Evidence(Frozen):
-    """The evidence of one arm for a finding."""
+    """A value of one arm that a finding is based on, and its position in the log."""
 
     arm: str
     value: str
