@@ -13,7 +13,7 @@ class ReferenceCheck(Frozen):
     case: str
     reference: str  # the implementation with its version, e.g. "HF Mixtral, transformers 4.57.1"
     quantity: str  # e.g. "loss" or "worst gradient, relative"
-    difference: float
+    difference: float  # in the unit of `limit`
     limit: float
     commit: str | None  # of maxview's trainer; None with uncommitted changes
     day: str  # ISO 8601
@@ -40,7 +40,7 @@ class CardRow(Frozen):
     case: str
     target: str  # empty if the case was never compared
     device: str  # e.g. "8 × TPU v6 lite"; empty if no log shows it
-    verdict: str
+    verdict: str  # the comparison's verdict, "died" or "not compared"
     arms: tuple[str, str]  # labels of baseline and candidate, with their commits
     day: str  # ISO 8601
     command: str  # repeats the verification

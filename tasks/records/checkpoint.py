@@ -25,7 +25,7 @@ class CheckpointEvent(Frozen):
 
     step: int
     state: CheckpointState = "announced"
-    path: str | None = None
+    path: str | None = None  # None if not printed
     started: str | None = None  # begin of the save, ISO 8601
     blocking_s: float | None = None  # seconds for which the save blocked training
     background_s: float | None = None  # seconds for which it continued in the background
@@ -34,9 +34,9 @@ class CheckpointEvent(Frozen):
     validated: bool = False
     validated_hosts: int | None = None  # number of hosts with matching array metadata, checked by the primary host
     arrays: int | None = None  # number of saved arrays
-    line: int  # of the save's announcement; this and all *_line fields are 1-based lines of the log
-    offset: int
-    committed_line: int | None = None
+    line: int  # first message of the save; this and all *_line fields are 1-based line numbers
+    offset: int  # byte offset of `line`
+    committed_line: int | None = None  # *_line: None if the log has no such message
     committed_at: str | None = None  # ISO 8601, from the prefix of that line
     validated_line: int | None = None
     restored_line: int | None = None  # a restore of this checkpoint in the same log
@@ -78,13 +78,13 @@ class Restore(Frozen):
     """One restore of a checkpoint in a log."""
 
     step: int | None  # None if the log shows only a path, and the path contains no step
-    path: str | None = None
-    origin: str = ""  # as printed: "this run", "persistent", "local", "parameters" or "state"
+    path: str | None = None  # None if not printed
+    origin: str = ""  # "this run", "persistent", "local", "parameters" or "state"; empty: unknown
     finished: bool = False  # the log shows the end of the restore, or steps after it
-    seconds: float | None = None
-    line: int
-    offset: int
-    finished_line: int | None = None
+    seconds: float | None = None  # None if not printed
+    line: int  # first message of the restore
+    offset: int  # byte offset of `line`
+    finished_line: int | None = None  # None if the end is not printed
     run: int = run_number()
 
     @property
@@ -100,8 +100,8 @@ class Problem(Frozen):
     """One problem of a checkpoint: the check that found it, the file, and a message with the remedy, if any."""
 
     check: Literal["commit", "metadata", "ranges", "manifest", "values"]
-    path: str  # relative to the step's folder; "." for the folder itself
-    message: str  # continues a sentence that begins with the path
+    path: str  # below the step's folder; "." for the folder itself; or the manifest's full path
+    message: str  # shown after the path
 
 
 class CheckpointProof(Frozen):
@@ -117,7 +117,7 @@ class CheckpointProof(Frozen):
     bytes: int = 0  # size of all files
     manifest: str | None = None  # path of the crc32c manifest that was written or checked; None: neither
     tree_digest: str | None = None  # SHA-256 of (path, shape, dtype) of all arrays; None if an array is unreadable
-    seconds: float = 0.0
+    seconds: float = 0.0  # duration of the verification
     verified_at: str = ""  # ISO 8601
     levels: tuple[Level, ...] = ()  # levels of proof that the step reached, in order
     timings: dict[str, float] = {}  # name of a check -> its seconds

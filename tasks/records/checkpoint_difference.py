@@ -30,7 +30,7 @@ class ArrayDifference(Frozen):
     layer_axis: int | None = None  # axis of the stacked array; None if neither side is stacked
     shape: tuple[int, ...] = ()  # of one array
     other_shape: tuple[int, ...] = ()
-    dtype: str = ""
+    dtype: str = ""  # numpy's name; empty if the checkpoint lacks the array
     other_dtype: str = ""
     sharding: str | None = None  # None if not recorded, or if one side is stacked
     other_sharding: str | None = None
@@ -51,11 +51,11 @@ class ArrayDifference(Frozen):
 class CheckpointDifference(Frozen):
     """The difference of two saved steps. `arrays`: missing state first, then by decreasing difference, then by path."""
 
-    step: int | None
+    step: int | None  # of the first checkpoint; None if its folder has no number
     path: str
     other_path: str
     arrays: tuple[ArrayDifference, ...] = ()
-    seconds: float = 0.0
+    seconds: float = 0.0  # duration of the comparison
     committed: tuple[str | None, str | None] = (None, None)  # commit times, ISO 8601; None if unknown
     problem: str = ""  # why the checkpoints could not be compared; empty: they were
 

@@ -20,11 +20,11 @@ class Curve(Frozen):
     """The curve of one metric over the steps of one run; the four tuples have one entry per step."""
 
     metric: str  # "loss" or "step_time_s"
-    arm: str
+    arm: str  # name of the arm
     run_name: str
     steps: tuple[int, ...]
     values: tuple[float | None, ...]
-    lines: tuple[int, ...]  # line of each step in the log
+    lines: tuple[int, ...]  # line of each step in the log; 0: unknown
     offsets: tuple[int, ...]  # byte offset of that line
 
 
@@ -35,14 +35,14 @@ class ArmSummary(Frozen):
     label: str  # for display, e.g. "linen · 147168c3a"
     branch: str | None
     commit: str | None
-    jax: str | None
+    jax: str | None  # version
     exit_code: int | None
     cause_of_death: LogError | None
     started: str | None  # ISO 8601
     runs: tuple[str, ...]  # run names
     logs: tuple[str, ...]  # path of each run's log
     checkpoints: tuple[CheckpointEvent, ...] = ()
-    restores: tuple[Restore, ...] = ()  # restores of checkpoints in its runs
+    restores: tuple[Restore, ...] = ()  # restores from which its runs continued
     proofs: tuple[CheckpointProof, ...] = ()
     lives: tuple[CheckpointLife, ...] = ()  # every save of its runs over time
     coverage: Coverage = Coverage()

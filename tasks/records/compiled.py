@@ -28,20 +28,20 @@ class ProgramMemory(Frozen):
 
     argument: int
     output: int
-    temp: int
+    temp: int  # intermediate values
     alias: int  # outputs that reuse an argument's memory
     host_argument: int  # host_*: in the host's memory
     host_output: int
     host_temp: int
-    generated_code: int
+    generated_code: int  # the program itself
     total: int  # in the device's memory: argument + output + temp - alias
 
 
 class InputArray(Frozen):
     """One input array of the step."""
 
-    path: str
-    shape: tuple[int, ...]
+    path: str  # name of the argument in the step's arguments
+    shape: tuple[int, ...]  # of the whole array
     dtype: str
     sharding: str  # mesh axes that split each dimension; with the memory kind if that is the host's
     bytes_per_device: int
@@ -59,14 +59,14 @@ class CompiledProgram(Frozen):
 
     version: Literal[1] = 1
     topology: str  # "v6e:4x8"
-    devices: int
+    devices: int  # number of devices
     hbm_bytes: int  # memory per device
     ok: bool
     error: CompileError | None = None  # None if `ok`
-    memory: ProgramMemory | None = None
+    memory: ProgramMemory | None = None  # None if it did not compile
     arrays: tuple[InputArray, ...] = ()  # all inputs of the step, the largest first
-    lower_seconds: float | None = None
-    compile_seconds: float | None = None
+    lower_seconds: float | None = None  # None if lowering failed
+    compile_seconds: float | None = None  # None if the compile failed
     compile_cpu_seconds: float | None = None  # CPU time of all threads
     software: dict[str, str] = {}  # package -> version
     fingerprints: Fingerprints | None = None  # None if lowering failed

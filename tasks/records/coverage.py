@@ -20,23 +20,23 @@ class Wait(Frozen):
 
     part: str  # one of "waits for saves", "blocking saves", "wait at the end", "evaluation at the end"
     seconds: float
-    line: int
-    offset: int
+    line: int  # of the message with the wait
+    offset: int  # byte offset of that line
 
 
 class UnreadLine(Frozen):
     """A line that looks like a step line but was not parsed, because a number in it may be cut off."""
 
-    line: int
-    offset: int
+    line: int  # 1-based
+    offset: int  # byte offset
     text: str  # beginning of the line
 
 
 class Coverage(Frozen):
     """The completeness of a log reading: the lines that look like data, and how many of them were parsed."""
 
-    step_lines_seen: int = 0
-    step_lines_parsed: int = 0
+    step_lines_seen: int = 0  # number of lines that look like step lines
+    step_lines_parsed: int = 0  # number of them that were parsed
     gaps: tuple[tuple[int, int], ...] = ()  # ranges (first, last) of missing steps
     lost: tuple[str, ...] = ()  # notes of maxview's launcher in the log about lines that it could not read
     rewinds: int = 0  # number of step lines whose step is not larger than the step before

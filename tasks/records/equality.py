@@ -8,7 +8,7 @@ from configs.schema import Frozen
 class FirstDivergence(Frozen):
     """The first step at which a metric that should be equal differs."""
 
-    metric: str
+    metric: str  # as in `Parity`
     step: int
     baseline: str  # the value, as text
     candidate: str
@@ -33,7 +33,7 @@ class CrossRestore(Frozen):
     """The result of a test in which one arm restores the other's checkpoint and continues training."""
 
     source: str  # name of the run that saved the checkpoint
-    restored_step: int | None = None
+    restored_step: int | None = None  # None if nothing was restored
     steps: int = 0  # number of steps trained after the restore
     holds: bool | None = None  # whether all those losses equal the saving run's; None: not tried
     evidence: str

@@ -14,7 +14,7 @@ class CodeLine(Frozen):
     """A line of a trainer's source, and the commit between the two arms that changed it."""
 
     file: str = ""  # path below site-packages or the arm's folder; empty: the line is unknown
-    line: int = 0
+    line: int = 0  # 1-based; 0: unknown
     function: str = ""
     path: str = ""  # full path of the file on the machine where the arm ran
     commit: str = ""  # "1a2b3c4d Fold the scale into the query"; empty if no such commit is known
@@ -28,11 +28,11 @@ class CodeLine(Frozen):
 class OperationDifference(Frozen):
     """Operations in one function and phase of the trainer that differ between the arms' lowered programs."""
 
-    sentence: str
+    sentence: str  # summary in one line
     phase: str  # "forward", "recomputed", "backward" or "update"
     baseline: tuple[str, ...] = ()  # operations that only this arm has: "4 × convert bf16 → f32 [4,256,64]"
     candidate: tuple[str, ...] = ()
-    baseline_line: CodeLine | None = None
+    baseline_line: CodeLine | None = None  # None: no line of this arm is known
     candidate_line: CodeLine | None = None
     flops_share: float = 0.0  # FLOPs of the arm with more of them, as a fraction of the larger program's
     bytes_share: float = 0.0  # the same for bytes
@@ -43,7 +43,7 @@ class OperationDifference(Frozen):
 class InputDifference(Frozen):
     """An argument of the step whose type, sharding or donation differs between the arms."""
 
-    name: str
+    name: str  # path in the step's arguments
     baseline: str  # "float32[64,128] (fsdp, -), donated"; empty: this arm has no such argument
     candidate: str
     _older = ignore_older("bytes_per_device")
@@ -78,18 +78,18 @@ class MemoryExplanation(Frozen):
 
     sentence: str
     peak_bytes: tuple[int, int]  # (baseline, candidate)
-    buffers: tuple[LiveBuffer, ...] = ()
+    buffers: tuple[LiveBuffer, ...] = ()  # the largest difference first
 
 
 class TimeDifference(Frozen):
     """Seconds per step that each arm spends in one part of the trainer's code, or on the host."""
 
     what: str  # "dot_general, fusion" or "host: between the steps"
-    baseline_s: float
+    baseline_s: float  # *_s: seconds per step and device
     candidate_s: float
-    baseline_line: CodeLine | None = None
+    baseline_line: CodeLine | None = None  # None for the host, and if no source line is known
     candidate_line: CodeLine | None = None
-    sure: bool = True  # whether the difference exceeds 1 % of a step plus the spread between the steps of an arm
+    sure: bool = True  # exceeds 2 % of a step plus twice the spread between the steps of an arm
     sentence: str
 
 
@@ -107,7 +107,7 @@ class Explanation(Frozen):
     """The known reasons why two arms differ. A part is None if it was not examined or the examination failed."""
 
     version: Literal[1] = 1
-    headline: str
+    headline: str  # the most important reason in a sentence
     tensors: TensorComparison | None = None
     program: ProgramExplanation | None = None
     memory: MemoryExplanation | None = None

@@ -19,5 +19,5 @@ class Finding(Frozen):
 
     kind: str  # e.g. "same-commit", "jax-version", "host-process", "incomplete-log", "died"
     effect: Literal["blocks", "qualifies", "note"]
-    message: str
+    message: str  # one sentence
     evidence: tuple[Evidence, ...] = ()

@@ -12,15 +12,15 @@ class StartedProcess(Frozen):
     """A session leader with its start time, which differs from that of a later process with the same pid."""
 
     pid: int
-    created: float  # start time in seconds since the machine booted
-    boot: str = ""  # the machine's boot id; empty: unknown
+    created: float  # start time in seconds since the boot on Linux, else since 1970
+    boot: str = ""  # the machine's boot id; empty if not Linux
 
 
 class RunHandle(Frozen):
     """The data for attaching to a run after the flow that launched it died. Each backend adds its own fields."""
 
     backend: BackendName
-    job_name: str
+    job_name: str  # name of the job on its platform
     log: str  # path of the collected log
 
 

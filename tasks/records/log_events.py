@@ -19,7 +19,7 @@ class CheckpointStarted(Frozen):
     """A save began; it may never be committed."""
 
     step: int
-    path: str | None
+    path: str | None  # None if not printed
     line: int
     offset: int
 

@@ -34,8 +34,8 @@ class MetricDiff(Decision):
 
     metric: str  # name of the metric
     title: str  # its name for display
-    unit: str
-    better: Better
+    unit: str  # empty: none
+    better: Better  # which values are better; "equal": any difference counts
     rule: str  # how the value was computed, e.g. "last step, 3 decimals"
     group: Literal["maxview", "ours"]  # "maxview": the MaxView page shows this metric too
     baseline: float | None  # None: no value, or not a number
@@ -43,7 +43,7 @@ class MetricDiff(Decision):
     baseline_text: str
     candidate_text: str
     difference: float | None  # candidate − baseline
-    difference_text: str
-    baseline_source: Source | None = None
+    difference_text: str  # for display
+    baseline_source: Source | None = None  # position of the value in the log; None: not from a log
     candidate_source: Source | None = None
     allowed: str = ""  # why the comparison's config allows this row to change; empty: it does not

@@ -25,7 +25,7 @@ class ObservedArray(Frozen):
     shape: tuple[int, ...]
     dtype: str
     sharding: str = ""  # "(fsdp, -)": mesh axis per dimension, "-" if not split; empty: not sharded
-    bytes_per_device: int = 0
+    bytes_per_device: int = 0  # size of a device's part
     donated: bool = False  # the step may reuse the argument's memory
     digest: str | None = None  # of the bits; None if parts of the array are in other processes
     norm: float | None = None  # Euclidean norm of the values, in float64
@@ -40,8 +40,8 @@ class Observation(Frozen):
     version: Literal[1] = 1
     arm: str = ""
     step: str | None = None  # name of the jitted function; None if no step was found
-    devices: int = 0
-    platform: str = ""
+    devices: int = 0  # number of devices
+    platform: str = ""  # JAX's platform, e.g. "tpu"
     software: dict[str, str] = {}  # package -> version: jax, jaxlib, flax, …
     arguments: tuple[ObservedArray, ...] = ()
     results: tuple[ObservedArray, ...] = ()  # of the step as compiled by the trainer
@@ -56,7 +56,7 @@ class Root(Frozen):
     kind: RootKind
     direction: Pass | None = None  # None for an argument of the step
     file: str = ""  # path below site-packages or the arm's folder: "maxtext/layers/normalizations.py"
-    line: int = 0
+    line: int = 0  # 1-based; 0: unknown
     function: str = ""
     path: str = ""  # full path of the same file in the baseline's process
     candidate_place: str = ""  # "file:line function" in the candidate, if different
@@ -79,7 +79,7 @@ class OnlyHere(Frozen):
     type: str
     place: str  # "file:line function"
     direction: Pass
-    count: int
+    count: int  # how many more than the other arm has
 
 
 class TensorComparison(Frozen):

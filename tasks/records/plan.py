@@ -22,7 +22,7 @@ class RunFiles(Frozen):
     """Paths below a run's folder that maxview reads, and the arguments that resume the run."""
 
     checkpoints: str | None = "checkpoints"  # folder of the Orbax checkpoints; None: the run saves none
-    metrics: str = "metrics.jsonl"
+    metrics: str = "metrics.jsonl"  # the trainer's JSON lines, one object per step
     resume: tuple[str, ...] = ()  # arguments appended to the run's command if a checkpoint exists
 
 
@@ -39,8 +39,8 @@ class RunPlan(Frozen):
     case: str
     arm: str
     repeat: int  # number of the run within its arm, from 0
-    trainer: str
-    target: str
+    trainer: str  # name of the trainer, e.g. "maxtext"
+    target: str  # name of the target in configs/targets
     backend: BackendName
     config: dict[str, Any]  # the trainer's config: key -> value
     origins: dict[str, str]  # config key -> where its value was set: "configs/base.yml:12" or "command line"
@@ -49,10 +49,10 @@ class RunPlan(Frozen):
     versions: dict[str, str]  # package -> version that the run imports
     environment: dict[str, str]  # variables that the launcher sets
     passed_on: tuple[str, ...] = ()  # name patterns of the caller's variables that the run inherits
-    argv: tuple[str, ...]
-    time_limit_s: int
+    argv: tuple[str, ...]  # the command and its arguments
+    time_limit_s: int  # a longer run is stopped
     log_limit_mb: int = 10_000  # in MB; a local run with a larger log is stopped
-    run_name: str
+    run_name: str  # unique name of the run in the store
     directory: str  # the run's folder in the store
     identity: str  # hex digest of all inputs of the result; an equal rerun resumes this run
     ref: str | None = None  # branch, tag or commit that the user named; it resolved to `commit`

@@ -19,7 +19,7 @@ class CollectiveSum(Frozen):
 
     kind: str  # e.g. "all-gather"
     in_loop: bool
-    executions: int
+    executions: int  # number of executions
     bytes: int  # as `Work.collective_bytes`
     _older = ignore_older("instructions")
 
@@ -44,14 +44,14 @@ class ProgramDifference(Frozen):
     candidate: str
     share: float  # largest change of cycles, bytes or memory, as a fraction of the larger program; negative: less
     cost: str  # "+12.3 % of the cycles"
-    baseline_source: Source | None = None
+    baseline_source: Source | None = None  # line in the optimised program; None: not one line
     candidate_source: Source | None = None
 
 
 class HeavyArray(Frozen):
     """A large input of the step, in both programs."""
 
-    path: str
+    path: str  # name of the argument
     baseline: str  # "f32[2048,16,128] (fsdp, -, -) 16.0 MiB"; empty: no such input
     candidate: str
 

@@ -45,12 +45,12 @@ RANK_MEMORY_SCHEMA: dict[str, Any] = {
 class RunReading(RunEnd):
     """The contents of a log for one run. Columns `line` (1-based) and `offset` (bytes) are positions in the log."""
 
-    name: str
+    name: str  # name of the run in its log
     format: str  # name of the log dialect
-    branch: str | None = None
-    commit: str | None = None
+    branch: str | None = None  # None if the log does not show it
+    commit: str | None = None  # None if the log does not show it
     started: str | None = None  # ISO 8601
-    ended: str | None = None
+    ended: str | None = None  # ISO 8601; None if unknown, as for `started`
     steps: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=STEP_SCHEMA))
     survived: LogError | None = None  # an exception after the last step of a run with exit code 0
     evals: tuple[dict[str, Any], ...] = ()  # one dict per evaluation: key -> value, with line and offset
@@ -65,10 +65,10 @@ class RunReading(RunEnd):
     compiles: tuple[StepCompile, ...] = ()  # of the training step; empty unless JAX_LOG_COMPILES is set
     deferred: bool = False  # whether each step line is printed only during the next step
     config: dict[str, str] = {}  # the printed config: key -> text
-    ranks: tuple[dict[str, Any], ...] = ()
+    ranks: tuple[dict[str, Any], ...] = ()  # keys of a dict: rank, tensor, pipeline, parameters, schedule
     # JSON stores these rows in `ranks`, under the key `memory` of their rank
     rank_memory: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=RANK_MEMORY_SCHEMA), exclude=True)
-    schedule: tuple[dict[str, Any], ...] = ()
+    schedule: tuple[dict[str, Any], ...] = ()  # pipeline events: rank, direction, event, tensor, position
     facts: dict[str, Any] = {}  # values that only this dialect has: name -> {value, line, offset}
     sources: dict[str, Source] = {}  # name of a value in environment or flops, or "config.<key>" -> its position
     timers: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=TIMER_SCHEMA))

@@ -22,7 +22,7 @@ class RunRecord(Frozen):
     """All results of one run, written atomically at its end."""
 
     plan: RunPlan | None  # None for an ingested log
-    arm: str
+    arm: str  # name of the arm
     label: str  # the arm's name for display, e.g. "linen · 147168c3a"
     commit: str | None  # of the trainer; None if unknown
     log: str  # path of the log

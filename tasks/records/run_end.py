@@ -34,8 +34,8 @@ class LogError(Frozen):
 
     type: str  # class of the exception, or name of the signal
     message: str
-    line: int
-    offset: int
+    line: int  # 1-based; line of the message in the log
+    offset: int  # byte offset of that line
     kind: DeathKind = "other"
     why: str = ""  # why this error and kind were chosen, if the log shows several exceptions or none
     detail: str = ""  # the lines below the message
@@ -70,7 +70,7 @@ class RunEnd(Frozen):
 
     exit_code: int | None = None  # None if the log does not show it
     fate: RunFate = "unknown"
-    error: LogError | None = None
+    error: LogError | None = None  # cause of death; None: survived, or unknown
 
     @property
     def has_died(self) -> bool:

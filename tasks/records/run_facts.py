@@ -9,7 +9,7 @@ class StepLevel(Frozen):
     """A typical step time of one run in seconds, and its standard error relative to it."""
 
     seconds: float
-    error: float
+    error: float  # a fraction: 0.01 is 1 %
 
 
 class StepLevels(Frozen):
@@ -27,7 +27,7 @@ class Measured(Frozen):
 
     value: float | None = None  # None also for a value that is not a number, such as a version
     text: str = ""  # the value for display
-    source: Source | None = None
+    source: Source | None = None  # position in the log; None: computed from several values
     unit: float = 0.0  # the last printed digit's unit, e.g. 0.001; 0: the value is not rounded
     samples: int = 1  # number of samples behind the value
     note: str = ""  # the parts of the value, shown with the row's reason

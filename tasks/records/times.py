@@ -15,7 +15,7 @@ class TimePart(Frozen):
     `end` after the last, or `outside` if step lines are undated. `first steps`: all steps of a run that died early.
     """
 
-    part: str
+    part: str  # name of the activity
     seconds: float
     share: float  # fraction of the run's total, 0 to 1
     steps: int = 0  # number of steps that contain such time; 0 for time outside the steps
@@ -27,7 +27,7 @@ class TimeAccount(Frozen):
 
     arm: str
     run_name: str
-    total_s: float
+    total_s: float  # seconds
     parts: tuple[TimePart, ...]
 
 
