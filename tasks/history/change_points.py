@@ -19,8 +19,8 @@ from tasks.history.energy import Array, best_split, pair_sums
 
 MOST_CHANCE = 0.001  # largest p-value of a change; Hunter's
 WEAK = 10  # factor on MOST_CHANCE in the first pass
-LEAST_NIGHTS = 3  # on each side of a change
-WINDOW = 50  # nights; Hunter's
+LEAST_NIGHTS = 3  # smallest number of nights on each side of a change
+WINDOW = 50  # nights per window; Hunter's value
 OUTLIER = 5.0  # distance in robust standard deviations
 NEIGHBOURS = 4  # nights on each side that an outlier is compared with
 CONFIDENCE = 0.95

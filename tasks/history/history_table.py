@@ -24,7 +24,7 @@ FOLDER = "history"
 COMPACTED = f"{FOLDER}/compacted"
 UNDATED = "undated"
 DELETIONS = 10  # parallel requests to a bucket
-ATTEMPTS = 50  # reads of the history while compactions replace its files
+ATTEMPTS = 50  # attempts to read the history while compactions replace its files
 
 
 def append_comparison(record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = ()) -> str | None:

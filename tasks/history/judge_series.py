@@ -40,7 +40,7 @@ class Judged(Frozen):
     series: Series
     lines: tuple[LineTrend, ...]
     events: tuple[Event, ...]
-    notes: tuple[str, ...]  # drifts, and the reason for a missing answer
+    notes: tuple[str, ...]  # sentences about drifts, and about too few nights
 
     def line(self, name: Line) -> LineTrend:
         return next(line for line in self.lines if line.line == name)

@@ -25,7 +25,7 @@ type Role = Literal["baseline", "candidate"]
 UTC_TIME = pl.Datetime("us", "UTC")
 HISTORY_SCHEMA: dict[str, Any] = {
     "comparison_id": pl.String,  # "run-<name>" for a run outside of any comparison
-    "created": UTC_TIME,  # time of the comparison
+    "created": UTC_TIME,  # time of the comparison; of a run outside of any: as `time`
     "time": UTC_TIME,  # start of the run according to its log; without it, as `created`
     "comparison": pl.String,
     "case": pl.String,

@@ -8,8 +8,8 @@ class Blessing(Frozen):
     """One acceptance of new runs as the baseline."""
 
     day: str  # ISO 8601
-    reason: str
-    commit: str | None  # of the blessed runs
+    reason: str  # why the new values are accepted
+    commit: str | None  # the trainer's commit in the blessed runs; None if unknown
     values: dict[str, tuple[str, str]] = {}  # title of each changed row -> (old, new) value as text
 
 

@@ -110,7 +110,7 @@ class CheckpointProof(Frozen):
     step: int | None  # None if the folder's name contains no number
     path: str  # of the step's folder
     ok: bool
-    checks: tuple[str, ...]  # checks that ran, e.g. ("commit", "metadata", "ranges", "manifest")
+    checks: tuple[str, ...]  # names of the checks that ran, e.g. ("commit", "metadata", "ranges", "manifest")
     problems: tuple[Problem, ...] = ()
     arrays: int = 0  # number of arrays
     files: int = 0  # number of files
@@ -123,7 +123,7 @@ class CheckpointProof(Frozen):
     timings: dict[str, float] = {}  # name of a check -> its seconds
     begun_at: str | None = None  # begin of the save, ISO 8601, as recorded by Orbax
     committed_at: str | None = None  # commit of the save, in the same form
-    retired: bool = False  # deleted by a checkpoint manager that keeps only the newest: not a failure
+    retired: bool = False  # a checkpoint manager that keeps only the newest deleted it, which is no failure
     run: int = run_number()
 
     @model_validator(mode="before")

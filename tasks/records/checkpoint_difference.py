@@ -25,10 +25,10 @@ class ArrayDifference(Frozen):
     """A pair of arrays with equal meaning. One checkpoint may stack all layers where the other has one array each."""
 
     role: ArrayRole
-    names: tuple[str, ...] = ()  # in the first checkpoint; empty if it lacks the array
+    names: tuple[str, ...] = ()  # names in the first checkpoint; empty if it lacks the array
     other_names: tuple[str, ...] = ()  # the same of the other checkpoint; several names: one array per layer
     layer_axis: int | None = None  # axis of the stacked array; None if neither side is stacked
-    shape: tuple[int, ...] = ()  # of one array
+    shape: tuple[int, ...] = ()  # of the array `names[0]`
     other_shape: tuple[int, ...] = ()
     dtype: str = ""  # numpy's name; empty if the checkpoint lacks the array
     other_dtype: str = ""

@@ -54,7 +54,7 @@ class Root(Frozen):
     """A differing argument, or an operation with equal inputs whose results differ or that only one arm has."""
 
     kind: RootKind
-    direction: Pass | None = None  # None for an argument of the step
+    direction: Pass | None = None  # pass of the operation; None for an argument of the step
     file: str = ""  # path below site-packages or the arm's folder: "maxtext/layers/normalizations.py"
     line: int = 0  # 1-based; 0: unknown
     function: str = ""

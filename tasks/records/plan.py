@@ -44,7 +44,7 @@ class RunPlan(Frozen):
     backend: BackendName
     config: dict[str, Any]  # the trainer's config: key -> value
     origins: dict[str, str]  # config key -> where its value was set: "configs/base.yml:12" or "command line"
-    commit: str | None  # of the trainer's checkout; None outside a git checkout
+    commit: str | None  # commit of the trainer's checkout; None if it is no git checkout
     dirty: bool  # whether that checkout has uncommitted changes
     versions: dict[str, str]  # package -> version that the run imports
     environment: dict[str, str]  # variables that the launcher sets

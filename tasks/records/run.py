@@ -21,7 +21,7 @@ from tasks.records.start_report import StartReport
 class RunRecord(Frozen):
     """All results of one run, written atomically at its end."""
 
-    plan: RunPlan | None  # None for an ingested log
+    plan: RunPlan | None  # None if the log was ingested, not written by a run of maxview
     arm: str  # name of the arm
     label: str  # the arm's name for display, e.g. "linen · 147168c3a"
     commit: str | None  # of the trainer; None if unknown

@@ -66,7 +66,7 @@ class Claims:
             return ours
         except AlreadyThereError:
             found = self._files.stat(place)
-        if found is None:  # released meanwhile
+        if found is None:  # the other claim has just been released
             self._files.write(place, text, create=True)
             return ours
         other = self._read(name)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tasks.records import Problem
 
-MOST_CHUNKS = 10_000_000  # per array; metadata with more is damaged or malicious
+MOST_CHUNKS = 10_000_000  # limit per array; metadata with more is damaged or malicious
 # How the bytes of a chunk are packed, as far as their length can be checked; "unknown": it cannot.
 Packing = Literal["shard", "zstd", "none", "unknown"]
 _SHARD_INDEX = [{"configuration": {"endian": "little"}, "name": "bytes"}, {"name": "crc32c"}]

@@ -69,7 +69,7 @@ def _index_plain_files(folder: epath.Path, files: Mapping[str, int]) -> Index:
             index.problems.append(Problem(check="ranges", path=spec.name, message=message))
             continue
         for key in spec.chunk_keys():
-            index.chunks[key] = FileRange(key, 0, 1)  # `check_chunk_files` checks the length
+            index.chunks[key] = FileRange(key, 0, 1)  # at least one byte; `check_chunk_files` checks the length
     index.problems += check_chunk_files(folder, index, files)
     return index
 

@@ -22,7 +22,7 @@ from tasks.verify.layout import (
 from tasks.verify.manifest import manifest_path, write_text
 from tasks.verify.verification import verify_checkpoint
 
-RUN_FOLDERS = ("", "runs")  # folders of a store that contain runs
+RUN_FOLDERS = ("", "runs")  # subfolders of a place that may contain runs' folders
 
 
 def find_wanted(places: Sequence[str], *, since: datetime | None = None) -> list[str]:

@@ -191,7 +191,7 @@ def _measure(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float, int, int, 
         wide = _wide(apart)
         square = float(np.einsum("i,i->", wide, wide))  # not BLAS, whose threads would slow this pool's
         odd, alone = 0, (0, 0)
-        if not math.isfinite(square):  # a NaN equals a NaN with the same bits
+        if not math.isfinite(square):  # NaN or infinities; those with equal bits are no difference
             left, right = _wide(a), _wide(b)
             apart = left - right
             finite = np.isfinite(left), np.isfinite(right)

@@ -50,7 +50,7 @@ from tasks.verify.values import check_values, decoded_bytes
 Mode = Literal["record", "check", "none"]
 Check = Literal["commit", "metadata", "manifest"]
 _LISTING_LAG_S = 0.5  # a bucket's listing may be this old
-_DELETION_PAUSE_S = 0.1  # longer than the deletion of one file takes
+_DELETION_PAUSE_S = 0.1  # seconds between two listings; longer than the deletion of a file takes
 Progress = Callable[[str, int, int], None]  # (name of the check, bytes done, total bytes)
 
 
@@ -67,7 +67,7 @@ def verify_checkpoint(
     manifest: path of the file with the crc32c of every file; by default `RUN/manifests/<step>.json`. mode: "record"
     writes it for a checkpoint without problems, or checks an existing one of the same save; "check" requires one;
     "none" ignores it. deep: decode all values. on_progress may be called from other threads. Paths of problems are
-    relative to the step's folder.
+    relative to the step's folder, except the manifest's.
 
     Raises CheckpointError if `path` is not the folder of a step. An unfinished or damaged checkpoint, and in mode
     "check" one without a manifest, yields a proof that is not `ok`.
@@ -341,7 +341,7 @@ class Verification:
             message = "was never recorded; record it with --record while the checkpoint is known to be good"
             self._report("manifest", str(self.manifest), message)
             return
-        # A resumed run may have saved the step again. Then the manifest belongs to the earlier save and is replaced.
+        # A resumed run may have saved the step again. "record" then replaces the manifest; "check" reports differences.
         stale = recorded is not None and recorded.get("commit_timestamp_nsecs") != committed_ns
         if self.mode == "record" and (recorded is None or stale):
             if self.problems:
