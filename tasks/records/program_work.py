@@ -49,7 +49,7 @@ class ProgramDifference(Frozen):
 
 
 class HeavyArray(Frozen):
-    """A large input of the step, in both programs."""
+    """A large input of the step, as each of the two programs takes it."""
 
     path: str  # name of the argument
     baseline: str  # "f32[2048,16,128] (fsdp, -, -) 16.0 MiB"; empty: no such input

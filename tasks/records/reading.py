@@ -29,7 +29,7 @@ STEP_SCHEMA: dict[str, Any] = {
 TIMER_SCHEMA: dict[str, Any] = {
     "timer": pl.String,
     "min_ms": pl.Float64,  # minimum over the ranks, in milliseconds
-    "max_ms": pl.Float64,
+    "max_ms": pl.Float64,  # maximum over the ranks
     "line": pl.Int64,
     "offset": pl.Int64,
 }
