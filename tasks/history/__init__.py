@@ -1,4 +1,4 @@
-"""Turns comparisons into a history of values per run, and the history into trends: change points, drift, noise."""
+"""Stores the metric values of all compared runs, and finds changes of level, drift and noise in them over time."""
 
 from tasks.history.history_table import append_comparison, compact_history, load_history, rebuild_history
 from tasks.history.record_rows import HISTORY_SCHEMA, history_rows

@@ -1,4 +1,4 @@
-"""Signs a card, and checks it and its records against a store."""
+"""Signs a card with SHA-256, and finds later changes of the card or of the records in the store."""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,13 +8,15 @@ from tasks.records import ComparisonRecord
 from tasks.records.card import Card, ReferenceCheck
 from tasks.store import Store
 
-REFERENCES = "references"  # a store's folder with the results of tests/references
+REFERENCES = "references"  # folder of a store with the results of tests/references
 
 
 def digests_of(
     records: Sequence[ComparisonRecord | None], checks: Sequence[ReferenceCheck], store: Store
 ) -> dict[str, str]:
-    """Return the sha256 of the comparisons' and their runs' records and of the checks' files; omits missing files."""
+    """Return path below the store → SHA-256, for the records of comparisons and their runs, and for reference files.
+
+    checks: if empty, reference files are omitted. Missing files are omitted too."""
     files = sorted((store.path / REFERENCES).glob("*.json")) if checks else []
     for record in filter(None, records):
         files.append(store.comparison(record.comparison, record.case, record.id).comparison)
@@ -27,13 +29,13 @@ def _digest(path: Path) -> str:
 
 
 def sign(card: Card) -> str:
-    """Return the signature of a card's content."""
+    """Return the SHA-256 of a card without its field `signature`."""
     text = card.model_copy(update={"signature": ""}).model_dump_json()
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def check_card(card: Card, store: Store) -> list[str]:
-    """Return the problems of a card: a signature that does not match its content, missing or changed records."""
+    """Return the problems of a card, one sentence each: a wrong signature, missing or changed records."""
     problems = [] if sign(card) == card.signature else ["the signature does not match the content: it was edited"]
     for row in card.rows:
         for name, digest in row.records.items():

@@ -1,4 +1,4 @@
-"""Finds the sources of our trainer that a card rests on, and those that have changed since."""
+"""Finds the source files of maxview's trainer that a card's results depend on, and later changes of these files."""
 
 import hashlib
 import json
@@ -15,13 +15,13 @@ from tasks.resolve.git import GitError, run_git
 
 FOLDERS = ("model", "configs/cases", "configs/models", "configs/targets")
 FILES = ("configs/base.yml",)
-PREFLIGHT = "preflight"  # the name of the item
+PREFLIGHT = "preflight"  # name of a card's item
 
-type Digests = Mapping[str, str]  # file -> digest of its meaning
+type Digests = Mapping[str, str]  # path of a file -> digest without comments and layout
 
 
 def read_sources(root: Path, commit: str) -> Digests:
-    """Return the digests of our trainer's sources at a commit of the checkout `root`; empty if it lacks the commit."""
+    """Return the digests of the trainer's sources at a commit; empty if the checkout `root` lacks the commit."""
     try:
         listed = run_git(["ls-tree", "-r", "-z", "--full-tree", commit, "--", *FOLDERS, *FILES], folder=root)
         entries = [entry.partition("\t") for entry in listed.split("\0") if entry]
@@ -35,7 +35,7 @@ def read_sources(root: Path, commit: str) -> Digests:
 
 
 def current_sources(root: Path) -> Digests:
-    """Return the digests of our trainer's sources as they are in the folder `root`, uncommitted changes included."""
+    """Return the digests of the trainer's sources in the folder `root`, with uncommitted changes."""
     paths = [*(path for folder in FOLDERS for path in (root / folder).rglob("*")), *(root / file for file in FILES)]
     names = {path.relative_to(root).as_posix(): path for path in paths if path.is_file()}
     return {name: _digest(name, path.read_text(encoding="utf-8")) for name, path in names.items() if _counts(name)}
@@ -46,18 +46,19 @@ def _counts(path: str) -> bool:
 
 
 def _digest(path: str, text: str) -> str:
-    """Return a digest that comments, docstrings and layout do not change."""
+    """Return a digest of Python or YAML text that does not depend on comments, docstrings and layout."""
     if path.endswith(".py"):
         return digest_code(text)
-    with suppress(YAMLError):  # then its text identifies it
+    with suppress(YAMLError):  # invalid YAML: digest of the text as it is
         text = json.dumps(load_yaml(text, typ="safe"), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def find_changes(card: Card, root: Path) -> dict[tuple[str, ...], list[str]]:
-    """Return the sources of each item that have changed in `root` since it was verified, by `key_of`.
+    """Return `key_of` an item → its source files that have changed in `root` since the item was verified.
 
-    [UNCOMMITTED] if the sources were never committed, or their commit is unknown. Omits unchanged items.
+    The list is [UNCOMMITTED] if the verified sources were not committed or their commit is unknown. Unchanged items are
+    omitted.
     """
     now = current_sources(root)
     found = {key_of(row, item): _changed(card, item, row, now) for row in card.rows for item in row.items}
@@ -76,9 +77,9 @@ def _changed(card: Card, item: CardItem, row: CardRow, now: Digests) -> list[str
 
 
 def _concerning(row: CardRow, item: CardItem, paths: Mapping[str, str]) -> Iterator[str]:
-    """Yield the sources that an item depends on: no other cases and targets, and no compile unless it is a preflight.
+    """Yield the paths of the sources that an item depends on: all but those of other cases and targets.
 
-    Training cannot import `model/compile` (a contract in pyproject.toml).
+    `model/compile` concerns preflights only: training cannot import it (a contract in pyproject.toml).
     """
     own = (f"configs/cases/{row.case}.yml", f"configs/targets/{row.target}.yml")
     others = ("configs/cases/", "configs/targets/", *(() if item.name == PREFLIGHT else ("model/compile/",)))
@@ -88,6 +89,6 @@ def _concerning(row: CardRow, item: CardItem, paths: Mapping[str, str]) -> Itera
 
 
 def date_card(card: Card, root: Path) -> Card:
-    """Return the card with the sources of each of its commits that the checkout `root` has."""
+    """Return the card with the digests of the sources at each of its commits, read from the checkout `root`."""
     commits = {commit for row in card.rows for item in row.items for commit in item.sources} - {UNCOMMITTED}
     return card.model_copy(update={"sources": {sha: dict(read_sources(root, sha)) for sha in sorted(commits)}})

@@ -1,10 +1,10 @@
-"""Finds the lasting changes of level in a series of values, one per night.
+"""Finds lasting changes of level, a drift and outliers in a series with one value per night.
 
 The method is Hunter's, now Apache Otava: E-divisive means finds candidates in windows, a two-sided t-test decides, and
 a second pass removes the weakest points until the rest hold (M. Fleming, P. Kołaczkowski et al., "Hunter: Using Change
 Point Detection to Hunt for Performance Regressions", ICPE 2023). Additions: outlier nights are removed first, a drift
-is not reported as steps, and a series without noise is compared exactly. `docs/decisions/0009-change-points.md` has
-the reasons and the measurements.
+is not reported as steps, and in a series without noise every difference is a change.
+`docs/decisions/0009-change-points.md` contains the reasons and the measurements.
 """
 
 from collections.abc import Sequence
@@ -17,38 +17,38 @@ from scipy.special import ndtri, stdtr, stdtrit  # type: ignore[import-untyped] 
 from configs.schema import Frozen
 from tasks.history.energy import Array, best_split, pair_sums
 
-MOST_CHANCE = 0.001  # Hunter's p-value
-WEAK = 10  # factor on the p-value in the first pass
-LEAST_NIGHTS = 3  # on each side of a change
-WINDOW = 50  # nights; Hunter's
-OUTLIER = 5.0  # robust standard deviations
-NEIGHBOURS = 4  # nights on each side for judging an outlier
+MOST_CHANCE = 0.001  # largest p-value of a change; Hunter's
+WEAK = 10  # factor on MOST_CHANCE in the first pass
+LEAST_NIGHTS = 3  # smallest number of nights on each side of a change
+WINDOW = 50  # nights per window; Hunter's value
+OUTLIER = 5.0  # distance in robust standard deviations
+NEIGHBOURS = 4  # nights on each side that an outlier is compared with
 CONFIDENCE = 0.95
-MOST_MEMORY = 0.9
-MEMORY_NIGHTS = 8  # per level, needed to estimate the autocorrelation
-CONSTANT_SHARE = 0.8  # share of equal neighbours from which a series counts as exact
+MOST_MEMORY = 0.9  # largest autocorrelation that is assumed
+MEMORY_NIGHTS = 8  # average nights per level that are needed to estimate the autocorrelation
+CONSTANT_SHARE = 0.8  # a series is exact if at least this fraction of nights equals the night before
 SQRT_2 = 2.0**0.5
 MAD_TO_SIGMA = float(ndtri(0.75))
 
 
 class Change(Frozen):
-    """The level is `before` up to night `index` − 1 and `after` from night `index` on."""
+    """One change of level, between the nights `index` − 1 and `index` of the series."""
 
     index: int
-    before: float  # mean of the nights since the previous change
-    after: float
+    before: float  # mean of the nights from the previous change to this one
+    after: float  # mean of the nights from this change to the next one
     low: float  # 95 % interval of after − before
     high: float
-    p: float  # 0 in a series without noise
+    p: float  # p-value of the t-test; 0 in a series without noise
 
     @property
     def relative(self) -> float | None:
-        """(after − before) / before; None for a level of 0."""
+        """(after − before) / |before|; None if `before` is 0."""
         return (self.after - self.before) / abs(self.before) if self.before else None
 
 
 class Drift(Frozen):
-    """A slope that explains the series better than steps do: per night, with its 95 % interval."""
+    """A slope per night, with its 95 % interval and p-value, that fits the series better than changes of level do."""
 
     slope: float
     low: float
@@ -57,20 +57,20 @@ class Drift(Frozen):
 
 
 class Trend(Frozen):
-    """The changes, drift and outliers of a series. Outliers belong to no level."""
+    """The changes, drift and outliers of a series. Outliers are excluded from all levels."""
 
-    nights: int
+    nights: int  # number of nights in the series
     changes: tuple[Change, ...] = ()
     drift: Drift | None = None
-    outliers: tuple[int, ...] = ()
+    outliers: tuple[int, ...] = ()  # indices in the series
     exact: bool = False  # the series has no noise, so every different value is a change
-    too_few: bool = False  # not enough nights for any answer
+    too_few: bool = False  # fewer than 2 × LEAST_NIGHTS nights without outliers, so no change can be found
 
 
 def find_trend(values: Sequence[float], *, least_change: float = 0.0) -> Trend:
     """Return the trend of a series of finite values, oldest first.
 
-    `least_change`: the least relative change to report. Raises ValueError for values that are not finite.
+    least_change: smaller relative changes are not reported. Raises ValueError for values that are not finite.
     """
     series = np.asarray(values, dtype=float)
     if not np.isfinite(series).all():
@@ -99,16 +99,16 @@ def find_trend(values: Sequence[float], *, least_change: float = 0.0) -> Trend:
 
 
 def is_exact(series: Array) -> bool:
-    """Return whether most nights equal the previous one bit for bit: a count, a compiler's estimate, a seeded loss."""
+    """Return whether most nights equal the night before bit for bit, as counts and compiler estimates do."""
     return len(series) >= 2 * LEAST_NIGHTS and float(np.mean(series[1:] == series[:-1])) >= CONSTANT_SHARE
 
 
 def find_outliers(series: Array) -> NDArray[np.intp]:
-    """Return the indices of nights far from the nights before and after, fewer than LEAST_NIGHTS in a row on one side.
+    """Return the indices of outliers: nights far above, or far below, both the nights before and the nights after.
 
-    A Hampel identifier on each side: distance from the neighbours' median in robust standard deviations (L. Davies and
-    U. Gather, "The Identification of Multiple Outliers", JASA 88 (1993)). The start or end of a level is no outlier;
-    the first and last two nights are never outliers.
+    Far is measured from the median of the neighbours in robust standard deviations (Hampel identifier; L. Davies and
+    U. Gather, "The Identification of Multiple Outliers", JASA 88 (1993)). LEAST_NIGHTS such nights in a row are a
+    level and no outliers. The first and last two nights are never outliers.
     """
     limit = OUTLIER * _noise(series)
     far = np.zeros(len(series))
@@ -127,22 +127,22 @@ def find_outliers(series: Array) -> NDArray[np.intp]:
 
 
 def _noise(series: Array) -> float:
-    """Return the night-to-night noise as a standard deviation, from neighbouring differences: levels do not matter."""
+    """Return the noise as a standard deviation, from differences of neighbouring nights, so that levels cancel out."""
     if len(series) < 2:
         return 0.0
     return float(np.median(np.abs(np.diff(series)))) / (MAD_TO_SIGMA * SQRT_2)
 
 
 def find_drift(series: Array, points: Sequence[int]) -> Drift | None:
-    """Return the drift of a series if a straight line explains it better than its steps, else None.
+    """Return the drift of a series if a straight line fits it better than changes of level at `points`, else None.
 
     Compares by Schwarz's criterion (BIC), and requires a significant slope by Kendall's rank correlation
     (Mann–Kendall). The slope and its interval are Theil–Sen's.
     """
     n = len(series)
-    if n < 4 * LEAST_NIGHTS:  # too few nights to tell a line from steps
+    if n < 4 * LEAST_NIGHTS:  # too few nights to distinguish a line from steps
         return None
-    from scipy import stats  # type: ignore[import-untyped]  # takes 2 s to load, and a short series does not need it
+    from scipy import stats  # type: ignore[import-untyped]  # takes 2 s to import; short series do not need it
 
     nights = np.arange(n, dtype=float)
     p = float(stats.kendalltau(nights, series).pvalue)
@@ -152,7 +152,7 @@ def find_drift(series: Array, points: Sequence[int]) -> Drift | None:
     straight = float(np.sum((series - line.intercept - line.slope * nights) ** 2))
     levels = np.split(series, list(points))
     stepped = float(sum(np.sum((level - level.mean()) ** 2) for level in levels))
-    # parameters: slope and intercept; for each change a level and its start
+    # parameters of the line: slope, intercept; of the steps: first level, and for each change a level and a night
     if _bic(straight, n, 2) >= _bic(stepped, n, 1 + 2 * len(points)):
         return None
     sen = stats.theilslopes(series, nights, CONFIDENCE)
@@ -164,7 +164,9 @@ def _bic(squares: float, n: int, parameters: int) -> float:
 
 
 def _split(series: Array) -> list[int]:
-    """Hunter's first pass: windows that overlap by half, each split as long as a weak t-test agrees."""
+    """Return candidates for changes (Hunter's first pass), from windows that overlap by up to half.
+
+    Each window is split while a t-test at WEAK × MOST_CHANCE is significant."""
     points: set[int] = set()
     start = 0
     while start < len(series):
@@ -198,7 +200,9 @@ def _split_window(series: Array, start: int, end: int) -> list[int]:
 
 
 def _merge(series: Array, points: list[int], least_change: float) -> list[int]:
-    """Hunter's second pass: remove the least certain point, then the smallest, until the rest hold."""
+    """Return the candidates that are changes (Hunter's second pass).
+
+    Removes the point with the largest p-value until all are significant, then the smallest if below `least_change`."""
     points = list(points)
     while points:
         memory = find_memory(series, points)
@@ -213,10 +217,10 @@ def _merge(series: Array, points: list[int], least_change: float) -> list[int]:
 
 
 def find_memory(series: Array, points: Sequence[int]) -> float:
-    """Return the autocorrelation at lag 1 within the levels, from 0 to 0.9.
+    """Return the autocorrelation at lag 1 within the levels, clipped to [0, MOST_MEMORY].
 
     Corrected for the bias of short levels (M. G. Kendall, "Note on bias in the estimation of autocorrelation",
-    Biometrika 41 (1954)); 0 for levels of fewer than MEMORY_NIGHTS nights, where it cannot be estimated.
+    Biometrika 41 (1954)); 0 if levels have fewer than MEMORY_NIGHTS nights on average.
     """
     levels = [level - level.mean() for level in np.split(series, list(points))]
     squares = sum(float(level @ level) for level in levels)
@@ -246,11 +250,11 @@ def _change(series: Array, left: int, point: int, right: int, memory: float, *, 
 
 
 def _test(before: Array, after: Array, memory: float = 0.0) -> tuple[float, float, float]:
-    """Return (p, low, high) of Student's two-sided t-test.
+    """Return (p, low, high) of Student's two-sided t-test; low and high bound the difference with 95 % confidence.
 
-    Assumes equal noise on both sides, the machine's, so that three nights suffice. Correlated nights count as
-    n(1 − ρ)/(1 + ρ) (G. V. Bayley and J. M. Hammersley, "The 'Effective' Number of Independent Observations", JRSS 8
-    (1946)).
+    Assumes equal noise on both sides, so that three nights suffice. n nights with autocorrelation ρ = `memory` count as
+    n(1 − ρ)/(1 + ρ) independent ones (G. V. Bayley and J. M. Hammersley, "The 'Effective' Number of Independent
+    Observations", JRSS 8 (1946)).
     """
     difference = float(after.mean() - before.mean())
     squares = float(np.sum((before - before.mean()) ** 2) + np.sum((after - after.mean()) ** 2))
@@ -270,7 +274,7 @@ def _size(change: Change) -> float:
 
 
 def _exact_changes(series: Array, least_change: float) -> list[Change]:
-    """Return a change for every value that differs from the previous night's."""
+    """Return a change for every night whose value differs by `least_change` (relative) from the night before."""
     found = [
         Change(index=point, before=before, after=after, low=after - before, high=after - before, p=0.0)
         for point, (before, after) in enumerate(pairwise(series.tolist()), start=1)

@@ -1,4 +1,4 @@
-"""Finds the time of a run's commit in the checkout at hand."""
+"""Finds the time of a commit in maxview's own git checkout."""
 
 import re
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ _SHA = re.compile(r"[0-9a-f]{7,64}")
 
 @cache
 def find_commit_time(commit: str) -> datetime | None:
-    """Return the committer's time in UTC; None for a commit of another repository, or without git."""
+    """Return the committer's time in UTC; None if the checkout lacks the commit, or there is no git checkout."""
     root = CONFIG_ROOT.parent
     if not _SHA.fullmatch(commit) or not (root / ".git").exists():
         return None

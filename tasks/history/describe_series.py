@@ -1,4 +1,4 @@
-"""Describes judged series for terminal and JSON: a drawn trend, sentences about changes, and the next command."""
+"""Formats judged series for terminal and JSON: bars, sentences about changes, the next command, the exit status."""
 
 import shlex
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from tasks.history.judge_series import LINES, Event, Judged, Line, LineTrend
 from tasks.history.series import Night, Series
 
 BARS = "▁▂▃▄▅▆▇█"
-WIDTH = 30  # nights drawn
+WIDTH = 30  # number of nights shown as bars
 
 
 def draw_trend(values: Sequence[float]) -> str:
-    """Draw the last WIDTH values as bars between their minimum and maximum; a flat series is drawn in the middle."""
+    """Return the last WIDTH values as bars, scaled between their minimum and maximum; equal values as middle bars."""
     shown = list(values)[-WIDTH:]
     if not shown:
         return ""
@@ -26,12 +26,12 @@ def draw_trend(values: Sequence[float]) -> str:
 
 
 def values_of(judged: Judged, line: Line) -> list[float]:
-    """Return the line's values, oldest first, without nights that lack one."""
+    """Return the values of the baseline, the candidate or the ratio, oldest first, without nights that lack one."""
     return [getattr(judged.series.nights[i], line) for i in judged.line(line).nights]
 
 
 def show_event(event: Event, series: Series) -> str:
-    """Return one change as a sentence: its night, line, levels, commits and cause."""
+    """Return a sentence about one change: date, arm, levels, commits and cause."""
     change = event.change
     unit = f" {series.unit}" if series.unit and event.line != "ratio" else ""
     size = "" if change.relative is None else f" ({100 * change.relative:+.1f} %"
@@ -44,13 +44,13 @@ def show_event(event: Event, series: Series) -> str:
 
 
 def name_line(line: Line, series: Series) -> str:
-    """Return a line's name: its arm, or both arms of the ratio."""
+    """Return the name of the arm, or for the ratio `candidate / baseline` with the arms' names."""
     names = {"baseline": series.baseline_arm, "candidate": series.candidate_arm}
     return names.get(line) or f"{series.candidate_arm} / {series.baseline_arm}"
 
 
 def show_time(night: Night) -> str:
-    """Return the night's date."""
+    """Return the night's date, or `undated`."""
     return night.time.strftime("%Y-%m-%d") if night.time else "undated"
 
 
@@ -68,7 +68,7 @@ def _commits(event: Event) -> str:
 
 
 def suggest_next(judged: Sequence[Judged]) -> str:
-    """Return the most useful next command after this table."""
+    """Return the most useful command to type next."""
     worse = [(item, event) for item in judged for event in item.events if event.worse and event.cause != "shared"]
     if worse:
         item, event = max(worse, key=lambda pair: pair[1].after.time.timestamp() if pair[1].after.time else 0.0)
@@ -84,13 +84,14 @@ def suggest_next(judged: Sequence[Judged]) -> str:
 
 
 def _is_trained_here(series: Series) -> bool:
-    """Return whether its runs can be repeated: those of logs and of compiles for a slice cannot."""
+    """Return whether the series' runs can be repeated; ingested logs and compiles for a topology cannot."""
     known = series.target in list_names("targets") and series.target not in TOPOLOGIES
     return known and series.comparison != INGEST
 
 
 def _compare_commits(series: Series, event: Event) -> str:
-    """Return the command that compares the commits before and after a change; without two, one that trains again."""
+    """Return the command that compares the commits before and after a change, or, if they are equal or unknown, repeats
+    the comparison."""
     side = "baseline" if event.cause == "baseline" else "candidate"
     before, after = (getattr(night, f"{side}_commit") for night in (event.before, event.after))
     if before and after and before != after:
@@ -100,7 +101,7 @@ def _compare_commits(series: Series, event: Event) -> str:
 
 
 def to_json(judged: Judged) -> dict[str, Any]:
-    """Return one series with its values, changes and notes as JSON values; missing values are null, never NaN."""
+    """Return a series with its values, changes and notes as JSON values; missing values are null."""
     series = judged.series
     return {
         **series.model_dump(mode="json", exclude={"nights"}),
@@ -138,9 +139,8 @@ def _line_to_json(line: LineTrend) -> dict[str, Any]:
 
 
 def exit_status(judged: Sequence[Judged]) -> int:
-    """Return 1 if an arm itself made a metric's last level worse, 3 if no series has enough nights, else 0.
-
-    A regression that a later change has repaired does not count.
+    """Return 1 if the last change of a metric is for the worse and not shared by both arms, 3 if no series has enough
+    nights, else 0.
     """
     for item in judged:
         for line in LINES:

@@ -1,4 +1,4 @@
-"""Finds the most likely change point of a section of a series: E-divisive means, by energy distance."""
+"""Finds the most likely change point in a section of a series, with the energy distance (E-divisive means)."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ type Array = NDArray[np.float64]
 
 
 def pair_sums(series: Array) -> Array:
-    """Return P[i, j] = Σ |x_k − x_l| over k < i and l < j: four entries give the sum over any block of pairs."""
+    """Return P[i, j] = Σ |x_k − x_l| over k < i and l < j; four entries give the sum over a block of pairs."""
     distances = np.abs(series[:, None] - series[None, :])
     sums = np.zeros((len(series) + 1, len(series) + 1))
     sums[1:, 1:] = distances.cumsum(axis=0).cumsum(axis=1)
@@ -17,7 +17,7 @@ def pair_sums(series: Array) -> Array:
 
 
 def best_split(sums: Array, start: int, end: int, *, least: int) -> tuple[int, float] | None:
-    """Return the split τ of [start, end) with the largest distance of its sides, and that distance Q̂.
+    """Return the index τ that best splits the section [start, end), and the energy distance Q̂ of its two sides.
 
     Q̂(τ, κ) = mn/(m+n) · (2·mean|X−Y| − mean|X−X'| − mean|Y−Y'|) with X = [start, τ) and Y = [τ, κ), maximised over
     τ and κ, with at least `least` (2 or more) values on each side; None if the section is too short. D. S. Matteson and

@@ -1,8 +1,8 @@
-"""Stores the rows of comparisons in small Parquet files and reads them as one table, without locks.
+"""Stores the rows of each comparison in a Parquet file and reads all files as one table, without locks.
 
-`history/<date>/<comparison id>.parquet` holds one comparison. The name depends only on the comparison and the day of
-its first run, so a rewrite replaces the file. `history/compacted/<digest>.parquet` holds many comparisons. Of a
-comparison in several files the newest version counts, so writers need not wait for each other.
+`history/<date>/<comparison id>.parquet` contains one comparison. The name depends only on the comparison and the day of
+its first run, so a rewrite replaces the file. `history/compacted/<digest>.parquet` contains many comparisons. If
+several files contain a comparison, its newest rows are used, so writers need no locks.
 """
 
 import hashlib
@@ -24,20 +24,22 @@ FOLDER = "history"
 COMPACTED = f"{FOLDER}/compacted"
 UNDATED = "undated"
 DELETIONS = 10  # parallel requests to a bucket
-ATTEMPTS = 50  # of a reader during compactions; each attempt reads only new files
+ATTEMPTS = 50  # attempts to read the history while compactions replace its files
 
 
 def append_comparison(record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = ()) -> str | None:
-    """Write the rows of a comparison whose runs are in the store; return the file name, None without rows."""
+    """Write the rows of a comparison whose runs are in the store; return the file's name, None if there are no rows.
+
+    known: run records in memory, which are not read again."""
     return write_rows(history_rows(record, read_runs(record, store, known)), store.files)
 
 
 def read_runs(
     record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = (), *, listed: bool = False
 ) -> list[RunRecord]:
-    """Return the records of a comparison's runs, baseline first; leaves out runs whose folder is gone.
+    """Return the records of a comparison's runs, the baseline's first, without runs whose record is missing.
 
-    `known`: records that are in memory, and are not read again.
+    known: records in memory, which are not read again. listed: as in `RunDirectory.read_record`.
     """
     here = {run.log: run for run in known}
     logs = (*record.baseline.logs, *record.candidate.logs)
@@ -46,7 +48,7 @@ def read_runs(
 
 
 def write_rows(rows: pl.DataFrame, files: Files) -> str | None:
-    """Write the rows of one comparison; return the file name, None without rows."""
+    """Write the rows of one comparison; return the file's name, None if there are no rows."""
     if rows.is_empty():
         return None
     name = file_name(rows)
@@ -55,23 +57,23 @@ def write_rows(rows: pl.DataFrame, files: Files) -> str | None:
 
 
 def file_name(rows: pl.DataFrame) -> str:
-    """Return `history/<date>/<comparison id>.parquet`, with the date of the first run's start."""
+    """Return `history/<date>/<comparison id>.parquet`, with the date of the first run, or `undated`."""
     moment = rows["time"].min()
     date = moment.strftime("%Y-%m-%d") if isinstance(moment, datetime) else UNDATED
     return f"{FOLDER}/{date}/{rows['comparison_id'][0]}.parquet"
 
 
 def load_history(files: Files) -> pl.DataFrame:
-    """Return all rows in HISTORY_SCHEMA, oldest run first; an empty table without any comparison.
+    """Return all rows of the history in HISTORY_SCHEMA, the oldest run first.
 
-    Raises StoreError naming a file that is no history table.
+    Raises StoreError for a file that is no history table, or if compactions keep replacing the files.
     """
     known: dict[Entry, bytes] = {}  # kept across attempts, so that each reads only new files
     for _ in range(ATTEMPTS):
         entries = list_history(files)
         data = files.read_many([entry.name for entry in entries if entry not in known])
         known |= {entry: data[entry.name] for entry in entries if entry.name in data}
-        # A slow listing can miss both a compacted file and its replacement: check for new compacted files.
+        # A listing during a compaction can miss a removed file and its replacement: check for new compacted files.
         names = {entry.name for entry in known}
         passed = any(entry.name not in names for entry in files.entries(COMPACTED))
         if all(entry in known for entry in entries) and not passed:
@@ -80,14 +82,15 @@ def load_history(files: Files) -> pl.DataFrame:
 
 
 def list_history(files: Files) -> list[Entry]:
-    """Return the history's Parquet files, including compacted ones, from one listing."""
+    """Return the entries of the history's Parquet files, including compacted ones."""
     return [entry for entry in files.entries(FOLDER) if entry.name.endswith(".parquet")]
 
 
 def merge(tables: list[pl.DataFrame]) -> pl.DataFrame:
-    """Merge tables into one, ordered by the runs' start.
+    """Return one table with the rows of all tables, ordered by the start of the runs.
 
-    Keeps the newest rows of a repeated comparison, and drops a lone run's rows if a comparison contains the run.
+    Of a comparison that was stored repeatedly, only the newest rows are kept. Rows of a run outside of comparisons are
+    dropped if a comparison contains the run.
     """
     if not tables:
         return pl.DataFrame(schema=HISTORY_SCHEMA)
@@ -104,7 +107,7 @@ def merge(tables: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def compact_history(files: Files) -> int:
-    """Merge all history files into one; return their previous number. Safe with concurrent readers and writers."""
+    """Replace all history files by one; return their previous number. Safe with concurrent readers and writers."""
     entries = list_history(files)
     if len(entries) < 2:
         return len(entries)
@@ -114,15 +117,15 @@ def compact_history(files: Files) -> int:
     name = f"{COMPACTED}/{hashlib.sha256(content).hexdigest()[:16]}.parquet"
     files.write(name, content)
     put_in = [entry for entry in entries if entry.name in data and entry.name != name]
-    with ThreadPoolExecutor(DELETIONS) as pool:  # a file that was rewritten meanwhile stays
+    with ThreadPoolExecutor(DELETIONS) as pool:  # keeps files that were rewritten meanwhile
         list(pool.map(lambda entry: files.delete(entry.name, version=entry.version), put_in))
     return len(entries)
 
 
 def rebuild_history(store: Store) -> int:
-    """Rewrite the history from the comparison and run folders; return the number of files written.
+    """Recompute the history from all comparisons and runs in the store; return the number of files written.
 
-    Replaces existing rows, and keeps rows whose folders are gone.
+    Rows of comparisons and runs that are no longer in the store are kept.
     """
     written: set[str] = set()
     tables = []
@@ -139,14 +142,14 @@ def rebuild_history(store: Store) -> int:
 
 
 def to_parquet(rows: pl.DataFrame) -> bytes:
-    """Return the rows as a Parquet file's bytes."""
+    """Return the content of a Parquet file with these rows."""
     buffer = io.BytesIO()
     rows.write_parquet(buffer, compression="zstd")
     return buffer.getvalue()
 
 
 def from_parquet(content: bytes, name: str) -> pl.DataFrame:
-    """Read a Parquet file's rows: missing columns become null, columns of a later version are dropped."""
+    """Return the rows of a Parquet file in HISTORY_SCHEMA: missing columns become null, unknown columns are dropped."""
     try:
         read = pl.read_parquet(io.BytesIO(content))
         missing = [pl.lit(None).alias(column) for column in HISTORY_SCHEMA if column not in read.columns]

@@ -1,4 +1,4 @@
-"""Judges a series: the changes of its lines, their commits, and their likely cause."""
+"""Finds the changes of level in a series, for the baseline, the candidate and their ratio, and their likely cause."""
 
 from typing import Literal
 
@@ -10,24 +10,24 @@ type Line = Literal["baseline", "candidate", "ratio"]
 type Cause = Literal["candidate", "shared", "baseline", "both"]
 
 LINES: tuple[Line, ...] = ("baseline", "candidate", "ratio")
-NEAR_NIGHTS = 2  # two lines' changes this close are one event: a change is located within a few nights
-LEAST_CHANGE = 0.005  # relative: smaller steps of a noisy metric are real, but irrelevant
+NEAR_NIGHTS = 2  # changes of two lines up to this many nights apart have one cause
+LEAST_CHANGE = 0.005  # relative; smaller changes are irrelevant
 
 
 class Event(Frozen):
-    """One change of level of one line, with the nights around it."""
+    """One change of level of the baseline, the candidate or the ratio."""
 
     line: Line
     change: Change
-    before: Night  # the last night of the old level
-    after: Night  # the first of the new one
-    worse: bool | None  # None: the metric has no better direction
+    before: Night  # last night of the old level
+    after: Night  # first night of the new level
+    worse: bool | None  # None: neither higher nor lower values are better
     cause: Cause
-    meaning: str  # one sentence
+    meaning: str  # the cause in a sentence
 
 
 class LineTrend(Frozen):
-    """The trend of one line and the indices of its nights in the series (nights without a value are left out)."""
+    """The trend of the baseline, the candidate or the ratio. `nights`: index in the series of each of its values."""
 
     line: Line
     trend: Trend
@@ -35,19 +35,19 @@ class LineTrend(Frozen):
 
 
 class Judged(Frozen):
-    """A series with its trends, changes and notes."""
+    """A series with its trends, all changes sorted by night, and notes."""
 
     series: Series
     lines: tuple[LineTrend, ...]
     events: tuple[Event, ...]
-    notes: tuple[str, ...]  # drifts, and the reason for a missing answer
+    notes: tuple[str, ...]  # sentences about drifts, and about too few nights
 
     def line(self, name: Line) -> LineTrend:
         return next(line for line in self.lines if line.line == name)
 
 
 def judge(series: Series) -> Judged:
-    """Find the changes of the baseline, the candidate and their ratio, and explain them."""
+    """Return the trends of the baseline, the candidate and their ratio, and their changes with causes."""
     lines = tuple(_trend(series, line) for line in LINES)
     by_name = {line.line: line for line in lines}
     events = [event for line in lines for event in _events(series, line, by_name)]
@@ -82,7 +82,9 @@ def _events(series: Series, line: LineTrend, lines: dict[Line, LineTrend]) -> li
 
 
 def _explain(series: Series, line: Line, change: Change, place: int, lines: dict[Line, LineTrend]) -> tuple[Cause, str]:
-    """Return the cause of a change and a sentence about it: a change of both arms alike is not the candidate's."""
+    """Return the cause of a change and a sentence about it.
+
+    An arm's change without a change of the ratio is "shared": it has a cause outside of the candidate's code."""
     near = {other: _has_change_near(lines[other], place) for other in LINES}
     base, candidate = series.baseline_arm, series.candidate_arm
     if (line == "ratio" or near["ratio"]) and near["baseline"] and near["candidate"]:
@@ -99,7 +101,7 @@ def _explain(series: Series, line: Line, change: Change, place: int, lines: dict
 
 
 def _what_drifted(line: Line, before: Night, after: Night) -> str:
-    """Return the suspects of a shared change: the machine, and commit or JAX if they differ from the previous night."""
+    """Return the possible causes of a shared change: the machine, and code or JAX if changed since the night before."""
     commits, versions = ([getattr(night, f"{line}_{key}") for night in (before, after)] for key in ("commit", "jax"))
     suspects = ["the machine"]
     if commits[0] != commits[1]:

@@ -1,4 +1,4 @@
-"""Turns the newest comparisons of a store into a card: the verified and unverified items of every case."""
+"""Makes a card from the newest comparisons in a store: for every case, which properties were verified."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from tasks.records import ComparisonRecord, RunPlan
 from tasks.records.card import UNCOMMITTED, Card, CardItem, CardRow, CardState, ReferenceCheck
 from tasks.store import Store, StoreError
 
-OURS = "maxview"  # the name of our trainer
+OURS = "maxview"  # name of maxview's own trainer
 FLOORS = ("same program", "same bits", "same checkpoint")
 LOSSES, CHECKPOINTS, OUTSIDE = "equal losses", "checkpoints proved", "outside references"
 ITEMS = (*FLOORS, LOSSES, CHECKPOINTS, OUTSIDE, PREFLIGHT)
@@ -24,10 +24,10 @@ STATES: dict[bool | None, CardState] = {True: "verified", False: "failed", None:
 
 
 def make_card(store: Store, comparison: str | None = None, root: Path | None = None) -> Card:
-    """Return the signed card of a store, of one comparison or of all. Raises StoreError for damaged records.
+    """Return the signed card of a store. comparison: only of this name. Raises StoreError for damaged records.
 
-    Every case in configs/cases has a row for every comparison: one that was never compared is "not verified".
-    root: the checkout of our trainer, for the digests of its sources at the commits of the card.
+    Every case in configs/cases has a row for every comparison; cases that were never compared are "not verified".
+    root: a checkout of maxview's trainer, from which the digests of its sources are read; None: the card has none.
     """
     newest = newest_comparisons(store, comparison)
     names = sorted({record.comparison for record in newest} | ({comparison} if comparison else set()))
@@ -51,7 +51,7 @@ def make_card(store: Store, comparison: str | None = None, root: Path | None = N
 
 
 def add_missing_cases(card: Card) -> Card:
-    """Return a card with a row for each case that was added to configs/cases after the card was made."""
+    """Return the card with an additional row for each case in configs/cases that is newer than the card."""
     rows = list(card.rows)
     for name in dict.fromkeys(row.comparison for row in card.rows):
         known = {row.case for row in card.rows if row.comparison == name}
@@ -103,14 +103,14 @@ def _empty_row(comparison: str, case: str, checks: Sequence[ReferenceCheck] | No
 
 
 def _plans(record: ComparisonRecord | None, store: Store) -> list[RunPlan]:
-    """Return the plans of a comparison's runs, the baseline's first; omits given logs and missing records."""
+    """Return the plans of a comparison's runs, the baseline's first; omits ingested logs and missing records."""
     logs = (*record.baseline.logs, *record.candidate.logs) if record else ()
     runs = [store.run_of_log(log).read_record() for log in logs]
     return [run.plan for run in runs if run is not None and run.plan is not None]
 
 
 def _trainers_of(comparison: str, records: Sequence[ComparisonRecord], store: Store) -> set[str]:
-    """Return the names of a comparison's trainers, from its records, else from its file."""
+    """Return the names of a comparison's trainers, from its run records, or without them from its config."""
     found = {plan.trainer for record in records for plan in _plans(record, store)}
     if found or comparison not in list_names("comparisons"):
         return found
@@ -119,7 +119,7 @@ def _trainers_of(comparison: str, records: Sequence[ComparisonRecord], store: St
 
 
 def _trainers(plans: Sequence[RunPlan]) -> tuple[str, ...]:
-    """Return the trainers of runs with their commit or version, each once."""
+    """Return each trainer once, with its commit or version: `maxview 64bc92418`."""
     named = []
     for plan in plans:
         version = (plan.commit or "")[:9] or plan.versions.get(plan.trainer, "")
@@ -128,7 +128,7 @@ def _trainers(plans: Sequence[RunPlan]) -> tuple[str, ...]:
 
 
 def _sources(plans: Sequence[RunPlan]) -> tuple[str, ...]:
-    """Return the candidate's commit if it is of our trainer."""
+    """Return the candidate's commit, or UNCOMMITTED, if its trainer is maxview's; else an empty tuple."""
     if not plans or plans[-1].trainer != OURS:
         return ()
     return (plans[-1].commit if plans[-1].commit and not plans[-1].dirty else UNCOMMITTED,)
@@ -158,7 +158,7 @@ def _missing() -> list[CardItem]:
 
 
 def _outside(checks: Sequence[ReferenceCheck] | None) -> CardItem:
-    """Return the item of outside references; checks: None for the arms of another trainer."""
+    """Return the item about independent implementations. checks: None if no arm uses maxview's trainer."""
     if not checks:
         of_other = "tests/references compares maxview's own trainer only"
         reason = of_other if checks is None else "tests/references was not run"
@@ -182,7 +182,7 @@ def _preflight(record: ComparisonRecord | None, sources: tuple[str, ...]) -> Car
 
 
 def read_checks(store: Store) -> Mapping[str, Sequence[ReferenceCheck]]:
-    """Return the checks against outside references in a store, by case. Raises StoreError for a damaged file."""
+    """Return case → its checks against independent implementations. Raises StoreError for a damaged file."""
     adapter = TypeAdapter(list[ReferenceCheck])
     found: dict[str, list[ReferenceCheck]] = {}
     names = [entry.name for entry in store.files.entries(pattern=f"{REFERENCES}/*.json")]

@@ -1,4 +1,4 @@
-"""Finds the newest comparison of every case, pair and target in a store."""
+"""Reads the comparisons of a store: all of them, or the newest for each comparison, case and target."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ def newest_comparisons(store: Store, comparison: str | None = None) -> list[Comp
 
 
 def read_comparisons(store: Store, comparison: str | None = None) -> Iterator[ComparisonRecord]:
-    """Yield every finished comparison of the store, or those of one name."""
+    """Yield the record of every finished comparison in the store. comparison: only records of this name."""
     store.refresh("comparisons")
     for directory in store.comparisons():
         if comparison in (None, directory.path.parent.parent.name):

@@ -1,4 +1,7 @@
-"""Estimates a target's noise from the differences of equal runs in its history, which few repeats cannot show."""
+"""Collects the differences between equal runs in the history of a target, from which its noise is estimated.
+
+A comparison's few repeats do not suffice for that.
+"""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -13,21 +16,21 @@ from tasks.history.record_rows import folder_name
 from tasks.metrics.table import METRICS
 from tasks.store import Store
 
-type Measured = tuple[float, float | None]  # a run's value and its relative standard error
+type Measured = tuple[float, float | None]  # a run's value and its relative standard error, None if unknown
 
 CLOCKS = tuple(name for metric in METRICS if metric.quick for name in (metric.name, metric.quick))
 
 
 def read_past(case: CaseRuns, store: Store) -> dict[str, Past]:
-    """Return the noise of each metric of a case, from the store's history without the case's own runs."""
+    """Return metric → differences of equal runs, from the store's history without the runs of `case` itself."""
     runs = [folder_name(run) for run in case.runs]
     return past_noise(load_history(store.files), target=case.target, case=case.case, but=runs)
 
 
 def past_noise(history: pl.DataFrame, *, target: str, case: str, but: Sequence[str] = ()) -> dict[str, Past]:
-    """Return the differences of equal runs in each noisy metric of a target's history, without the runs in `but`.
+    """Return time metric → differences of equal runs on a target. but: folder names of runs to exclude.
 
-    Uses the case's history, or all cases of the target while the case has too few runs.
+    Uses the history of the case, or of all cases if that has fewer than LEAST_PAIRS pairs; omits a metric if both have.
     """
     found = {}
     for metric in CLOCKS:
@@ -43,10 +46,10 @@ def past_noise(history: pl.DataFrame, *, target: str, case: str, but: Sequence[s
 def equal_differences(
     history: pl.DataFrame, *, target: str, metric: str, case: str | None, but: Sequence[str] = ()
 ) -> list[tuple[float, float]]:
-    """Return (log ratio, relative standard error) for every pair of neighbouring runs that should be equal.
+    """Return (log ratio of values, its standard error) for pairs of runs that should be equal. case: None for all.
 
-    The pairs: the two arms of a comparison with a proven equal program, and neighbouring runs of one arm at one commit
-    outside of such comparisons.
+    The pairs are the two arms of each comparison whose programs were proved equal, and, among all other runs, runs of
+    one arm and commit that follow each other.
     """
     history = history.filter((pl.col("target") == target) & ~pl.col("run").is_in(list(but)))
     chosen = history.filter((pl.col("metric") == metric) & pl.col("value").is_finite() & (pl.col("value") > 0))
@@ -72,11 +75,11 @@ def equal_differences(
 
 
 def group_equal_runs(values: pl.DataFrame) -> list[list[Measured]]:
-    """Return the values of one metric in groups of runs that should be equal, the latest group first.
+    """Return (value, error) of one metric's runs, in groups that should be equal, the latest group first.
 
-    Runs of a group have equal target, case, arm and commit, and the order in which they ran. Ingested runs are grouped
-    by the column `alike` instead, because their arm names vary. Counts a run of several comparisons once; omits runs
-    with neither a commit nor `alike`.
+    The runs of a group have the same target, case, arm and commit, and are in the order in which they ran. For ingested
+    runs the column `alike` replaces the arm. A run in several comparisons is counted once; runs with neither a commit
+    nor `alike` are omitted.
     """
     grouped = (
         values.filter(pl.col("commit").is_not_null() | pl.col("alike").is_not_null())
@@ -91,11 +94,11 @@ def group_equal_runs(values: pl.DataFrame) -> list[list[Measured]]:
 
 
 def difference_of(before: Measured, after: Measured) -> tuple[float, float]:
-    """Return the log ratio of two runs' values and its relative standard error."""
+    """Return the natural logarithm of after / before, and its standard error; an unknown error counts as 0."""
     return log(after[0] / before[0]), hypot(before[1] or 0.0, after[1] or 0.0)
 
 
 def neighbour_differences(groups: Iterable[Iterable[Measured]]) -> list[tuple[float, float]]:
-    """Return the difference of each run from the previous one, within groups of equal runs in the order they ran."""
+    """Return `difference_of` each run and the run before it in its group. Runs with values up to 0 are omitted."""
     usable = ([run for run in group if run[0] > 0] for group in groups)
     return [difference_of(before, after) for group in usable for before, after in pairwise(group)]

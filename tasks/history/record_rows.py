@@ -1,4 +1,4 @@
-"""Turns a comparison and its run records into the rows of the history: one per run and metric."""
+"""Converts a comparison and its run records to rows of the history table: one row per run and metric."""
 
 import hashlib
 import json
@@ -25,8 +25,8 @@ type Role = Literal["baseline", "candidate"]
 UTC_TIME = pl.Datetime("us", "UTC")
 HISTORY_SCHEMA: dict[str, Any] = {
     "comparison_id": pl.String,  # "run-<name>" for a run outside of any comparison
-    "created": UTC_TIME,  # of the comparison
-    "time": UTC_TIME,  # the run's start in its log; without one, the comparison's
+    "created": UTC_TIME,  # time of the comparison; of a run outside of any: as `time`
+    "time": UTC_TIME,  # start of the run according to its log; without it, as `created`
     "comparison": pl.String,
     "case": pl.String,
     "target": pl.String,
@@ -34,31 +34,28 @@ HISTORY_SCHEMA: dict[str, Any] = {
     "role": pl.String,  # "baseline" or "candidate"
     "commit": pl.String,
     "commit_time": UTC_TIME,
-    "repeat": pl.Int64,
-    "run": pl.String,  # its folder in the store
+    "repeat": pl.Int64,  # number of the run within its arm, from 0
+    "run": pl.String,  # name of the run's folder in the store
     "metric": pl.String,
     "unit": pl.String,
-    "better": pl.String,
-    "value": pl.Float64,  # of this run alone
+    "better": pl.String,  # "higher", "lower" or "equal"
+    "value": pl.Float64,  # value of this run; of a compiled program: of its arm
     "samples": pl.Int64,  # number of steps behind the value
-    "error": pl.Float64,  # relative standard error from the run's own steps; null: unknown
-    "verdict": pl.String,  # of the comparison's row; null without one
-    "same_program": pl.Boolean,  # the comparison proved that both arms run one program from one source
+    "error": pl.Float64,  # relative standard error, from the spread of the run's steps; null: unknown
+    "verdict": pl.String,  # the comparison's verdict on this metric; null: none
+    "same_program": pl.Boolean,  # the comparison proved that the arms' programs and sources are equal
     "jax": pl.String,
-    "pair": pl.String,  # "main → feat/x": the refs or arms of both sides, without commits
-    "alike": pl.String,  # ingested runs with the same value should be equal; null: compare arm and commit instead
+    "pair": pl.String,  # "main → feat/x": refs, or names of arms, of baseline and candidate
+    "alike": pl.String,  # equal for ingested runs that should be equal; null: arm and commit identify equal runs
 }
 
 type Row = dict[str, Any]
 
 
 def history_rows(record: ComparisonRecord, runs: Sequence[RunRecord]) -> pl.DataFrame:
-    """Return one row per run and metric of a comparison, in HISTORY_SCHEMA.
-
-    Leaves out runs that died: their values say nothing about a trend.
-    """
+    """Return one row per run and metric of a comparison, in HISTORY_SCHEMA, without runs that died."""
     verdicts = {row.metric: row.verdict for row in record.rows}
-    # both levels share the row's verdict
+    # the steady and the middle level of a metric have one verdict
     verdicts |= {metric.quick: verdicts[metric.name] for metric in METRICS if metric.quick and metric.name in verdicts}
     same_program = bool(record.equal_by_construction)
     created = parse_time(record.created)
@@ -86,11 +83,11 @@ def history_rows(record: ComparisonRecord, runs: Sequence[RunRecord]) -> pl.Data
 
 
 def alike_word(run: RunRecord, record: ComparisonRecord, role: Role) -> str | None:
-    """Return a hash that is equal for ingested runs that should be equal but for noise; None for runs with a plan.
+    """Return a hash that is equal for ingested runs whose values should differ only by noise.
 
-    Arm names of ingests are arbitrary, and settings that logs do not print may differ between arms. So the hash covers
-    the side (or control), the commit, and all that the log reports about the run. Without a commit, only the two runs
-    of one control are known to be equal.
+    The hash covers the role, the commit, and the settings that the log prints; not the arm's name, which is arbitrary
+    for ingested logs. In an A/A control it does not cover the role, and needs no commit. None for runs with a plan, and
+    for runs without a commit outside of a control.
     """
     if run.plan is not None or (run.commit is None and not record.aa):
         return None
@@ -108,8 +105,8 @@ def alike_word(run: RunRecord, record: ComparisonRecord, role: Role) -> str | No
 
 
 def lone_run_rows(run: RunRecord) -> pl.DataFrame:
-    """Return the rows of a run outside of any comparison; empty for a run without a plan and for one that died."""
-    if run.plan is None or run.plan.compiles_for or run.has_died:  # a compile's values are in its comparison only
+    """Return the rows of a run that no comparison contains; no rows for runs without a plan, compiles and dead runs."""
+    if run.plan is None or run.plan.compiles_for or run.has_died:  # values of compiles come from their comparison
         return pl.DataFrame(schema=HISTORY_SCHEMA)
     plan = run.plan
     common = {
@@ -142,7 +139,7 @@ def _run_rows(run: RunRecord, common: Row, values: Iterable[Row]) -> Iterator[Ro
 
 
 def program_values(record: ComparisonRecord, role: Role) -> Iterator[Row]:
-    """Yield the judged values of one side's compiled program, from its comparison."""
+    """Yield the values of one arm's compiled program that its comparison judged."""
     for row in record.rows:
         value = row.baseline if role == "baseline" else row.candidate
         if value is not None and row.verdict != "not judged":
@@ -150,7 +147,7 @@ def program_values(record: ComparisonRecord, role: Role) -> Iterator[Row]:
 
 
 def run_values(run: RunRecord) -> Iterator[Row]:
-    """Yield every value of a single run that the history keeps, by the table of metrics."""
+    """Yield every value of one run that the history stores, in the order of METRICS."""
     facts = facts_of(run)
     for metric in METRICS:
         if levels := facts.levels.get(metric.name):
@@ -168,7 +165,7 @@ def _make_value(name: str, of: Metric | MetricDiff, value: float, samples: int =
 
 
 def folder_name(run: RunRecord) -> str:
-    """Return the name of the run's folder in the store, which is unique, unlike the name in its log."""
+    """Return the name of the run's folder in the store, which is unique; the name in its log may not be."""
     return PurePath(run.log).parent.name
 
 
@@ -178,7 +175,7 @@ def parse_time(text: str | None) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:  # a log may contain any text
+    except ValueError:  # the text is from a log and may be anything
         return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
 
@@ -187,7 +184,7 @@ def parse_time(text: str | None) -> datetime | None:
 def _role_of(comparison: str, arm: str) -> Role | None:
     try:
         arms = [side.name for side in load_comparison(comparison).arms]
-    except ConfigError:  # its file was deleted since
+    except ConfigError:  # the comparison's file has been deleted
         return None
     roles: dict[str, Role] = {arms[0]: "baseline", arms[1]: "candidate"}
     return roles.get(arm)

@@ -1,4 +1,4 @@
-"""Turns the rows of the history into one series per metric and case: the baseline, the candidate, and their ratio."""
+"""Groups the rows of the history into series: the values of one metric of one case over time, per arm and as ratio."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,10 +12,10 @@ KEYS = ("comparison", "pair", "case", "target", "metric")
 
 
 class Night(Frozen):
-    """One comparison's values of one metric: the median over each arm's repeats, or None."""
+    """The values of one metric in one comparison: each arm's median over its runs. None: missing or unknown."""
 
     comparison_id: str
-    time: datetime | None
+    time: datetime | None  # start of the first run
     baseline: float | None
     candidate: float | None
     runs: tuple[int, int]  # number of runs of the baseline and of the candidate
@@ -24,18 +24,18 @@ class Night(Frozen):
     baseline_jax: str | None
     candidate_jax: str | None
     verdict: str | None
-    same_program: bool
+    same_program: bool  # as in HISTORY_SCHEMA
 
     @property
     def ratio(self) -> float | None:
-        """Candidate over baseline; None if one is missing or the baseline is 0."""
+        """The candidate's value divided by the baseline's; None if one is missing or the baseline is 0."""
         if self.baseline is None or self.candidate is None or not self.baseline:
             return None
         return self.candidate / self.baseline
 
 
 class Series(Frozen):
-    """Every night of one metric of one comparison, pair of refs, case and target, oldest first."""
+    """The values of one metric over time, for one comparison, pair of refs, case and target."""
 
     comparison: str
     pair: str = ""  # "main → feat/x"; empty in rows of older versions
@@ -46,7 +46,7 @@ class Series(Frozen):
     better: str
     baseline_arm: str
     candidate_arm: str
-    nights: tuple[Night, ...]
+    nights: tuple[Night, ...]  # the oldest first
 
 
 def find_series(
@@ -59,7 +59,7 @@ def find_series(
 ) -> list[Series]:
     """Return the matching series, sorted by comparison, pair of refs, case, target and metric.
 
-    Leaves out runs outside of any comparison: they have no other side.
+    Omits runs that no comparison contains. Arguments that are None or empty do not restrict the series.
     """
     chosen = history.filter(~pl.col("comparison_id").str.starts_with("run-"), pl.col("value").is_finite())
     chosen = chosen.with_columns(pl.col("pair").fill_null(""))
@@ -92,7 +92,7 @@ def _series(keys: dict[str, str], rows: pl.DataFrame) -> Series:
     for row in rows.iter_rows(named=True):
         nights.setdefault(row["comparison_id"], {})[row["role"]] = row
     last = rows.row(-1, named=True)
-    arms = {row["role"]: row["arm"] for row in rows.iter_rows(named=True)}  # the latest names
+    arms = {row["role"]: row["arm"] for row in rows.iter_rows(named=True)}  # names in the newest rows
     return Series(
         **keys,
         unit=last["unit"] or "",

@@ -1,4 +1,4 @@
-"""The records that the steps exchange: frozen, each defined once, with the log positions of their values."""
+"""Frozen pydantic records that the packages under tasks/ exchange and store. Values carry their log position."""
 
 from tasks.records.baseline import Baseline, Blessing
 from tasks.records.bisection import BisectedPoint, Bisection, Corner, LedgerEntry, Mark

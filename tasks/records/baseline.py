@@ -1,24 +1,24 @@
-"""The blessed runs of one case on one target, kept in a repository as the baseline of later runs."""
+"""Records of blessed runs: accepted runs of one case on one target, which later runs are compared with."""
 
 from configs.schema import Frozen
 from tasks.records.run import RunRecord
 
 
 class Blessing(Frozen):
-    """One acceptance of new values."""
+    """One acceptance of new runs as the baseline."""
 
     day: str  # ISO 8601
-    reason: str
-    commit: str | None  # of the blessed runs
-    values: dict[str, tuple[str, str]] = {}  # title of a row -> the old and the new value, as surfaces show them
+    reason: str  # why the new values are accepted
+    commit: str | None  # the trainer's commit in the blessed runs; None if unknown
+    values: dict[str, tuple[str, str]] = {}  # title of each changed row -> (old, new) value as text
 
 
 class Baseline(Frozen):
-    """A baseline file: the newest blessed runs in full, and all blessings, the newest last."""
+    """The content of a baseline file: the newest blessed runs in full, and the history of blessings."""
 
     comparison: str
     case: str
     target: str
-    blessings: tuple[Blessing, ...]
-    shown: dict[str, str]  # title of a row -> the newest blessed value
+    blessings: tuple[Blessing, ...]  # the newest last
+    shown: dict[str, str]  # title of a row -> the newest blessed value as text
     runs: tuple[RunRecord, ...]

@@ -1,4 +1,4 @@
-"""A checkpoint's events in a log, and the proof that the checkpoint exists."""
+"""Records of checkpoints: saves and restores in a log, and the proof that a saved checkpoint exists."""
 
 from typing import Any, Literal
 
@@ -8,45 +8,45 @@ from configs.schema import Frozen
 from tasks.records.proof_levels import Level, reached
 from tasks.records.source import run_number
 
-# the last state that one host's log shows; `not_visible`: this host printed all it can, and only the primary host's log
-# can show the commit
+# The last state of a save that one host's log shows. `not_visible`: this host has printed all its messages about the
+# save, and only the primary host prints the commit.
 CheckpointState = Literal[
     "announced", "blocking_done", "background_done", "committed", "validated", "restored", "not_visible", "failed"
 ]
 
 
 class CheckpointEvent(Frozen):
-    """The events of one checkpoint in a log.
+    """One save of a checkpoint in a log.
 
-    `committed`: True if the log shows the commit, False if the run ended without a commit that this host would have
-    printed, None if this host does not print commits. `validated`: the log shows that every host finished the save,
+    `committed`: True if the log shows the commit; False if the run ended without the commit message that this host
+    prints; None if this host does not print commits. `validated`: the log shows that every host finished the save,
     which happens only after the commit.
     """
 
     step: int
     state: CheckpointState = "announced"
-    path: str | None = None
-    started: str | None = None  # ISO 8601
-    blocking_s: float | None = None
-    background_s: float | None = None
-    total_s: float | None = None  # blocking and background together, if the log prints only their sum
+    path: str | None = None  # None if not printed
+    started: str | None = None  # begin of the save, ISO 8601
+    blocking_s: float | None = None  # seconds for which the save blocked training
+    background_s: float | None = None  # seconds for which it continued in the background
+    total_s: float | None = None  # both together, if the log prints only their sum
     committed: bool | None = None
     validated: bool = False
     validated_hosts: int | None = None  # number of hosts with matching array metadata, checked by the primary host
-    arrays: int | None = None
-    line: int
-    offset: int
-    committed_line: int | None = None
-    committed_at: str | None = None  # ISO 8601, from the line's prefix
+    arrays: int | None = None  # number of saved arrays
+    line: int  # first message of the save; this and all *_line fields are 1-based line numbers
+    offset: int  # byte offset of `line`
+    committed_line: int | None = None  # *_line: None if the log has no such message
+    committed_at: str | None = None  # ISO 8601, from the prefix of that line
     validated_line: int | None = None
-    restored_line: int | None = None  # line of its restore in the same log
+    restored_line: int | None = None  # a restore of this checkpoint in the same log
     failed_line: int | None = None
-    retired_line: int | None = None  # line of its deletion by a checkpoint manager, which keeps only the newest
+    retired_line: int | None = None  # deletion by a checkpoint manager, which keeps only the newest
     run: int = run_number()
 
     @property
     def summary(self) -> str:
-        """The state in words, for all surfaces."""
+        """The state in words."""
         words = {
             "announced": "announced", "blocking_done": "blocking part done", "background_done": "background part done",
             "committed": "committed", "validated": "committed, over on all hosts", "restored": "committed, read back",
@@ -65,7 +65,7 @@ class CheckpointEvent(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _state_of_the_rest(cls, value: Any) -> Any:
-        """Derive the state from the other fields for readers that do not set it."""
+        """Derive a missing `state` from the other fields: some log parsers do not set it."""
         if not isinstance(value, dict) or "state" in value:
             return value
         known: dict[str, CheckpointState] = {
@@ -75,21 +75,21 @@ class CheckpointEvent(Frozen):
 
 
 class Restore(Frozen):
-    """A restored checkpoint: step, path, and lines in the log."""
+    """One restore of a checkpoint in a log."""
 
-    step: int | None  # None if the path of parameters or state names no step
-    path: str | None = None
-    origin: str = ""  # "this run", "persistent", "local", "parameters", "state", by the log
-    finished: bool = False  # the log shows its end, or steps follow it
-    seconds: float | None = None
-    line: int
-    offset: int
-    finished_line: int | None = None
+    step: int | None  # None if the log shows only a path, and the path contains no step
+    path: str | None = None  # None if not printed
+    origin: str = ""  # "this run", "persistent", "local", "parameters" or "state"; empty: unknown
+    finished: bool = False  # the log shows the end of the restore, or steps after it
+    seconds: float | None = None  # None if not printed
+    line: int  # first message of the restore
+    offset: int  # byte offset of `line`
+    finished_line: int | None = None  # None if the end is not printed
     run: int = run_number()
 
     @property
     def summary(self) -> str:
-        """The restore in words, for all surfaces."""
+        """The restore in words."""
         what = f"step {self.step}" if self.step is not None else self.origin or "a checkpoint"
         where = f" from {self.path}" if self.path else ""
         took = f" in {self.seconds:g} s" if self.seconds is not None else ""
@@ -97,39 +97,39 @@ class Restore(Frozen):
 
 
 class Problem(Frozen):
-    """One problem of a checkpoint: the check that found it, the file, and the remedy."""
+    """One problem of a checkpoint: the check that found it, the file, and a message with the remedy, if any."""
 
     check: Literal["commit", "metadata", "ranges", "manifest", "values"]
-    path: str
-    message: str
+    path: str  # below the step's folder; "." for the folder itself; or the manifest's full path
+    message: str  # shown after the path
 
 
 class CheckpointProof(Frozen):
-    """The verification of one checkpoint step. `ok`: no check that ran found a problem."""
+    """The result of verifying one checkpoint step. `ok`: the step exists and no check found a problem."""
 
-    step: int | None
-    path: str
+    step: int | None  # None if the folder's name contains no number
+    path: str  # of the step's folder
     ok: bool
-    checks: tuple[str, ...]  # checks that ran, e.g. ("commit", "metadata", "ranges", "manifest")
+    checks: tuple[str, ...]  # names of the checks that ran, e.g. ("commit", "metadata", "ranges", "manifest")
     problems: tuple[Problem, ...] = ()
-    arrays: int = 0
-    files: int = 0
-    bytes: int = 0
-    manifest: str | None = None  # path of the crc32c manifest that was recorded or checked
-    tree_digest: str | None = None  # hash over (path, shape, dtype) of every array: equal trees, equal digest
-    seconds: float = 0.0
+    arrays: int = 0  # number of arrays
+    files: int = 0  # number of files
+    bytes: int = 0  # size of all files
+    manifest: str | None = None  # path of the crc32c manifest that was written or checked; None: neither
+    tree_digest: str | None = None  # SHA-256 of (path, shape, dtype) of all arrays; None if an array is unreadable
+    seconds: float = 0.0  # duration of the verification
     verified_at: str = ""  # ISO 8601
-    levels: tuple[Level, ...] = ()  # reached, in order
-    timings: dict[str, float] = {}  # seconds of each check that ran
-    begun_at: str | None = None  # ISO 8601, begin and commit of the save, recorded by Orbax
-    committed_at: str | None = None
-    retired: bool = False  # deleted by a checkpoint manager that keeps only the newest: not a failure
+    levels: tuple[Level, ...] = ()  # levels of proof that the step reached, in order
+    timings: dict[str, float] = {}  # name of a check -> its seconds
+    begun_at: str | None = None  # begin of the save, ISO 8601, as recorded by Orbax
+    committed_at: str | None = None  # commit of the save, in the same form
+    retired: bool = False  # a checkpoint manager that keeps only the newest deleted it, which is no failure
     run: int = run_number()
 
     @model_validator(mode="before")
     @classmethod
     def _levels_of_the_checks(cls, value: Any) -> Any:
-        """Derive the levels of older proofs from their checks."""
+        """Derive the levels of proofs from older versions from their checks."""
         if not isinstance(value, dict) or "levels" in value:
             return value
         problems = (Problem.model_validate(problem) for problem in value.get("problems", ()))

@@ -1,67 +1,67 @@
-"""The difference of two checkpoints: trees mapped by path, pairs of arrays compared by dtype, layout and values."""
+"""Records of the difference of two checkpoints: arrays paired by path, and the difference of each pair."""
 
 from typing import Literal
 
 from configs.schema import Frozen
 from tasks.records.counted import counted
 
-# an array's role in the training; explains arrays that only one side has
+# an array's role in training
 ArrayRole = Literal["parameter", "optimizer", "counter", "random numbers", "quantisation", "other state"]
 
 
 class ValueDifference(Frozen):
-    """The distance between the values of two arrays; all 0 if they are equal bit for bit."""
+    """The distance between the values of two arrays. All fields but `values` are 0 if the bits are equal."""
 
-    values: int  # compared
-    differing: int = 0  # by their bits
-    norm: float = 0.0  # of the difference (Euclidean), in float64
-    largest: float = 0.0  # absolute value in the difference
-    where: tuple[int, ...] = ()  # index of the largest, in the array with all layers, else in the first checkpoint's
-    not_finite: int = 0  # NaN or infinite on some side, with different bits; excluded from norm and largest
-    lost: tuple[int, int] = (0, 0)  # per side: NaN or infinite where the other side is finite
+    values: int  # number of compared values
+    differing: int = 0  # number of values with different bits
+    norm: float = 0.0  # Euclidean norm of the difference, in float64
+    largest: float = 0.0  # largest absolute difference
+    where: tuple[int, ...] = ()  # index of `largest` in the stacked array if one side has one, else in either
+    not_finite: int = 0  # values with different bits and a difference that is NaN or infinite; not in norm and largest
+    lost: tuple[int, int] = (0, 0)  # per checkpoint: values that are NaN or infinite there and finite in the other
 
 
 class ArrayDifference(Frozen):
-    """Arrays with the same meaning: one per side, or one on one side and one per layer on the other."""
+    """A pair of arrays with equal meaning. One checkpoint may stack all layers where the other has one array each."""
 
     role: ArrayRole
-    names: tuple[str, ...] = ()  # in the first checkpoint; empty if it lacks the array
-    other_names: tuple[str, ...] = ()  # several if one side has all layers in one array, the other one per layer
-    layer_axis: int | None = None  # of the array with all layers
-    shape: tuple[int, ...] = ()  # of one array
+    names: tuple[str, ...] = ()  # names in the first checkpoint; empty if it lacks the array
+    other_names: tuple[str, ...] = ()  # the same of the other checkpoint; several names: one array per layer
+    layer_axis: int | None = None  # axis of the stacked array; None if neither side is stacked
+    shape: tuple[int, ...] = ()  # of the array `names[0]`
     other_shape: tuple[int, ...] = ()
-    dtype: str = ""
+    dtype: str = ""  # numpy's name; empty if the checkpoint lacks the array
     other_dtype: str = ""
-    sharding: str | None = None  # None if not recorded, or the layers differ
+    sharding: str | None = None  # None if not recorded, or if one side is stacked
     other_sharding: str | None = None
-    values: ValueDifference | None = None
+    values: ValueDifference | None = None  # None: not compared, because one side is missing or the shapes differ
 
     @property
     def exact(self) -> bool:
-        """Whether both sides have equal bits; a counter may be signed on one side (NNX's are unsigned)."""
+        """Whether dtypes and bits are equal; the dtype of a counter may differ, because NNX's counters are unsigned."""
         same_type = self.dtype == self.other_dtype or self.role == "counter"
         return self.values is not None and not self.values.differing and same_type
 
     @property
     def is_state(self) -> bool:
-        """Whether the array influences further training; other arrays are specific to one implementation."""
+        """Whether the array must exist in both checkpoints; other roles are specific to one implementation."""
         return self.role in ("parameter", "optimizer", "counter")
 
 
 class CheckpointDifference(Frozen):
-    """The difference of two steps; `arrays` are sorted by size of their difference, then by path."""
+    """The difference of two saved steps. `arrays`: missing state first, then by decreasing difference, then by path."""
 
-    step: int | None
+    step: int | None  # of the first checkpoint; None if its folder has no number
     path: str
     other_path: str
     arrays: tuple[ArrayDifference, ...] = ()
-    seconds: float = 0.0
-    committed: tuple[str | None, str | None] = (None, None)  # ISO 8601; identifies the save of the step
-    problem: str = ""  # why they could not be compared
+    seconds: float = 0.0  # duration of the comparison
+    committed: tuple[str | None, str | None] = (None, None)  # commit times, ISO 8601; None if unknown
+    problem: str = ""  # why the checkpoints could not be compared; empty: they were
 
     @property
     def equal(self) -> bool:
-        """Whether every array that influences training is equal on both sides, bit for bit."""
+        """Whether all compared arrays are equal bit for bit, and no array with `is_state` lacks a comparison."""
         return not self.problem and all(
             array.exact for array in self.arrays if array.is_state or array.values is not None
         )
@@ -73,7 +73,7 @@ class CheckpointDifference(Frozen):
 
     @property
     def differing(self) -> tuple[ArrayDifference, ...]:
-        """The arrays that influence training and are missing on one side or differ in values."""
+        """The compared arrays that differ, and the arrays with `is_state` that could not be compared."""
         return tuple(a for a in self.arrays if not a.exact and (a.is_state or a.values is not None))
 
     @property

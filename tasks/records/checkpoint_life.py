@@ -1,4 +1,4 @@
-"""One save of a step from its announcement to its proofs, combined from log and store."""
+"""Records of one save of a checkpoint over time, from its announcement in the log to its proof in the store."""
 
 from collections.abc import Iterable
 
@@ -11,37 +11,37 @@ type Save = tuple[CheckpointEvent | None, CheckpointProof | None]
 
 
 class LifeSpan(Frozen):
-    """A part of a checkpoint's life: its duration, and the bytes per second if known."""
+    """One activity in the life of a checkpoint. `bytes_per_s` is None if unknown or if no data is transferred."""
 
     part: str  # "blocking", "background", or the name of a check
-    begin_s: float  # after the begin of its run
+    begin_s: float  # seconds after the begin of the run
     seconds: float
     bytes_per_s: float | None = None
 
 
 class CheckpointLife(Frozen):
-    """One save of one step. Seconds count from the begin of its run; None if undated."""
+    """One save of one step. `*_s`: seconds after the begin of the run; None if the log or store has no date."""
 
     step: int | None
-    nth: int = 1  # number of this save among its run's saves of the step
-    overwritten: bool = False  # its run saved the step again
+    nth: int = 1  # 2 for the second save of the same step in a run, etc.
+    overwritten: bool = False  # the run saved the step again later
     retired: bool = False  # deleted by a checkpoint manager that keeps only the newest
     announced_s: float | None = None
     committed_s: float | None = None
     spans: tuple[LifeSpan, ...] = ()
-    levels: tuple[Level, ...] = ()  # reached, in order
+    levels: tuple[Level, ...] = ()  # levels of proof reached, in order
     run: int = run_number()
 
     @property
     def level(self) -> Level | None:
-        """The highest level reached."""
+        """The highest level of proof reached; None without any."""
         return highest(self.levels)
 
 
 def pair_saves(events: Iterable[CheckpointEvent], proofs: Iterable[CheckpointProof]) -> list[Save]:
-    """Return each save in a log with its proof, in log order, then proofs without a save in the log.
+    """Return (save, proof or None) for each save in a log, in log order, then (None, proof) for the remaining proofs.
 
-    A step that was saved repeatedly exists once in the store, so its newest proof belongs to its newest save.
+    The store contains only the last save of a step, so the newest proof belongs to the last save.
     """
     waiting = list(proofs)
     pairs: list[Save] = []
@@ -54,7 +54,7 @@ def pair_saves(events: Iterable[CheckpointEvent], proofs: Iterable[CheckpointPro
 
 
 def _same_place(proof: CheckpointProof, event: CheckpointEvent) -> bool:
-    """Whether proof and event have the same path, which separates repeats; either path may be absolute."""
+    """Whether both paths may be the same, which distinguishes an arm's runs. One of the paths may be relative."""
     if event.path is None:
         return True
     one, other = proof.path.rstrip("/"), event.path.rstrip("/")

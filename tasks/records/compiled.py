@@ -1,4 +1,4 @@
-"""The compiled training step of one arm: the file `compile.json` of a compile."""
+"""Records of a compiled training step: the content of `compile.json`, which an arm that only compiles writes."""
 
 from typing import Literal
 
@@ -6,69 +6,69 @@ from configs.schema import Frozen
 from tasks.records.source import Source
 
 FILE = "compile.json"
-LOWERED, OPTIMISED = "lowered.mlir.gz", "optimised.hlo.gz"  # beside it: StableHLO with locations, and XLA's last text
+LOWERED, OPTIMISED = "lowered.mlir.gz", "optimised.hlo.gz"  # StableHLO with locations; XLA's optimised HLO
 
 
 class StepCompile(Frozen):
     """One compilation of the training step during a run, as JAX reports it."""
 
-    signature: tuple[str, ...]  # the type of each argument, e.g. "float32[4,3]" in a log, "4x3xf32" in a program's text
-    source: Source | None = None  # in the log; None for a program that JAX wrote to a file
+    signature: tuple[str, ...]  # type per argument: "float32[4,3]" from a log, "4x3xf32" from a program's text
+    source: Source | None = None  # position in the log; None if JAX wrote the program to a file
 
 
 class CompileError(Frozen):
-    """The error of the compiler or trainer."""
+    """The error that ended a compile."""
 
-    type: str  # of the exception; "HbmOverflow": it does not fit
+    type: str  # class of the exception; "HbmOverflow": the program does not fit into device memory
     message: str
 
 
 class ProgramMemory(Frozen):
-    """Bytes of one device, and of the host for it, while the step runs; aliased bytes are counted twice."""
+    """Memory of the running step in bytes per device, by XLA. Aliased bytes are in `argument` and in `output`."""
 
     argument: int
     output: int
-    temp: int
-    alias: int
-    host_argument: int
+    temp: int  # intermediate values
+    alias: int  # outputs that reuse an argument's memory
+    host_argument: int  # host_*: in the host's memory
     host_output: int
     host_temp: int
-    generated_code: int
-    total: int  # of the device: argument + output + temp - alias
+    generated_code: int  # the program itself
+    total: int  # in the device's memory: argument + output + temp - alias
 
 
 class InputArray(Frozen):
     """One input array of the step."""
 
-    path: str
-    shape: tuple[int, ...]
+    path: str  # name of the argument in the step's arguments
+    shape: tuple[int, ...]  # of the whole array
     dtype: str
-    sharding: str  # the mesh axes that split each axis; also the memory kind if it is the host's
+    sharding: str  # mesh axes that split each dimension; with the memory kind if that is the host's
     bytes_per_device: int
 
 
 class Fingerprints(Frozen):
-    """SHA-256 of a program's text without names and locations; equal digests mean the same program."""
+    """SHA-256 of a program's two texts without names and locations; equal digests mean equal programs."""
 
-    lowered: str
-    optimised: str | None  # None if it does not compile
+    lowered: str  # of the StableHLO
+    optimised: str | None  # of the optimised HLO; None if the program does not compile
 
 
 class CompiledProgram(Frozen):
-    """One compile, written when it ends; `ok` is False with an `error` if the step does not compile or fit."""
+    """The result of one compile, written at its end. If the step does not compile or fit, `ok` is False."""
 
     version: Literal[1] = 1
     topology: str  # "v6e:4x8"
-    devices: int
-    hbm_bytes: int  # of each device
+    devices: int  # number of devices
+    hbm_bytes: int  # memory per device
     ok: bool
-    error: CompileError | None = None
-    memory: ProgramMemory | None = None
-    arrays: tuple[InputArray, ...] = ()  # all inputs, the largest first
-    lower_seconds: float | None = None
-    compile_seconds: float | None = None
-    compile_cpu_seconds: float | None = None  # of all threads
+    error: CompileError | None = None  # None if `ok`
+    memory: ProgramMemory | None = None  # None if it did not compile
+    arrays: tuple[InputArray, ...] = ()  # all inputs of the step, the largest first
+    lower_seconds: float | None = None  # None if lowering failed
+    compile_seconds: float | None = None  # None if the compile failed
+    compile_cpu_seconds: float | None = None  # CPU time of all threads
     software: dict[str, str] = {}  # package -> version
     fingerprints: Fingerprints | None = None  # None if lowering failed
-    compiler_key: str | None = None  # digest of the compiler's inputs; None: not reusable
-    taken_from: str | None = None  # the earlier run with the same inputs, whose compiler output is reused
+    compiler_key: str | None = None  # digest of the compiler's inputs; None: the compile cannot be reused
+    taken_from: str | None = None  # earlier run with the same inputs, whose output was reused; None: compiled

@@ -2,5 +2,5 @@
 
 
 def counted(number: int, word: str) -> str:
-    """Return `number` with the noun `word` (singular; plural in -s), thousands separated by commas."""
+    """Return a number with its noun. `word`: the singular of a noun with plural in -s."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"

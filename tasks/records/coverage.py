@@ -1,48 +1,48 @@
-"""The receipt of a reading, its stalled steps, and waits outside the steps."""
+"""Records of the completeness of a log reading, of stalled steps, and of waits outside the steps."""
 
 from configs.schema import Frozen
 from tasks.records.source import run_number
 
 
 class Stall(Frozen):
-    """A step that took far longer than its neighbours, with the cause, if the log shows it."""
+    """A training step that took far longer than its neighbours, and the cause."""
 
     step: int
-    seconds: float
+    seconds: float  # of the whole step
     cause: str  # "compile", "restart", "dispatch", "checkpoint", "eval", "profiler" or "unexplained"
-    line: int
-    offset: int
+    line: int  # of the step's line in the log
+    offset: int  # byte offset of that line
     run: int = run_number()
 
 
 class Wait(Frozen):
-    """Time outside the steps' seconds, with its name in the log."""
+    """One wait in a log that the printed seconds of the steps do not contain."""
 
-    part: str  # as in `TimePart`: "waits for saves", "blocking saves", "wait at the end", "evaluation at the end"
+    part: str  # one of "waits for saves", "blocking saves", "wait at the end", "evaluation at the end"
     seconds: float
-    line: int
-    offset: int
+    line: int  # of the message with the wait
+    offset: int  # byte offset of that line
 
 
 class UnreadLine(Frozen):
-    """A line like a step line that was not read, because a number in it may be cut."""
+    """A line that looks like a step line but was not parsed, because a number in it may be cut off."""
 
-    line: int
-    offset: int
-    text: str  # its beginning
+    line: int  # 1-based
+    offset: int  # byte offset
+    text: str  # beginning of the line
 
 
 class Coverage(Frozen):
-    """The receipt of a reading: the lines that look like data, and how many were understood."""
+    """The completeness of a log reading: the lines that look like data, and how many of them were parsed."""
 
-    step_lines_seen: int = 0
-    step_lines_parsed: int = 0
-    gaps: tuple[tuple[int, int], ...] = ()  # (first, last) missing step
-    lost: tuple[str, ...] = ()  # our launcher's notes about lines that it could not read
-    rewinds: int = 0
-    glued_lines: int = 0
-    truncated: bool = False
-    unknown_keys: tuple[str, ...] = ()
-    complete: bool = False
-    unwrapped: tuple[str, ...] = ()  # removed wrappings, e.g. "gzip", "kubectl prefixes"
-    unread: tuple[UnreadLine, ...] = ()  # the first unparsed step lines
+    step_lines_seen: int = 0  # number of lines that look like step lines
+    step_lines_parsed: int = 0  # number of them that were parsed
+    gaps: tuple[tuple[int, int], ...] = ()  # ranges (first, last) of missing steps
+    lost: tuple[str, ...] = ()  # notes of maxview's launcher in the log about lines that it could not read
+    rewinds: int = 0  # number of step lines whose step is not larger than the step before
+    glued_lines: int = 0  # number of lines that contain several records, e.g. from two processes
+    truncated: bool = False  # the log ends within a line, without the run's end
+    unknown_keys: tuple[str, ...] = ()  # keys in step lines that the parser does not know
+    complete: bool = False  # the log shows the run's end, is not truncated, and every step line was parsed
+    unwrapped: tuple[str, ...] = ()  # formats that were removed from around the log, e.g. "gzip", "kubectl prefixes"
+    unread: tuple[UnreadLine, ...] = ()  # the first few unparsed step lines

@@ -1,4 +1,4 @@
-"""The equality of two arms, by step and by floor."""
+"""Records of whether two arms are equal: per step, per level of proof (`Floor`), and after a restore."""
 
 from typing import Literal
 
@@ -8,9 +8,9 @@ from configs.schema import Frozen
 class FirstDivergence(Frozen):
     """The first step at which a metric that should be equal differs."""
 
-    metric: str
+    metric: str  # as in `Parity`
     step: int
-    baseline: str
+    baseline: str  # the value, as text
     candidate: str
     precision: str  # "3 decimals" or "float32, bit for bit"
 
@@ -19,30 +19,30 @@ class Parity(Frozen):
     """The step-by-step agreement of one deterministic metric over all runs of both arms."""
 
     metric: str  # "loss", or the key in the trainer's JSON lines or the log
-    steps: int  # common to all runs
-    runs: tuple[int, int]  # of the baseline and of the candidate
+    steps: int  # number of steps that all runs have
+    runs: tuple[int, int]  # number of runs of the baseline and of the candidate
     precision: str  # "printed precision (3 decimals)" or "the last bit (float32)"
-    first: FirstDivergence | None = None
+    first: FirstDivergence | None = None  # this and the following fields are None if no step differs
     last: int | None = None  # the last step that differs
     different: int = 0  # number of differing steps
-    largest_step: int | None = None
-    largest_gap: float | None = None  # between the nearest runs of the two arms; inf if a value became NaN or infinite
+    largest_step: int | None = None  # the step with `largest_gap`
+    largest_gap: float | None = None  # distance between the nearest runs of the two arms; inf if one is NaN or infinite
 
 
 class CrossRestore(Frozen):
-    """The result of one arm restoring the other's checkpoint and training on. `holds` is None if not tried."""
+    """The result of a test in which one arm restores the other's checkpoint and continues training."""
 
-    source: str  # the run that saved the checkpoint
-    restored_step: int | None = None
-    steps: int = 0  # trained after it
-    holds: bool | None = None  # whether every later loss equals the other run's
+    source: str  # name of the run that saved the checkpoint
+    restored_step: int | None = None  # None if nothing was restored
+    steps: int = 0  # number of steps trained after the restore
+    holds: bool | None = None  # whether all those losses equal the saving run's; None: not tried
     evidence: str
 
 
 class Floor(Frozen):
-    """One floor of the equality proof: same program, same bits, same checkpoint. None: not tried."""
+    """One level of the proof that two arms are equal."""
 
     name: Literal["same program", "same bits", "same checkpoint"]
-    holds: bool | None
+    holds: bool | None  # None: not tried
     evidence: str
-    same_text: bool = True  # of a program; False: the same computation in another order, which may round differently
+    same_text: bool = True  # False: equal programs with operations in another order, which may round differently

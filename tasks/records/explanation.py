@@ -1,4 +1,4 @@
-"""Explains why two arms differ in program, memory and time; each difference with its source line and commit."""
+"""Records of why two arms differ in program, memory and time, with the source line and commit of each difference."""
 
 from typing import Literal
 
@@ -11,108 +11,108 @@ ProgramAnswer = Literal["same text", "same computation in another order", "diffe
 
 
 class CodeLine(Frozen):
-    """A line of a trainer's source, and the commit between the two refs that touched it."""
+    """A line of a trainer's source, and the commit between the two arms that changed it."""
 
-    file: str = ""  # below site-packages or the arm's folder; empty: no known line
-    line: int = 0
+    file: str = ""  # path below site-packages or the arm's folder; empty: the line is unknown
+    line: int = 0  # 1-based; 0: unknown
     function: str = ""
-    path: str = ""  # in full, where it ran
-    commit: str = ""  # "1a2b3c4d Fold the scale into the query"; empty if no commit between the refs touched it
+    path: str = ""  # full path of the file on the machine where the arm ran
+    commit: str = ""  # "1a2b3c4d Fold the scale into the query"; empty if no such commit is known
 
     @property
     def place(self) -> str:
-        """The line in words: `file:line function`."""
+        """`file:line function`, or `no source line`."""
         return f"{self.file}:{self.line} {self.function}".rstrip() if self.file else "no source line"
 
 
 class OperationDifference(Frozen):
-    """Operations of one function of the trainer that only one arm has."""
+    """Operations in one function and phase of the trainer that differ between the arms' lowered programs."""
 
-    sentence: str
+    sentence: str  # summary in one line
     phase: str  # "forward", "recomputed", "backward" or "update"
-    baseline: tuple[str, ...] = ()  # "4 × convert bf16 → f32 [4,256,64]"
+    baseline: tuple[str, ...] = ()  # operations that only this arm has: "4 × convert bf16 → f32 [4,256,64]"
     candidate: tuple[str, ...] = ()
-    baseline_line: CodeLine | None = None
+    baseline_line: CodeLine | None = None  # None: no line of this arm is known
     candidate_line: CodeLine | None = None
     times: tuple[int, int] = (0, 0)  # executions per step, on each side
-    flops_share: float = 0.0  # both sides' FLOPs relative to the larger program's
-    bytes_share: float = 0.0
-    first: bool = False  # all its inputs are equal on both sides
+    flops_share: float = 0.0  # FLOPs of the arm with more of them, as a fraction of the larger program's
+    bytes_share: float = 0.0  # the same for bytes
+    first: bool = False  # an operation here has equal inputs in both arms, so a difference begins here
 
 
 class InputDifference(Frozen):
-    """An argument of the step with another sharding or type."""
+    """An argument of the step whose type, sharding or donation differs between the arms."""
 
-    name: str
-    baseline: str  # "float32[64,128] (fsdp, -), donated"; empty: it has none
+    name: str  # path in the step's arguments
+    baseline: str  # "float32[64,128] (fsdp, -), donated"; empty: this arm has no such argument
     candidate: str
     _older = ignore_older("bytes_per_device")
 
 
 class ProgramExplanation(Frozen):
-    """Two lowered steps. The hashes ignore the order of operations; equal hashes mean one program."""
+    """The comparison of the two arms' lowered steps; pairs are (baseline, candidate)."""
 
     answer: ProgramAnswer
     sentence: str
-    hashes: tuple[str, str]
-    versions: tuple[str, str] = ("", "")  # of JAX, if they differ
-    operations: tuple[OperationDifference, ...] = ()  # root differences first, then by share
-    left_out: int = 0
+    hashes: tuple[str, str]  # SHA-256 of each program; independent of the order of operations and of names
+    versions: tuple[str, str] = ("", "")  # JAX versions if they differ, else empty
+    operations: tuple[OperationDifference, ...] = ()  # those with `first` first, then by share
+    left_out: int = 0  # number of differences missing from `operations`
     inputs: tuple[InputDifference, ...] = ()
-    placements: tuple[str, ...] = ()  # sharding constraints of one side only
-    compiled: tuple[ProgramDifference, ...] = ()  # donation, recomputation, collectives of the optimised programs
+    placements: tuple[str, ...] = ()  # sharding constraints that only one arm has, in words
+    compiled: tuple[ProgramDifference, ...] = ()  # differences of the optimised programs
 
 
 class LiveBuffer(Frozen):
-    """Arrays live at an arm's memory peak, of one source line and type."""
+    """Bytes of the arrays from one source location that are live at each arm's memory peak, per device."""
 
     what: str  # "bf16[4,256,64] of dot_general, backward"
     baseline_bytes: int
     candidate_bytes: int
-    baseline_line: CodeLine | None = None
+    baseline_line: CodeLine | None = None  # *_line: None for arguments and arrays without a source line
     candidate_line: CodeLine | None = None
 
 
 class MemoryExplanation(Frozen):
-    """The peak bytes of one device, and the buffers that differ most, from the compiler's buffer assignment."""
+    """The memory peak per device, and the buffers that differ most, from XLA's buffer assignment."""
 
     sentence: str
-    peak_bytes: tuple[int, int]
-    buffers: tuple[LiveBuffer, ...] = ()
+    peak_bytes: tuple[int, int]  # (baseline, candidate)
+    buffers: tuple[LiveBuffer, ...] = ()  # the largest difference first
 
 
 class TimeDifference(Frozen):
-    """Seconds per step of one source line, or of the host, on each side."""
+    """Seconds per step that each arm spends in one part of the trainer's code, or on the host."""
 
     what: str  # "dot_general, fusion" or "host: between the steps"
-    baseline_s: float
+    baseline_s: float  # *_s: seconds per step and device
     candidate_s: float
-    baseline_line: CodeLine | None = None
+    baseline_line: CodeLine | None = None  # None for the host, and if no source line is known
     candidate_line: CodeLine | None = None
-    sure: bool = True  # exceeds 1 % of a step and the spread between steps of one arm
+    sure: bool = True  # exceeds 2 % of a step plus twice the spread between the steps of an arm
     sentence: str
 
 
 class TimeExplanation(Frozen):
-    """The difference of two profiles of a few steps."""
+    """The comparison of the two arms' profiles of a few steps; pairs are (baseline, candidate)."""
 
-    sentence: str  # the three largest differences
-    steps: tuple[int, int]
-    step_s: tuple[float, float]  # median of the profiled steps, from begin to begin
-    differences: tuple[TimeDifference, ...] = ()  # the largest first
+    sentence: str  # names up to three of the largest sure differences
+    steps: tuple[int, int]  # number of profiled steps
+    step_s: tuple[float, float]  # median seconds from the start of one step to the next
+    differences: tuple[TimeDifference, ...] = ()  # sure ones first, then by size
     _older = ignore_older("operations_s")
 
 
 class Explanation(Frozen):
-    """The known reasons why two arms differ; `notes` lists failed examinations."""
+    """The known reasons why two arms differ. A part is None if it was not examined or the examination failed."""
 
     version: Literal[1] = 1
-    headline: str
+    headline: str  # the most important reason in a sentence
     tensors: TensorComparison | None = None
     program: ProgramExplanation | None = None
     memory: MemoryExplanation | None = None
     time: TimeExplanation | None = None
-    lines: tuple[CodeLine, ...] = ()  # lines of all differences that a commit between the arms touched
-    notes: tuple[str, ...] = ()
-    repro: str = ""  # the folder of the repro kit
-    seconds: float = 0.0  # time of the examination
+    lines: tuple[CodeLine, ...] = ()  # source lines of differences that a commit between the arms changed
+    notes: tuple[str, ...] = ()  # failed examinations, one sentence each
+    repro: str = ""  # folder with files that reproduce the difference; empty: none
+    seconds: float = 0.0  # duration of the examination

@@ -1,4 +1,4 @@
-"""Findings that qualify or block a verdict, with their evidence."""
+"""Records of findings, which qualify or block a comparison's verdict, and of their evidence."""
 
 from typing import Literal
 
@@ -7,7 +7,7 @@ from tasks.records.source import Source
 
 
 class Evidence(Frozen):
-    """The evidence of one arm for a finding."""
+    """A value of one arm that a finding is based on, and its position in the log."""
 
     arm: str
     value: str
@@ -19,5 +19,5 @@ class Finding(Frozen):
 
     kind: str  # e.g. "same-commit", "jax-version", "host-process", "incomplete-log", "died"
     effect: Literal["blocks", "qualifies", "note"]
-    message: str
+    message: str  # one sentence
     evidence: tuple[Evidence, ...] = ()

@@ -1,4 +1,4 @@
-"""A launched run's handle, and the platform's reason for a job's end."""
+"""Records of a launched run: its handle, its process, and the platform's reason for ending the job."""
 
 from typing import Annotated, Any
 
@@ -9,18 +9,18 @@ from configs.schema import Frozen
 
 
 class StartedProcess(Frozen):
-    """A process that leads a session, with its start: a later process with the same pid has another one."""
+    """A session leader with its start time, which differs from that of a later process with the same pid."""
 
     pid: int
-    created: float  # seconds since `boot`
-    boot: str = ""  # the machine's boot id
+    created: float  # start time in seconds since the boot on Linux, else since 1970
+    boot: str = ""  # the machine's boot id; empty if not Linux
 
 
 class RunHandle(Frozen):
-    """Contains enough to attach to a run again after the flow died; each backend adds its own fields."""
+    """The data for attaching to a run after the flow that launched it died. Each backend adds its own fields."""
 
     backend: BackendName
-    job_name: str
+    job_name: str  # name of the job on its platform
     log: str  # path of the collected log
 
 
@@ -28,7 +28,7 @@ def _of_its_backend(value: Any) -> Any:
     return find_part(value.get("backend"), "handle").model_validate(value) if isinstance(value, dict) else value
 
 
-# A handle read from a file has the class of its backend.
+# Validates a stored handle as the `RunHandle` subclass of its backend.
 StoredHandle = Annotated[RunHandle, BeforeValidator(_of_its_backend)]
 
 

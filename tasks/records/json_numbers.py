@@ -10,22 +10,22 @@ MOST_INT = 2**53  # integers up to here are exact as 64-bit floats
 
 
 def number_to_json(value: Any) -> Any:
-    """Return "nan", "inf" or "-inf" for non-finite numbers; other values unchanged."""
+    """Return "nan", "inf" or "-inf" for a non-finite float; other values are returned unchanged."""
     return str(float(value)) if isinstance(value, float) and not isfinite(value) else value
 
 
 def number_from_json(value: Any) -> Any:
-    """Return the inverse of `number_to_json`."""
+    """Return the float for "nan", "inf" and "-inf"; other values are returned unchanged."""
     return float(value) if value in ("nan", "inf", "-inf") else value
 
 
 def rows_to_json(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a table with strings for NaN and infinities."""
+    """Return the table's rows as dicts, with NaN and infinities as strings."""
     return [{key: number_to_json(value) for key, value in row.items()} for row in frame.iter_rows(named=True)]
 
 
 def rows_from_json(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows of a table with NaN and infinities restored."""
+    """Return the rows of `rows_to_json` with NaN and infinities as floats again."""
     return [{key: number_from_json(value) for key, value in row.items()} for row in rows]
 
 

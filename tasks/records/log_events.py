@@ -1,11 +1,11 @@
-"""Events in a growing log, for live views."""
+"""Events in a log that is still growing, for live output."""
 
 from configs.schema import Frozen
 from tasks.records.run_end import RunEnd
 
 
 class StepCompleted(Frozen):
-    """A step line; seconds and loss are None if the line lacks them. `text` is the line without its prefix."""
+    """A step was printed. `seconds` and `loss` are None if the line lacks them; `text`: the line without prefix."""
 
     step: int
     seconds: float | None
@@ -19,7 +19,7 @@ class CheckpointStarted(Frozen):
     """A save began; it may never be committed."""
 
     step: int
-    path: str | None
+    path: str | None  # None if not printed
     line: int
     offset: int
 
@@ -34,7 +34,7 @@ class CheckpointCommitted(Frozen):
 
 
 class RunEnded(RunEnd):
-    """The run has ended. Without exit code and error, its processes are gone and nothing closed its log."""
+    """The run has ended. Without exit code and error: its processes are gone and the log shows no end."""
 
 
 type LogEvent = StepCompleted | CheckpointStarted | CheckpointCommitted | RunEnded

@@ -1,13 +1,13 @@
-"""The record of one arm's training step, and the comparison of two such records tensor by tensor."""
+"""Records of an observed training step with all its tensors, and of the comparison of two such steps."""
 
 from typing import Literal
 
 from configs.schema import Frozen
 from tasks.records.older_fields import ignore_older
 
-# files in an observation's folder
+# Names of files in an observation's folder.
 FILE = "observation.json"
-PROGRAM, OPTIMISED = "step.mlir.gz", "step.hlo.gz"  # StableHLO with locations; XLA's optimised program
+PROGRAM, OPTIMISED = "step.mlir.gz", "step.hlo.gz"  # StableHLO with locations; XLA's optimised HLO
 ARGUMENTS, TENSORS = "arguments.npz", "tensors.jsonl.gz"
 LOG, PROFILE = "observation.log", "profile"
 
@@ -19,83 +19,83 @@ RootKind = Literal["argument", "key", "constant", "operation", "result", "extra"
 class ObservedArray(Frozen):
     """One argument or result of the step."""
 
-    name: str  # in the trainer's step: "state['model']['decoder']['w'].value"
+    name: str  # path in the step's arguments: "state['model']['decoder']['w'].value"
     role: Role
-    meaning: str  # its path without Linen's or NNX's additions: "decoder.w"; equal on both sides
+    meaning: str  # path without the parts that Linen or NNX add: "decoder.w"; equal in both arms
     shape: tuple[int, ...]
     dtype: str
-    sharding: str = ""  # "(fsdp, -)"; "-" for each unsplit axis; empty without sharding
-    bytes_per_device: int = 0
-    donated: bool = False
-    digest: str | None = None  # of its bits; None: other processes hold parts of it
-    norm: float | None = None  # of its values as float64
+    sharding: str = ""  # "(fsdp, -)": mesh axis per dimension, "-" if not split; empty: not sharded
+    bytes_per_device: int = 0  # size of a device's part
+    donated: bool = False  # the step may reuse the argument's memory
+    digest: str | None = None  # of the bits; None if parts of the array are in other processes
+    norm: float | None = None  # Euclidean norm of the values, in float64
     mean: float | None = None
-    own_digest: str | None = None  # before the other arm's array replaced it; None if it did not
+    own_digest: str | None = None  # digest before the other arm's array replaced this one; None: not replaced
     _older = ignore_older("largest")
 
 
 class Observation(Frozen):
-    """The first call of one arm's training step, written by the arm's process. `step` is None if no step was found."""
+    """The first call of an arm's training step, recorded in the arm's process."""
 
     version: Literal[1] = 1
     arm: str = ""
-    step: str | None = None  # the name of the jitted function
-    devices: int = 0
-    platform: str = ""
+    step: str | None = None  # name of the jitted function; None if no step was found
+    devices: int = 0  # number of devices
+    platform: str = ""  # JAX's platform, e.g. "tpu"
     software: dict[str, str] = {}  # package -> version: jax, jaxlib, flax, …
     arguments: tuple[ObservedArray, ...] = ()
-    results: tuple[ObservedArray, ...] = ()  # of the trainer's own compiled step
-    tensors: int = 0  # rows of TENSORS; 0: not evaluated
-    notes: tuple[str, ...] = ()  # failed parts, one sentence each
+    results: tuple[ObservedArray, ...] = ()  # of the step as compiled by the trainer
+    tensors: int = 0  # number of rows in the file TENSORS; 0: the tensors were not evaluated
+    notes: tuple[str, ...] = ()  # failures, one sentence each
     _older = ignore_older("call", "processes", "program", "profile", "seconds", "peak_bytes")
 
 
 class Root(Frozen):
-    """An operation whose results differ although its inputs are equal; equal places are counted, not repeated."""
+    """A differing argument, or an operation with equal inputs whose results differ or that only one arm has."""
 
     kind: RootKind
-    direction: Pass | None = None  # None for an argument of the step
-    file: str = ""  # "maxtext/layers/normalizations.py"; below site-packages or the arm's folder
-    line: int = 0
+    direction: Pass | None = None  # pass of the operation; None for an argument of the step
+    file: str = ""  # path below site-packages or the arm's folder: "maxtext/layers/normalizations.py"
+    line: int = 0  # 1-based; 0: unknown
     function: str = ""
-    path: str = ""  # the same file in full, in the baseline's process
+    path: str = ""  # full path of the same file in the baseline's process
     candidate_place: str = ""  # "file:line function" in the candidate, if different
     operation: str = ""  # "add"; for an argument, its role
     type: str = ""  # "float32[4,256,1]"
-    layer: str = ""  # "layer 1 of 4" if the program loops over layers or names them
+    layer: str = ""  # "layer 1 of 4"; empty if the program has no loop over layers and no layer names
     stack: str = ""  # JAX's name stack
-    after: str = ""  # the last tensor before it that the trainer named
-    count: int = 1  # equal places: layers, parameters
-    baseline: str = ""  # values or the constant, in words
+    after: str = ""  # last named tensor before the operation; for an argument, its meaning
+    count: int = 1  # number of differences that this root stands for, e.g. one per layer or parameter
+    baseline: str = ""  # the differing values, or the constant, in words
     candidate: str = ""
     sentence: str  # summary in one line
 
 
 class OnlyHere(Frozen):
-    """Operations of one source line that only one arm has; never a root."""
+    """Operations of one source line that one arm has more often than the other; never a root."""
 
     arm: Literal["baseline", "candidate"]
     operation: str
     type: str
     place: str  # "file:line function"
     direction: Pass
-    count: int
+    count: int  # how many more than the other arm has
 
 
 class TensorComparison(Frozen):
-    """The comparison of two observed steps, tensor by tensor. `sentence`: the result in one line."""
+    """The comparison of two observed steps, tensor by tensor."""
 
-    sentence: str
-    first: Root | None = None  # the earliest root inside the program, if any
+    sentence: str  # the result in one line
+    first: Root | None = None  # first root that is not an argument; None if there is none
     roots: tuple[Root, ...] = ()  # arguments first, then in program order
-    equal_up_to: str = ""  # the named tensor before the first that differs
-    tensors: tuple[int, int] = (0, 0)
-    equal: int = 0  # pairs equal bit for bit
-    consequences: int = 0  # pairs that differ only because their inputs do
+    equal_up_to: str = ""  # last named tensor before the first root; empty: none
+    tensors: tuple[int, int] = (0, 0)  # number of tensors (baseline, candidate)
+    equal: int = 0  # number of tensors that are equal bit for bit in both arms
+    consequences: int = 0  # number of tensors that differ only because their inputs differ
     only: tuple[OnlyHere, ...] = ()
-    different_arguments: tuple[str, ...] = ()  # as `ObservedArray.meaning`
-    replaced_arguments: int = 0  # arguments of the candidate that the baseline's replaced
+    different_arguments: tuple[str, ...] = ()  # their `ObservedArray.meaning`
+    replaced_arguments: int = 0  # number of the candidate's arguments that the baseline's replaced
     unmatched_arguments: tuple[str, ...] = ()  # names without a counterpart, "baseline: …" or "candidate: …"
-    different_results: tuple[str, ...] = ()  # the same, of results: the compiled steps differ, no tensor does
+    different_results: tuple[str, ...] = ()  # meanings of differing results of the compiled steps if no tensor differs
     notes: tuple[str, ...] = ()
     _older = ignore_older("paired")

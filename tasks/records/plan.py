@@ -1,4 +1,4 @@
-"""One run, fully resolved, before it is launched."""
+"""Records of a run before its launch: the resolved plan with its files and commits."""
 
 from typing import Any
 
@@ -19,61 +19,61 @@ class Commit(Frozen):
 
 
 class RunFiles(Frozen):
-    """The files in a run's folder that maxview reads, and the arguments that resume the run."""
+    """Paths below a run's folder that maxview reads, and the arguments that resume the run."""
 
-    checkpoints: str | None = "checkpoints"  # the folder of Orbax checkpoints; None: it saves none
-    metrics: str = "metrics.jsonl"
-    resume: tuple[str, ...] = ()  # further arguments of its command once a checkpoint exists
+    checkpoints: str | None = "checkpoints"  # folder of the Orbax checkpoints; None: the run saves none
+    metrics: str = "metrics.jsonl"  # the trainer's JSON lines, one object per step
+    resume: tuple[str, ...] = ()  # arguments appended to the run's command if a checkpoint exists
 
 
 class SharedStart(Frozen):
-    """A run's part in a start shared by both arms."""
+    """A run's part in a shared start: each run of the second arm begins with the state of a run of the first arm."""
 
-    taken_from: str | None = None  # the run whose first state it takes; None: it provides its own
+    taken_from: str | None = None  # name of the run whose first state is loaded; None: this run saves its state
 
 
 class RunPlan(Frozen):
-    """One run, fully resolved. `identity` hashes all inputs of its result, so that a rerun resumes it."""
+    """All settings of one run, resolved before its launch."""
 
     comparison: str
     case: str
     arm: str
-    repeat: int
-    trainer: str
-    target: str
+    repeat: int  # number of the run within its arm, from 0
+    trainer: str  # name of the trainer, e.g. "maxtext"
+    target: str  # name of the target in configs/targets
     backend: BackendName
-    config: dict[str, Any]
-    origins: dict[str, str]  # key -> "configs/base.yml:12" or "command line"
-    commit: str | None  # of the trainer's checkout; None outside a git checkout
-    dirty: bool
-    versions: dict[str, str]  # package -> version that the run will import
-    environment: dict[str, str]  # set by the launcher
-    passed_on: tuple[str, ...] = ()  # patterns of the caller's variables that the run gets too
-    argv: tuple[str, ...]
-    time_limit_s: int
-    log_limit_mb: int = 10_000  # a local run with a larger log is stopped
-    run_name: str
+    config: dict[str, Any]  # the trainer's config: key -> value
+    origins: dict[str, str]  # config key -> where its value was set: "configs/base.yml:12" or "command line"
+    commit: str | None  # commit of the trainer's checkout; None if it is no git checkout
+    dirty: bool  # whether that checkout has uncommitted changes
+    versions: dict[str, str]  # package -> version that the run imports
+    environment: dict[str, str]  # variables that the launcher sets
+    passed_on: tuple[str, ...] = ()  # name patterns of the caller's variables that the run inherits
+    argv: tuple[str, ...]  # the command and its arguments
+    time_limit_s: int  # a longer run is stopped
+    log_limit_mb: int = 10_000  # in MB; a local run with a larger log is stopped
+    run_name: str  # unique name of the run in the store
     directory: str  # the run's folder in the store
-    identity: str  # hex
-    ref: str | None = None  # the branch, tag or commit that the user named, resolved to `commit`
-    repository: str | None = None  # of `ref`; None: the checkout of this program
-    commits: tuple[Commit, ...] = ()  # ancestors of `commit` that the other arm lacks, the newest first
-    checkout: str | None = None  # the folder with the trainer's source, in which the run starts; None: as installed
-    code: str = ""  # digest of the checkout's code without comments and names of local variables; empty: unknown
-    software: tuple[str, ...] = ()  # packages declared for this arm only, e.g. "jax==0.11.0"
-    aa: bool = False  # part of a declared A/A control
-    rules: VerdictRules | None = None  # the comparison's rules at the time of the request
-    launch: Launch | None = None  # the settings of its backend; None for a job of this machine
+    identity: str  # hex digest of all inputs of the result; an equal rerun resumes this run
+    ref: str | None = None  # branch, tag or commit that the user named; it resolved to `commit`
+    repository: str | None = None  # repository that contains `ref`; None: the checkout of maxview itself
+    commits: tuple[Commit, ...] = ()  # ancestors of `commit` that are not in the other arm, the newest first
+    checkout: str | None = None  # working folder with the trainer's source; None: the installed trainer is used
+    code: str = ""  # digest of the checkout's code without comments and local names; empty: unknown
+    software: tuple[str, ...] = ()  # packages installed for this arm only, e.g. "jax==0.11.0"
+    aa: bool = False  # whether the comparison is an A/A control, whose arms should be equal
+    rules: VerdictRules | None = None  # how the comparison is judged, as set at the time of the request
+    launch: Launch | None = None  # settings of the backend; None for a job on this machine
     files: RunFiles = RunFiles()
-    compiles_for: str | None = None  # topology, if the step is only compiled and nothing is trained
-    start: SharedStart | None = None  # None: it starts with its own state
-    blessed: str = ""  # the baseline file with this run
-    start_folder: str | None = None  # working folder of a custom command, if not its checkout
+    compiles_for: str | None = None  # topology if the step is only compiled; None: the run trains
+    start: SharedStart | None = None  # None: the start is not shared
+    blessed: str = ""  # path of the baseline file that contains this run; empty: not a blessed run
+    start_folder: str | None = None  # working folder of a custom command without a checkout
 
     @model_validator(mode="before")
     @classmethod
     def _read_older(cls, value: Any) -> Any:
-        """Read the records of older stores too, in which the settings' key was the backend's name."""
+        """Convert plans of older versions, which stored `launch` under the backend's name."""
         if not isinstance(value, dict) or not value.keys() & BACKENDS.keys():
             return value
         section = value.get(value["backend"])

@@ -1,4 +1,4 @@
-"""The levels of proof of a checkpoint, from its announcement in the log to a run that continued from it."""
+"""The levels of proof that a checkpoint exists, from its announcement in the log to a run that continued from it."""
 
 from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple
@@ -16,7 +16,7 @@ Level = Literal[
 
 
 class LevelMeaning(NamedTuple):
-    """The meaning of a level of proof, and the cost to reach it."""
+    """What a level of proof shows, and what must be read to reach it."""
 
     proves: str
     costs: str
@@ -53,9 +53,10 @@ _BY_CHECK: dict[str, Level] = {
 
 
 def reached(checks: Collection[str], failed: Collection[str], *, recorded_before: bool = False) -> tuple[Level, ...]:
-    """Return the levels reached by checks, in order, below the first failed check.
+    """Return the levels that the passed checks reach, in order; a failed check ends the list.
 
-    `recorded_before`: the files matched an existing manifest.
+    checks: names of the checks that ran. failed: those that found a problem. recorded_before: the manifest check
+    compared the files with an existing manifest, which proves "content unchanged" too.
     """
     levels: list[Level] = []
     for check, level in _BY_CHECK.items():
@@ -69,6 +70,6 @@ def reached(checks: Collection[str], failed: Collection[str], *, recorded_before
 
 
 def highest(levels: Iterable[Level]) -> Level | None:
-    """Return the highest of these levels; None without any."""
+    """Return the highest of these levels; None if there are none."""
     found = set(levels)
     return next((level for level in reversed(LEVELS) if level in found), None)

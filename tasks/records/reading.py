@@ -1,4 +1,4 @@
-"""The contents of a log, run by run."""
+"""Records of a parsed log: one `RunReading` per run, with tables of steps, timers and memory per rank."""
 
 from typing import Any
 
@@ -21,39 +21,39 @@ STEP_SCHEMA: dict[str, Any] = {
     "tokens_per_s_per_device": pl.Float64,
     "total_weights": pl.Int64,
     "loss": pl.Float64,
-    # followed by the line's other fields, by key, and the place:
-    "time": pl.String,  # ISO 8601 of the line's prefix, or null
+    # then one column for each other key of the step lines, then:
+    "time": pl.String,  # ISO 8601, from the line's prefix; null without one
     "line": pl.Int64,
     "offset": pl.Int64,
 }
 TIMER_SCHEMA: dict[str, Any] = {
     "timer": pl.String,
-    "min_ms": pl.Float64,  # over the ranks
-    "max_ms": pl.Float64,
+    "min_ms": pl.Float64,  # minimum over the ranks, in milliseconds
+    "max_ms": pl.Float64,  # maximum over the ranks
     "line": pl.Int64,
     "offset": pl.Int64,
 }
 RANK_MEMORY_SCHEMA: dict[str, Any] = {
     "rank": pl.Int64,
-    "iterations": pl.Int64,  # after which the row was printed
-    # followed by the row's numbers by name and unit (null if missing), and the place:
+    "iterations": pl.Int64,  # number of iterations before the row was printed
+    # then one column for each printed number, named by its name and unit (null if missing), then:
     "line": pl.Int64,
     "offset": pl.Int64,
 }
 
 
 class RunReading(RunEnd):
-    """The contents of a log for one run. Tables are polars frames; `line` and `offset` point into the log."""
+    """The contents of a log for one run. Columns `line` (1-based) and `offset` (bytes) are positions in the log."""
 
-    name: str
-    format: str
-    branch: str | None = None
-    commit: str | None = None
+    name: str  # name of the run in its log
+    format: str  # name of the log dialect
+    branch: str | None = None  # None if the log does not show it
+    commit: str | None = None  # None if the log does not show it
     started: str | None = None  # ISO 8601
-    ended: str | None = None
+    ended: str | None = None  # ISO 8601; None if unknown, as for `started`
     steps: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=STEP_SCHEMA))
-    survived: LogError | None = None  # an exception after the last step, although the exit code is 0
-    evals: tuple[dict[str, Any], ...] = ()
+    survived: LogError | None = None  # an exception after the last step of a run with exit code 0
+    evals: tuple[dict[str, Any], ...] = ()  # one dict per evaluation: key -> value, with line and offset
     environment: Environment = Environment()
     memory: Memory = Memory()
     parameters: Parameters = Parameters()
@@ -62,25 +62,25 @@ class RunReading(RunEnd):
     restores: tuple[Restore, ...] = ()
     stalls: tuple[Stall, ...] = ()
     waits: tuple[Wait, ...] = ()
-    compiles: tuple[StepCompile, ...] = ()  # of the training step, if JAX_LOG_COMPILES is set
-    deferred: bool = False  # each step line is printed during the next step
-    config: dict[str, str] = {}
-    ranks: tuple[dict[str, Any], ...] = ()
-    # in JSON, a rank's rows are `memory` of its entry in `ranks`
+    compiles: tuple[StepCompile, ...] = ()  # of the training step; empty unless JAX_LOG_COMPILES is set
+    deferred: bool = False  # whether each step line is printed only during the next step
+    config: dict[str, str] = {}  # the printed config: key -> text
+    ranks: tuple[dict[str, Any], ...] = ()  # keys of a dict: rank, tensor, pipeline, parameters, schedule
+    # JSON stores these rows in `ranks`, under the key `memory` of their rank
     rank_memory: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=RANK_MEMORY_SCHEMA), exclude=True)
-    schedule: tuple[dict[str, Any], ...] = ()
-    facts: dict[str, Any] = {}  # other values of a dialect by name: value, line, offset
-    sources: dict[str, Source] = {}  # places of values of environment, flops or config ("config.<key>"), by name
+    schedule: tuple[dict[str, Any], ...] = ()  # pipeline events: rank, direction, event, tensor, position
+    facts: dict[str, Any] = {}  # values that only this dialect has: name -> {value, line, offset}
+    sources: dict[str, Source] = {}  # name of a value in environment or flops, or "config.<key>" -> its position
     timers: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=TIMER_SCHEMA))
-    source_file: str | None = None  # e.g. "metric_logger.py:196", which printed the step lines
-    printers: dict[str, str] = {}  # the same for the trainer's other messages, by name
+    source_file: str | None = None  # the code that printed the step lines, e.g. "metric_logger.py:196"
+    printers: dict[str, str] = {}  # name of another message -> the code that printed it
     span: tuple[int, int] = (0, 0)  # byte range [start, end) of this run's text in the file
     coverage: Coverage = Coverage()
 
     @model_validator(mode="before")
     @classmethod
     def _fate_of_the_rest(cls, value: Any) -> Any:
-        """Decide how the run ended, for readers that do not set it."""
+        """Derive a missing `fate` from the other fields: some log parsers do not set it."""
         if not isinstance(value, dict) or "fate" in value:
             return value
         code, coverage = value.get("exit_code"), value.get("coverage")
@@ -127,7 +127,7 @@ def _rank_memory(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 class LogReading(Frozen):
-    """A log file: its dialect and its runs. `page`: the `case` of the MaxView page around it, if any."""
+    """A parsed log file. `page`: the field `case` of the MaxView page that contained the log; None without a page."""
 
     format: str
     runs: tuple[RunReading, ...]

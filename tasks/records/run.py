@@ -1,4 +1,4 @@
-"""The record of a run: its reading, metrics and checkpoint proofs."""
+"""The record of a run, stored as record.json: plan, parsed log, metrics and checkpoint proofs."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -19,27 +19,27 @@ from tasks.records.start_report import StartReport
 
 
 class RunRecord(Frozen):
-    """The record of a run, written once and atomically at its end; if it exists, the run is not repeated."""
+    """All results of one run, written atomically at its end."""
 
-    plan: RunPlan | None  # None for an ingested log
-    arm: str
-    label: str  # its name on pages, e.g. "linen · 147168c3a"
-    commit: str | None
+    plan: RunPlan | None  # None if the log was ingested, not written by a run of maxview
+    arm: str  # name of the arm
+    label: str  # the arm's name for display, e.g. "linen · 147168c3a"
+    commit: str | None  # of the trainer; None if unknown
     log: str  # path of the log
     reading: RunReading
     proofs: tuple[CheckpointProof, ...] = ()
-    metrics: pl.DataFrame | None = None  # the trainer's JSON lines, full precision; None if there are none
-    start: StartReport | None = None  # its report of a shared start; None without one
-    crossing: CrossRestore | None = None  # for other trainers; ours reports it in `program`
+    metrics: pl.DataFrame | None = None  # the trainer's JSON lines, in full precision; None without them
+    start: StartReport | None = None  # None: the run did not load another arm's first state
+    crossing: CrossRestore | None = None  # None for maxview's trainer, which reports it in `program`, and if not tried
     program: dict[str, Any] = {}  # the trainer's program.json: program hash, state digests, cross restore
-    compiles: tuple[StepCompile, ...] = ()  # of the training step, from the programs that JAX wrote to files
-    facts: RunFacts | None = None  # None: of an older maxview; `tasks.metrics.compute_facts` then computes them
+    compiles: tuple[StepCompile, ...] = ()  # of the training step, from program files that JAX wrote
+    facts: RunFacts | None = None  # None in records of older versions; see `tasks.metrics.compute_facts`
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run is complete, so that repeating it gives the same result.
+        """Whether repeating the run would give the same result: exit code 0, or a compile that the compiler refused.
 
-        A death may be accidental, except a compiler's refusal of the program.
+        Other failures may be accidental.
         """
         refused = self.plan is not None and self.plan.compiles_for is not None and self.reading.exit_code == 1
         return self.reading.exit_code == 0 or refused
@@ -51,13 +51,13 @@ class RunRecord(Frozen):
 
     @cached_property
     def derived(self) -> dict[str, tuple[tuple[Any, ...], Any]]:
-        """In memory only: what `derive` computed, with the parts of the record that it was computed from."""
+        """The cache of `derive`, not stored: name -> (the parts of the record used, the computed value)."""
         return {}
 
     def derive[T](self, name: str, compute: Callable[["RunRecord"], T]) -> T:
-        """Return `compute(self)`, and the same object again while reading, metrics and program are the same objects.
+        """Return `compute(self)`, cached under `name` until reading, metrics or program is another object.
 
-        Copies of a record share the values; a copy with another reading computes its own.
+        Copies of a record share the cache.
         """
         parts = (self.reading, self.metrics, self.program)
         known, value = self.derived.get(name, ((), None))

@@ -1,4 +1,4 @@
-"""The end of a run: exit code, cause of death, and the decision that follows from both."""
+"""Records of a run's end: exit code, cause of death, and the outcome that follows from them."""
 
 import re
 from typing import Literal, Self
@@ -25,37 +25,37 @@ DEATH_WORDS: dict[DeathKind, str] = {
     "cut_off": "the log is cut off without an end",
     "other": "",
 }
-# a good end, a class of death, or unknown
+# the outcome of a run: a good end, a kind of death, or unknown
 RunFate = DeathKind | Literal["finished", "unknown"]
 
 
 class LogError(Frozen):
-    """The cause of a run's death in its log: an exception, a signal, or a message that it stops."""
+    """The cause of a run's death in its log: an exception, a signal, or a message that the trainer stops."""
 
-    type: str
+    type: str  # class of the exception, or name of the signal
     message: str
-    line: int
-    offset: int
+    line: int  # 1-based; line of the message in the log
+    offset: int  # byte offset of that line
     kind: DeathKind = "other"
-    why: str = ""  # why this error and class were chosen, if the log shows several exceptions or none
+    why: str = ""  # why this error and kind were chosen, if the log shows several exceptions or none
     detail: str = ""  # the lines below the message
     run: int = run_number()
 
     @property
     def words(self) -> str:
-        """The class in words; empty for `other`."""
+        """The kind in words; empty for `other`."""
         return DEATH_WORDS[self.kind]
 
     @property
     def summary(self) -> str:
-        """The class in words, the type and the message, for all surfaces."""
+        """The kind in words, the type, the message and, for pydantic, the first error."""
         return ": ".join(part for part in (self.words, self.type, *self._said) if part)
 
     @property
     def reason(self) -> str:
-        """The class in words and the message, or the type if there is none, for a headline."""
+        """A shorter `summary` for headlines: the type is shown only if there is no message."""
         message, said = self._said
-        message = re.sub(r"^[A-Z_]+: ", "", message) if self.words else message  # a status code repeats the class
+        message = re.sub(r"^[A-Z_]+: ", "", message) if self.words else message  # a status code repeats the kind
         return ": ".join(part for part in (self.words, message or self.type, said) if part)
 
     @property
@@ -66,33 +66,33 @@ class LogError(Frozen):
 
 
 class RunEnd(Frozen):
-    """The end of a run, as its log shows it. All other records and surfaces read this decision."""
+    """The end of a run according to its log; the only place that decides whether a run died."""
 
-    exit_code: int | None = None
+    exit_code: int | None = None  # None if the log does not show it
     fate: RunFate = "unknown"
-    error: LogError | None = None
+    error: LogError | None = None  # cause of death; None: survived, or unknown
 
     @property
     def has_died(self) -> bool:
-        """Whether the run ended badly: a non-zero exit code, or none and a cause of death.
+        """Whether the run ended badly: its exit code is not 0, or it is unknown and the log shows a cause of death.
 
-        With exit code 0, only a message counts that the trainer stops early, e.g. because it is preempted.
+        A run with exit code 0 died only if `fate` is its error's kind: it stopped early, e.g. it was preempted.
         """
         if self.exit_code == 0:
             return self.error is not None and self.fate == self.error.kind
         return self.exit_code is not None or self.error is not None
 
     def died_of(self, error: LogError) -> Self:
-        """Return the same record of a run that this error ended."""
+        """Return a copy of the record in which this error ended the run."""
         return self.model_copy(update={"error": error, "fate": error.kind})
 
 
 def decide_fate(
     exit_code: int | None, error: LogError | None, *, has_all_steps: bool = False, is_cut_off: bool = False
 ) -> RunFate:
-    """Return how a run ended in one word. An exit code outranks the steps, and these a log without an end.
+    """Return the outcome of a run. Precedence: error, exit code, `has_all_steps`, `is_cut_off`.
 
-    error: the cause of death. A run with exit code 0 has survived any other exception.
+    error: the cause of death; None also if the log shows an exception that the run survived.
     """
     if error is not None:
         return error.kind

@@ -1,4 +1,4 @@
-"""The facts of one run, computed once from its log and its metrics file."""
+"""Records of the facts of one run: step-time levels, time account and metric values, computed from its log."""
 
 from configs.schema import Frozen
 from tasks.records.source import Source
@@ -6,38 +6,38 @@ from tasks.records.times import TimeAccount
 
 
 class StepLevel(Frozen):
-    """A level in seconds and its standard error within the run, relative to it."""
+    """A typical step time of one run in seconds, and its standard error relative to it."""
 
     seconds: float
-    error: float
+    error: float  # a fraction: 0.01 is 1 %
 
 
 class StepLevels(Frozen):
-    """`quick`: the level of the steady steps. `middle`: that of the middle steps."""
+    """The step time of one run: `quick` is the 10 % quantile of its steps, `middle` their mean near the median."""
 
     quick: StepLevel
     middle: StepLevel
-    slow: float = 0.0  # the share of steps that take more than 1.25 × the usual step
-    shift: float = 0.0  # by how much the level changes inside the run, as a logarithm; 0: no sure change
-    mean: float = 0.0  # seconds from step to step of all steps but the first, stalls included
+    slow: float = 0.0  # fraction of steps that take more than 1.25 × the usual step
+    shift: float = 0.0  # change of the level within the run, as a natural logarithm; 0 if chance can explain it
+    mean: float = 0.0  # mean seconds per step, stalls included, without the first step
 
 
 class Measured(Frozen):
-    """One value: the number, the text that shows it (empty: the run has none), and its place in the log."""
+    """One metric's value in a run. Without a value, `value` is None and `text` is empty."""
 
-    value: float | None = None
-    text: str = ""
-    source: Source | None = None
-    unit: float = 0.0  # one unit of the last printed digit; 0: all digits are known
-    samples: int = 1  # steps behind the value
-    note: str = ""  # its parts, for the reason of the row
+    value: float | None = None  # None also for a value that is not a number, such as a version
+    text: str = ""  # the value for display
+    source: Source | None = None  # position in the log; None: computed from several values
+    unit: float = 0.0  # the last printed digit's unit, e.g. 0.001; 0: the value is not rounded
+    samples: int = 1  # number of samples behind the value
+    note: str = ""  # the parts of the value, shown with the row's reason
 
 
 class RunFacts(Frozen):
-    """The facts of one run. They do not depend on the other arm, on the run's number or on the first step's number."""
+    """The facts of one run, independent of the other arm, the run's number and the first step's number."""
 
-    code: str  # digest of the code that computed them; other code computes them again
-    levels: dict[str, StepLevels] = {}  # by metric; without those with fewer than two usable steps
-    wall: StepLevels | None = None  # of the step time, the waits for a processor included
+    code: str  # digest of the code that computed the facts; with other code they are recomputed
+    levels: dict[str, StepLevels] = {}  # metric -> its levels; omitted with fewer than two usable steps
+    wall: StepLevels | None = None  # step time including waits for a CPU; None with fewer than two usable steps
     account: TimeAccount | None = None  # None: too few steps, or a death without dates
-    values: dict[str, Measured] = {}  # by metric
+    values: dict[str, Measured] = {}  # metric -> its value; omitted if the run has none

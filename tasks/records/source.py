@@ -1,4 +1,4 @@
-"""The place of a value: its position in a log, and the run's number."""
+"""The position of a value in a log: line, byte offset, and the run's number."""
 
 from typing import Any
 
@@ -8,17 +8,17 @@ from configs.schema import Frozen
 
 
 def run_number() -> Any:
-    """Return a field for the number of the arm's repeat, from 0; 0 is omitted from JSON.
+    """Return a pydantic field for the number of a run within its arm, from 0; JSON omits 0.
 
-    A reading has one log; `tasks/diff/arms.py` sets the number when it combines an arm's runs.
+    A record from a single log has 0; `tasks/diff/arms.py` sets the number when it combines an arm's runs.
     """
     return Field(default=0, ge=0, exclude_if=lambda run: run == 0)
 
 
 class Source(Frozen):
-    """The place of a value in a log: 1-based line and 0-based byte offset in the given file.
+    """The position of a value in a file: 1-based line and 0-based byte offset.
 
-    For the text of a compiled program, `run` continues after the arm's runs.
+    `run` selects the file: the log of that run, or, for numbers after the last run, the text of a compiled program.
     """
 
     line: int

@@ -1,4 +1,4 @@
-"""A run's report of the arguments that it took from the other arm's first state."""
+"""The record `start.json` of a run that replaced its step's arguments by another run's first state."""
 
 from configs.schema import Frozen
 
@@ -7,13 +7,13 @@ FOLDER = "start"  # in a run's folder: the shared state and the report
 
 
 class StartReport(Frozen):
-    """The result of a shared start, by argument of the step. `reason`: why nothing was shared."""
+    """The arguments of the step that a shared start replaced, kept or did not use."""
 
-    replaced: tuple[str, ...] = ()
-    kept: dict[str, str] = {}  # argument → why it was not replaced
-    unused: tuple[str, ...] = ()  # arguments of the other arm only
+    replaced: tuple[str, ...] = ()  # names of arguments
+    kept: dict[str, str] = {}  # name of an argument → why it was not replaced
+    unused: tuple[str, ...] = ()  # saved arguments that this step does not have
     own_values: tuple[str, ...] = ()  # kept arguments other than random numbers and counters
-    reason: str | None = None
+    reason: str | None = None  # why nothing was replaced; None: something was
 
     @property
     def is_shared(self) -> bool:

@@ -1,4 +1,4 @@
-"""Makes text from logs, branches and case names safe to show: no active and no hidden characters."""
+"""Makes text from logs, branches and case names safe to print: escapes control, hidden and markup characters."""
 
 import re
 import unicodedata
@@ -6,7 +6,7 @@ from math import ceil, log10
 
 from rich.markup import escape
 
-# Colours are dropped; other escape sequences stay visible, because they may hide text.
+# Colour codes are removed. Other escape sequences are shown as text, because they could hide output.
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
@@ -19,8 +19,8 @@ def _pictures() -> dict[int, str]:
     table[0x7F] = "␡"
     table[ord("\t")] = "\t"
     table |= {code: _name(code) for code in range(0x80, 0xA0)}
-    # format characters (right-to-left overrides, zero-width, tags, soft hyphens) reorder or hide text; line and
-    # paragraph separators would break lines
+    # Format characters (right-to-left overrides, zero-width, tags, soft hyphens) reorder or hide text; line and
+    # paragraph separators would break lines.
     table |= {
         code: _name(code)
         for code in (*range(0xA0, 0x3000), *range(0xFE00, 0x10000), *range(0xE0000, 0xE0200))
@@ -34,24 +34,24 @@ _VISIBLE = _pictures()
 
 
 def visible(text: str) -> str:
-    """Return one line of text without colours and with other control and direction characters made visible."""
+    """Return a line of text without colour codes, with other control and format characters replaced by symbols."""
     if text.isascii() and text.isprintable():
         return text
     return _COLOUR.sub("", text).translate(_VISIBLE)
 
 
 def plain(text: str) -> str:
-    """Return text of a log or a file name for a terminal, without markup and control characters."""
+    """Return text for rich's console: as `visible`, and with rich markup escaped."""
     return escape(visible(text))
 
 
 def visible_lines(text: str, keep: int = 2_000) -> str:
-    """Return the same for a message of several lines, each at most `keep` characters long."""
+    """Return `visible` of every line of a message, each line shortened to about `keep` characters."""
     return "\n".join(shorten(visible(line), keep) for line in text.split("\n"))
 
 
 def shorten(text: str, keep: int) -> str:
-    """Return the text, or, if longer than `keep` characters, without its middle and with a note of the omission."""
+    """Return the text; if longer than `keep` characters, a note replaces its middle."""
     if len(text) <= keep:
         return text
     tail = keep // 4
@@ -59,7 +59,10 @@ def shorten(text: str, keep: int) -> str:
 
 
 def show_interval(estimate: float, low: float, high: float) -> str:
-    """Return a relative change and its interval: `-6.6 % (-9.1 … -4.0)`, with enough decimals to see its width."""
+    """Return a relative change with its interval in percent, e.g. `-6.6 % (-9.1 … -4.0)`.
+
+    A narrower interval is shown with more decimals.
+    """
     half = 100 * (high - low) / 2
     decimals = max(1, ceil(-log10(half))) if half > 0 else 1
     texts = [f"{100 * share:+.{decimals}f}" for share in (estimate, low, high)]

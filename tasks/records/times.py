@@ -1,4 +1,4 @@
-"""The time account of a run."""
+"""Records of how a run spent its wall time, and the difference of two times."""
 
 from datetime import UTC, datetime
 
@@ -7,32 +7,32 @@ from tasks.records.source import Source
 
 
 class TimePart(Frozen):
-    """The time of one kind in a run.
+    """The time that a run spent on one activity, `part`.
 
-    `compute`: the steps, each stall counted as a median step; `compile`, `dispatch`, `checkpoint`, …: the excess of
-    stalls with that cause. Outside of the steps, as printed: `waits for saves`, `blocking saves`, `wait at the end`,
-    `evaluation at the end`; the rest is `start` before the first step, `end` after the last, `between` them, or
-    `outside` if the log has no dates. `first steps`: all steps of a run that died before a steady one.
+    `compute`: all steps, where a stalled step counts as a median step. `compile`, `dispatch`, `checkpoint`, …: the
+    excess of the stalls with that cause. `waits for saves`, `blocking saves`, `wait at the end`, `evaluation at the
+    end`: waits outside the steps, as printed. The remaining time is `start` before the first step, `between` steps and
+    `end` after the last, or `outside` if step lines are undated. `first steps`: all steps of a run that died early.
     """
 
-    part: str
+    part: str  # name of the activity
     seconds: float
-    share: float  # of the run's total
-    steps: int = 0  # number of steps with this kind of time
-    source: Source | None = None  # of the longest step
+    share: float  # fraction of the run's total, 0 to 1
+    steps: int = 0  # number of steps that contain such time; 0 for time outside the steps
+    source: Source | None = None  # position of the longest such step or wait
 
 
 class TimeAccount(Frozen):
-    """The time account of one run; the parts add up to the total."""
+    """The wall time of one run by activity; the parts add up to the total."""
 
     arm: str
     run_name: str
-    total_s: float
+    total_s: float  # seconds
     parts: tuple[TimePart, ...]
 
 
 def seconds_between(start: str | None, end: str | None) -> float | None:
-    """Return the seconds between two ISO 8601 times; None if either is unknown. Times without a zone are UTC."""
+    """Return the seconds between two ISO 8601 times; None if either is None. Times without a zone are UTC."""
     if start is None or end is None:
         return None
     moments = [datetime.fromisoformat(text) for text in (start, end)]

@@ -1,4 +1,4 @@
-"""Stores runs and comparisons in an output folder or a bucket, and reads them back."""
+"""Writes and reads runs and comparisons in a store: an output folder, or a bucket with a local working copy."""
 
 from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.directories import ComparisonDirectory, RunDirectory

@@ -10,7 +10,7 @@ from tasks.store.disk import explain_full
 
 
 class StoreError(ValueError):
-    """The store cannot do this; the message names the file or folder and the remedy."""
+    """An operation on the store failed; the message names the file or folder and the remedy."""
 
 
 def write_atomically(path: str | Path, text: str) -> Path:
@@ -29,11 +29,11 @@ def write_atomically(path: str | Path, text: str) -> Path:
 def write_bytes_atomically(
     path: Path, data: bytes | Iterable[bytes], *, create: bool = False, sync: bool = True, hint: str = ""
 ) -> Path:
-    """Write bytes, or pieces of them, in the same way. With `create` an existing file is never replaced, so exactly one
-    of several writers succeeds. Without `sync` a power failure can damage the file.
-    `hint` ends the message of an error.
+    """Write bytes, or an iterable of them, as `write_atomically` does; returns the path.
 
-    Raises StoreError naming the path, also for a folder, pipe or device; FileExistsError with `create`.
+    create: never replace an existing file, so exactly one of several writers succeeds. sync: if False, a power failure
+    can damage the file. hint: text at the end of an error message.
+    Raises StoreError naming the path, also if it is a folder, pipe or device; with `create`, FileExistsError.
     """
     if path.exists() and not path.is_file():
         kind = "a folder" if path.is_dir() else "a pipe or a device"
@@ -43,7 +43,7 @@ def write_bytes_atomically(
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
         with open(descriptor, "wb") as file:
-            os.fchmod(file.fileno(), 0o666 & ~_umask())  # mkstemp's 0600 would hide records from other users
+            os.fchmod(file.fileno(), 0o666 & ~_umask())  # with mkstemp's mode 0600 other users could not read it
             file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             if sync:
@@ -56,7 +56,7 @@ def write_bytes_atomically(
         if sync:
             _sync_folder(path.parent)
     except FileExistsError:
-        if create and temporary is not None:  # otherwise a parent is not a folder
+        if create and temporary is not None:  # otherwise mkdir raised, because a parent is a file
             raise
         raise StoreError(f"{path}: a file stands where a folder is needed; choose another folder") from None
     except OSError as error:
@@ -73,19 +73,19 @@ def write_bytes_atomically(
 
 
 def _umask() -> int:
-    # os.umask would change the mask of all threads for a moment; Linux shows it in /proc.
+    # os.umask can only be read by changing it, for all threads. Linux also shows it in /proc.
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as status:
             for line in status:
                 if line.startswith("Umask:"):
                     return int(line.split()[1], 8)
     except OSError:
-        pass  # not Linux: the common mask
+        pass  # not Linux: return the usual umask
     return 0o022
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync a folder, so that a new name survives a power failure."""
+    """Sync a folder to disk, so that a new file name survives a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

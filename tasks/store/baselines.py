@@ -24,19 +24,19 @@ VERSION = 1
 
 
 def is_baseline_place(text: str | None) -> bool:
-    """Return whether `--baseline` names blessed runs, and not a ref: `blessed`, a file …json, or a folder …/."""
+    """Return whether a value of `--baseline` names blessed runs (`blessed`, a .json file, a folder …/), not a ref."""
     return text is not None and (text == BLESSED or text.endswith((".json", "/")))
 
 
 def name_place(place: str) -> str:
-    """Return the word for `--baseline` that names this place."""
+    """Return the value of `--baseline` for a place; a folder gets a trailing slash."""
     return place if is_baseline_place(place) else f"{place}/"
 
 
 def find_baseline(place: str, comparison: str, target: str, case: str) -> Path:
     """Return the path of a case's baseline file.
 
-    place: "blessed", a folder of such files, or one file.
+    place: "blessed" for configs/baselines, a folder with the same subfolders, or the path of one file.
     """
     if place.endswith(".json"):
         return Path(place)

@@ -1,5 +1,6 @@
-"""Marks runs in a bucket as claimed by one machine, over one version of the record, so that no two machines write
-one."""
+"""Claims runs in a bucket for one machine, so that no two machines write the same run.
+
+A claim names the version of the run's record that will be replaced."""
 
 import os
 import socket
@@ -18,18 +19,18 @@ RECORD = "record.json"
 
 
 class Claim(Frozen):
-    """The owner of a run: a working copy on a machine, and its Prefect flow runs."""
+    """A claim on a run, stored as `writer.json`: which process on which machine is writing the run."""
 
     host: str
     pid: int
-    folder: str  # the working copy
-    since: str
-    replaces: str | None = None  # the version of the record that will be replaced
-    flow_runs: tuple[str, ...] = ()
+    folder: str  # path of the machine's working copy of the store
+    since: str  # ISO 8601
+    replaces: str | None = None  # version of the record that will be replaced; None: there was no record
+    flow_runs: tuple[str, ...] = ()  # ids of the Prefect flow runs that write the run
 
 
 class TakenError(StoreError):
-    """Another machine works on a run."""
+    """Another machine has claimed the run."""
 
     def __init__(self, message: str, claim: Claim) -> None:
         super().__init__(message)
@@ -37,7 +38,7 @@ class TakenError(StoreError):
 
 
 class Claims:
-    """The claims of the working copy in `folder` on runs in the bucket `files`."""
+    """Takes, checks and releases claims of the working copy in `folder` on runs in the bucket `files`."""
 
     def __init__(self, folder: Path, files: Files) -> None:
         self._folder, self._files = folder, files
@@ -45,10 +46,10 @@ class Claims:
     def take(
         self, name: str, flow_runs: tuple[str, ...] = (), *, is_over: Callable[[tuple[str, ...]], bool] | None = None
     ) -> Claim:
-        """Claim the folder `name` of a run, and remember the present version of its record.
+        """Claim the run in the folder `name`, and return the claim with the current version of the run's record.
 
-        `is_over`: whether the flow runs of another machine's claim have ended, so that it no longer counts. Raises
-        TakenError naming the other machine.
+        is_over: returns whether the flow runs of another machine's claim have ended; then that claim is replaced.
+        Raises TakenError naming the other machine.
         """
         known = self._files.stat(f"{name}/{RECORD}")
         ours = Claim(
@@ -65,11 +66,11 @@ class Claims:
             return ours
         except AlreadyThereError:
             found = self._files.stat(place)
-        if found is None:  # released meanwhile
+        if found is None:  # the other claim has just been released
             self._files.write(place, text, create=True)
             return ours
         other = self._read(name)
-        # the folder's lock excludes a second flow on this working copy
+        # a claim of this working copy is replaced: the folder's lock excludes a second flow on it
         if other is not None and not self._is_ours(other) and not (is_over and is_over(other.flow_runs)):
             raise TakenError(
                 f"{self._files.url(name)}: is being written on {other.host} since {other.since} (process "
@@ -81,14 +82,14 @@ class Claims:
         return ours
 
     def check(self, name: str) -> Claim | None:
-        """Return our claim on the run; None without one. Raises StoreError if another machine has taken it."""
+        """Return this working copy's claim on the run; None without one. Raises StoreError if another has it."""
         other = self._read(name)
         if other is not None and not self._is_ours(other):
             raise StoreError(f"{self._files.url(name)}: was taken over by {other.host}, which goes on with it")
         return other
 
     def give_back(self, name: str) -> None:
-        """Release our claim on the run."""
+        """Delete the claim on the run."""
         self._files.delete(f"{name}/{WRITER}")
 
     def _read(self, name: str) -> Claim | None:

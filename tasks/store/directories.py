@@ -1,4 +1,4 @@
-"""Names the files in the folder of a run or comparison, and writes and reads the records there."""
+"""Writes and reads the files in the folder of a run or of a comparison."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ from tasks.store.mirror import Mirror
 from tasks.store.names import check_name
 from tasks.store.seals import find_changed, remove_seal, write_seal
 
-MOST_BYTES = 1_000_000_000  # of a run's metrics; a step needs 300
+MOST_BYTES = 1_000_000_000  # limit for metrics.jsonl and program.json; a step needs 300 bytes
 _HANDLE: TypeAdapter[RunHandle] = TypeAdapter(StoredHandle)
 
 
 class _Inside:
-    """The path of a file or folder of this name in the folder of the object that has it."""
+    """A class attribute that returns the path of the file or folder `name` in the object's folder."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -63,11 +63,11 @@ class RunDirectory:
         return self.path.name
 
     def checkpoints_of(self, plan: RunPlan) -> Path | None:
-        """Return the folder of the plan's checkpoints; None if it saves none that can be verified."""
+        """Return the folder of the run's checkpoints; None if it saves none in Orbax's format."""
         return None if plan.files.checkpoints is None else self.path / plan.files.checkpoints
 
     def create(self) -> "RunDirectory":
-        """Create the folder. Raises StoreError if that fails, or a link would redirect writes."""
+        """Create the folder. Raises StoreError if that fails, or if a symbolic link would redirect writes."""
         links = [path for path in (self.path, self.checkpoints, self.manifests) if path.is_symlink()]
         if links:
             raise StoreError(f"{links[0]}: is a link to another place: remove it, or choose another --out")
@@ -87,10 +87,10 @@ class RunDirectory:
         is_over: Callable[[tuple[str, ...]], bool] | None = None,
         checkpoints: bool = True,
     ) -> None:
-        """In a bucket: claim the run for these flow runs, and fetch the files that another machine left.
+        """Claim the run for these flow runs, and fetch the files of another machine's earlier attempt.
 
-        `is_over`: whether another machine's flow runs have ended; `checkpoints`: fetch them too. Raises TakenError if
-        another machine works on it.
+        Does nothing for a local store. is_over: see `Claims.take`. checkpoints: fetch them too. Raises TakenError if
+        another machine has claimed the run.
         """
         if self.mirror is not None:
             self.mirror.claim(self._name, flow_runs, is_over=is_over, checkpoints=checkpoints)
@@ -111,7 +111,7 @@ class RunDirectory:
         return write_atomically(self.config, text)
 
     def write_handle(self, handle: RunHandle) -> Path:
-        """Write the handle before the job starts, visible to every machine. Raises StoreError if the run was taken."""
+        """Write and upload the handle before the job starts. Raises StoreError if another machine took over the run."""
         self.check_claim()
         written = write_atomically(self.handle, model_to_json(handle))
         if self.mirror is not None:
@@ -129,9 +129,9 @@ class RunDirectory:
         return read_document(self.program, load_json)
 
     def write_record(self, record: RunRecord) -> Path:
-        """Write the record last: from then on the run is done and not repeated.
+        """Write the record, as the last file: a run with a record is complete.
 
-        In a bucket it replaces only the version that the run was claimed over; otherwise StoreError.
+        In a bucket, raises StoreError if the record is no longer the version that the claim names.
         """
         text = run_record_to_json(record)
         if self.mirror is None:
@@ -144,9 +144,9 @@ class RunDirectory:
         return written
 
     def check_files(self) -> None:
-        """Raise StoreError for files that are not the run's own, or cannot be read to their end.
+        """Raise StoreError if the log, metrics or program file must not be read.
 
-        These are links that leave its folder, pipes, devices, and far too large metadata files.
+        That is a pipe, a device, a link out of the folder, a file that is too large, or a log emptied by a full disk.
         """
         own = self.path.resolve()
         for path in (self.log, self.metrics, self.program):
@@ -164,7 +164,7 @@ class RunDirectory:
                 )
 
     def find_changed(self) -> list[str]:
-        """Return the sealed files that changed since the record was written."""
+        """Return the names of files that changed since the record was written; none for a store in a bucket."""
         return [] if self.mirror is not None else find_changed(self.path)
 
     def remove_seal(self) -> None:
@@ -172,8 +172,8 @@ class RunDirectory:
         remove_seal(self.path)
 
     def put_aside(self) -> Path:
-        """Move everything but locks into a subfolder `changed-1` or the next free name, so that the run starts anew;
-        returns the subfolder."""
+        """Move all files but locks into a new subfolder `changed-1`, `changed-2`, …, so that the run starts from
+        scratch; return the subfolder."""
         aside = next(path for n in count(1) if not (path := self.path / f"changed-{n}").exists())
         aside.mkdir()
         for path in self.path.iterdir():
@@ -182,10 +182,10 @@ class RunDirectory:
         return aside
 
     def read_record(self, *, listed: bool = False) -> RunRecord | None:
-        """Return the record, bit for bit as written; None if the run is not finished. Raises StoreError if damaged.
+        """Return the record; None if the run is not finished. Raises StoreError if the file is damaged.
 
-        Its log is the file in this folder, even if the store was moved. `listed`: the working copy was just refreshed,
-        so the bucket is not queried.
+        `log` is set to the file in this folder, because the store may have moved. listed: the working copy is up to
+        date, so the bucket is not queried.
         """
         if self.mirror is not None and not listed:
             self.mirror.match(self.record)
@@ -198,7 +198,7 @@ class RunDirectory:
         return self.mirror.files.url(f"{self._name}/{self.log.name}") if self.mirror else str(self.log)
 
     def bring(self, name: str) -> Path:
-        """Return the local path of a file, fetched from the bucket if needed; the file may be missing.
+        """Return the local path of a file, after fetching it from the bucket if needed; the file may be missing.
 
         Raises StoreError if `name` is not a plain file name.
         """
@@ -207,7 +207,7 @@ class RunDirectory:
         return self.path / check_name(name, "file")
 
     def bring_checkpoints(self) -> None:
-        """Fetch the files needed to continue from this run: checkpoints, metrics, program."""
+        """Fetch all of the run's files from the bucket, including checkpoints, so that the run can be continued."""
         if self.mirror is not None:
             self.mirror.fetch_folder(self._name, without="")
 
@@ -230,7 +230,7 @@ class ComparisonDirectory:
         return write_atomically(self.comparison, model_to_json(record))
 
     def read_comparison(self, *, listed: bool = False) -> ComparisonRecord | None:
-        """Return the comparison; None without one. Raises StoreError if damaged. `listed`: as for runs."""
+        """Return the comparison; None without one. Raises StoreError if damaged. listed: as for `read_record`."""
         if self.mirror is not None and not listed:
             self.mirror.match(self.comparison)
         return read_document(self.comparison, model_from_json(ComparisonRecord))

@@ -1,15 +1,15 @@
-"""Explains "no space left" errors: names the disk, its free space and the remedy."""
+"""Returns messages about full disks: the mount point, the free space and the remedy."""
 
 import errno
 import os
 import shutil
 from pathlib import Path
 
-LEAST_FREE = 16 << 10  # bytes: with less, a run cannot even begin its log
+LEAST_FREE = 16 << 10  # bytes; with less, a run cannot begin its log
 
 
 def explain_empty_log(log: Path) -> str | None:
-    """Return a message if a run's log is empty because its disk is full; else None."""
+    """Return a message if the log file exists, is empty, and its disk is full; else None."""
     if not log.is_file() or log.stat().st_size:
         return None
     return explain_little(log.parent, LEAST_FREE)
@@ -24,7 +24,7 @@ def explain_little(path: Path, least: int) -> str | None:
 
 
 def explain_full(path: str | Path, error: OSError) -> str | None:
-    """Return a message about the full disk that contains `path`; None for other errors."""
+    """Return a message about the full disk that contains `path`; None if `error` has another reason."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
     near = Path(path).absolute()

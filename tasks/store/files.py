@@ -1,4 +1,4 @@
-"""Defines versioned files below a root, an interface shared by local folders and buckets."""
+"""Defines `Files`, the interface to a store's files in a local folder or a bucket, and implements it for folders."""
 
 import contextlib
 import os
@@ -14,15 +14,15 @@ from tasks.store.atomic import StoreError, write_bytes_atomically
 
 
 class AlreadyThereError(StoreError):
-    """Another process has created or changed the file."""
+    """A conditional write failed, because another process has created or changed the file."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One file of a listing. `version` identifies the content under this name; `crc32c` is None if unknown."""
+    """One file of a listing. `version`: changes whenever the file is rewritten. `crc32c`: None if unknown."""
 
     name: str
-    size: int
+    size: int  # bytes
     version: str
     crc32c: str | None = None  # 8 hex digits
 
@@ -32,55 +32,55 @@ class Files(Protocol):
 
     @property
     def root(self) -> str:
-        """The root for messages: a folder's path or gs://bucket/prefix."""
+        """The address of the root: a folder's path or gs://bucket/prefix."""
         ...
 
     def read(self, name: str) -> bytes:
-        """Return the content. Raises FileNotFoundError."""
+        """Return the content of a file. Raises FileNotFoundError."""
         ...
 
     def read_many(self, names: list[str]) -> dict[str, bytes]:
-        """Return the contents of the existing files, read concurrently from a bucket."""
+        """Return name → content, without missing files; a bucket is read concurrently."""
         ...
 
     def open(self, name: str) -> BinaryIO:
-        """Return a stream of the content. Raises FileNotFoundError."""
+        """Return a binary stream of a file. Raises FileNotFoundError."""
         ...
 
     def write(self, name: str, data: bytes, *, create: bool = False, version: str | None = None) -> str:
-        """Write a file and return its version. `create`: only if it is missing; `version`: only over that version.
+        """Write a file and return its version. create: only if it is missing. version: only if it has that version.
 
-        Raises AlreadyThereError if that condition fails.
+        Raises AlreadyThereError if the condition does not hold.
         """
         ...
 
     def upload(self, name: str, path: Path) -> str:
-        """Write a local file of any size under a name and return its version."""
+        """Copy the local file `path` to `name` and return its version."""
         ...
 
     def stat(self, name: str) -> Entry | None:
-        """Return the listing entry of one file; None without it."""
+        """Return the entry of one file; None if it is missing."""
         ...
 
     def entries(self, prefix: str = "", pattern: str | None = None) -> Iterator[Entry]:
-        """Yield every file below the folder `prefix`, by name, from one listing.
+        """Yield every file below the folder `prefix`, sorted by name.
 
-        `pattern`: a glob over full names (`runs/*/record.json`; `*` stays within a folder, `**` does not), applied by
-        the store, so that other files are not transferred.
+        pattern: a glob that the full name must match, e.g. `runs/*/record.json`; `*` matches within one folder, `**`
+        across folders. A bucket applies it on the server, so other entries are not transferred.
         """
         ...
 
     def delete(self, name: str, *, version: str | None = None) -> bool:
-        """Remove a file (only that `version`, if given); returns whether it was removed."""
+        """Delete a file; with `version`, only if it has that version. Returns whether it is deleted."""
         ...
 
     def url(self, name: str) -> str:
-        """Return the file's name for messages."""
+        """Return the full path or gs:// address of a file, for messages."""
         ...
 
 
 class LocalFiles:
-    """The files below a local folder, which may be missing."""
+    """Implements `Files` for a local folder, which may be missing. A version is inode, mtime and size."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -118,7 +118,7 @@ class LocalFiles:
         except FileExistsError:
             raise AlreadyThereError(f"{path}: was written by another process") from None
         written = self._version(path)
-        return written or ""  # removed meanwhile
+        return written or ""  # empty if the file was removed meanwhile
 
     def upload(self, name: str, path: Path) -> str:
         return self.write(name, path.read_bytes())
@@ -142,7 +142,7 @@ class LocalFiles:
             return True
         if self._version(path) != version:
             return False
-        # renamed first: between a check and an unlink another writer could replace the file
+        # Renamed before the check: otherwise another writer could replace the file between check and deletion.
         taken = path.with_name(f".deleted-{uuid4().hex}")
         try:
             os.rename(path, taken)
@@ -150,7 +150,7 @@ class LocalFiles:
             return False
         removed = self._version(taken) == version
         if not removed:
-            with contextlib.suppress(FileExistsError):  # keeps an even newer file
+            with contextlib.suppress(FileExistsError):  # another writer has created a newer file: keep that
                 os.link(taken, path)
         taken.unlink()
         return removed
@@ -182,5 +182,5 @@ class LocalFiles:
         return sorted(names)
 
     def _glob(self, pattern: str) -> list[str]:
-        # strings, because creating thousands of Path objects would dominate the time
+        # glob returns strings; creating thousands of Path objects would take most of the time
         return sorted(glob(pattern, root_dir=self._folder, recursive=True, include_hidden=True))

@@ -1,4 +1,4 @@
-"""Opens a store in an output folder or bucket, checks access, and finds its run and comparison folders."""
+"""Opens a store in an output folder or bucket, checks access, and lists its run and comparison folders."""
 
 import os
 import shlex
@@ -20,23 +20,23 @@ from tasks.store.names import check_name
 
 @dataclass(frozen=True)
 class Store:
-    """An output folder or bucket. Names are checked, so no path of a run, comparison or case points outside it."""
+    """An output folder or bucket. Names of runs and comparisons are checked, so no path leaves the store."""
 
-    path: Path  # for a bucket: this machine's working copy
-    mirror: Mirror | None = None
-    writable: bool = True  # False only if opened with `reading`
+    path: Path  # the folder, or this machine's working copy of the bucket
+    mirror: Mirror | None = None  # None for a local folder
+    writable: bool = True  # can be False only if opened with `reading`
 
     def run(self, run_name: str) -> RunDirectory:
         """Return the folder of a run, which may be missing. Raises StoreError for an invalid name."""
         return RunDirectory(self.path / "runs" / check_name(run_name, "run name"), self.mirror)
 
     def run_of_log(self, log: str) -> RunDirectory:
-        """Return the folder of the run whose record has this log path; the store may have moved since."""
+        """Return the folder of the run whose record has this log path, even if the store has moved since."""
         return self.run(PurePath(log).parent.name)
 
     @property
     def files(self) -> Files:
-        """The store's files, by path relative to the store."""
+        """The store's files; names are paths below the store."""
         return self.mirror.files if self.mirror else LocalFiles(self.path)
 
     @property
@@ -45,11 +45,11 @@ class Store:
         return self.files.root
 
     def address_of(self, path: Path) -> str:
-        """Return a file's address for messages."""
+        """Return the path or gs:// address of a file in `path`, for messages."""
         return self.mirror.files.url(path.relative_to(self.path).as_posix()) if self.mirror else str(path)
 
     def link_to(self, path: Path) -> str:
-        """Return a URL for browsers; a file in a bucket needs a login with read access."""
+        """Return a URL that opens a file in a browser; for a bucket, this requires a login with read access."""
         if self.mirror is None:
             return path.as_uri()
         return "https://storage.cloud.google.com/" + quote(self.address_of(path).removeprefix("gs://"))
@@ -61,7 +61,7 @@ class Store:
             self.mirror.refresh_all(self.mirror.files.entries(kind, patterns[kind]))
 
     def push(self, folder: Path) -> None:
-        """Upload a finished folder or file, if the store is in a bucket."""
+        """Upload a finished folder or file to the bucket; does nothing for a local store."""
         if self.mirror is None:
             return
         if folder.is_file():
@@ -75,14 +75,14 @@ class Store:
         return ComparisonDirectory(self.path.joinpath("comparisons", *parts), self.mirror)
 
     def runs(self) -> Iterator[RunDirectory]:
-        """Yield every run folder with a plan or record, by name, from one listing."""
+        """Yield every run folder with a plan or record, sorted by name."""
         kinds = ("runs/*/plan.json", "runs/*/record.json")
         found = {entry.name.split("/")[1] for kind in kinds for entry in self.files.entries("runs", kind)}
         for name in sorted(found):
             yield RunDirectory(self.path / "runs" / name, self.mirror)
 
     def comparisons(self) -> Iterator[ComparisonDirectory]:
-        """Yield every folder of a finished comparison, by comparison, case and id."""
+        """Yield every folder of a finished comparison, sorted by comparison, case and id."""
         for entry in self.files.entries("comparisons", "comparisons/*/*/*/comparison.json"):
             yield ComparisonDirectory((self.path / entry.name).parent, self.mirror)
 
@@ -90,9 +90,9 @@ class Store:
 def open_store(out: str | Path, *, reading: bool = False) -> Store:
     """Return the store in the folder `out`, created if missing, or in the bucket gs://…/….
 
-    Raises StoreError, leaving no files, if it is not writable. `reading`: requires read access only, and creates
-    nothing in the store (for a bucket, only the local working copy). `Store.writable` then tells whether the store is
-    writable.
+    Raises StoreError if it is not writable, and then leaves no files. reading: require read access only, and create
+    nothing in the store, though a bucket's working copy is created; `Store.writable` then says whether writing is
+    possible.
     """
     if str(out).startswith("gs://"):
         return _open_bucket(str(out), reading=reading)
@@ -113,12 +113,12 @@ def open_store(out: str | Path, *, reading: bool = False) -> Store:
 
 
 def check_writable(out: str | Path) -> tuple[str, Path]:
-    """Return the address of the store `out`, and the local folder whose disk its runs would fill.
+    """Return the address of the store `out`, and an existing local folder on the disk that its runs would fill.
 
-    Creates nothing: for a missing folder, it is the nearest existing parent. Raises StoreError as `open_store` does.
+    Creates nothing: the folder is the store's or its nearest existing parent. Raises StoreError as `open_store` does.
     """
     if str(out).startswith("gs://"):
-        from tasks.store.gcs import GcsFiles  # takes a second to load
+        from tasks.store.gcs import GcsFiles  # takes a second to import
 
         files = GcsFiles(str(out))
         files.check_access(reading=False)
@@ -127,7 +127,7 @@ def check_writable(out: str | Path) -> tuple[str, Path]:
     near = _nearest(path)
     try:
         with suppress(FileNotFoundError):
-            path.stat()  # raises for an invalid name
+            path.stat()  # raises OSError for an invalid name
         _try_to_write(near)
     except OSError as error:
         raise _not_writable(path, error) from error

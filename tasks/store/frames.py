@@ -1,4 +1,4 @@
-"""Converts a polars table to JSON by column, with types, and back without loss."""
+"""Converts polars tables to JSON objects with columns and their types, and back without loss."""
 
 from typing import Any
 
@@ -29,8 +29,8 @@ def frame_to_json(frame: pl.DataFrame) -> dict[str, Any]:
 
 
 def frame_from_json(value: dict[str, Any]) -> pl.DataFrame:
-    """Return the inverse of `frame_to_json`. Raises KeyError, TypeError, ValueError or a PolarsError for other
-    values."""
+    """Return the table that `frame_to_json` converted. Raises KeyError, TypeError, ValueError or PolarsError for
+    invalid values."""
     types = {name: _type_from_json(dtype) for name, dtype in value["types"].items()}
     columns = value["columns"]
     if list(columns) != list(types):
@@ -69,7 +69,7 @@ def _type_from_json(value: Any) -> pl.DataType:
 
 
 def _map_floats(values: list[Any] | None, dtype: Any, change: Any) -> Any:
-    """Apply `change` to all floats in `values`, found by type at any depth."""
+    """Return a column's values with `change` applied to all floats, also within lists and structs."""
     if values is None:
         return None
     if dtype.is_float():

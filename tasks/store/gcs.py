@@ -1,4 +1,4 @@
-"""Reads and writes the store's files in a bucket: objects below gs://bucket/prefix, versioned by generation."""
+"""Implements `Files` for Google Cloud Storage: objects below gs://bucket/prefix; a version is a generation."""
 
 import base64
 import io
@@ -21,21 +21,21 @@ from tasks.store.atomic import StoreError
 from tasks.store.files import AlreadyThereError, Entry
 
 SCHEME = "gs://"
-READING = ("get", "list")  # permissions, storage.objects.…
+READING = ("get", "list")  # IAM permissions storage.objects.*
 WRITING = ("create", "delete")
-READERS = 10  # concurrent reads: the client's connection pool
+READERS = 10  # concurrent reads; the size of the client's connection pool
 TIMEOUT_S = 60
-LOOK_S = 20  # seconds to wait for a bucket's answer
-CHUNK = 8 << 20  # bytes of a stream per request
+LOOK_S = 20  # timeout in seconds of the check whether a bucket is reachable
+CHUNK = 8 << 20  # bytes per request when a stream is read
 BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 FORBIDDEN = frozenset("*?[]#")  # wildcards of gcloud and of listings
 FIELDS = "items(name,size,generation,crc32c),nextPageToken"
 
 
 class GcsFiles:
-    """The objects below a prefix of a bucket. Writes are atomic; a version is a generation.
+    """The objects below a prefix of a bucket. See `Files` for the methods.
 
-    The client finds credentials in the environment; they are never stored or shown.
+    Google's client finds the credentials in the environment; they are never stored or shown.
     """
 
     def __init__(self, url: str) -> None:
@@ -59,9 +59,9 @@ class GcsFiles:
         return f"{SCHEME}{self._name}/{self._prefix}".rstrip("/")
 
     def check_access(self, *, reading: bool = False) -> bool:
-        """Raise StoreError with the command to type if the bucket is missing or permissions are.
+        """Return whether the bucket is writable. Raises StoreError with the remedy if it or a permission is missing.
 
-        `reading`: read access suffices. Returns whether the bucket is writable.
+        reading: only read access is required.
         """
         with self._errors(""):
             asked = [f"storage.objects.{what}" for what in (*READING, *WRITING)]
@@ -95,21 +95,21 @@ class GcsFiles:
             except FileNotFoundError:
                 return None
 
-        _ = self._bucket  # creates the client before the threads use it
+        _ = self._bucket  # creates the client before threads use it
         with ThreadPoolExecutor(READERS) as pool:
             return {name: data for name, data in zip(names, pool.map(read, names), strict=True) if data is not None}
 
     def open(self, name: str) -> BinaryIO:
         with self._errors(name):
             blob = self._blob(name)
-            # raises for a missing object now, and pins the version of all reads
+            # raises for a missing object now, and makes all reads use this generation
             blob.reload(timeout=TIMEOUT_S)
-            # raw: an object's size is its stored size, also with a Content-Encoding
+            # raw: no decompression, which would contradict the object's size
             stream = blob.open("rb", chunk_size=CHUNK, raw_download=True, timeout=TIMEOUT_S)
         return cast(BinaryIO, io.BufferedReader(_Stream(stream, lambda: self._errors(name)), CHUNK))
 
     def head(self, name: str, size: int) -> bytes:
-        """Return the first `size` bytes of an object. Raises FileNotFoundError."""
+        """Return the first `size` bytes of an object, or all of a shorter one. Raises FileNotFoundError."""
         with self._errors(name):
             try:
                 return cast(
@@ -138,7 +138,7 @@ class GcsFiles:
                 yield self._entry(blob)
 
     def look(self) -> None:
-        """Raise StoreError if the bucket is unreachable, missing, or may not be listed."""
+        """Raise StoreError if the bucket is unreachable, missing, or the user may not list it."""
         with self._errors(""):
             patience = DEFAULT_RETRY.with_timeout(LOOK_S)
             pages = self._bucket.list_blobs(prefix=self._prefix, max_results=1, timeout=LOOK_S, retry=patience)
@@ -167,14 +167,16 @@ class GcsFiles:
     def _send(
         self, name: str, method: str, content: Any, *, crc32c: int | None = None, match: int | None = None
     ) -> str:
-        """Upload with a method of the client; `match`: only over this generation. Repeating an upload is harmless."""
+        """Upload with a method of the client's blob and return the generation.
+
+        match: only if the object has this generation, 0 for a missing object. crc32c: of the content, if known."""
         blob = self._blob(name)
         options = {"content_type": content_type(name), "checksum": "crc32c", "retry": DEFAULT_RETRY}
         try:
             with self._errors(name):
                 getattr(blob, method)(content, timeout=TIMEOUT_S, if_generation_match=match, **options)
         except AlreadyThereError:
-            # the response to our own write may have been lost and the write retried
+            # This write may have succeeded, its response been lost, and the retry failed. Then the checksums are equal.
             there = self.stat(name)
             if there is None or crc32c is None or there.crc32c != f"{crc32c:08x}":
                 raise
@@ -191,7 +193,7 @@ class GcsFiles:
 
     @contextmanager
     def _errors(self, name: str) -> Iterator[None]:
-        """Turn errors of the client into StoreError."""
+        """Turn errors of the client in the block into StoreError, or FileNotFoundError for a missing object `name`."""
         place, bucket = self.url(name), f"{SCHEME}{self._name}"
         try:
             yield
@@ -211,14 +213,14 @@ class GcsFiles:
             ) from error
         except exceptions.Forbidden as error:
             raise StoreError(f"{place}: you may not do this; {self._grant()}") from error
-        except exceptions.BadRequest as error:  # for example, the service's rules for bucket names
+        except exceptions.BadRequest as error:  # e.g. an invalid bucket name
             raise StoreError(f"{place}: was refused ({error.message}); check the name") from error
         except (exceptions.GoogleAPICallError, exceptions.RetryError, requests.RequestException) as error:
             raise StoreError(f"{place}: the bucket does not answer ({type(error).__name__}); try again") from error
 
 
 class _Stream(io.RawIOBase):
-    """The client's stream, which raises StoreError instead of the client's errors."""
+    """A stream of an object that raises StoreError instead of the client's errors."""
 
     def __init__(self, stream: BinaryIO, errors: Callable[[], AbstractContextManager[None]]) -> None:
         self._stream = stream
@@ -245,7 +247,7 @@ class _Stream(io.RawIOBase):
 
 
 def content_type(name: str) -> str:
-    """Return an object's MIME type for browsers: pages open, logs are shown as text."""
+    """Return the MIME type of an object, by which browsers show pages and logs instead of downloading them."""
     texts = {"html": "text/html", "js": "text/javascript", "txt": "text/plain", "md": "text/markdown"}
     ending = name.rpartition(".")[2]
     if ending in texts:

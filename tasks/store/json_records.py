@@ -1,7 +1,7 @@
-"""Converts frozen records to strict JSON and back without loss, and names damaged files.
+"""Converts records to standard JSON and back without loss; errors name the damaged file.
 
-A run record is `{"document", "version", "record", "frames", "not_finite"}`: the record without its tables, the tables
-by column with their types, and JSON pointers to the strings in the record that mean NaN or an infinity.
+A run record is `{"document", "version", "record", "frames", "not_finite"}`. `record` has no tables; `frames` contains
+them by column with types; `not_finite` lists JSON pointers to the strings in `record` that stand for NaN or infinities.
 """
 
 import json
@@ -63,10 +63,10 @@ def run_record_from_json(text: str, name: str) -> RunRecord:
 
 
 def model_to_json(model: BaseModel) -> str:
-    """Return the text of any other record.
+    """Return the JSON text of a record other than a run record.
 
-    NaN and infinities become strings, which only float fields read back as numbers. Raises StoreError for such a number
-    in a free-form config."""
+    NaN and infinities become strings, which only float fields convert back. Raises StoreError for such a number in a
+    run's plan, because config values have no declared type."""
     not_finite: list[str] = []
     text = dump_json(_without_non_finite(model.model_dump(), "", not_finite))
     if isinstance(model, RunPlan) and not_finite:
@@ -75,7 +75,7 @@ def model_to_json(model: BaseModel) -> str:
 
 
 def model_from_json[M: BaseModel](model: TypeAdapter[M] | type[M]) -> Callable[[str, str], M]:
-    """Return the inverse of `model_to_json`: (text, file name) → record; it raises StoreError."""
+    """Return a function (text, file name) → record that reads the text of `model_to_json`, and raises StoreError."""
     adapter = model if isinstance(model, TypeAdapter) else TypeAdapter(model)
 
     def parse(text: str, name: str) -> M:
@@ -88,7 +88,7 @@ def model_from_json[M: BaseModel](model: TypeAdapter[M] | type[M]) -> Callable[[
 
 
 def read_document[T](path: Path, parse: Callable[[str, str], T]) -> T | None:
-    """Return `parse(text, file name)` of a file; None without the file. Raises StoreError if it cannot be read."""
+    """Return `parse(content, file name)` of a file; None if it is missing. Raises StoreError if it cannot be read."""
     if path.exists() and not path.is_file():
         raise StoreError(f"{path}: is a pipe, a device or a folder, not a file; remove it")
     try:
@@ -103,17 +103,17 @@ def read_document[T](path: Path, parse: Callable[[str, str], T]) -> T | None:
 
 
 def dump_json(value: Any, indent: int | None = 1) -> str:
-    """Return strict JSON in ASCII with a final line break. Raises ValueError for NaN or infinities."""
+    """Return JSON in ASCII with a final line break. Raises ValueError for NaN and infinities."""
     return json.dumps(value, indent=indent, allow_nan=False) + "\n"
 
 
 def load_json(text: str, name: str) -> dict[str, Any]:
-    """Return the JSON object in `text`. Raises StoreError naming the file `name` and the place of the damage."""
+    """Return the JSON object in `text`. Raises StoreError naming the file `name` and the position of the error."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         raise StoreError(f"{name}: is not valid JSON ({error}); {_REMEDY}") from error
-    except ValueError as error:  # an integer of thousands of digits
+    except ValueError as error:  # Python refuses to convert integers with thousands of digits
         raise StoreError(f"{name}: contains a number that maxview never writes ({error}); {_REMEDY}") from error
     except RecursionError as error:
         raise StoreError(f"{name}: is nested deeper than any file of maxview; {_REMEDY}") from error

@@ -1,4 +1,4 @@
-"""Uses a file as a lock that the kernel releases when its holder ends."""
+"""Locks between processes by means of a file; the kernel releases a lock when its process ends."""
 
 import fcntl
 import os
@@ -12,9 +12,10 @@ from tasks.store.atomic import StoreError
 
 @contextmanager
 def hold(path: Path, wait: Callable[[str], Any]) -> Iterator[None]:
-    """Hold the lock file `path`, created if missing. While another process holds it, calls `wait` repeatedly.
+    """Lock the file `path` while the block runs; creates it if missing. Calls `wait` until the lock is free.
 
-    `wait` gets the holder's description, should sleep, and may raise. Raises StoreError if files cannot be locked.
+    wait: gets the text "process <pid>" of the holder, should sleep, and may raise. Raises StoreError if the file cannot
+    be locked.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)

@@ -1,8 +1,7 @@
-"""Keeps the working copy of a store in a bucket, and uploads finished runs and comparisons.
+"""Synchronises a local working copy with a store in a bucket.
 
-Objects cannot be appended to, as trainers do with logs: a run is in the working copy while it runs, and in the bucket
-once its record is written. A run's claim, plan and job handle are in the bucket from the start, so that another machine
-can continue or stop it.
+Trainers append to logs, which objects in a bucket do not allow. So a run writes to the working copy, and is uploaded at
+its end. Its claim, plan and job handle are uploaded at the start, so that another machine can continue or stop it.
 """
 
 import io
@@ -25,33 +24,33 @@ from tasks.store.disk import explain_full
 from tasks.store.files import AlreadyThereError, Entry, Files
 from tasks.store.names import safe_name
 
-DEFAULT_OUT = "maxview-out"  # of the command line
+DEFAULT_OUT = "maxview-out"  # the command line's default of --out
 HANDLE = "handle.json"
-OURS = ".handle.json"  # in a working copy: the handle of the last job started here
-ORIGIN = ".store"  # in a working copy: the address of its bucket
-# uploaded last, because they mark the other files as complete
+OURS = ".handle.json"  # in a run's folder of a working copy: the handle of the last job that this machine started
+ORIGIN = ".store"  # file in a working copy with the address of its bucket
+# uploaded last, in this order, because they mark the other files as complete
 LAST = ("commit_success.txt", "log.txt", HANDLE, RECORD, "comparison.json", "index.html")
-BEGUN = ("plan.json", "config.yml", "log.*.txt", HANDLE)  # of an unfinished run
-LEFT_OUT = "checkpoints/"  # not fetched: checkpoints are read in the bucket
-SENDERS = 10  # concurrent uploads: the client's connection pool
+BEGUN = ("plan.json", "config.yml", "log.*.txt", HANDLE)  # files of an unfinished run that are uploaded
+LEFT_OUT = "checkpoints/"  # not fetched, because checkpoints can be read in the bucket
+SENDERS = 10  # concurrent transfers; the size of the client's connection pool
 BLOCK = 1 << 20
-ATTEMPTS = 5  # to read a file that is being replaced
+ATTEMPTS = 5  # to read a file that other machines replace
 
 
 @dataclass(frozen=True)
 class Mirror:
-    """A store's working copy in `folder` and its `files` in the bucket."""
+    """A store's working copy in `folder`, and its `files` in the bucket. A `name` is a path below both."""
 
     folder: Path
     files: Files
 
     @property
     def claims(self) -> Claims:
-        """The claims on runs in the bucket."""
+        """The interface for claims on runs in the bucket."""
         return Claims(self.folder, self.files)
 
     def fetch(self, name: str) -> bool:
-        """Stream one file into the working copy; returns whether the bucket has it."""
+        """Download one file into the working copy; return whether the bucket has it."""
         for _ in range(ATTEMPTS):
             try:
                 with self.files.open(name) as source:
@@ -63,7 +62,7 @@ class Mirror:
         raise StoreError(f"{self.files.url(name)}: changes faster than it can be read; try again")
 
     def _keep(self, name: str, source: BinaryIO) -> None:
-        """Write a file of the working copy atomically, without syncing, because the bucket has it."""
+        """Write a file of the working copy atomically. No sync is needed, because the bucket has the file."""
         target = self.folder / name
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -72,38 +71,38 @@ class Mirror:
                 with part.open("wb") as file:
                     shutil.copyfileobj(source, file, BLOCK)
                 os.replace(part, target)
-        except FileNotFoundError:  # the object was replaced meanwhile
+        except FileNotFoundError:  # from `source`: the object was replaced meanwhile
             raise
         except OSError as error:
             other = f"{target}: cannot be written ({error.strerror or error}); make room there"
             raise StoreError(explain_full(target, error) or other) from error
 
     def refresh(self, name: str) -> bool:
-        """Update one file of the working copy from the bucket; returns whether the bucket has it."""
+        """Download one file if the working copy differs; return whether the bucket has it."""
         entry = self.files.stat(name)
         return entry is not None and (not differs(self.folder / name, entry) or self.fetch(name))
 
     def match(self, path: Path) -> None:
-        """Update a record in the working copy from the bucket, or remove it if the bucket lacks it."""
+        """Download the file if the working copy differs, or delete it from the working copy if the bucket lacks it."""
         if not self.refresh(path.relative_to(self.folder).as_posix()):
             path.unlink(missing_ok=True)
 
     def refresh_all(self, entries: Iterable[Entry]) -> None:
-        """Update many small files from their listing entries."""
+        """Download the small files of `entries` for which the working copy differs."""
         names = [entry.name for entry in entries if differs(self.folder / entry.name, entry)]
         for name, data in self.files.read_many(names).items():
             self._keep(name, io.BytesIO(data))
 
     def fetch_folder(self, name: str, *, without: str = LEFT_OUT) -> None:
-        """Update a folder of the working copy from the bucket, except files below `without`."""
+        """Download a folder's files for which the working copy differs. without: subfolder to omit; empty: none."""
         entries = [entry for entry in self.files.entries(name) if not entry.name.endswith(f"/{WRITER}")]
         kept = [e for e in entries if not (without and e.name.removeprefix(f"{name}/").startswith(without))]
         _in_order(self.fetch, [entry.name for entry in kept if differs(self.folder / entry.name, entry)])
 
     def push_folder(self, name: str, *, without: str = "", only: tuple[str, ...] = ("*",)) -> int:
-        """Upload the files that the bucket lacks, those in `LAST` last; returns their number.
+        """Upload a folder's files that differ from the bucket's, those in `LAST` last; return their number.
 
-        `without`: a file that is not uploaded; `only`: patterns of the names to upload.
+        without: name of a file to omit; empty: none. only: glob patterns of file names, one of which must match.
         """
         there = {entry.name: entry for entry in self.files.entries(name)}
         found = [path for path in (self.folder / name).rglob("*") if path.is_file() and not path.name.startswith(".")]
@@ -119,7 +118,7 @@ class Mirror:
         return len(wanted)
 
     def record(self, name: str, text: bytes) -> None:
-        """Upload a run's folder, then its record, over the version at the time of the claim.
+        """Upload a run's folder, then the record `text`, which replaces the version that the claim names.
 
         Raises StoreError if another machine has taken or recorded the run meanwhile.
         """
@@ -141,10 +140,10 @@ class Mirror:
         is_over: Callable[[tuple[str, ...]], bool] | None = None,
         checkpoints: bool = True,
     ) -> None:
-        """Claim a run in the bucket, over the version of its record in the working copy, if any.
+        """Claim a run in the bucket, and download its files if another machine started its last job.
 
-        Fetches the files that another machine left, with `checkpoints` also those. Raises TakenError naming the machine
-        that writes it, StoreError if another machine has recorded it meanwhile.
+        checkpoints: download them too. Raises TakenError if another machine has claimed the run, and StoreError if its
+        record differs from the working copy's, because another machine has written it meanwhile.
         """
         claim = self.claims.take(name, flow_runs, is_over=is_over)
         found = self.files.stat(f"{name}/{RECORD}")
@@ -160,7 +159,7 @@ class Mirror:
     def push_begun(self, name: str) -> None:
         """Upload the files that another machine needs to continue an unfinished run, the job's handle last.
 
-        Raises StoreError if another machine has taken over the run; no job may then be started here.
+        Raises StoreError if another machine has taken over the run; then no job may be started here.
         """
         self.claims.check(name)
         self.push_folder(name, only=BEGUN)
@@ -168,13 +167,13 @@ class Mirror:
 
 
 def name_store(folder: Path) -> str:
-    """Return the address of the store whose files or working copy are in `folder`."""
+    """Return the address of the store in `folder`: its bucket if the folder is a working copy, else the folder."""
     origin = folder / ORIGIN
     return origin.read_text(encoding="utf-8").strip() if origin.is_file() else str(folder)
 
 
 def out_option(address: str) -> list[str]:
-    """Return the option by which a command uses the store at this address; empty for the default store."""
+    """Return `["--out", address]`, or an empty list for the default store."""
     return [] if address == str(Path.cwd() / DEFAULT_OUT) else ["--out", address]
 
 
@@ -189,14 +188,14 @@ def working_copies() -> Path:
 
 
 def _in_order(work: Callable[[str], Any], names: Iterable[str]) -> None:
-    """Process many files concurrently, and after them the files that mark others as complete."""
+    """Call `work` for many files concurrently, and afterwards for the files in LAST, in its order."""
     with ThreadPoolExecutor(SENDERS) as pool:
         for _, group in groupby(sorted(names, key=_order), key=lambda name: _order(name)[0]):
             list(pool.map(work, group))
 
 
 def _order(name: str) -> tuple[int, str]:
-    """Sort key: files that mark others as complete come last."""
+    """Sort key: files in LAST come last, in its order."""
     last = name.rpartition("/")[2]
     return (LAST.index(last) + 1 if last in LAST else 0, name)
 
@@ -206,7 +205,7 @@ def _version(entry: Entry | None) -> str | None:
 
 
 def differs(path: Path, entry: Entry) -> bool:
-    """Return whether a local file differs from the bucket's listing entry."""
+    """Return whether a local file is missing, or differs from the bucket's in size or crc32c."""
     if not path.is_file() or path.stat().st_size != entry.size:
         return True
     crc = 0

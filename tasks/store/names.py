@@ -1,18 +1,18 @@
-"""Turns names from users, branches and logs into path components that cannot leave the store."""
+"""Checks or converts names from users, branches and logs, so that they are safe as names of folders in a store."""
 
 import hashlib
 import re
 
 from tasks.store.atomic import StoreError
 
-MAX_LENGTH = 100  # leaves room for a temporary file's prefix and suffix within the 255 bytes of a file name
+MAX_LENGTH = 100  # file names have up to 255 bytes; leaves room for suffixes of temporary files
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _OTHER = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 def check_name(name: str, what: str) -> str:
-    """Return `name` if it is a valid folder name in the store. Raises StoreError with the reason otherwise."""
+    """Return `name` if it can name a folder in the store, else raise StoreError. what: the kind of name, in words."""
     if not isinstance(name, str) or not _SAFE.fullmatch(name):
         raise StoreError(
             f"{what} {name!r} cannot name a folder: begin with a letter or digit and use only letters, digits "
@@ -28,7 +28,7 @@ def check_name(name: str, what: str) -> str:
 def safe_name(text: str) -> str:
     """Return a folder name for any text, e.g. `feat/x` → `feat-x-3b5c7d1f`; a valid name is unchanged.
 
-    Changed names end with eight hex digits of the text's SHA-256, so two branches never share a folder.
+    Changed names end with eight hex digits of the text's SHA-256, so two branches do not share a folder.
     """
     if _SAFE.fullmatch(text) and len(text) <= MAX_LENGTH:
         return text

@@ -1,4 +1,4 @@
-"""Seals finished runs: stores digests of their files where no run can write, and checks them on reuse."""
+"""Seals finished runs: stores digests of their files outside the store, and detects later changes."""
 
 import hashlib
 import json
@@ -13,21 +13,21 @@ _FOLDER = "seals"
 
 
 def state_folder() -> Path:
-    """Return the folder of maxview's state for this user: $MAXVIEW_STATE, or a folder in the home."""
+    """Return the folder of maxview's state for this user: $MAXVIEW_STATE, else ~/.local/state/maxview."""
     return Path(os.environ.get("MAXVIEW_STATE") or Path.home() / ".local" / "state" / "maxview")
 
 
 def write_seal(run: Path, files: Iterable[Path]) -> None:
-    """Store the digests of a run's files; does nothing if the state folder is not writable."""
+    """Store the digests of the files of the run in the folder `run`; does nothing if that fails."""
     digests = {path.name: _digest(path) for path in files}
     with suppress(StoreError):
         write_atomically(_seal_of(run), json.dumps({"run": str(run), "files": digests}, indent=1) + "\n")
 
 
 def find_changed(run: Path) -> list[str]:
-    """Return the sealed files of a run that were changed or removed; none for a run without a seal.
+    """Return the names of sealed files that were changed or removed; none without a readable seal.
 
-    A run without any of its files was deleted as a whole, with its store for example: it is a new run.
+    Also none if all sealed files are missing: the run was deleted as a whole, e.g. with its store.
     """
     try:
         sealed = json.loads(_seal_of(run).read_text())["files"]
@@ -39,7 +39,7 @@ def find_changed(run: Path) -> list[str]:
 
 
 def remove_seal(run: Path) -> None:
-    """Remove the seal of a run that is about to be repeated: its files change from here on."""
+    """Remove the seal of a run that is about to be repeated, because its files will change."""
     with suppress(OSError):
         _seal_of(run).unlink()
 

@@ -1,1 +1,1 @@
-"""Proves that an Orbax checkpoint exists, complete and unchanged, without JAX and without restoring it."""
+"""Proves that an Orbax checkpoint exists, is complete and is unchanged, without JAX and without a restore."""

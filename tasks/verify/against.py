@@ -1,4 +1,4 @@
-"""Turns two checkpoints into the difference of their trees, layouts and values, without a trainer or a model."""
+"""Compares two checkpoints: their trees, dtypes, shardings and all values. Needs no trainer and no model."""
 
 import base64
 import binascii
@@ -34,10 +34,10 @@ from tasks.verify.verification import Progress, Verification, count_progress
 def compare_checkpoints(
     path: str | os.PathLike[str], other: str | os.PathLike[str], *, on_progress: Progress | None = None
 ) -> CheckpointDifference:
-    """Return the difference of two checkpoints: of two given steps, or of the last common step of two runs.
+    """Return the difference of two given steps, or of the last common step of two runs.
 
-    Raises CheckpointError for an incomplete checkpoint, without a common step, or for two models; its message names the
-    first parameter with another path or shape.
+    Raises CheckpointError for an incomplete checkpoint, for runs without a common step, or for different models; then
+    its message names the first parameter whose path or shape differs.
     """
     with reusing_memory(), telling_what_is_away(open_path(path), open_path(other)):
         return _compare_steps(*_choose_steps(path, other), on_progress)
@@ -75,7 +75,7 @@ def _compare_steps(step: FoundStep, its: FoundStep, on_progress: Progress | None
 
 
 def _by_size(array: ArrayDifference) -> tuple[bool, float, float, bool, str]:
-    """Sort key: the largest difference first, then arrays of one side only, then equal arrays."""
+    """Sort key: arrays with `is_state` that were not compared, then the largest difference first, then the name."""
     found = array.values
     lost = found is None and array.is_state
     apart = (-found.not_finite, -found.norm) if found else (0, 0.0)
@@ -84,7 +84,7 @@ def _by_size(array: ArrayDifference) -> tuple[bool, float, float, bool, str]:
 
 def _choose_steps(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> tuple[FoundStep, FoundStep]:
     ours, theirs = find_steps(path), find_steps(other)
-    if ours[0].path == open_path(path) and theirs[0].path == open_path(other):  # two given steps may have any numbers
+    if ours[0].path == open_path(path) and theirs[0].path == open_path(other):  # the steps may differ if both are given
         return ours[0], theirs[0]
     there = {found.step: found for found in theirs}
     common = [found for found in ours if found.step in there]
@@ -102,7 +102,7 @@ def _parent(found: Sequence[FoundStep]) -> epath.Path:
 
 @dataclass(frozen=True)
 class _Tree:
-    """The arrays of one step, by name, with their locations."""
+    """The arrays of one step. `side` opens them; `sharding`: array name → its sharding in words."""
 
     arrays: tuple[ArraySpec, ...]
     side: Side
@@ -119,7 +119,7 @@ def _open_tree(found: FoundStep) -> _Tree:
         raise CheckpointError(f"{folder}: {message if path == '.' else f'is not complete: {path} {message}'}")
     if not verification.indexes:
         raise CheckpointError(f"{folder}: holds no tree of arrays; give a checkpoint of a training")
-    # the other items are small, such as the position in the data
+    # The other items are small, e.g. the position in the training data.
     item, index = max(verification.indexes, key=lambda one: sum(map(decoded_bytes, one[1].arrays.values())))
     place = folder / item.prefix
     return _Tree(
@@ -128,11 +128,11 @@ def _open_tree(found: FoundStep) -> _Tree:
 
 
 def _read_sharding(folder: epath.Path) -> dict[str, str]:
-    """Return array → sharding, as recorded by Orbax; unreadable entries are omitted."""
+    """Return array name → its sharding in words, as recorded by Orbax; unreadable entries are omitted."""
     found: dict[str, str] = {}
     try:
         content = read_json(folder / "_sharding")
-    except DamagedFile:  # optional file; the verification has reported any damage
+    except DamagedFile:  # the file is missing: `_open_tree` rejects damage
         return found
     for key, text in content.items():
         try:
@@ -143,7 +143,7 @@ def _read_sharding(folder: epath.Path) -> dict[str, str]:
 
 
 def _name_sharding(layout: Mapping[str, Any]) -> str:
-    """Return `(fsdp, -, tensor) over fsdp=8, tensor=2`: the mesh axes of each dimension without axes of size 1."""
+    """Return a sharding in words, without mesh axes of size 1: `(fsdp, -, tensor) over fsdp=8, tensor=2`."""
     if layout.get("sharding_type") != "NamedSharding":
         return str(layout.get("sharding_type"))
     sizes = {axis: size for axis, size in zip(layout["axis_names"], layout["shape"], strict=True) if size > 1}
@@ -158,7 +158,7 @@ def _name_sharding(layout: Mapping[str, Any]) -> str:
 
 
 def _make_job(pair: Pair, left: _Tree, right: _Tree) -> Job | None:
-    """Return the arrays of a pair to compare; the side with all layers in one array comes first."""
+    """Return the comparison job of a pair; a stacked array comes first. None if a side is missing or shapes differ."""
     if not (pair.ours and pair.theirs):
         return None
     sides = ((left.side, pair.ours), (right.side, pair.theirs))
@@ -187,7 +187,7 @@ def _describe_pair(pair: Pair, left: _Tree, right: _Tree, values: ValueDifferenc
 
 
 def _by_side(values: ValueDifference | None, pair: Pair) -> ValueDifference | None:
-    """Return the values with the sides of `lost` in the caller's order: a job may have swapped them."""
+    """Return the values with `lost` in the order (ours, theirs): `_make_job` may have swapped the sides."""
     if values is None or len(pair.ours) == 1:
         return values
     return values.model_copy(update={"lost": values.lost[::-1]})

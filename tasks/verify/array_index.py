@@ -1,4 +1,4 @@
-"""Turns the keys of an item (an OCDBT database or plain zarr files) into its arrays and the places of their chunks.
+"""Describes the arrays of a checkpoint item and where their chunks are stored, from zarr metadata.
 
 Sources: TensorStore's `tensorstore.ocdbt.dump` for the database, the zarr v2 and v3 specifications for the metadata.
 """
@@ -14,8 +14,8 @@ import numpy as np
 
 from tasks.records import Problem
 
-MOST_CHUNKS = 10_000_000  # per array; metadata with more is damaged or malicious
-# how the bytes under one key are packed, if that determines their length
+MOST_CHUNKS = 10_000_000  # limit per array; metadata with more is damaged or malicious
+# How the bytes of a chunk are packed, as far as their length can be checked; "unknown": it cannot.
 Packing = Literal["shard", "zstd", "none", "unknown"]
 _SHARD_INDEX = [{"configuration": {"endian": "little"}, "name": "bytes"}, {"name": "crc32c"}]
 _SUFFIXES = {"/zarr.json": 3, "/.zarray": 2}
@@ -23,7 +23,7 @@ _SUFFIXES = {"/zarr.json": 3, "/.zarray": 2}
 
 @dataclass(frozen=True)
 class FileRange:
-    """Bytes [offset, offset + length) of a file, given by its path below the item."""
+    """Bytes [offset, offset + length) of a file. `file`: path below the item."""
 
     file: str
     offset: int
@@ -32,7 +32,7 @@ class FileRange:
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """The zarr description of an array: `write_shape` is stored under one key, `read_shape` is decoded at once."""
+    """The zarr metadata of an array. `write_shape`: of the part under one key; `read_shape`: of a decoded chunk."""
 
     name: str
     shape: tuple[int, ...]
@@ -47,11 +47,11 @@ class ArraySpec:
         return math.prod(map(len, self.grid(self.write_shape)))
 
     def grid(self, steps: tuple[int, ...]) -> list[range]:
-        """Return the numbers of the parts of each axis, if a part has this shape."""
+        """Return, for each axis, the indices of the parts if the array is cut into parts of the shape `steps`."""
         return [range(math.ceil(size / step)) for size, step in zip(self.shape, steps, strict=True)]
 
     def chunk_keys(self) -> Iterator[str]:
-        """Yield the keys of the chunks, in C order."""
+        """Yield the key of every stored part (of `write_shape`), in C order."""
         for index in itertools.product(*self.grid(self.write_shape)):
             parts = [str(i) for i in index]
             if self.zarr_format == 3:
@@ -62,16 +62,16 @@ class ArraySpec:
 
 @dataclass
 class Index:
-    """The contents of an item: arrays by name, chunks by key (None: stored in the B-tree itself), B-tree nodes."""
+    """The contents of an item: array name → metadata, chunk key → location (None: in a B-tree node), B-tree nodes."""
 
     arrays: dict[str, ArraySpec] = field(default_factory=dict)
     chunks: dict[str, FileRange | None] = field(default_factory=dict)
     nodes: list[FileRange] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    whole: bool = True  # False if a part was unreadable: then a missing key proves nothing
+    whole: bool = True  # False if a part was unreadable; then a missing key may exist there
 
     def add_metadata(self, key: str, text: bytes | str, path: str) -> None:
-        """Add the zarr metadata under `key`; invalid metadata becomes a problem of the file `path`."""
+        """Add the array whose zarr metadata `text` has the key `key`; invalid metadata is a problem of file `path`."""
         try:
             spec = parse_array(key, text)
         except (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -85,7 +85,7 @@ class Index:
 
 
 def array_name(key: str) -> str | None:
-    """Return the array whose metadata is stored under `key`, or None for any other key."""
+    """Return the name of the array whose metadata has the key `key`; None for any other key."""
     for suffix in _SUFFIXES:
         if key.endswith(suffix):
             return key.removesuffix(suffix)
@@ -93,8 +93,9 @@ def array_name(key: str) -> str | None:
 
 
 def parse_array(key: str, text: bytes | str) -> ArraySpec:
-    """Return the array described by the zarr metadata `text` under `key`. Raises ValueError, LookupError, TypeError,
-    AttributeError or OverflowError for invalid metadata."""
+    """Return the array described by the zarr metadata `text` with the key `key`.
+
+    Invalid metadata raises ValueError, LookupError, TypeError, AttributeError, OverflowError or RecursionError."""
     suffix = next(s for s in _SUFFIXES if key.endswith(s))
     name, zarr_format = key.removesuffix(suffix), _SUFFIXES[suffix]
     metadata: Mapping[str, Any] = json.loads(text)
@@ -139,7 +140,7 @@ def _packing_3(codecs: list[Mapping[str, Any]]) -> Packing:
 
 
 def _dtype_name(dtype: object) -> str:
-    """Return one name for zarr v2's `<f4` and v3's `float32`. Raises TypeError for other values."""
+    """Return numpy's name of a zarr dtype: `float32` for v2's `<f4` and v3's `float32`. Raises TypeError if no text."""
     if not isinstance(dtype, str) or not dtype:
         raise TypeError(f"the data type {dtype!r} is no name")
     try:
@@ -149,6 +150,6 @@ def _dtype_name(dtype: object) -> str:
 
 
 def name_some(names: Iterable[str]) -> str:
-    """Return the first three names in order, and the number of the others."""
+    """Return the first three names in sorted order, followed by the number of the others."""
     ordered = sorted(names)
     return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more" if len(ordered) > 3 else "")

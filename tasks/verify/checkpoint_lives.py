@@ -1,4 +1,4 @@
-"""Turns the checkpoint events in an arm's logs, and the proofs in the store, into the life of each save."""
+"""Combines the saves in an arm's logs with the proofs in the store into a timeline of each save."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -14,17 +14,17 @@ from tasks.records import (
     seconds_between,
 )
 
-QUARTER_S = 900  # time zones differ by multiples of this
+QUARTER_S = 900  # offsets between time zones are multiples of 15 minutes
 
 
 def lives_of(runs: Iterable[RunRecord], others: Iterable[RunRecord] = ()) -> tuple[CheckpointLife, ...]:
-    """Return every save of an arm's runs, run by run in log order. others: runs that may have continued from a save."""
+    """Return every save of an arm's runs, in log order. others: runs that may have restored one of these saves."""
     continued = set(_continued(others))
     return tuple(life for number, run in enumerate(runs) for life in _lives_of_run(run, number, continued))
 
 
 def _continued(runs: Iterable[RunRecord]) -> Iterable[tuple[str, int]]:
-    """Yield (run, step) of each checkpoint from which another run continued to the same bits."""
+    """Yield (name of the saving run, step) of each checkpoint from which one of `runs` continued with equal losses."""
     for run in runs:
         crossing = run.program.get("cross_restore")
         if isinstance(crossing, dict) and crossing.get("holds") is True:
@@ -83,7 +83,9 @@ def _after(zero: str | None, moment: str | None, shift: float = 0.0) -> float | 
 
 
 def _clock_shift(event: CheckpointEvent | None, proof: CheckpointProof | None) -> float:
-    """Return the offset of the log's time zone from the store's, in seconds, from the commit time that both record."""
+    """Return the seconds to add to the log's times so that they have the store's time zone.
+
+    Both record the commit time, so their difference, rounded to QUARTER_S, is the offset; 0 if either is missing."""
     if event is None or proof is None:
         return 0.0
     apart = seconds_between(event.committed_at, proof.committed_at)
@@ -91,7 +93,7 @@ def _clock_shift(event: CheckpointEvent | None, proof: CheckpointProof | None) -
 
 
 def _saving(event: CheckpointEvent | None, announced: float | None, size: int) -> list[LifeSpan]:
-    """Return the blocking and the background part of a save."""
+    """Return the blocking and the background span of a save; empty if it is undated. size: bytes of the checkpoint."""
     if event is None or announced is None:
         return []
     spans, blocking = [], event.blocking_s or 0.0
@@ -109,7 +111,7 @@ def _saving(event: CheckpointEvent | None, announced: float | None, size: int) -
 
 
 def _proving(proof: CheckpointProof, zero: str | None) -> list[LifeSpan]:
-    """Return the time spans of the proof's checks, which run one after the other."""
+    """Return the spans of the proof's checks, assumed to run one after the other until `verified_at`."""
     end = _after(zero, proof.verified_at or None)
     if end is None:
         return []
@@ -123,7 +125,7 @@ def _proving(proof: CheckpointProof, zero: str | None) -> list[LifeSpan]:
 
 
 def _levels(event: CheckpointEvent | None, proof: CheckpointProof | None, *, goes_on: bool) -> tuple[Level, ...]:
-    """Return the levels reached, from the proof, or without one from the log."""
+    """Return the levels of proof that a save reached; without a proof, or if it was retired, from the log."""
     announced: tuple[Level, ...] = ("announced",) if event is not None else ()
     if proof is None or proof.retired:
         committed: tuple[Level, ...] = ("committed",) if event is not None and event.committed else ()

@@ -1,4 +1,4 @@
-"""Finds chunk files of plain zarr arrays that are too short or too long, without unpacking them.
+"""Finds chunk files of zarr arrays outside OCDBT databases that are too short or too long, without decoding them.
 
 Sources: RFC 8878, 3.1.1 (zstd's frames and blocks), and the zarr v3 specification of the codec `sharding_indexed`.
 """
@@ -18,14 +18,14 @@ from tasks.verify.array_index import ArraySpec, Index
 
 _HEAD = 18  # bytes of the longest zstd frame header
 _CHECKSUM = 4
-_RLE = 1  # such a block is stored as one byte, whatever its length
-_ABSENT = np.uint64(2**64 - 1)  # offset and length of a chunk missing from a shard
+_RLE = 1  # type of a zstd block that is stored as one byte, whatever its length
+_ABSENT = np.uint64(2**64 - 1)  # offset and length in a shard's index of a chunk that is not stored
 
 
 def check_chunk_files(folder: epath.Path, index: Index, files: Mapping[str, int]) -> list[Problem]:
-    """Return one problem per chunk file with a wrong length; missing and empty files are left to `check_ranges`.
+    """Return one problem per chunk file with a wrong length. `check_ranges` reports missing and empty files.
 
-    Buckets are not read, because objects are written atomically."""
+    Nothing is checked in buckets, which write objects atomically."""
     if "://" in str(folder):
         return []
     problems = []
@@ -37,7 +37,7 @@ def check_chunk_files(folder: epath.Path, index: Index, files: Mapping[str, int]
 
 
 def _check_file(path: Path, spec: ArraySpec, size: int) -> str | None:
-    """Return the problem with the length of a chunk's file, if any."""
+    """Return the problem of a chunk's file; None if its length is right or cannot be checked."""
     try:
         with path.open("rb") as file:
             match spec.packing:
@@ -51,7 +51,7 @@ def _check_file(path: Path, spec: ArraySpec, size: int) -> str | None:
                     return None
     except zstandard.ZstdError as error:
         return f"is damaged: incomplete zstd frame ({error})"
-    except TypeError:  # a type unknown to numpy
+    except TypeError:  # a dtype unknown to numpy
         return None
     except OSError as error:
         return f"cannot be read ({error.strerror or error})"
@@ -64,7 +64,7 @@ def _compare(size: int, expected: int) -> str | None:
 
 
 def _zstd_length(file: BinaryIO) -> int:
-    """Return the length of a zstd frame from its headers, as far as its blocks exist."""
+    """Return the length of a zstd frame in bytes, from the headers of its blocks; in a cut file, a lower bound."""
     head = file.read(_HEAD)
     parameters = zstandard.get_frame_parameters(head)
     position, last = zstandard.frame_header_size(head), 0
@@ -75,14 +75,14 @@ def _zstd_length(file: BinaryIO) -> int:
             return position + 3
         header = int.from_bytes(block, "little")
         last, kind, length = header & 1, header >> 1 & 3, header >> 3
-        if not length and not last:  # a file of zeros would be walked for hours
+        if not length and not last:  # in a damaged file of zeros, this loop would take hours
             raise zstandard.ZstdError("an empty block")
         position += 3 + (1 if kind == _RLE else length)
     return position + (_CHECKSUM if parameters.has_checksum else 0)
 
 
 def _check_shard(file: BinaryIO, spec: ArraySpec, size: int) -> str | None:
-    """Check a shard's index at its end: the range of every chunk, and a checksum."""
+    """Return the problem of the index at a shard's end: a wrong checksum, or chunks beyond the end; None if none."""
     count = math.prod(whole // part for whole, part in zip(spec.write_shape, spec.read_shape, strict=True))
     length = 16 * count + _CHECKSUM
     if size < length:

@@ -1,8 +1,8 @@
-"""Checks the marks that Orbax leaves when a save is complete.
+"""Checks the three marks that Orbax leaves when a save is complete.
 
-There are three marks. On a local disk the folder is renamed after the save (`9.orbax-checkpoint-tmp` before); on gs://
-it has its final name from the start. `_CHECKPOINT_METADATA` gets its commit time just before that.
-`commit_success.txt` is written last: on gs:// by every version, on local disks since Orbax 0.12 only.
+First, `_CHECKPOINT_METADATA` gets a commit time. Then, on a local disk, the folder is renamed from
+`9.orbax-checkpoint-tmp` to `9`; on gs:// it has its final name from the start. Last, `commit_success.txt` is written,
+on gs:// by every version of Orbax and on local disks since 0.12.
 """
 
 import json
@@ -25,11 +25,11 @@ from tasks.verify.layout import (
     step_number,
 )
 
-LAST_NS = 1 << 63  # Orbax stores 64-bit times
+LAST_NS = 1 << 63  # Orbax stores times as signed 64-bit integers
 
 
 def commit_time(metadata: Mapping[str, Any] | None) -> int | None:
-    """Return the commit time of the save in ns since 1970; None without one."""
+    """Return the commit time of the save in ns since 1970; None if it is missing or invalid."""
     time_ns = (metadata or {}).get("commit_timestamp_nsecs")
     return time_ns if _is_time(time_ns) else None
 
@@ -46,7 +46,7 @@ def _is_time(time_ns: Any) -> bool:
 
 
 def check_unfinished(folder: epath.Path, files: Mapping[str, int]) -> Problem | None:
-    """Return the problem of an unfinished save or an emptied step; None if the step can be checked."""
+    """Return the problem of an unfinished save or of an empty folder; None if the step can be checked."""
     if TMP_MARK in folder.name:
         message = (
             "is an unfinished save: the run is still writing it, or was killed while it did; nothing can be restored "
@@ -64,7 +64,7 @@ def check_unfinished(folder: epath.Path, files: Mapping[str, int]) -> Problem | 
 def check_commit(
     folder: epath.Path, files: Mapping[str, int], items: Sequence[Item], metadata: Mapping[str, Any] | None
 ) -> list[Problem]:
-    """Return the problems of a step's commit marks; `metadata` is its `_CHECKPOINT_METADATA`, None if unreadable."""
+    """Return the problems of a step's commit marks. metadata: its `_CHECKPOINT_METADATA`; None if unreadable."""
     problems: list[Problem] = []
 
     def report(path: str, message: str) -> None:
@@ -78,7 +78,7 @@ def check_commit(
     own_markers = [] if V1_MARKER in files else [item.prefix for item in items]
     places = list(dict.fromkeys(["", *own_markers]))
     missing = [place + COMMIT_MARKER for place in places if place + COMMIT_MARKER not in files]
-    # Orbax before 0.12 wrote no local markers; the folder's name and the commit time suffice.
+    # Orbax before 0.12 wrote no markers on local disks. There, all markers may be missing, but not only some.
     if missing and ("://" in str(folder) or len(missing) < len(places)):
         for path in missing:
             report(path, "is missing: the save never finished, or the file was deleted after it")
@@ -91,9 +91,10 @@ def check_commit(
 
 
 def _check_markers(folder: epath.Path, places: Sequence[str], report: Callable[[str, str], None]) -> None:
-    """Report markers that were not written for one save of the step in the folder's name; each contains the committed
-    path."""
-    committed: PurePosixPath | None = None  # the path in the step's own marker
+    """Report markers of another step than the folder's name, or items' markers of another step than the first marker.
+
+    A marker contains the path that was committed."""
+    committed: PurePosixPath | None = None  # the step's folder according to the first marker
     for place in places:
         path = place + COMMIT_MARKER
         try:
@@ -120,7 +121,7 @@ def _check_markers(folder: epath.Path, places: Sequence[str], report: Callable[[
 
 
 def _saved_at(written: str, *, is_item: bool) -> PurePosixPath:
-    """Return the step's final folder, from the committed path in a marker."""
+    """Return the final path of the step's folder, from the committed path in a marker of the step or of an item."""
     path = PurePosixPath(written.strip())
     step = path.parent if is_item else path
     return step.with_name(step.name.split(TMP_MARK)[0] or step.name) if step.name else step

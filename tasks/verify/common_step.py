@@ -1,4 +1,4 @@
-"""Turns the runs of two arms into the difference of their checkpoints at the last common step."""
+"""Compares the checkpoints of two arms at their last common step."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ type Saved = tuple[RunRecord, CheckpointProof]
 
 
 def find_common(runs: Sequence[RunRecord]) -> tuple[Saved, Saved] | None:
-    """Return the sound checkpoints of the last common step of the arms' first runs, in the order of `runs`."""
+    """Return each arm's first run with its proof of the last step that both verified; None without such a step."""
     first: dict[str, RunRecord] = {}
     for run in runs:
         first.setdefault(run.arm, run)
@@ -36,10 +36,10 @@ def compare_arms(
     known: CheckpointDifference | None = None,
     on_progress: Progress | None = None,
 ) -> CheckpointDifference | None:
-    """Return the difference of the checkpoints at the last common step; None without a common step.
+    """Return the difference of the checkpoints that `find_common` returns; None if it returns None.
 
-    `known`: an earlier result, reused if it is of the same two saves. Checkpoints that cannot be compared, such as
-    those of two models, yield a result with a `problem`.
+    known: an earlier result, returned if it is of the same two saves. Checkpoints that cannot be compared, e.g. of
+    different models, yield a result with a `problem`.
     """
     sides = find_common(runs)
     if sides is None:
@@ -59,7 +59,7 @@ def compare_arms(
 
 
 def find_saved(run: RunRecord, proof: CheckpointProof, store: Store) -> epath.Path:
-    """Return the present path of a proved checkpoint: where it was saved, else in this store or its bucket."""
+    """Return the current path of a verified checkpoint: the recorded path if it exists, else in this store."""
     place = epath.Path(proof.path)
     if "://" in proof.path or place.exists() or run.plan is None or run.plan.files.checkpoints is None:
         return place

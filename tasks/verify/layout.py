@@ -1,4 +1,4 @@
-"""Turns a path into its Orbax checkpoint steps, and a step into its items and files."""
+"""Finds the Orbax checkpoint steps at a path, and the items and files of a step."""
 
 import json
 import logging
@@ -19,29 +19,29 @@ COMMIT_MARKER = "commit_success.txt"
 STEP_METADATA = "_CHECKPOINT_METADATA"
 TREE_METADATA = "_METADATA"
 OCDBT_MANIFEST = "manifest.ocdbt"
-V1_MARKER = "orbax.checkpoint"  # marks a step with one commit marker for all items
-MOST_BYTES = 64 << 20  # of a metadata file; 10,000 arrays need a tenth
+V1_MARKER = "orbax.checkpoint"  # a file in steps that have one commit marker for all items
+MOST_BYTES = 64 << 20  # limit for a metadata file; 10,000 arrays need a tenth of it
 
 _MARKS = frozenset({STEP_METADATA, COMMIT_MARKER, TREE_METADATA, OCDBT_MANIFEST, "items"})
-_STEP_NAME = re.compile(r"(?:[A-Za-z]+_)?(\d+)")  # Orbax writes `9`, or, if configured, `checkpoint_9` or `00000009`
+_STEP_NAME = re.compile(r"(?:[A-Za-z]+_)?(\d+)")  # `9`; depending on Orbax's options `checkpoint_9` or `00000009`
 _TREE_HANDLERS = ("PyTreeCheckpointHandler", "StandardCheckpointHandler", "PyTreeHandler")
 
 
 class CheckpointError(ValueError):
-    """The path is not a checkpoint, or has no manifest; the message names the argument to give instead."""
+    """The path is not a usable checkpoint; the message names the remedy."""
 
 
 class BucketError(CheckpointError):
-    """The bucket is unreachable or unreadable, so nothing is known about its checkpoints."""
+    """The bucket is unreachable or unreadable, so its checkpoints are neither proved nor refuted."""
 
 
 class DamagedFile(ValueError):
-    """A small file of the checkpoint cannot be read; the message continues a sentence that begins with its path."""
+    """A metadata file cannot be read; the message continues a sentence that begins with the file's path."""
 
 
 @dataclass(frozen=True)
 class FoundStep:
-    """One step's folder; `step` is None if the folder's name is not a number."""
+    """One step's folder; `step` is None if the folder's name is not a step's name."""
 
     step: int | None
     path: epath.Path
@@ -49,14 +49,14 @@ class FoundStep:
 
 @dataclass(frozen=True)
 class Item:
-    """One item of a step: its path below the step, "" or ending in "/", and whether it is a tree of arrays."""
+    """One item of a step. `prefix`: its path below the step, "" or ending in "/". `is_tree`: it contains arrays."""
 
     prefix: str
     is_tree: bool
 
 
 def open_path(path: str | os.PathLike[str]) -> epath.Path:
-    """Return `path`, made absolute if local; gs:// paths are unchanged. Raises CheckpointError for other addresses."""
+    """Return a local path as absolute path, a gs:// address unchanged. Raises CheckpointError for other addresses."""
     text = os.fspath(path)
     if "://" not in text:
         return epath.Path(os.path.abspath(os.path.expanduser(text)))
@@ -67,7 +67,7 @@ def open_path(path: str | os.PathLike[str]) -> epath.Path:
 
 
 def step_number(name: str) -> int | None:
-    """Return the step in a folder's name, also for an unfinished save; None without one."""
+    """Return the step in the name of a step's folder, finished or not; None for other names."""
     match = _STEP_NAME.fullmatch(name.split(TMP_MARK)[0])
     return int(match[1]) if match else None
 
@@ -84,7 +84,7 @@ def find_steps(path: str | os.PathLike[str]) -> list[FoundStep]:
         return [FoundStep(step_number(root.name), root)]
     if not names:
         if step_number(root.name) is not None:
-            return [FoundStep(step_number(root.name), root)]  # Orbax still lists an emptied step
+            return [FoundStep(step_number(root.name), root)]  # Orbax lists an empty step folder as a step
         raise CheckpointError(f"{root}: is an empty folder, not a checkpoint; give the folder of a step, or of a run")
     folder = root / "checkpoints" if "checkpoints" in names else root
     _list_names(folder)
@@ -129,8 +129,8 @@ def _list_names(root: epath.Path) -> set[str]:
 
 
 def look_at_bucket(place: epath.Path) -> None:
-    """Raise BucketError with the reason if a bucket is unreachable: epath would report every file missing, after
-    minutes."""
+    """Raise BucketError with the reason if `place` is in an unreachable bucket; epath would take minutes, and then
+    report every file as missing."""
     if str(place).startswith("gs://"):
         from tasks.store.gcs import GcsFiles  # takes a second to import; local checkpoints do not need it
 
@@ -142,11 +142,11 @@ def look_at_bucket(place: epath.Path) -> None:
 
 @contextmanager
 def telling_what_is_away(*places: epath.Path) -> Iterator[None]:
-    """Turn errors of bucket clients into CheckpointError. Raises BucketError if the bucket is unreachable, whatever the
-    error was, because unreachable files appear missing or damaged."""
+    """Turn errors of bucket clients into CheckpointError. After any error, raises BucketError if a bucket is
+    unreachable, because its files then appear missing or damaged."""
     remote = [place for place in places if "://" in str(place)]
     if remote:
-        logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it raises every error that it logs
+        logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # gcsfs also raises the errors that it logs
     try:
         yield
     except BucketError:
@@ -161,7 +161,7 @@ def telling_what_is_away(*places: epath.Path) -> Iterator[None]:
 
 
 def _what_instead(missing: epath.Path) -> str:
-    """Return the remedy for a missing step."""
+    """Return the remedy for a missing path, for the end of a message."""
     there: list[FoundStep] = []
     if step_number(missing.name) is not None:
         if missing.with_name(missing.name + TMP_MARK).exists():
@@ -172,7 +172,7 @@ def _what_instead(missing: epath.Path) -> str:
 
 
 def name_steps(found: Sequence[FoundStep]) -> str:
-    """Return `0, 10, …, 80, 90`."""
+    """Return the folder names of steps, the middle ones of six or more abbreviated: `0, 10, …, 80, 90`."""
     names = [one.path.name for one in found]
     return ", ".join(names if len(names) < 6 else [*names[:2], "…", *names[-2:]])
 
@@ -180,9 +180,9 @@ def name_steps(found: Sequence[FoundStep]) -> str:
 def _can_be_step(folder: epath.Path) -> bool:
     try:
         names = {child.name for child in folder.iterdir()}
-    except FileNotFoundError:  # just removed by a checkpoint manager
+    except FileNotFoundError:  # a checkpoint manager has just removed it
         return False
-    except PermissionError:  # its own verification reports that; the other steps are verified
+    except PermissionError:  # the verification of this step will report it
         return True
     return not names or bool(names & _MARKS)
 
@@ -190,8 +190,8 @@ def _can_be_step(folder: epath.Path) -> bool:
 def list_files(root: epath.Path) -> dict[str, int]:
     """Return every file below `root`: relative path with "/" → size in bytes, -1 for a pipe or device.
 
-    Files that vanish meanwhile are omitted, and so are links to folders, which Orbax never makes. Raises
-    CheckpointError if the folder cannot be listed or a file not be read."""
+    Omits files that vanish meanwhile, and links to folders, which Orbax never creates. Raises CheckpointError if the
+    folder cannot be listed or a file cannot be read."""
     _forget_listings(root)
     try:
         return _walk_files(root)
@@ -200,7 +200,7 @@ def list_files(root: epath.Path) -> dict[str, int]:
 
 
 def _forget_listings(place: epath.Path) -> None:
-    """Drop the cached listings of a bucket's client, which never expire."""
+    """Drop the listings that a bucket's client has cached; they never expire."""
     if "://" in str(place):
         epath.backend.fsspec_backend.fs(place).invalidate_cache()
 
@@ -230,12 +230,12 @@ def _walk_files(root: epath.Path) -> dict[str, int]:
 
 
 def _is_plain(path: epath.Path) -> bool:
-    """Whether a path is a regular file, whose reading ends. Raises FileNotFoundError."""
+    """Whether a path is a regular file; reading a pipe or device may never end. Raises FileNotFoundError."""
     return "://" in str(path) or stat.S_ISREG(os.stat(path).st_mode)
 
 
 def find_items(handlers: Any, files: Mapping[str, int]) -> list[Item]:
-    """Return the items of a step, from `item_handlers` of its metadata and from its files.
+    """Return the items of a step. handlers: `item_handlers` of its metadata. files: path below the step → bytes.
 
     A step written by a StandardCheckpointer or Checkpointer is a single item with the prefix "".
     """
@@ -253,7 +253,7 @@ def find_items(handlers: Any, files: Mapping[str, int]) -> list[Item]:
 
 
 def read_small(path: epath.Path) -> str:
-    """Return the text of a metadata file. Raises DamagedFile if it is missing, empty, not text or too large."""
+    """Return the text of a metadata file. Raises DamagedFile if it is missing, empty, unreadable or too large."""
     try:
         if not _is_plain(path):
             raise DamagedFile("is a pipe or a device, not a file")
@@ -273,7 +273,7 @@ def read_small(path: epath.Path) -> str:
 
 
 def read_json(path: epath.Path) -> dict[str, Any]:
-    """Return the JSON object in a small file. Raises DamagedFile if it is missing, empty, cut off or no object."""
+    """Return the JSON object in a small file. Raises DamagedFile if there is none."""
     try:
         value = json.loads(read_small(path))
     except DamagedFile:

@@ -1,7 +1,7 @@
-"""Records the crc32c of every file of a checkpoint outside of it, and finds files that changed since.
+"""Writes and checks manifests: files with the crc32c of every file of a checkpoint, stored outside of it.
 
-Orbax's payload has no checksum (zstd runs without, crc32c covers only the index), so a flipped byte in an array is
-restored silently; only checksums taken right after the commit detect it.
+Orbax stores no checksum of array data, so a flipped byte in an array is restored silently. Only checksums that were
+computed right after the commit detect it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,14 +29,14 @@ from tasks.verify.layout import (
 
 VERSION = 1
 _DOCUMENT = "maxview checkpoint manifest"
-_BLOCK = 256 << 10  # fits the processor's cache: 6 GB/s, against 3 with 4 MiB
-_REMOTE_BLOCK = 8 << 20  # every read is a request
-_WORKERS = 2  # two cores are faster than most disks, and a trainer may be running
+_BLOCK = 256 << 10  # fits the CPU's cache: 6 GB/s instead of 3 GB/s with 4 MiB
+_REMOTE_BLOCK = 8 << 20  # large, because every read is a request
+_WORKERS = 2  # enough for most disks; a trainer may need the other cores
 
 
 def manifest_path(step: epath.Path) -> epath.Path:
-    """Return the path of a step's manifest: `RUN/manifests/<step>.json` for `RUN/checkpoints/<step>`, else beside
-    it."""
+    """Return the path of a step's manifest: `RUN/manifests/9.json` for `RUN/checkpoints/9`, else `9.manifest.json` next
+    to the step's folder."""
     if step.parent.name == "checkpoints":
         return step.parent.parent / "manifests" / f"{step.name}.json"
     return step.parent / f"{step.name}.manifest.json"
@@ -63,7 +63,7 @@ def find_gone(root: epath.Path) -> list[FoundStep]:
 def _is_gone(step: epath.Path) -> bool:
     try:
         return not step.exists() and read_manifest(manifest_path(step)) is not None
-    except DamagedFile:  # some other file
+    except DamagedFile:  # not a manifest
         return False
 
 
@@ -71,7 +71,7 @@ def checksum_files(
     folder: epath.Path, files: Mapping[str, int], on_bytes: Callable[[int], None] | None = None
 ) -> tuple[dict[str, tuple[int, str]], list[Problem]]:
     """Return file → (bytes, crc32c in hex), and one problem per unreadable file. Files that vanish meanwhile are in
-    neither. Memory: one block per worker."""
+    neither. on_bytes: called with the bytes of each block read."""
     problems: list[Problem] = []
     block_size = _REMOTE_BLOCK if "://" in str(folder) else _BLOCK
 
@@ -93,7 +93,7 @@ def checksum_files(
             return name, None
         return name, (size, f"{crc:08x}")
 
-    # largest first, so that the workers finish together
+    # largest first, so that the workers finish at about the same time
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="crc32c") as pool:
         found = pool.map(checksum, sorted(files, key=lambda name: -files[name]))
         return {name: entry for name, entry in found if entry is not None}, problems
@@ -102,7 +102,7 @@ def checksum_files(
 def write_manifest[P: PathLike[str]](
     path: P, step: int | None, commit_time: int | None, checksums: Mapping[str, tuple[int, str]]
 ) -> P:
-    """Write the manifest atomically. `commit_time` (ns) ties it to this save of the step. Raises StoreError."""
+    """Write the manifest atomically. commit_time: ns since 1970; identifies the save. Raises StoreError."""
     document = {
         "document": _DOCUMENT,
         "version": VERSION,
@@ -117,21 +117,21 @@ def write_manifest[P: PathLike[str]](
 
 
 def write_text(path: PathLike[str], text: str) -> None:
-    """Write a file in the folder of manifests, whole or not at all. Raises StoreError."""
+    """Write a manifest or proof atomically. Raises StoreError."""
     if "://" not in fspath(path):
         folder = Path(fspath(path)).parent
-        if folder.is_symlink():  # a trainer may have put it there, to have another run's manifest overwritten
+        if folder.is_symlink():  # a trainer could redirect the write to another run's manifest
             raise StoreError(f"{folder}: is a link to another place; remove it")
         write_atomically(fspath(path), text)
         return
     try:
-        open_path(path).write_text(text)  # an object appears whole or not at all
+        open_path(path).write_text(text)  # buckets write objects atomically
     except OSError as error:
         raise StoreError(f"{path}: cannot be written ({error.strerror or error}); check your rights there") from error
 
 
 def read_manifest(path: PathLike[str]) -> dict[str, Any] | None:
-    """Return the manifest; None without one. Raises DamagedFile if it is incomplete."""
+    """Return the content of a manifest; None without the file. Raises DamagedFile if it is no valid manifest."""
     if not open_path(path).exists():
         return None
     manifest = read_json(open_path(path))
@@ -149,7 +149,7 @@ def read_manifest(path: PathLike[str]) -> dict[str, Any] | None:
 
 def compare_sizes(manifest: Mapping[str, Any], sizes: Mapping[str, int]) -> list[Problem]:
     """Return one problem per file that is missing, new or of another length; `sizes`: file → bytes. A file of another
-    length has changed and need not be read."""
+    length has changed, so its checksum need not be computed."""
     recorded = manifest["files"]
     lengths = {name: (size, recorded.get(name, {}).get("crc32c", "")) for name, size in sizes.items()}
     return check_manifest(manifest, lengths)
@@ -158,7 +158,7 @@ def compare_sizes(manifest: Mapping[str, Any], sizes: Mapping[str, int]) -> list
 def check_manifest(
     manifest: Mapping[str, Any], checksums: Mapping[str, tuple[int, str]], unreadable: Sequence[Problem] = ()
 ) -> list[Problem]:
-    """Return one problem per file that is unreadable, missing, new or changed since the manifest was recorded."""
+    """Return `unreadable`, then one problem per file that is missing, new or changed since the manifest was made."""
     recorded = manifest["files"]
     problems = list(unreadable)
     for name in sorted((set(recorded) | set(checksums)) - {problem.path for problem in unreadable}):

@@ -1,8 +1,8 @@
-"""Finds contradictions between the descriptions of arrays that Orbax keeps.
+"""Finds contradictions between the files in which Orbax describes the arrays of an item, and the stored data.
 
-`_METADATA` names every leaf of the tree; `array_metadatas/process_*` the chunks and write shapes of every jax.Array;
-`_sharding` the layout over devices; the keys of the data show the stored arrays. Orbax reads only `_METADATA`: it
-silently omits a leaf that is missing there from a restore.
+`_METADATA` lists all leaves of the tree; `array_metadatas/process_*` the chunk and write shapes of every jax.Array;
+`_sharding` their layout over devices. A restore reads only `_METADATA`: a leaf that is missing there is silently
+omitted.
 """
 
 import base64
@@ -20,7 +20,7 @@ _JAX_ARRAY = "jax.Array"
 
 
 class MetadataCheck:
-    """The check of one item; `problems` carry paths below the item."""
+    """The check of one item; paths of problems are below the item."""
 
     def __init__(self, folder: epath.Path, files: Mapping[str, int], index: Index) -> None:
         self.folder, self.files, self.index = folder, files, index
@@ -28,7 +28,7 @@ class MetadataCheck:
         self.leaves: dict[str, Mapping[str, Any]] = {}
 
     def run(self) -> list[Problem]:
-        """Return all contradictions, in the order of the files."""
+        """Return one problem for each contradiction, and for each damaged file."""
         tree = self._read(TREE_METADATA)
         if tree is not None:
             try:
@@ -60,7 +60,7 @@ class MetadataCheck:
             self._report("manifest.ocdbt", f"lists {name_some(set(index.chunks) - expected)}, which belong to no array")
 
     def _read_array_metadatas(self) -> dict[str, tuple[str, dict[str, list[int]]]]:
-        """Return array → (file that describes it, its description), for all processes."""
+        """Return array name → (file, {"write_shape", "chunk_shape"}), from the files of all processes."""
         described: dict[str, tuple[str, dict[str, list[int]]]] = {}
         for path in sorted(name for name in self.files if name.startswith("array_metadatas/")):
             content = self._read(path)
@@ -73,13 +73,13 @@ class MetadataCheck:
                         path,
                         {key: list(map(int, metadata[key])) for key in ("write_shape", "chunk_shape")},
                     )
-            except (KeyError, TypeError, ValueError, OverflowError) as error:  # OverflowError: an infinity
+            except (KeyError, TypeError, ValueError, OverflowError) as error:  # OverflowError: int(inf)
                 self._report(path, f"is damaged: {type(error).__name__}: {error}")
         return described
 
     def _compare_array_metadatas(self, described: Mapping[str, tuple[str, dict[str, list[int]]]]) -> None:
         files = sorted({path for path, _ in described.values()}) or ["array_metadatas/process_0"]
-        # Orbax copies write_shape from array_metadatas into _METADATA, so those files must exist.
+        # Orbax copies write_shape into _METADATA from these files, so each such array must be in one.
         missing = {n for n, leaf in self.leaves.items() if leaf.get("write_shape") is not None} - set(described)
         if missing and not any(problem.path.startswith("array_metadatas/") for problem in self.problems):
             self._report(files[0], f"does not describe {name_some(missing)}" if described else "is missing")
@@ -128,7 +128,7 @@ class MetadataCheck:
 
 
 def _leaves(tree: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return name → value metadata of the leaves with data; None, {} and [] exist only in the tree."""
+    """Return leaf name → value metadata, without the leaves None, {} and [], which have no data."""
     leaves: dict[str, Mapping[str, Any]] = {}
     for entry in tree["tree_metadata"].values():
         value = entry["value_metadata"]

@@ -1,4 +1,7 @@
-"""Turns an item's files (an OCDBT database or plain zarr files) into an `Index`, without reading array data."""
+"""Reads the index of a checkpoint item: which arrays it contains, and where their chunks are stored.
+
+An item is an OCDBT database (a key-value store in a B-tree) or a folder of zarr files. Array data is not read.
+"""
 
 import re
 from collections.abc import Mapping
@@ -18,31 +21,31 @@ _LOCATION = re.compile(r"(btreenode|value):([^:]*):([^:]*):(\d+):(\d+)")
 
 
 def kvstore_spec(folder: epath.Path) -> dict[str, Any] | str:
-    """Return TensorStore's spec of a folder."""
+    """Return TensorStore's key-value store spec of a folder or bucket address."""
     text = str(folder)
     return text.rstrip("/") + "/" if "://" in text else {"driver": "file", "path": text.rstrip("/") + "/"}
 
 
 def patient_context() -> ts.Context:
-    """Return a context for reading every chunk once beside a running trainer; bucket requests are retried for 30 s.
+    """Return a TensorStore context that keeps little in memory, because a trainer may be running.
 
-    NODES caches the B-tree nodes: otherwise each array's open would decode the node that lists all arrays.
+    Only B-tree nodes are cached (NODES): without that, every opened array would decode the node that lists all arrays.
     """
     return ts.Context(
         {
             "cache_pool": {"total_bytes_limit": 0},
             NODES: {"total_bytes_limit": MOST_BYTES},
             "data_copy_concurrency": {"limit": 2},
-            "gcs_request_retries": {"max_retries": 5, "max_delay": "10s"},  # the default retries for 15 minutes
+            "gcs_request_retries": {"max_retries": 5, "max_delay": "10s"},  # by default: 15 minutes of retries
         }
     )
 
 
 def read_index(folder: epath.Path, files: Mapping[str, int]) -> Index:
-    """Return the index of the item in `folder`; `files`: path below the item → bytes.
+    """Return the index of the item in `folder`. files: path below the item → size in bytes.
 
-    Problems have the check "ranges" and paths below the item. TensorStore checks the crc32c of the manifest and of
-    every B-tree node read here.
+    Damage becomes a problem in the index, with the check "ranges" and a path below the item. TensorStore checks the
+    crc32c of the OCDBT manifest and of every B-tree node that is read.
     """
     if OCDBT_MANIFEST not in files and any(array_name(name) for name in files):
         return _index_plain_files(folder, files)
@@ -59,20 +62,20 @@ def _index_plain_files(folder: epath.Path, files: Mapping[str, int]) -> Index:
                 index.whole = False
                 index.problems.append(Problem(check="ranges", path=name, message=str(damage)))
     for spec in list(index.arrays.values()):
-        if spec.chunk_count() > len(files):  # one file per chunk: listing all missing ones could take hours
+        if spec.chunk_count() > len(files):  # listing all missing ones could take hours
             del index.arrays[spec.name]
             index.whole = False
             message = f"has {spec.chunk_count():,} chunks by its metadata, but only {len(files):,} files are there"
             index.problems.append(Problem(check="ranges", path=spec.name, message=message))
             continue
         for key in spec.chunk_keys():
-            index.chunks[key] = FileRange(key, 0, 1)  # its header contains its length
+            index.chunks[key] = FileRange(key, 0, 1)  # at least one byte; `check_chunk_files` checks the length
     index.problems += check_chunk_files(folder, index, files)
     return index
 
 
 class _Walk:
-    """One traversal of a database, from the manifest down."""
+    """One traversal of an OCDBT database from its manifest down to the chunks; `run` returns the index."""
 
     def __init__(self, folder: epath.Path, files: Mapping[str, int]) -> None:
         self.folder, self.files = folder, files
@@ -83,11 +86,11 @@ class _Walk:
         if OCDBT_MANIFEST not in self.files:
             self._fail(OCDBT_MANIFEST, "is missing: nothing in the checkpoint can be found without it")
             return self.index
-        # TensorStore treats an empty manifest as a new database
+        # TensorStore would open an empty manifest as a new database.
         if not self.files[OCDBT_MANIFEST]:
             self._fail(OCDBT_MANIFEST, "is empty: nothing in the checkpoint can be found without it")
             return self.index
-        if self.files[OCDBT_MANIFEST] > MOST_BYTES:  # TensorStore would read all of it
+        if self.files[OCDBT_MANIFEST] > MOST_BYTES:  # TensorStore would read the whole file into memory
             self._fail(OCDBT_MANIFEST, f"is damaged: {self.files[OCDBT_MANIFEST]:,} bytes are no manifest")
             return self.index
         try:
@@ -140,10 +143,10 @@ class _Walk:
         return FileRange(unquote(match[2]) + unquote(match[3]), int(match[4]), int(match[5]))
 
     def _read(self, location: str, place: FileRange, kind: str) -> Any:
-        """Return a B-tree node or the value of metadata; None if it cannot be read."""
+        """Return a B-tree node, or the metadata of an array; None if it cannot be read."""
         self.index.nodes.append(place)
         if self.files.get(place.file, -1) < place.offset + place.length:
-            self.index.whole = False  # `check_ranges` reports the missing file once
+            self.index.whole = False  # `check_ranges` reports each missing or short file once
             return None
         try:
             return ts.ocdbt.dump(self.store, location).result()
@@ -158,7 +161,7 @@ class _Walk:
 
 
 def shorten(error: BaseException, length: int = 200) -> str:
-    """Return the first line of TensorStore's message without its source locations."""
+    """Return TensorStore's message on one line, without source locations and specs, cut to `length` characters."""
     text = re.sub(r"\s*\[(?:source locations|tensorstore_spec|.*_version)=.*", "", str(error), flags=re.DOTALL)
     text = " ".join(text.split())
     return text if len(text) <= length else text[: length - 1] + "…"

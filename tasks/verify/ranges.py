@@ -1,4 +1,4 @@
-"""Checks the byte ranges of an item's index for missing and short files."""
+"""Checks that the files of an item contain all byte ranges that its index refers to."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from tasks.verify.array_index import FileRange, Index, name_some
 
 
 def check_ranges(index: Index, files: Mapping[str, int]) -> list[Problem]:
-    """Return the index's problems, then one problem per missing or short file; paths below the item."""
+    """Return the index's problems, then one problem per missing or short file. files: path below the item → bytes."""
     problems = list(index.problems)
     owners = {key: spec.name for spec in index.arrays.values() for key in spec.chunk_keys()}
     needed: dict[str, int] = {}

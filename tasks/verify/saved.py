@@ -1,4 +1,4 @@
-"""Turns the checkpoint events in an arm's logs, and the proofs in the store, into counts, sound steps and problems."""
+"""Summarises the checkpoints of an arm, from its logs and proofs: counts, steps that exist, and problems."""
 
 from collections.abc import Callable, Sequence
 from math import inf
@@ -6,34 +6,34 @@ from math import inf
 from configs.schema import Frozen
 from tasks.records import CheckpointProof, RunRecord, Source
 
-PERIOD = "checkpoint_period"  # of our trainer's and MaxText's config
-THIS_RUN = "this run"  # origin of a restore, in contrast to another run's checkpoint
+PERIOD = "checkpoint_period"  # config key of maxview's trainer and of MaxText: steps between two saves
+THIS_RUN = "this run"  # `Restore.origin` of a checkpoint that the same run saved
 
 
 class Saved(Frozen):
-    """The checkpoints of one arm: counts over all of its runs, steps common to all runs, and problems."""
+    """The checkpoints of one arm. Counts are sums over its runs."""
 
-    announced: int
-    verified: int
+    announced: int  # steps that a log or a proof names
+    verified: int  # steps with a proof that is `ok`
     retired: int  # deleted by a checkpoint manager that keeps only its newest ones
-    committed: int  # by the logs
-    invisible: int  # announced by a host that does not print commits
-    steps: frozenset[int]  # verified or retired in every run; committed if nothing could be verified
-    broken: tuple[str, ...]
+    committed: int  # saves whose commit the log shows
+    invisible: int  # saves in the log of a host that does not print commits
+    steps: frozenset[int]  # steps that every run verified or retired; for runs without proofs, committed by the log
+    broken: tuple[str, ...]  # problems, one sentence each
     proved: bool  # whether any checkpoint of this arm was verified
-    begun: float  # first step from which every log of the arm is complete; inf: a part is missing
-    source: Source | None
+    begun: float  # first step from which all logs of the arm are complete; inf: one has missing parts
+    source: Source | None  # position of the first save; None without any
 
     @property
     def counted(self) -> float | None:
-        """The number of checkpoints that certainly exist; None if this host's log cannot show it."""
+        """The number of checkpoints that exist, by proof or else by log; None if no log can show a commit."""
         if self.proved:
             return float(self.verified)
         return None if self.invisible == self.announced else float(self.committed)
 
     @property
     def summary(self) -> str:
-        """`2 of 2 verified, 1 retired`; without verification, the counts of the logs."""
+        """`2 of 3 verified, 1 retired`; if nothing was verified, the number of commits in the logs."""
         if self.proved:
             retired = f", {self.retired} retired" if self.retired else ""
             return f"{self.verified} of {self.announced} verified{retired}"
@@ -43,7 +43,7 @@ class Saved(Frozen):
 
 
 def read_saved(runs: Sequence[RunRecord], name_run: Callable[[int], str]) -> Saved:
-    """Combine an arm's announcements and proofs, run by run."""
+    """Return the summary of an arm's checkpoints. name_run: number of a run → its name in problems."""
     events = [(number, event) for number, run in enumerate(runs) for event in run.reading.checkpoints]
     first = [Source(line=event.line, offset=event.offset, run=number) for number, event in events[:1]]
     return Saved(
@@ -69,9 +69,9 @@ def _verified(run: RunRecord) -> set[int]:
 
 
 def _retired(run: RunRecord) -> set[int]:
-    """Return the steps that a checkpoint manager deleted after their commit, by log or verification."""
+    """Return the committed steps that a checkpoint manager deleted, according to the log or to a proof."""
     retired = {event.step for event in run.reading.checkpoints if event.retired_line is not None and event.committed}
-    # saved again after the deletion, or not deleted
+    # steps with a save that was not deleted
     kept = {event.step for event in run.reading.checkpoints if event.retired_line is None}
     return (retired - kept) | {proof.step for proof in run.proofs if proof.retired and proof.step is not None}
 
@@ -83,7 +83,7 @@ def _good_steps(run: RunRecord) -> frozenset[int]:
 
 
 def _saved_at_stops(run: RunRecord) -> set[int]:
-    """Return the steps of the extra checkpoints that a stopped run saved between two periods and resumed from.
+    """Return the steps between two periodic saves that a run saved when it stopped, and resumed from.
 
     An uninterrupted run has no such checkpoints.
     """
@@ -95,7 +95,7 @@ def _saved_at_stops(run: RunRecord) -> set[int]:
 
 
 def _begun(run: RunRecord) -> float:
-    """Return the first step from which a log announces every save."""
+    """Return the first step in a complete log; inf if parts of the log are missing."""
     first = run.reading.steps["step"].min() if _is_whole(run) else None
     return float(first) if isinstance(first, int) else inf
 

@@ -1,4 +1,4 @@
-"""Finds the steps to prove in given places since a given time, and stores their proofs."""
+"""Finds checkpoint steps in given folders that were saved since a given time, verifies them and stores the proofs."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -22,23 +22,24 @@ from tasks.verify.layout import (
 from tasks.verify.manifest import manifest_path, write_text
 from tasks.verify.verification import verify_checkpoint
 
-RUN_FOLDERS = ("", "runs")  # folders of a store that contain runs
+RUN_FOLDERS = ("", "runs")  # subfolders of a place that may contain runs' folders
 
 
 def find_wanted(places: Sequence[str], *, since: datetime | None = None) -> list[str]:
-    """Return the paths of the steps saved since a time in these places, also unfinished ones.
+    """Return the sorted paths of the steps in `places` that were saved since a time; all steps if `since` is None.
 
-    A place is a step, a run or a folder of runs.
+    A place is the path of a step, of a run, or of a folder of runs.
 
-    Raises CheckpointError for a place without checkpoints, an unreadable one, or an unreachable bucket.
+    Raises CheckpointError for a place without checkpoints or an unreadable one, also in an unreachable bucket.
     """
     found = {str(step.path) for place in places for step in _steps_in(place)}
     return [path for path in sorted(found) if _is_since(epath.Path(path), since)]
 
 
 def find_unverified(folder: Path | None, proofs: Sequence[CheckpointProof]) -> list[Path]:
-    """Return the steps in a run's checkpoints folder that have no proof: unfinished saves, and steps committed after
-    the log was cut."""
+    """Return the paths of the steps in a run's checkpoints folder that have no proof; empty without a folder.
+
+    These are unfinished saves, and steps whose commit the log does not show because it was cut off."""
     if folder is None or not folder.is_dir():
         return []
     seen = {Path(proof.path).resolve() for proof in proofs}
@@ -71,7 +72,7 @@ def _steps_of_run(run: epath.Path) -> list[FoundStep]:
 
 
 def _is_since(step: epath.Path, since: datetime | None) -> bool:
-    """Whether a step was saved since a time, or has no date: damaged steps are included, so that they are reported."""
+    """Whether a step was saved since a time. True for steps without a date: they may be damaged, which is reported."""
     if since is None:
         return True
     metadata = _read_metadata(step)
@@ -87,15 +88,16 @@ def _read_metadata(step: epath.Path) -> dict[str, Any]:
 
 
 def proof_path(step: epath.Path) -> epath.Path:
-    """Return the path of a step's proof: beside its manifest."""
+    """Return the path of a step's proof, in the folder of its manifest."""
     manifest = manifest_path(step)
     return manifest.parent / f"{manifest.name.removesuffix('.json')}.proof.json"
 
 
 def prove(path: str, *, deep: bool, again_after: timedelta) -> CheckpointProof:
-    """Return the proof of a step, with its content recorded or checked, and store it; a recent proof is reused.
+    """Return the proof of a step, including its crc32c manifest, and store it if it is `ok`.
 
-    Raises CheckpointError for a missing step, and StoreError if the proof cannot be written.
+    A stored proof of the same save is reused if it is younger than `again_after` and, with `deep`, has checked all
+    values. Raises CheckpointError for a missing step, and StoreError if the proof cannot be written.
     """
     step = open_path(path)
     before = _read_proof(step)
@@ -117,6 +119,6 @@ def _still_holds(proof: CheckpointProof, *, deep: bool, again_after: timedelta) 
 def _read_proof(step: epath.Path) -> CheckpointProof | None:
     try:
         proof = CheckpointProof.model_validate_json(read_small(proof_path(step)))
-    except (DamagedFile, ValueError):  # no valid proof: the step is proved again
+    except (DamagedFile, ValueError):  # no valid proof: the step is verified again
         return None
     return proof if proof.path == str(step) else None

@@ -1,6 +1,7 @@
-"""Pairs the arrays of two checkpoints by path: Linen and NNX trees, scanned and unrolled layers.
+"""Pairs the arrays of two checkpoints by path, also between Linen and NNX trees, and scanned and unrolled layers.
 
-The position in an optax chain is not part of the path; repeated paths are numbered in order.
+Scanned layers are stacked in one array; unrolled layers have one array each. Paths omit the position in an optax chain;
+paths that are then equal are numbered.
 """
 
 import re
@@ -13,22 +14,22 @@ from tasks.verify.array_index import ArraySpec
 
 _LAYER = re.compile(r"(?P<stack>.*[A-Za-z])_(?P<number>\d+)")
 _NUMBER = re.compile(r"_(\d+)(?=\.|$)")
-_FIRST_AXES = (1, 0)  # layer axes of MaxText and of our trainer; the first match counts
+_FIRST_AXES = (1, 0)  # usual layer axes: MaxText's, then maxview's; if neither fits, any other axis may
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Arrays with the same meaning: one per side, or one on one side and one per layer on the other."""
+    """Arrays with equal meaning: one per side, or a stacked one and one per layer. A side may be empty."""
 
     role: ArrayRole
-    path: str  # canonical
+    path: str  # the path without framework-specific parts
     ours: tuple[ArraySpec, ...]
     theirs: tuple[ArraySpec, ...]
-    layer_axis: int | None = None
+    layer_axis: int | None = None  # axis of the stacked array; None if neither side is stacked
 
 
 def pair_arrays(ours: Iterable[ArraySpec], theirs: Iterable[ArraySpec]) -> list[Pair]:
-    """Return pairs that contain every array of both sides, by canonical path; unmatched arrays are pairs of one."""
+    """Return pairs that contain every array of both sides, parameters first; an unmatched array's pair has one side."""
     left, right = _places(ours), _places(theirs)
     common = left.keys() & right.keys()
     pairs = [Pair(*place, (left.pop(place),), (right.pop(place),)) for place in sorted(common)]
@@ -46,7 +47,7 @@ def _places(arrays: Iterable[ArraySpec]) -> dict[Place, ArraySpec]:
 
 
 def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpec]) -> list[Pair]:
-    """Remove and pair arrays that hold all layers on one side and have one array per layer on the other."""
+    """Return the pairs of a stacked array and its layers' arrays; removes these arrays from both arguments."""
     layers: dict[Place, dict[int, Place]] = {}
     for place in unrolled:
         role, path = place
@@ -68,7 +69,7 @@ def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpe
 
 
 def _pair_spellings(left: dict[Place, ArraySpec], right: dict[Place, ArraySpec]) -> list[Pair]:
-    """Remove and pair arrays of one layer on both sides: `layers_3.w` in Linen, `layers.3.w` in an NNX list."""
+    """Return the pairs of a layer's array in Linen (`layers_3.w`) and NNX (`layers.3.w`); removes these arrays."""
     spelt = {(role, _NUMBER.sub(r".\1", path)): (role, path) for role, path in right}
     pairs = []
     for role, path in sorted(left):
@@ -79,7 +80,7 @@ def _pair_spellings(left: dict[Place, ArraySpec], right: dict[Place, ArraySpec])
 
 
 def _stacks_of(path: str) -> list[tuple[str, int]]:
-    """Return the scanned paths of one layer's array: `layers.w` for `layers_3.w` or `layers.3.w`."""
+    """Return (path of the stacked array, layer number) for each way to read a path: `layers.3.w` → (`layers.w`, 3)."""
     parts = path.split(".")
     found = []
     for place, part in enumerate(parts):
@@ -105,7 +106,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def first_difference(pairs: Sequence[Pair]) -> str | None:
-    """Return the first parameter that is missing on one side or has another shape; None if the models match."""
+    """Return a message about the first parameter that is missing on one side or differs in shape; None without any."""
     found = [text for pair in pairs if pair.role == "parameter" and (text := _describe(pair))]
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""Measures the distance between the values of paired arrays, a few chunks of both at a time."""
+"""Measures the difference between the values of paired arrays, with only a few chunks in memory."""
 
 import ctypes
 import math
@@ -18,9 +18,9 @@ from tasks.records import ValueDifference
 from tasks.verify.array_index import ArraySpec
 from tasks.verify.values import array_spec, boxes, chunk_bytes, decoded_bytes
 
-_BUDGET = 48 << 20  # bytes of decoded chunks held at once, of both sides; a single larger pair is read alone
+_BUDGET = 48 << 20  # bytes of decoded chunks of both sides in memory; a larger pair is read alone
 _WORKERS = 4
-_PIECE = 1 << 15  # elements compared at a time: they fit the processor's cache
+_PIECE = 1 << 15  # elements compared at a time; they fit the CPU's cache
 _M_ARENA_MAX, _M_MMAP_MAX, _M_TRIM_THRESHOLD = -8, -4, -1  # options of mallopt(3)
 
 type Box = tuple[slice, ...]
@@ -34,13 +34,13 @@ class Side:
     context: ts.Context
 
     def open(self, spec: ArraySpec) -> Any:
-        """Return the array, opened but not read."""
+        """Return the array as a TensorStore, of which nothing has been read."""
         return ts.open(array_spec(self.folder, spec), open=True, context=self.context).result()
 
 
 @dataclass(frozen=True)
 class Job:
-    """The array `spec`, and `others`: one of the same shape, or its layers along `layer_axis`."""
+    """Compares the array `spec` with `others`: one array of the same shape, or one per layer along `layer_axis`."""
 
     ours: Side
     spec: ArraySpec
@@ -50,7 +50,7 @@ class Job:
 
 
 class UnreadableError(ValueError):
-    """Chunks of one job cannot be read; the reason is the exception's cause."""
+    """A chunk of a job cannot be read; the reason is the exception's `__cause__`."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(f"{job.spec.name} cannot be read")
@@ -58,9 +58,9 @@ class UnreadableError(ValueError):
 
 
 def compare_values(jobs: Sequence[Job], on_bytes: Callable[[int], None] | None = None) -> list[ValueDifference]:
-    """Return the difference of each job's arrays. Memory: a few chunks of both sides, as written.
+    """Return the difference of each job's arrays, in the order of jobs. on_bytes: called with the bytes compared.
 
-    Raises UnreadableError for chunks that cannot be read.
+    Raises UnreadableError for a chunk that cannot be read.
     """
     totals = [ValueDifference(values=0) for _ in jobs]
     running: deque[tuple[int, int, Future[ValueDifference]]] = deque()
@@ -89,8 +89,8 @@ def compare_values(jobs: Sequence[Job], on_bytes: Callable[[int], None] | None =
 
 @contextmanager
 def reusing_memory() -> Iterator[None]:
-    """Make malloc reuse the memory of earlier chunks. By default glibc returns large blocks to the system and gets them
-    back zeroed page by page, which takes as long as decoding. Other C libraries are left alone."""
+    """Make glibc's malloc reuse memory while the block runs; no effect with other C libraries. By default it returns
+    large blocks to the system and gets them back zeroed, which takes as long as decoding a chunk."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         yield
@@ -100,7 +100,7 @@ def reusing_memory() -> Iterator[None]:
     try:
         yield
     finally:
-        for switch, value in ((_M_ARENA_MAX, 0), (_M_MMAP_MAX, 65536), (_M_TRIM_THRESHOLD, 128 << 10)):  # its defaults
+        for switch, value in ((_M_ARENA_MAX, 0), (_M_MMAP_MAX, 65536), (_M_TRIM_THRESHOLD, 128 << 10)):  # defaults
             mallopt(switch, value)
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -118,7 +118,7 @@ def _read_and_compare(
 ) -> ValueDifference:
     ours = _begin_reading(left, box)
     parts = list(_parts(rights, box, job.layer_axis))
-    following = _begin_reading(*parts[0][:2])  # starts reading both sides
+    following = _begin_reading(*parts[0][:2])  # both sides are read at the same time
     values, total = np.asarray(ours.result()), ValueDifference(values=0)
     for number, (_, _, mine) in enumerate(parts, 1):
         theirs = np.asarray(following.result())
@@ -131,7 +131,7 @@ def _read_and_compare(
 
 
 def _parts(rights: list[Any], box: Box, layer_axis: int | None) -> Iterator[tuple[Any, Box, tuple[Any, ...]]]:
-    """Yield (array of the other side, its box, index within our box) for every array that overlaps the box."""
+    """Yield (other side's array, its box, index of the part in our values) for each array in the box."""
     if layer_axis is None:
         yield rights[0], box, ()
         return
@@ -166,7 +166,7 @@ def _compare(ours: NDArray[Any], theirs: NDArray[Any], box: Box, mine: tuple[Any
         if peak > largest:
             largest, place = peak, begin + where
     where_ = [int(i) for i in np.unravel_index(place, ours.shape)] if differing and ours.shape else []
-    if mine and where_:  # the layer, between the axes of one layer
+    if mine and where_:  # insert the layer's index at the layer axis
         where_.insert(len(mine) - 1, mine[-1])
     first = tuple(i + part.start for i, part in zip(where_, box, strict=False))
     return ValueDifference(
@@ -181,18 +181,17 @@ def _compare(ours: NDArray[Any], theirs: NDArray[Any], box: Box, mine: tuple[Any
 
 
 def _measure(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float, int, int, tuple[int, int]]:
-    """Return for one piece: sum of squared differences, largest difference, its index, number of non-finite values, and
-    those of each side only.
+    """Return (sum of squared differences, largest difference, its index, `not_finite`, `lost`) of one piece.
 
-    Types of up to 32 bits are subtracted in float32, which rounds to 24 bits, and squared in float64.
+    The last two as in `ValueDifference`. Floats of up to 32 bits are subtracted in float32, other types in float64.
     """
     narrow = all(side.dtype.itemsize <= 4 and side.dtype.name.startswith(("float", "bfloat")) for side in (a, b))
     with np.errstate(invalid="ignore", over="ignore"):
         apart = _as(np.float32, a) - _as(np.float32, b) if narrow else _wide(a) - _wide(b)
         wide = _wide(apart)
-        square = float(np.einsum("i,i->", wide, wide))  # avoids BLAS, whose threads would wait for each other
+        square = float(np.einsum("i,i->", wide, wide))  # not BLAS, whose threads would slow this pool's
         odd, alone = 0, (0, 0)
-        if not math.isfinite(square):  # identical bits are equal, even NaN
+        if not math.isfinite(square):  # NaN or infinities; those with equal bits are no difference
             left, right = _wide(a), _wide(b)
             apart = left - right
             finite = np.isfinite(left), np.isfinite(right)
@@ -229,5 +228,5 @@ def _wide(values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _as(dtype: Any, values: NDArray[Any]) -> NDArray[Any]:
-    """Return the values in this type, without a copy if they have it."""
+    """Return the values with this dtype, without a copy if they already have it."""
     return values.astype(dtype, copy=False)

@@ -1,4 +1,4 @@
-"""Decodes every chunk of an item's arrays, a few at a time, and reports undecodable chunks, NaN and infinities."""
+"""Decodes all arrays of a checkpoint item, a few chunks at a time, to find damaged chunks, NaN and infinities."""
 
 import itertools
 import math
@@ -16,8 +16,8 @@ from tasks.verify.array_index import ArraySpec, Index
 from tasks.verify.layout import OCDBT_MANIFEST, look_at_bucket
 from tasks.verify.ocdbt import NODES, kvstore_spec, patient_context, shorten
 
-_BUDGET = 512 << 20  # bytes of decoded chunks held at once; a single larger chunk is decoded alone
-_WORKERS = 2  # a trainer may be running
+_BUDGET = 512 << 20  # bytes of decoded chunks in memory; a chunk larger than half of that is decoded alone
+_WORKERS = 2  # few, because a trainer may be running
 
 
 def check_values(folder: epath.Path, index: Index, on_bytes: Callable[[int], None] | None = None) -> list[Problem]:
@@ -32,12 +32,12 @@ def check_values(folder: epath.Path, index: Index, on_bytes: Callable[[int], Non
 
 
 def decoded_bytes(spec: ArraySpec) -> int:
-    """Return the array's size in memory in bytes; 4 per element for a type unknown to numpy."""
+    """Return the bytes of the decoded array; 4 bytes per element for a dtype unknown to numpy."""
     return math.prod(spec.shape) * itemsize(spec)
 
 
 def itemsize(spec: ArraySpec) -> int:
-    """Return the bytes of one element; 4 for a type unknown to numpy."""
+    """Return the bytes of one element; 4 for a dtype unknown to numpy."""
     try:
         return np.dtype(spec.dtype).itemsize
     except TypeError:
@@ -45,7 +45,7 @@ def itemsize(spec: ArraySpec) -> int:
 
 
 def chunk_bytes(spec: ArraySpec) -> int:
-    """Return the bytes of one decoded chunk. Raises ValueError if it exceeds free memory: TensorStore would abort."""
+    """Return the bytes of a decoded chunk. Raises ValueError if it exceeds free memory: TensorStore would abort."""
     size = math.prod(spec.read_shape) * itemsize(spec)
     if size > _BUDGET and size > (free := psutil.virtual_memory().available):
         raise ValueError(f"one chunk has {size / 1e9:,.1f} GB, {free / 1e9:,.1f} GB of memory are free")
@@ -82,7 +82,7 @@ def _check_array(
 
 
 def array_spec(folder: epath.Path, spec: ArraySpec) -> dict[str, Any]:
-    """Return TensorStore's spec of an array of the item in `folder`."""
+    """Return TensorStore's spec for opening an array of the item in `folder`."""
     base = kvstore_spec(folder)
     kvstore: Any
     if (folder / OCDBT_MANIFEST).exists():
@@ -92,19 +92,19 @@ def array_spec(folder: epath.Path, spec: ArraySpec) -> dict[str, Any]:
     else:
         kvstore = {**base, "path": f"{base['path']}{spec.name}/"}
     driver = "zarr3" if spec.zarr_format == 3 else "zarr"
-    # a missing chunk must not be read as zeros
+    # Reading a missing chunk is an error. By default TensorStore would return zeros.
     return {"driver": driver, "kvstore": kvstore, "fill_missing_data_reads": False}
 
 
 def boxes(spec: ArraySpec) -> Iterator[tuple[slice, ...]]:
-    """Yield the part of the array that each decoded chunk covers."""
+    """Yield the slices of the array that each chunk of `read_shape` covers, in C order."""
     for index in itertools.product(*spec.grid(spec.read_shape)):
         ranges = zip(index, spec.read_shape, spec.shape, strict=True)
         yield tuple(slice(i * step, min((i + 1) * step, size)) for i, step, size in ranges)
 
 
 def _check_chunk(store: Any, box: tuple[slice, ...]) -> tuple[int, tuple[int, ...] | None, int]:
-    """Return (number of non-finite values, index of the first in the whole array, bytes)."""
+    """Return (number of non-finite values, index of the first in the whole array or None, bytes decoded)."""
     values = np.asarray((store[box] if box else store).read().result())
     if not values.dtype.name.startswith(("float", "bfloat", "complex")):
         return 0, None, values.nbytes

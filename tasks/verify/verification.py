@@ -1,4 +1,4 @@
-"""Turns a step's folder into the proof that its checkpoint exists, complete and unchanged, or into its problems."""
+"""Verifies checkpoint steps: returns proofs that they exist, complete and unchanged, or that list their problems."""
 
 import hashlib
 import json
@@ -49,9 +49,9 @@ from tasks.verify.values import check_values, decoded_bytes
 
 Mode = Literal["record", "check", "none"]
 Check = Literal["commit", "metadata", "manifest"]
-_LISTING_LAG_S = 0.5
-_DELETION_PAUSE_S = 0.1  # longer than the deletion of one file takes
-Progress = Callable[[str, int, int], None]  # (name of the check, bytes done, bytes in all)
+_LISTING_LAG_S = 0.5  # a bucket's listing may be this old
+_DELETION_PAUSE_S = 0.1  # seconds between two listings; longer than the deletion of a file takes
+Progress = Callable[[str, int, int], None]  # (name of the check, bytes done, total bytes)
 
 
 def verify_checkpoint(
@@ -62,12 +62,12 @@ def verify_checkpoint(
     deep: bool = False,
     on_progress: Progress | None = None,
 ) -> CheckpointProof:
-    """Verify one step: commit marks, metadata, byte ranges; optionally the crc32c manifest and, with `deep`, all
-    values.
+    """Return the proof of one step: commit marks, metadata, byte ranges, and optionally checksums and values.
 
-    `manifest`: file of the checksums, by default `RUN/manifests/<step>.json`. A manifest is recorded only for a
-    checkpoint without problems; an existing manifest of the same save is checked, not overwritten. `on_progress` may be
-    called from other threads. Paths of problems are relative to the step's folder.
+    manifest: path of the file with the crc32c of every file; by default `RUN/manifests/<step>.json`. mode: "record"
+    writes it for a checkpoint without problems, or checks an existing one of the same save; "check" requires one;
+    "none" ignores it. deep: decode all values. on_progress may be called from other threads. Paths of problems are
+    relative to the step's folder, except the manifest's.
 
     Raises CheckpointError if `path` is not the folder of a step. An unfinished or damaged checkpoint, and in mode
     "check" one without a manifest, yields a proof that is not `ok`.
@@ -84,9 +84,9 @@ def verify_checkpoint(
 def _verify_step(
     found: FoundStep, manifest: os.PathLike[str], mode: Mode, deep: bool, on_progress: Progress | None
 ) -> CheckpointProof:
-    """Return the proof of a step. In a bucket, missing files are listed twice, because a listing may be stale.
+    """Return the proof of a step. In a bucket, a step with problems is verified twice: the listing may be stale.
 
-    Raises BucketError for an unreachable bucket, which proves nothing about the step.
+    Raises BucketError for an unreachable bucket.
     """
     verification = Verification(found, manifest, mode, deep, on_progress)
     with telling_what_is_away(found.path):
@@ -102,9 +102,10 @@ def _verify_step(
 
 
 def verify_saved(path: str | os.PathLike[str], *, manifest: os.PathLike[str]) -> CheckpointProof:
-    """Verify a step whose commit was seen, and record its content; a missing step with newer steps was retired.
+    """Return the proof of a step that the run's log announced, and record its checksums.
 
-    A missing or invalid checkpoint yields a proof that is not `ok`. Raises BucketError for an unreachable bucket.
+    If the folder is missing and newer steps exist, the proof is `retired`. Another missing or invalid checkpoint yields
+    a proof that is not `ok`. Raises BucketError for an unreachable bucket.
     """
     folder = open_path(path)
     found = FoundStep(step_number(folder.name), folder)
@@ -126,11 +127,11 @@ def verify_checkpoints(
     deep: bool = False,
     on_progress: Progress | None = None,
 ) -> Iterator[CheckpointProof]:
-    """Yield the proof of every finished step at `path` (a run's folder, its checkpoints folder, or one step), by step.
+    """Yield the proof of each step at `path` (a run's folder, its checkpoints folder, or one step), sorted by step.
 
-    A missing step with a recorded manifest has a proof too: it was retired if all remaining steps are newer, as a
-    checkpoint manager leaves them, else it is reported missing. Raises CheckpointError as `verify_checkpoint` does, and
-    after the proofs so far if the bucket becomes unreachable.
+    A step whose folder is missing but whose manifest exists has a proof too. It is `retired` if all existing steps are
+    newer, because a checkpoint manager deletes the oldest; otherwise it has a problem. Raises CheckpointError without
+    any step, and between two proofs if the bucket becomes unreachable.
     """
     steps: list[FoundStep] = []
     try:
@@ -150,7 +151,7 @@ def verify_checkpoints(
 
 
 def _has_newer(step: FoundStep) -> bool:
-    """Whether a newer step exists beside this one, as after a checkpoint manager deleted old steps."""
+    """Whether a newer step exists in the same folder; then a checkpoint manager may have deleted this one."""
     try:
         beside = find_steps(step.path.parent)
     except CheckpointError:
@@ -167,7 +168,7 @@ def _prove_gone(found: FoundStep, *, retired: bool) -> CheckpointProof:
 
 
 def _prove_unchecked(found: FoundStep, problem: str) -> CheckpointProof:
-    """Return the proof of a missing step: retired, unless there is a problem."""
+    """Return the proof of a step that could not be checked: with the problem, or retired if `problem` is empty."""
     return CheckpointProof(
         step=found.step,
         path=str(found.path),
@@ -184,7 +185,7 @@ def _now() -> str:
 
 
 def count_progress(on_progress: Progress | None, check: str, total: int) -> Callable[[int], None] | None:
-    """Return a function that counts bytes and reports their sum; threads may share it. None without a receiver."""
+    """Return a thread-safe function that adds bytes and reports their sum; None if `on_progress` is None."""
     if on_progress is None:
         return None
     done = 0
@@ -201,7 +202,7 @@ def count_progress(on_progress: Progress | None, check: str, total: int) -> Call
 
 @dataclass
 class Verification:
-    """One verification of one step; after `run`, `indexes` holds its items with arrays."""
+    """One verification of one step. After `run`, `indexes` contains (item, index) of its items with arrays."""
 
     found: FoundStep
     manifest: os.PathLike[str]
@@ -283,7 +284,7 @@ class Verification:
             self.problems.append(unfinished)
             return None
         odd = [name for name, size in self.files.items() if size < 0]
-        if odd:  # the folder was tampered with, and reading a pipe may never end
+        if odd:  # no save creates these, and reading a pipe may never end
             self.files = {name: size for name, size in self.files.items() if size >= 0}
             message = "is a pipe or a device, which no save leaves: nothing was read of this checkpoint; remove it"
             for name in sorted(odd):
@@ -298,7 +299,7 @@ class Verification:
         items = find_items(self.metadata.get("item_handlers"), self.files)
         self.problems += check_commit(folder, self.files, items, metadata)
         if metadata is not None and not metadata.get("commit_timestamp_nsecs"):
-            return None  # still being written, or never finished: further findings would repeat that
+            return None  # unfinished: other checks would only report consequences
         return items
 
     def _check_values(self, folder: epath.Path) -> None:
@@ -340,11 +341,11 @@ class Verification:
             message = "was never recorded; record it with --record while the checkpoint is known to be good"
             self._report("manifest", str(self.manifest), message)
             return
-        # A resumed run may have saved the step again; a manifest of another save does not apply.
+        # A resumed run may have saved the step again. "record" then replaces the manifest; "check" reports differences.
         stale = recorded is not None and recorded.get("commit_timestamp_nsecs") != committed_ns
         if self.mode == "record" and (recorded is None or stale):
             if self.problems:
-                return  # never records the checksums of a damaged checkpoint
+                return  # a manifest of a damaged checkpoint would declare the damage valid
             sums, unreadable = self._checksum(folder, self.files)
             self.problems += unreadable
             vanished = sorted(self.files.keys() - sums.keys() - {problem.path for problem in unreadable})
@@ -369,16 +370,16 @@ class Verification:
         return checksum_files(folder, files, count_progress(self.on_progress, "manifest", sum(files.values())))
 
     def _is_being_removed(self, folder: epath.Path) -> bool:
-        """Whether a checkpoint manager is deleting the step file by file, which explains the problems."""
+        """Wait while files disappear; return whether the step's deletion explains the problems."""
         files = self.files
         while self.problems and folder.exists():
             time.sleep(_DELETION_PAUSE_S)
             try:
                 left = list_files(folder)
-            except CheckpointError:  # already reported
+            except CheckpointError:  # `run` has reported the same error
                 return False
             if left.keys() >= files.keys():
-                return False  # no deletion is going on: the problems are real
+                return False  # no file disappears: the problems are real
             files = left
         return bool(self.problems) and not folder.exists()
 
@@ -401,6 +402,6 @@ class Verification:
 
 
 def tree_digest(arrays: Mapping[str, ArraySpec]) -> str:
-    """Return the SHA-256 over (path, shape, dtype) of all arrays, sorted by path; independent of their chunks."""
+    """Return the SHA-256 of (path, shape, dtype) of all arrays, sorted by path; it does not depend on the chunks."""
     rows = [[path, list(spec.shape), spec.dtype] for path, spec in sorted(arrays.items())]
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()

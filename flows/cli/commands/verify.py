@@ -1,4 +1,4 @@
-"""`maxview verify`: checkpoints to proofs."""
+"""The command `maxview verify`: verifies checkpoints, or compares two of them, and prints the result."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,10 +23,10 @@ def verify(
     ] = None,
     json_: Json = False,
 ) -> int:
-    """Prove that checkpoints are really there: a step's folder, a checkpoints folder, or a run's folder.
+    """Verify that checkpoints exist and are complete. Give the folder of a step, of checkpoints, or of a run.
 
-    With --against, compare the last step that both runs have, or the steps that are named; Linen's tree and NNX's,
-    scanned layers and unrolled ones are mapped by path. Exit status 0: equal bit for bit; 1: different.
+    With --against, compare the two given steps, or the last step that both runs have. Arrays are paired by path, also
+    between Linen and NNX trees and between scanned and unrolled layers. Exit status 0: equal bit for bit; 1: different.
     """
     if against is not None:
         if len(checkpoints) != 1 or record or check or deep:
@@ -45,8 +45,8 @@ def verify(
         for path in checkpoints:
             try:
                 for proof in verify_checkpoints(path, mode=mode, deep=deep, on_progress=progress):
-                    proofs.append(proof)  # shown even if the bucket goes away later
-            except ValueError as error:  # the others are checked all the same
+                    proofs.append(proof)  # shown even if the bucket becomes unreachable later
+            except ValueError as error:  # the other checkpoints are verified nevertheless
                 wrong.append(str(error))
     if proofs or not wrong:
         show_proofs(proofs, as_json=json_)
@@ -67,6 +67,6 @@ def _compare(checkpoint: str, other: str, *, as_json: bool) -> int:
 
 
 def _is_wrong_input(proof: "CheckpointProof") -> bool:
-    """Return whether the argument is not a committed checkpoint, or has no manifest to check against."""
+    """Return whether a checkpoint has a problem with its commit, or no manifest for --check. Exit status: 2."""
     checks = {problem.check for problem in proof.problems}
     return "commit" in checks or ("manifest" in checks and proof.manifest is None)
