@@ -1,4 +1,4 @@
-"""Reads a YAML 1.2 file into a mapping that stores the line of every key; limits what malicious files can do."""
+"""Reads a YAML 1.2 file into a mapping that stores the line of every key; rejects malicious files."""
 
 import stat
 from collections.abc import Mapping, Sequence

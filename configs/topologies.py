@@ -16,12 +16,12 @@ class Generation(Frozen):
     compiler_name: str  # libtpu's name of the generation
     chip_config: str = "default"  # libtpu's configuration of the chip's cores
     devices_per_chip: int = 1  # JAX devices
-    hbm_gib: float  # memory per device that programs can use, in GiB
+    hbm_gib: float  # memory per device for programs, in GiB
     shapes: tuple[str, ...]  # the slices that Google Cloud offers: chips along each axis, "4x8"
     ring: int  # an axis whose number of chips is a multiple of this is a ring
 
 
-# HBM: from libtpu 0.0.50's error about a too large program; https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
+# HBM: from libtpu 0.0.50's out-of-memory error. Shapes: https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
 GENERATIONS = {
     "v5e": Generation(compiler_name="v5e", hbm_gib=15.75, shapes=_FLAT, ring=16),
     "v5p": Generation(compiler_name="v5", chip_config="megacore", hbm_gib=95.73, shapes=_DEEP, ring=4),
