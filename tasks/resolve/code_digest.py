@@ -65,8 +65,7 @@ def _compile(text: str) -> CodeType:
 
 
 def _describe(code: CodeType) -> tuple[object, ...]:
-    """Return every part of a code object that affects its execution; names of locals if NAMES_COUNT functions are used.
-    """
+    """Return every part of a code object that affects its execution. Names of locals only if NAMES_COUNT is used."""
     arguments = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in (0x04, 0x08))
     names = code.co_varnames if NAMES_COUNT & set(code.co_names) else code.co_varnames[:arguments]
     constants = tuple(_describe(one) if isinstance(one, CodeType) else _show(one) for one in code.co_consts)
