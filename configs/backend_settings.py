@@ -1,4 +1,4 @@
-"""The common parts of all backends' settings: the section of its name in a target's file."""
+"""Base classes of the backends' settings, which a target's file has in the section named like its backend."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -6,37 +6,37 @@ from pydantic import Field
 
 from configs.schema import Frozen
 
-# inserted into YAML and shell commands, so only plain words are safe
+# These values are inserted into YAML and shell commands, so only characters without a meaning there are allowed.
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$", max_length=250)]
 Flag = Annotated[str, Field(pattern=r"^--[a-z][a-z0-9-]*(=[A-Za-z0-9._:/@+,-]+)?$", max_length=250)]
 Lines = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
 
 
 class Settings(Frozen):
-    """A backend's settings. Each backend narrows `backend` to its name, which is also the default."""
+    """A backend's settings. Each backend's subclass narrows the type of `backend` to its own name, as the default."""
 
-    trains_here: ClassVar[bool] = False  # trainers are processes of this machine
-    hires_chips: ClassVar[bool] = False  # a run occupies devices that are paid for
+    trains_here: ClassVar[bool] = False  # whether trainers are processes on this machine
+    hires_chips: ClassVar[bool] = False  # whether a run occupies devices that are paid for
 
     backend: str
 
 
 class ImageSettings(Settings):
-    """Settings of a backend whose jobs are pods of an image."""
+    """Settings of a backend whose jobs are pods that run a container image."""
 
-    image: Word  # with the trainer, its Python first on the path
+    image: Word  # contains the trainer; `python` in it is the trainer's Python
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The settings that decide the outcome of a run: part of its identity."""
+        """The settings that can change a run's outcome; they enter the run's identity."""
         raise NotImplementedError
 
 
 class LogSettings(Settings):
     """Settings of a backend that replays stored logs as jobs instead of training.
 
-    `logs`: patterns of a run's log with `{case}`, `{arm}`, `{repeat}` and `*`; the first that matches a file counts.
-    `speed`: 1 replays in real time; at 60 a minute of the log takes a second.
+    `logs`: path patterns with `{case}`, `{arm}`, `{repeat}` and `*`; a run plays the file of the first that matches.
+    `speed`: 1 replays in real time; at 60, a minute of the log takes a second.
     """
 
     logs: Lines

@@ -16,11 +16,11 @@ BYTES = {"float32": 4, "bfloat16": 2}
 
 
 class Devices(Frozen):
-    """The devices for a training; None for unknown values."""
+    """The devices of a training run."""
 
     count: int
-    platform: str | None = None  # as JAX calls it: cpu, tpu or gpu
-    memory_gib: float | None = None  # of each
+    platform: str | None = None  # JAX's name: cpu, tpu or gpu; None: unknown
+    memory_gib: float | None = None  # GiB per device; None: unknown
 
 
 def check(config: TrainConfig, devices: Devices) -> None:
@@ -31,7 +31,7 @@ def check(config: TrainConfig, devices: Devices) -> None:
 
 
 def find_problems(config: TrainConfig, devices: Devices) -> Iterator[str]:
-    """Yield the problems, each as a sentence that begins with the keys to change."""
+    """Yield the reasons why these devices cannot train the config; each begins with the keys to change."""
     if devices.platform is not None and devices.platform != config.hardware:
         yield (
             f"hardware={config.hardware}, but the devices are {devices.platform} "
@@ -44,7 +44,7 @@ def find_problems(config: TrainConfig, devices: Devices) -> Iterator[str]:
 
 
 def mlp_width(config: TrainConfig) -> int:
-    """Return the sum of the inner widths of all MLPs and experts of the decoder."""
+    """Return the sum of the hidden widths of all MLPs and experts in the decoder."""
     if config.num_experts == 1:
         return config.base_num_decoder_layers * config.base_mlp_dim
     mixtures = config.base_num_decoder_layers - config.first_num_dense_layers
@@ -53,15 +53,15 @@ def mlp_width(config: TrainConfig) -> int:
 
 
 def find_excess(config: TrainConfig, shape: dict[str, int], memory_gib: float) -> Iterator[str]:
-    """Yield a problem if the minimum memory of a step exceeds a device's; compilers may need more."""
+    """Yield a problem if a step certainly needs more memory than a device has. shape: devices by mesh axis."""
     tensor = shape["tensor"]
-    batch = config.per_device_batch_size * tensor  # the devices along that axis share their sequences
+    batch = config.per_device_batch_size * tensor  # the devices along the tensor axis process the same sequences
     tokens, length, width = batch * config.max_target_length, config.max_target_length, BYTES[config.dtype]
     layers, emb = config.base_num_decoder_layers, config.base_emb_dim
-    # weights with two moments, split as far as possible
+    # bytes of the weights and two optimizer moments, below divided by all devices
     weights = 3 * BYTES[config.weight_dtype] * emb * (config.vocab_size + 3 * mlp_width(config))
-    saved = layers * tokens * emb * width  # the layers' inputs, which no remat recomputes
-    whole = choose_attention(config).kernel == "dot_product"  # it stores the logits of all pairs of positions
+    saved = layers * tokens * emb * width  # bytes of the layers' inputs, which every remat policy stores
+    whole = choose_attention(config).kernel == "dot_product"  # stores the logits of all position pairs
     scores = 4 * tokens * length * config.base_num_query_heads if whole else 0
     if shape["stage"] > 1:  # a stage processes one microbatch at a time
         scores //= pipeline_shape(config).microbatches

@@ -1,4 +1,4 @@
-"""Reads comparisons, cases, targets and tolerances by name."""
+"""Loads and validates the YAML files in configs/: cases, models, targets, comparisons, tolerances, comparability."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +21,10 @@ from configs.schema import Frozen
 from configs.topologies import GIB, Topology, find_topology
 
 type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances", "comparability"]
-type Named = tuple[Kind, str, tuple[str | int, ...]]  # a name in a file of configs, and its place there
+type Named = tuple[Kind, str, tuple[str | int, ...]]  # a reference in a YAML file, and its keys there
 Trainer = Literal["maxview", "maxtext", "command"]
 Start = Literal["own", "shared"]
-BY_DEVICE = ("step_time_s", "step_cpu_time_s")  # if a set lacks them, configs/noise.yml applies
+BY_DEVICE = ("step_time_s", "step_cpu_time_s")  # metrics; configs/noise.yml applies if the set has no tolerance
 
 SINGULAR: Mapping[Kind, str] = {
     "cases": "case",
@@ -45,7 +45,7 @@ def _check_name(text: str) -> str:
 
 
 def tolerance_names() -> tuple[str, ...]:
-    """Return the names that a set of tolerances may contain: the required ones (in `default`) and the optional ones."""
+    """Return the metrics that a tolerances file may contain: the optional BY_DEVICE, and the required of `default`."""
     return *BY_DEVICE, *read_yaml(find("tolerances", "default"))
 
 
@@ -67,9 +67,9 @@ Size = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 class Arm(Frozen):
     """One side of a comparison: a name, and its declared differences from the other side.
 
-    `ref`: the trainer's branch, tag or commit, from `repository`. `packages` (such as `jax==0.11.0`): install them in
-    an environment of its own; `python`: use an existing environment; `image`: for targets that run images. `trainer`
-    and `command` (of a custom trainer) override the comparison's.
+    `set`: config keys with this arm's values. `ref`: the trainer's branch, tag or commit in `repository`. `packages`,
+    such as `jax==0.11.0`, are installed in a new environment for this arm; `python` is an existing interpreter;
+    `image`: for targets that run images. `trainer`, `repository` and `command` (custom) override the comparison's.
     """
 
     name: Name
@@ -92,7 +92,7 @@ class Arm(Frozen):
 
 
 class Comparison(Frozen):
-    """Two arms × cases × repeats on a target, with tolerances. `question` is the file's first comment."""
+    """Two arms, trained `repeats` times for each case on a target. `question` is the file's first comment."""
 
     name: Name
     question: str
@@ -101,16 +101,16 @@ class Comparison(Frozen):
     cases: Annotated[tuple[Name, ...], Field(min_length=1)]
     repeats: Annotated[Count, Field(le=100)]
     tolerances: Name
-    comparability: Name = "default"  # the set of effects of findings on the verdict
-    findings: dict[str, Any] = {}  # exceptions from that set; configs/findings.py reads them
-    allow: dict[ToleranceName, Annotated[str, Field(min_length=1)]] = {}  # rows that may change, and why
+    comparability: Name = "default"  # file in configs/comparability: the effect of each finding on the verdict
+    findings: dict[str, Any] = {}  # overrides of that file's entries, as in configs/findings.py: Rule
+    allow: dict[ToleranceName, Annotated[str, Field(min_length=1)]] = {}  # metric that may change → reason
     arms: tuple[Arm, ...]
     set: dict[str, Any] = {}
-    repository: Annotated[str, Field(min_length=1)] | None = None  # of the refs; maxview's default: its checkout
-    command: CommandTemplate | None = None  # of both arms, if their trainer is custom
-    explain: Literal["auto", "off"] = "auto"  # explain the difference of the arms once, if they differ
-    # shared: the second arm starts with the first one's weights, moments and batches. By default only MaxText's two
-    # implementations share their start, because they draw different weights from one seed
+    repository: Annotated[str, Field(min_length=1)] | None = None  # with the arms' refs. Default: maxview's checkout
+    command: CommandTemplate | None = None  # for every arm with a custom trainer and no command of its own
+    explain: Literal["auto", "off"] = "auto"  # auto: if the arms differ, search for the cause once
+    # shared: the second arm starts with the first arm's weights, optimizer moments and batches. Default: shared for
+    # MaxText's Linen against its NNX, which initialize different weights from the same seed; else own
     start: Start | None = None
 
     @model_validator(mode="after")
@@ -119,13 +119,13 @@ class Comparison(Frozen):
         if len(names) != 2 or names[0] == names[1]:
             raise ValueError(f"arms must be two with different names, not {', '.join(names) or 'none'}")
         trainers = [self.trainer_of(arm) for arm in self.arms]
-        # arms of MaxText may be a release and a commit
+        # with MaxText, one arm may be an installed release and the other a commit
         if trainers == ["maxview", "maxview"] and (self.arms[0].ref is None) != (self.arms[1].ref is None):
             raise ValueError("either both arms have a ref or none")
         if self.repository and not any(arm.ref for arm in self.arms):
             raise ValueError("a repository is only read for arms that have a ref")
         for arm, trainer in zip(self.arms, trainers, strict=True):
-            # an image with MaxText still needs the packages here: its keys are read on this machine
+            # an arm with MaxText may set both: MaxText's config keys are read from the packages on this machine
             if arm.image and (arm.packages or arm.python) and trainer == "maxview":
                 raise ValueError(f"{arm.name}: set at most one of packages, python and image")
             if trainer == "maxtext" and arm.ref and not (arm.repository or self.repository):
@@ -151,51 +151,51 @@ class Comparison(Frozen):
         return self
 
     def command_of(self, arm: Arm) -> CommandTemplate | None:
-        """Return how an arm's custom trainer is started; None for other trainers."""
+        """Return the command template of an arm; None if its trainer is not custom, or if it has no command."""
         return (arm.command or self.command) if self.trainer_of(arm) == "command" else None
 
     def trainer_of(self, arm: Arm) -> Trainer:
-        """Return the trainer of an arm."""
+        """Return the kind of an arm's trainer."""
         return arm.trainer or self.trainer
 
     @property
     def has_command(self) -> bool:
-        """Whether an arm has a custom trainer."""
+        """Whether at least one arm has a custom trainer."""
         return any(self.trainer_of(arm) == "command" for arm in self.arms)
 
     @property
     def shares_start(self) -> bool:
-        """Whether the second arm starts with the first one's state."""
+        """Whether the second arm starts with the first arm's weights, optimizer moments and batches."""
         maxtext = {self.trainer_of(arm) for arm in self.arms} == {"maxtext"}
         implementations = {arm.set.get("pure_nnx") for arm in self.arms} == {False, True}
         return self.start == "shared" or (self.start is None and maxtext and implementations)
 
     @property
     def has_refs(self) -> bool:
-        """Whether the arms are versions of a trainer from a repository."""
+        """Whether both arms have a ref."""
         return all(arm.ref is not None for arm in self.arms)
 
 
 class Target(Frozen):
-    """A target of runs: the launcher, the devices, a model that fits them, and the environment of the process.
+    """A place to run: the backend, the devices, a model that fits them, and the trainer's environment variables.
 
-    `environment`: variables to set. `pass_on`: further variables of the caller, besides those of
-    `configs/environment.py`, that a local trainer gets; it has no other credentials. `wrap`: the command that executes
-    a local trainer, such as `[unshare, --user, --net, --]`.
+    `environment`: variables to set. `pass_on`: names of the caller's variables that a local trainer also gets, in
+    addition to PASSED_ON of `configs/environment.py`; it gets no others. `wrap`: words before a local trainer's
+    command, such as `[unshare, --user, --net, --]`.
 
-    `launch`: settings of the backend, in which `${NAME}` is an environment variable; in the file, the section that is
-    named like the backend. Their values are checked when a run is planned for the target.
+    `launch`: settings of the backend; the file has them in the section named like the backend. `${NAME}` in them is an
+    environment variable. Their values are checked when a run is planned for the target.
     """
 
     name: Name
     backend: BackendName
     devices: Count
-    topology: Slice | None = None  # for ahead-of-time compiles, of configs/topologies.py
-    memory_gib: Size | None = None  # of each device; omit for CPUs and for targets with a topology
-    dollars_per_chip_hour: Size | None = None  # for the cost of further runs
+    topology: Slice | None = None  # name in configs/topologies.py, for ahead-of-time compiles
+    memory_gib: Size | None = None  # GiB per device; omit for CPUs and for targets with a topology
+    dollars_per_chip_hour: Size | None = None  # US dollars; only used to estimate the cost of further runs
     model: Name
     time_limit_s: Count
-    log_limit_mb: Count = 10_000  # a local run with a larger log is stopped
+    log_limit_mb: Count = 10_000  # a local run with a larger log is killed
     environment: dict[str, str] = {}
     pass_on: tuple[Variable, ...] = ()
     wrap: tuple[Annotated[str, Field(min_length=1)], ...] = ()
@@ -223,27 +223,27 @@ class Target(Frozen):
 
     @property
     def trains_here(self) -> bool:
-        """Whether its trainers are processes of this machine, with its files and the caller's variables."""
+        """Whether trainers run on this machine, with access to its files and to the passed-on variables."""
         return settings_model(self.backend).trains_here
 
     @property
     def plays_logs(self) -> bool:
-        """Whether it replays logs, of any machine, instead of training."""
+        """Whether this target replays stored logs, from any machine, instead of training."""
         return issubclass(settings_model(self.backend), LogSettings)
 
     @property
     def hires_chips(self) -> bool:
-        """Whether a run occupies a slice that is paid for."""
+        """Whether a run occupies devices that are paid for."""
         return settings_model(self.backend).hires_chips
 
     @property
     def device_memory_gib(self) -> float | None:
-        """Memory of each device in GiB, if the target states it."""
+        """Memory per device in GiB; None if the target sets neither topology nor memory_gib."""
         return find_topology(self.topology).hbm_bytes / GIB if self.topology else self.memory_gib
 
     @property
     def platform(self) -> str | None:
-        """JAX's platform there, if the target states it."""
+        """The JAX platform ("cpu", "gpu", "tpu"); None if the target does not set it or replays logs."""
         if self.plays_logs:
             return None
         named = self.environment.get("JAX_PLATFORMS", "").partition(",")[0] or self.set.get("hardware")
@@ -251,7 +251,7 @@ class Target(Frozen):
 
     @property
     def passed_on(self) -> tuple[str, ...]:
-        """Patterns of the caller's variables that a trainer gets; none in a pod."""
+        """Name patterns of the caller's variables that a trainer gets; empty if it runs on another machine."""
         return (*PASSED_ON, *self.pass_on) if self.trains_here else ()
 
     def launch_settings(self, environ: Mapping[str, str]) -> Settings:
@@ -260,9 +260,10 @@ class Target(Frozen):
 
 
 class Tolerance(Frozen):
-    """The largest difference that counts as the same, and why: relative to the baseline, or absolute in the unit.
+    """The largest accepted difference between the arms, and why.
 
-    `least`: for a noisy metric, the smallest difference that is reported when it is certain, in the same unit.
+    `relative`: as a share of the baseline's value; `absolute`: in the metric's unit. `least`: for a noisy metric, the
+    smallest difference that is reported if it is statistically certain, in the unit of the field that is set.
     """
 
     relative: Size | None = None
@@ -283,12 +284,12 @@ class Tolerance(Frozen):
 
 
 def list_names(kind: Kind, *, root: Path = CONFIG_ROOT) -> tuple[str, ...]:
-    """Return the names in one folder of configs."""
+    """Return the names of the files in configs/KIND, sorted and without `.yml`."""
     return tuple(sorted(path.stem for path in (root / kind).glob("*.yml")))
 
 
 def find(kind: Kind, name: str, *, root: Path = CONFIG_ROOT) -> Path:
-    """Return the file of a name. Raises ConfigError with a suggestion if there is none."""
+    """Return the path of configs/KIND/NAME.yml. Raises ConfigError with a suggestion if there is no such file."""
     names = list_names(kind, root=root)
     if name in names:
         return root / kind / f"{name}.yml"
@@ -299,9 +300,9 @@ def find(kind: Kind, name: str, *, root: Path = CONFIG_ROOT) -> Path:
 
 
 def _load[T: BaseModel](path: Path, data: CommentedMap, model: type[T], **given: Any) -> T:
-    """Return the record in a file; the fields in `given` cannot be set by the file."""
+    """Return a file's content `data` as a `model`. `given`: values of fields that the file cannot set."""
     fields = tuple(name for name in model.model_fields if name not in given)
-    if model is Target:  # in a file, the settings' key is the backend's name
+    if model is Target:  # a target's file has `launch` under the backend's name
         fields = (*(name for name in fields if name != "launch"), *BACKENDS)
     known = (*fields, *Arm.model_fields) if model is Comparison else fields
     problems = [
@@ -320,7 +321,7 @@ def _load[T: BaseModel](path: Path, data: CommentedMap, model: type[T], **given:
 
 
 def find_missing(named: Sequence[Named], data: CommentedMap, path: Path, root: Path) -> Iterator[str]:
-    """Yield a problem, with its line in the file `path`, for every named file that does not exist."""
+    """Yield a problem, with `file:line`, for each reference in the file `path` (content: `data`) to a missing file."""
     for kind, name, keys in named:
         try:
             find(kind, name, root=root)
@@ -329,7 +330,7 @@ def find_missing(named: Sequence[Named], data: CommentedMap, path: Path, root: P
 
 
 def load_comparison(name: str, *, root: Path = CONFIG_ROOT) -> Comparison:
-    """Return a comparison by name, after checking that everything it names exists."""
+    """Return a comparison by name. Raises ConfigError with every problem, also if a file that it names is missing."""
     path = find("comparisons", name, root=root)
     data = read_yaml(path)
     question = first_comment(path)
@@ -350,13 +351,13 @@ def load_comparison(name: str, *, root: Path = CONFIG_ROOT) -> Comparison:
 
 
 def load_target(name: str, *, root: Path = CONFIG_ROOT) -> Target:
-    """Return a target by name."""
+    """Return a target by name. Raises ConfigError."""
     path = find("targets", name, root=root)
     return _load(path, read_yaml(path), Target, name=name)
 
 
 def load_tolerances(name: str, *, root: Path = CONFIG_ROOT) -> dict[str, Tolerance]:
-    """Return the tolerance of every judged metric."""
+    """Return the tolerances in configs/tolerances/NAME.yml by metric. Raises ConfigError."""
     path = find("tolerances", name, root=root)
     required = [*read_yaml(find("tolerances", "default"))]
     return read_entries(read_yaml(path), path, Tolerance, tolerance_names(), "metric", required=required)
@@ -367,7 +368,7 @@ def _own_rules(data: CommentedMap, path: Path) -> dict[FindingKind, Rule]:
 
 
 def load_effects(name: str = "default", comparison: str | None = None, *, root: Path = CONFIG_ROOT) -> Effects:
-    """Return the effect of each finding, from the set `name` and the comparison's `findings:`. Raises ConfigError."""
+    """Return the effect of each kind of finding: comparability/NAME.yml, overridden by the comparison's `findings:`."""
     rules = load_rules(find("comparability", name, root=root))
     if comparison is not None:
         path = find("comparisons", comparison, root=root)
@@ -376,20 +377,20 @@ def load_effects(name: str = "default", comparison: str | None = None, *, root: 
 
 
 def load_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
-    """Return the config values of a model or case file."""
+    """Return the config values in a model's or case's file, labelled `layer`."""
     path = find(kind, name, root=root)
     return layer_from_map(read_yaml(path), path, layer)
 
 
 def set_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
-    """Return the config values under `set:` of a checked target or comparison file."""
+    """Return the config values under `set:` in a valid target's or comparison's file, labelled `layer`."""
     path = find(kind, name, root=root)
     data = read_yaml(path).get("set")
     return layer_from_map(data, path, layer) if data else {}
 
 
 def arm_layer(comparison: str, arm: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
-    """Return the config values set by one arm. Raises ConfigError with a suggestion for an unknown arm."""
+    """Return the config values under `set:` of one arm. Raises ConfigError with a suggestion for an unknown arm."""
     path = find("comparisons", comparison, root=root)
     arms = {item["name"]: item for item in read_yaml(path)["arms"]}
     if arm not in arms:

@@ -1,4 +1,4 @@
-"""The settings of a custom trainer: its command, and the files that it writes."""
+"""The settings of a custom trainer in a comparison's file: its command, and the files that it writes."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from configs.errors import suggest
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 
-# the run's name and folder, the program's folder, and the arm's Python
+# placeholders besides config keys: the run's name and folder, the program's folder, the arm's Python
 OWN = ("run_name", "out", "checkout", "python")
 KEYS = tuple(key for key in TrainConfig.model_fields if key not in PLACE_KEYS)
 
@@ -35,7 +35,7 @@ def _check_inside(text: str) -> str:
 
 
 def names_in(template: str) -> list[str]:
-    """Return the names in braces. Raises ValueError for anything but plain names."""
+    """Return the names in braces. Raises ValueError if braces contain anything but a plain name."""
     names = []
     for _, name, form, conversion in Formatter().parse(template):
         if name is None:
@@ -52,12 +52,12 @@ Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 class CommandTemplate(Frozen):
-    """The command of a custom trainer, which trains one run and prints a readable log.
+    """The command of a custom trainer, which trains one run and prints a log in a format that maxview can read.
 
-    Every word and variable may contain `{run_name}`, `{out}` (the run's folder), `{checkout}` (the program's folder, in
-    which it starts), `{python}` and every key of the config. `folder`: the program's folder, if it has no ref.
-    `checkpoints`: the folder of Orbax checkpoints in the run's folder, if any. `metrics`: its file of JSON lines, in
-    our or MaxText's format. `resume`: further arguments once a checkpoint exists.
+    Every argument and variable may contain `{run_name}`, `{out}` (the run's folder), `{checkout}` (the program's
+    folder, in which it starts), `{python}` and every config key. `folder`: the program's folder, if the arm has no ref.
+    Paths in the run's folder: `checkpoints`, the folder of Orbax checkpoints (None: it writes none); `metrics`, a file
+    of JSON lines in maxview's or MaxText's format. `resume`: arguments added once a checkpoint exists.
     """
 
     argv: Annotated[tuple[Template, ...], Field(min_length=1)]
@@ -77,12 +77,12 @@ class CommandTemplate(Frozen):
 
     @property
     def names(self) -> frozenset[str]:
-        """All names in braces."""
+        """The names of all placeholders."""
         texts = (*self.argv, *self.environment.values(), *self.resume)
         return frozenset(name for text in texts for name in names_in(text))
 
     def fill(self, values: Mapping[str, str]) -> "CommandTemplate":
-        """Return the template with its names replaced by values."""
+        """Return the template with its placeholders replaced by values."""
         return self.model_copy(
             update={
                 "argv": tuple(word.format_map(values) for word in self.argv),

@@ -1,4 +1,4 @@
-"""Checks the data files and tokenizer that a config names, before launch and again in the trainer."""
+"""Checks the data files and tokenizer that a config names. Called before launch and again by the trainer."""
 
 from collections.abc import Callable, Iterator
 from glob import glob
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
     from configs.schema import TrainConfig
 
 REMOTE = "gs://"
-MOST = 1 << 20  # bytes checked of a text file
-COLUMN = "text"  # of a parquet file
-TEXTS = ("string", "large_string", "binary", "large_binary")  # column types that hold texts
+MOST = 1 << 20  # bytes at the start of a text file that are checked
+COLUMN = "text"  # the column that is read from parquet files
+TEXTS = ("string", "large_string", "binary", "large_binary")  # allowed types of that column
 RIEGELI = bytes.fromhex("83af70d10d884a3f")  # first bytes of every array_record file
 BYTE_TOKENS = 259  # 256 bytes, and ByT5's three special tokens
 
-type Find = Callable[[str], list[str]]  # pattern → files on this machine
+type Find = Callable[[str], list[str]]  # path pattern → matching files; only local files are opened
 
 
 def find_data_problems(config: "TrainConfig", bring: Find | None = None) -> Iterator[str]:
-    """Yield the problems of the data: missing, empty or not text, or with tokens outside the vocabulary.
+    """Yield the problems of the data: files that are missing, empty or not text, or a tokenizer with too many tokens.
 
-    bring: copies or lists the files of a bucket; without it, buckets are not checked.
+    bring: downloads or lists the files in a bucket that match a pattern; None: buckets are not checked.
     """
     if config.dataset_type != "grain":
         return
@@ -37,7 +37,7 @@ def split_patterns(text: str) -> list[str]:
 
 
 def place(path: str) -> Path:
-    """Return a local path; a relative one starts at maxview's folder."""
+    """Return the absolute form of a local path; relative paths are relative to maxview's own folder."""
     return Path(__file__).parent.parent / Path(path).expanduser()
 
 
@@ -57,7 +57,7 @@ def _of_files(key: str, patterns: str, kind: str, bring: Find | None) -> Iterato
             found = find(pattern)
         except FileNotFoundError:  # the bucket does not exist
             found = []
-        except (OSError, NotImplementedError) as error:  # a bucket that may not be listed; ** in one
+        except (OSError, NotImplementedError) as error:  # no permission to list the bucket; `**` in its pattern
             yield f"{key}={pattern}: {' '.join(str(error).split())}"
             continue
         if not found and place(pattern).is_dir():
@@ -136,7 +136,7 @@ def _of_tokenizer(path: str, vocab_size: int) -> Iterator[str]:
 
 
 def is_text(begin: bytes, *, whole: bool) -> bool:
-    """Return whether a file begins with UTF-8 without zero bytes; unless `whole`, its last character may be cut."""
+    """Return whether bytes are UTF-8 text without zero bytes; unless `whole`, the last character may be incomplete."""
     try:
         begin.decode()
     except UnicodeDecodeError as error:

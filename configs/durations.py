@@ -1,14 +1,14 @@
-"""Parses durations such as 90s, 10m, 2h."""
+"""Parses durations such as 90s, 10m, 2h, and limits the repeats of an arm."""
 
 import re
 
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
-MOST_REPEATS = 100  # of one arm
-ENOUGH_REPEATS = 30  # of one arm, if neither a budget nor a number is given
+MOST_REPEATS = 100  # runs per arm, at most
+ENOUGH_REPEATS = 30  # limit of runs per arm if the user gives neither a time budget nor a limit
 
 
 def read_duration(text: str) -> float:
-    """Return the seconds. Raises ValueError with examples."""
+    """Return a duration in seconds. Raises ValueError with examples, also for 0."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
     seconds = float(match[1]) * UNITS_S[match[2]] if match else 0.0
     if not seconds:

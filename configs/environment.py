@@ -1,9 +1,9 @@
-"""Selects the caller's environment variables that a trainer gets: a fixed list and the names in its target."""
+"""Selects the caller's environment variables that a trainer gets: a fixed list, and names in the target's file."""
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
-# variables to start, to find devices, and for the locale; none is a secret
+# needed to start a process, to find devices, and for the locale; none is a secret
 PASSED_ON = (
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR",
     "LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
@@ -11,17 +11,17 @@ PASSED_ON = (
     # the compilation cache saves time and changes no result
     "JAX_COMPILATION_CACHE_*", "JAX_PERSISTENT_CACHE_*",
 )  # fmt: skip
-# of maxview, Prefect and CI: a branch could act in our name with them
+# never passed on: settings and tokens of maxview, Prefect and CI. A compared branch could misuse them.
 OWN = ("MAXVIEW_*", "PREFECT_*", "GITHUB_*", "GH_TOKEN", "GH_ENTERPRISE_TOKEN", "ACTIONS_*")
 
 
 def is_own(name: str) -> bool:
-    """Return whether a variable is never passed on."""
+    """Return whether a variable must never be passed on to a trainer."""
     return any(fnmatchcase(name, pattern) for pattern in OWN)
 
 
 def pass_on(caller: Mapping[str, str], patterns: Iterable[str] = PASSED_ON) -> dict[str, str]:
-    """Return the caller's variables that match a pattern, without maxview's own."""
+    """Return the caller's variables whose names match a pattern, without those in OWN."""
     wanted = tuple(patterns)
     return {
         name: value

@@ -1,13 +1,13 @@
-"""Collects all problems of an input, to report them at once."""
+"""Collects all problems of an input, to report them together in one ConfigError."""
 
 import difflib
 from collections.abc import Callable, Sequence
 
-LEAST_PART = 3  # letters that must agree before a part of a name counts as a hint
+LEAST_PART = 3  # characters; a shorter word gets no suggestion by substring
 
 
 class ConfigError(ValueError):
-    """All problems of one input, each once, as `file:line: problem (remedy)`."""
+    """All problems of one input, without duplicates, as lines `file:line: problem (remedy)`."""
 
     def __init__(self, problems: Sequence[str]):
         self.problems = list(dict.fromkeys(problems))
@@ -21,7 +21,7 @@ class Problems:
         self.lines: list[str] = []
 
     def attempt[T](self, read: Callable[[], T]) -> T | None:
-        """Return `read()`; None if it raised ConfigError, whose problems are kept."""
+        """Return `read()`; if it raises ConfigError, add the error's problems to `lines` and return None."""
         try:
             return read()
         except ConfigError as error:
@@ -35,7 +35,7 @@ class Problems:
 
 
 def suggest(word: str, known: Sequence[str]) -> str:
-    """Return ` (did you mean 'x'?)` with the nearest known word, or one that contains `word`; "" without one."""
+    """Return ` (did you mean 'x'?)` with the most similar known word, else one that contains `word`, else ""."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if not near and len(word) >= LEAST_PART:
         near = [name for name in known if word.lower() in name.lower()][:1]

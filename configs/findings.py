@@ -1,4 +1,4 @@
-"""Reads the effect of each kind of finding on the verdict, and the reason."""
+"""Loads configs/comparability/*.yml: the effect of each kind of finding on the verdict, and the reason."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,7 +50,7 @@ def read_rules(data: Any, path: Path) -> dict[FindingKind, Rule]:
 
 
 def load_rules(path: Path) -> dict[FindingKind, Rule]:
-    """Return the rules of a complete set. Raises ConfigError, about missing kinds only if the others are right."""
+    """Return the rule of every kind of finding. Raises ConfigError; missing kinds are reported if the rest is valid."""
     data = read_yaml(path)
     read_rules(data, path)
     return read_entries(data, path, Rule, KINDS, "finding", required=KINDS)

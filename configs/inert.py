@@ -1,4 +1,4 @@
-"""Reads the config keys, variables and compiler flags without an effect on training, and why."""
+"""Loads configs/inert.yml: config keys, environment variables and compiler flags without an effect on training."""
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -16,7 +16,7 @@ Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 class Group(Frozen):
-    """Names that may differ for one reason; `when`: only if both runs have these values."""
+    """Name patterns of settings that may differ for the reason `why`, if both runs have the settings in `when`."""
 
     why: Annotated[str, Field(min_length=1)]
     names: Names
@@ -24,22 +24,22 @@ class Group(Frozen):
 
 
 class Inert(Frozen):
-    """Names of values that are specific to a run, that name its inputs, or that have no effect on training."""
+    """The contents of configs/inert.yml: name patterns of config keys, environment variables and compiler flags."""
 
-    own: tuple[Group, ...]
-    inputs: Names
-    inert: tuple[Group, ...]
+    own: tuple[Group, ...]  # values of a single run, such as its name and folder
+    inputs: Names  # files that a run reads: their values affect training
+    inert: tuple[Group, ...]  # settings without an effect on training
 
     def is_own(self, name: str) -> bool:
-        """Return whether the value is a run's name, folder, port or host."""
+        """Return whether the setting is a run's own name, folder, access token, port or host."""
         return any(_matches(name, group.names) for group in self.own)
 
     def is_input(self, name: str) -> bool:
-        """Return whether the value names an input of the run."""
+        """Return whether the setting names an input of the run."""
         return _matches(name, self.inputs)
 
     def why(self, name: str, *sides: Mapping[str, str]) -> str | None:
-        """Return why a difference in this name is harmless between runs with these settings; None if it may matter."""
+        """Return why a difference in this setting is harmless; None if it may matter. sides: both runs' settings."""
         return next((g.why for g in self.inert if _matches(name, g.names) and _holds(g.when, sides)), None)
 
 

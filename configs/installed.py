@@ -15,25 +15,25 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-# JAX's plugin packages by kind of device, and by the extra that installs them; one suffices
+# kind of device → {extra of `jax` → the plugin package that it installs}; one package of a kind suffices
 PLUGINS = {"tpu": {"tpu": "libtpu"}, "cuda": {"cuda13": "jax-cuda13-plugin", "cuda12": "jax-cuda12-plugin"}}
 PACKAGES = (
     "jax", "jaxlib", *PLUGINS["tpu"].values(), *PLUGINS["cuda"].values(),
     "flax", "optax", "orbax-checkpoint", "tensorstore", "numpy",
 )  # fmt: skip
-COMMIT_VARIABLE = "MAXVIEW_COMMIT"  # an image has no git; its build sets this
+COMMIT_VARIABLE = "MAXVIEW_COMMIT"  # set when an image is built, because the image has no git checkout
 
 
 def trainer_commit(root: Path, source: Sequence[str] = ("model", "configs")) -> tuple[str | None, bool]:
     """Return (commit, dirty) of the trainer's git checkout at `root`; (None, False) if it is not a checkout.
 
-    source: the folders checked for changes; empty for all.
+    dirty: there are uncommitted changes in the folders `source` (empty: anywhere).
 
-    Parent folders do not count: an environment inside another project would be taken for that project.
+    A checkout in a parent folder is ignored: a virtual environment inside another project is not that project.
     """
     if not (root / ".git").exists():
         return None, False
-    # git hooks set these to another repository
+    # If a git hook started this process, GIT_* variables point to the hook's repository.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
 
     def git(*words: str) -> str:
@@ -47,12 +47,12 @@ def trainer_commit(root: Path, source: Sequence[str] = ("model", "configs")) -> 
 
 
 def source_digest(root: Path) -> str:
-    """Return a hash over the trainer's source, which identifies it between commits too."""
+    """Return a hash over the source of maxview's trainer in `root`; it also identifies uncommitted versions."""
     return digest_files(root, [*(root / "model").rglob("*.py"), *(root / "configs").glob("*.py")])
 
 
 def digest_files(root: Path, paths: Iterable[Path]) -> str:
-    """Return a hash over the content of files and their places relative to `root`."""
+    """Return a hash over the contents of files and their paths relative to `root`."""
     digest = hashlib.sha256()
     for path in sorted(paths):
         digest.update(f"{os.path.relpath(path, root)}\0{path.stat().st_size}\0".encode())
@@ -61,7 +61,7 @@ def digest_files(root: Path, paths: Iterable[Path]) -> str:
 
 
 def installed_versions(more: Sequence[str] = ()) -> dict[str, str]:
-    """Return the installed versions of Python, of the packages that a run imports, and of `more`."""
+    """Return the versions of Python, and of the installed ones among PACKAGES and `more`, by name."""
     versions = {"python": platform.python_version()}
     for package in (*PACKAGES, *more):
         try:
@@ -72,19 +72,19 @@ def installed_versions(more: Sequence[str] = ()) -> dict[str, str]:
 
 
 def find_folders(packages: Sequence[str]) -> dict[str, str]:
-    """Return the folders of installed packages, without importing them, which may take half a minute."""
+    """Return the folders of the installed ones among `packages`, without a slow import, by name."""
     found = {package: importlib.util.find_spec(package) for package in packages}
     return {name: next(iter(spec.submodule_search_locations)) for name, spec in found.items()
             if spec is not None and spec.submodule_search_locations}  # fmt: skip
 
 
 def machine_memory_gib() -> float:
-    """Return the memory of this machine in GiB, an upper bound for CPU runs."""
+    """Return the physical memory of this machine in GiB, an upper bound for CPU runs."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2.0**30
 
 
 def describe_trainer() -> dict[str, Any]:
-    """Return this process's trainer: commit, dirtiness, source digest, versions."""
+    """Return the trainer installed with this file: commit or None, whether it is dirty, source digest, versions."""
     root = Path(__file__).parent.parent
     commit, dirty = trainer_commit(root)
     return {

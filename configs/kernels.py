@@ -1,4 +1,4 @@
-"""Chooses the attention kernel of a config: the named one, or by rule for `autoselected`."""
+"""Chooses the attention kernel of a config: the kernel that `attention` names, or by rule for `autoselected`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from configs.schema import TrainConfig
 
-LANES = 128  # of a TPU's vector unit
+LANES = 128  # lanes of a TPU's vector unit
 type Kernel = Literal["dot_product", "flash"]
 
 
@@ -21,7 +21,7 @@ class Choice(NamedTuple):
 def choose_attention(config: TrainConfig) -> Choice:
     """Return the attention kernel of a config.
 
-    `autoselected` is MaxText's word and rule: flash on a TPU if its kernel supports the shapes, else dot_product.
+    `autoselected` means the same as in MaxText: flash on a TPU if its kernel supports the shapes, else dot_product.
     """
     if config.attention != "autoselected":
         return Choice(config.attention, "as attention says")
@@ -34,7 +34,7 @@ def choose_attention(config: TrainConfig) -> Choice:
 
 
 def flash_problems(config: TrainConfig) -> list[str]:
-    """Return the problems of the `flash` kernel with a config; empty if it can be used."""
+    """Return the reasons why the `flash` kernel does not support a config; empty if it does."""
     problems = []
     if config.hardware == "tpu":
         if config.max_target_length % LANES:

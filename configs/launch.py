@@ -1,4 +1,4 @@
-"""The backends that run jobs, one line for each, and the settings that a target gives its backend."""
+"""Lists the backends that run jobs, and reads the backend's settings in a target's file."""
 
 import re
 from collections.abc import Mapping
@@ -31,12 +31,12 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 def find_part(backend: Any, part: Literal["settings", "handle", "launcher"]) -> Any:
-    """Return a part of a backend's package. Raises ValueError for an unknown backend."""
+    """Return SETTINGS, HANDLE or LAUNCHER of a backend's package. Raises ValueError for an unknown backend."""
     return getattr(import_module(f"{BACKENDS[_check_backend(backend)]}.{part}"), part.upper())
 
 
 def settings_model(backend: Any) -> type[Settings]:
-    """Return the model of a backend's settings. Raises ValueError for an unknown backend."""
+    """Return the pydantic class of a backend's settings. Raises ValueError for an unknown backend."""
     model: type[Settings] = find_part(backend, "settings")
     return model
 
@@ -45,12 +45,12 @@ def _of_its_backend(value: Any) -> Any:
     return settings_model(value.get("backend")).model_validate(value) if isinstance(value, dict) else value
 
 
-# The settings of a run's backend, of the backend's own class.
+# A field of this type is parsed and serialized with the class that its key `backend` names.
 Launch = Annotated[SerializeAsAny[Settings], BeforeValidator(_of_its_backend)]
 
 
 def take_section(value: Any) -> Any:
-    """Move a target's section that is named like its backend to the key `launch`. Raises ValueError."""
+    """Return a target's data with its backend's section moved to the key `launch`. Raises ValueError if it is bad."""
     if not isinstance(value, dict) or not isinstance(value.get("backend"), str) or value["backend"] not in BACKENDS:
         return value
     backend, model = value["backend"], settings_model(value["backend"])
@@ -68,7 +68,7 @@ def take_section(value: Any) -> Any:
 def fill_in[M: Settings](settings: Mapping[str, Any], model: type[M], where: str, environ: Mapping[str, str]) -> M:
     """Return the settings with every `${NAME}` and `${NAME:-default}` replaced from the environment.
 
-    Raises ConfigError naming the target file `where`, the variable and what to type.
+    where: the target's file, for messages. Raises ConfigError for unset variables and for invalid values.
     """
     missing: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Merges layers of YAML into a checked config, with the origin of every value."""
+"""Merges YAML files and command-line values into a valid training config, with the origin of every value."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from configs.schema import Frozen, TrainConfig
 
 COMMAND_LINE = "command line"
 KEYS = tuple(TrainConfig.model_fields)
-ELSEWHERE = {"model_name": " (--model names a file in configs/models)"}  # keys of MaxText, options here
+ELSEWHERE = {"model_name": " (--model names a file in configs/models)"}  # MaxText's config keys that are options here
 
 
 class Value(Frozen):
@@ -34,7 +34,7 @@ type Location = tuple[str | int, ...]
 
 
 def layer_from_map(data: CommentedMap, path: Path, layer: str) -> dict[str, Value]:
-    """Return one layer of config values from a YAML mapping in the file `path`."""
+    """Return one layer of config values, by key, from the YAML mapping `data` of the file `path`."""
     return {
         str(key): Value(value=plain(value), origin=origin_of(data, path, (key,)), layer=layer)
         for key, value in data.items()
@@ -42,7 +42,7 @@ def layer_from_map(data: CommentedMap, path: Path, layer: str) -> dict[str, Valu
 
 
 def layer_from_overrides(overrides: Sequence[str]) -> dict[str, Value]:
-    """Return the layer of `key=value` arguments; values are parsed as YAML, except those of text keys."""
+    """Return the layer of `key=value` arguments; values are parsed as YAML, except those of string keys."""
     layer: dict[str, Value] = {}
     problems: list[str] = []
     for word in overrides:
@@ -75,10 +75,10 @@ def _read_value(key: str, text: str) -> Any:
 
 
 def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]]:
-    """Merge layers, later wins, into a checked config and the winning value of each key.
+    """Merge layers into a valid config and the effective value of each key. Later layers override earlier ones.
 
     Raises ConfigError with every problem: unknown keys, wrong types or ranges, and keys that both the model file and
-    the command line set (MaxText refuses these too: one of the two would be silently ignored).
+    the command line set (MaxText rejects these too, because one of the two would be silently ignored).
     """
     problems = Problems()
     merged: dict[str, Value] = {}
@@ -108,7 +108,7 @@ def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]
 
 
 def unknown_keys(layer: Layer) -> list[str]:
-    """Return a problem for every unknown key, with a suggestion."""
+    """Return a problem for every unknown key in a layer, with a suggestion."""
     return [
         f"{v.origin}: unknown key '{key}'{ELSEWHERE.get(key) or suggest(key, KEYS)}"
         for key, v in layer.items()
@@ -127,9 +127,9 @@ def validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> TrainConf
 def read_entries[K: str, M: BaseModel](
     data: CommentedMap, path: Path, model: type[M], known: Sequence[K], what: str, *, required: Sequence[str] = ()
 ) -> dict[K, M]:
-    """Return the entries of a file with one `model` per name. Raises ConfigError with every problem.
+    """Return the entries of a file whose every value is a `model`, by name. Raises ConfigError with every problem.
 
-    `what`: an entry's name in messages; `required`: names that must not be missing.
+    `known`: the allowed names; `required`: names that must not be missing; `what`: a word for an entry, in messages.
     """
     found: dict[K, M] = {}
     problems: list[str] = []
@@ -151,7 +151,7 @@ def read_entries[K: str, M: BaseModel](
 def explain(error: ValidationError, locate: Callable[[Location], str], known: Sequence[str]) -> list[str]:
     """Return pydantic's errors as lines `file:line: key: expected value, got x`.
 
-    `locate` returns the origin of the value at a path of keys; `known`: keys to suggest for unknown ones.
+    `locate` returns `file:line` of the value at a path of keys; `known`: keys to suggest instead of unknown ones.
     """
     lines = []
     for item in error.errors(include_url=False):
@@ -171,12 +171,12 @@ def explain(error: ValidationError, locate: Callable[[Location], str], known: Se
 
 
 def _own(message: str) -> str:
-    """Return the message without the exception's kind, which pydantic prepends."""
+    """Return the message without the prefix that pydantic adds for a ValueError."""
     return message.removeprefix("Value error, ")
 
 
 def _with_origins(line: str, locate: Callable[[Location], str], values: Any) -> str:
-    """Return a message about several keys, with the value and origin of each."""
+    """Return a message about several keys, with the value and origin of each key that it names."""
     named = [key for key in values if re.search(rf"\b{re.escape(key)}\b", line)] if isinstance(values, Mapping) else []
     where = [f"{key} = {values[key]!r:.80} from {origin}" for key in named if (origin := locate((key,)))]
     if where:

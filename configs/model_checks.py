@@ -1,6 +1,6 @@
 """Checks relations between the keys of a training config, and between the config and the number of devices.
 
-Pure functions from a config to problems that name the keys to change; an empty list means valid.
+The functions return problems that name the keys to change; an empty list means valid.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MESH_KEYS = {
 
 
 def config_problems(config: TrainConfig) -> list[str]:
-    """Return the problems that do not depend on devices."""
+    """Return the contradictions between a config's keys that do not depend on the number of devices."""
     problems = []
     if config.base_num_query_heads % config.base_num_kv_heads:
         problems.append(
@@ -53,16 +53,16 @@ def config_problems(config: TrainConfig) -> list[str]:
 
 
 class Pipeline(NamedTuple):
-    """The layout of layers along the stage axis."""
+    """The distribution of the decoder layers over the mesh axis `stage`."""
 
-    stages: int
-    chunks: int  # of each stage: virtual stages
-    layers: int  # of each chunk
-    microbatches: int
+    stages: int  # devices along that axis
+    chunks: int  # chunks of layers per stage (virtual stages)
+    layers: int  # layers per chunk
+    microbatches: int  # parts of a batch
 
 
 def pipeline_shape(config: TrainConfig) -> Pipeline:
-    """Return the pipeline of a config."""
+    """Return the pipeline of a config; `chunks` is rounded down if the layers cannot be divided evenly."""
     stages, layers = config.ici_pipeline_parallelism, config.num_layers_per_pipeline_stage
     asked = config.num_pipeline_microbatches
     microbatches = stages if asked == -1 else asked
@@ -88,7 +88,7 @@ def _pipeline_problems(config: TrainConfig) -> list[str]:
 
 
 def mesh_shape(config: TrainConfig, num_devices: int) -> dict[str, int]:
-    """Return the devices along each mesh axis. Raises ValueError if their product is not `num_devices`."""
+    """Return the number of devices by mesh axis. Raises ValueError if the product cannot be `num_devices`."""
     asked = {axis: getattr(config, key) for axis, key in MESH_KEYS.items()}
     fixed = math.prod(size for size in asked.values() if size > 0)
     shape = {axis: num_devices // fixed if size == -1 else size for axis, size in asked.items()}
@@ -104,7 +104,7 @@ def mesh_shape(config: TrainConfig, num_devices: int) -> dict[str, int]:
 
 
 def device_problems(config: TrainConfig, num_devices: int) -> list[str]:
-    """Return the problems of splitting a config over `num_devices`."""
+    """Return the reasons why a config's batch and arrays cannot be split over `num_devices`."""
     try:
         shape = mesh_shape(config, num_devices)
     except ValueError as error:

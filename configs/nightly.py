@@ -1,4 +1,4 @@
-"""Reads the nightly schedule: comparisons, slices per target, and the owner and quarantine of each case."""
+"""Loads and validates configs/nightly.yml: comparisons, limits of parallel runs, owners and quarantined cases."""
 
 from datetime import date
 from pathlib import Path
@@ -14,9 +14,9 @@ from configs.read import CONFIG_ROOT, origin_of, plain, read_yaml
 from configs.schema import Frozen
 
 FILE = "nightly.yml"
-PREVIOUS = "previous"  # the commit judged by the last nightly
-BLESSED = "blessed"  # the runs in configs/baselines: the first arm is not trained
-DEFAULT = "default"
+PREVIOUS = "previous"  # value of `baseline`: the commit that the last nightly compared
+BLESSED = "blessed"  # value of `baseline`: the runs in configs/baselines; the first arm is not trained
+DEFAULT = "default"  # key in `owners`: the owner of all other cases
 DEFAULT_SLICES = 1
 
 Text = Annotated[str, Field(min_length=1)]
@@ -28,7 +28,7 @@ def _check_duration(text: str) -> str:
 
 
 class NightlyComparison(Frozen):
-    """One comparison of the night, with the refs of its arms, if any."""
+    """One comparison to run every night. `baseline`, `branch`: refs of its first and second arm, if these have refs."""
 
     name: Name
     branch: Text | None = None
@@ -38,7 +38,7 @@ class NightlyComparison(Frozen):
 
 
 class Quarantine(Frozen):
-    """A case known to be broken, in one comparison or in all: it is run and shown, but not counted until a day."""
+    """A case known to be broken, in one or (None) all comparisons: run and shown, but ignored through day `until`."""
 
     case: Name
     comparison: Name | None = None
@@ -51,13 +51,13 @@ class Nightly(Frozen):
 
     target: Name
     comparisons: Annotated[tuple[NightlyComparison, ...], Field(min_length=1)]
-    slices: dict[Name, Count] = {}
-    owners: dict[Name, Text] = {}
+    slices: dict[Name, Count] = {}  # target → limit of parallel runs
+    owners: dict[Name, Text] = {}  # case → owner
     quarantine: tuple[Quarantine, ...] = ()
-    # auto: bisect cases that regressed or died since the night before, if there are commits between
+    # auto: bisect each case that regressed or died since the previous night, if there are commits in between
     bisect: Literal["auto"] | None = None
-    bisect_budget: Annotated[str, AfterValidator(_check_duration)] = "2h"  # of runs, for each such case
-    # owner/name#12: the GitHub pull request or issue with a comment about the last night
+    bisect_budget: Annotated[str, AfterValidator(_check_duration)] = "2h"  # run time for each bisected case
+    # owner/name#12: the GitHub pull request or issue with one comment about the last night, updated every night
     comment: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+/[A-Za-z0-9._-]+#[0-9]{1,9}$")] | None = None
 
     @model_validator(mode="after")
@@ -68,25 +68,25 @@ class Nightly(Frozen):
         return self
 
     def owner(self, case: str) -> str:
-        """Return the owner of a case; "" without one."""
+        """Return the owner of a case, or the default owner; "" if there is neither."""
         return self.owners.get(case) or self.owners.get(DEFAULT, "")
 
     def quarantined(self, comparison: str, case: str, day: date) -> Quarantine | None:
-        """Return the quarantine of a case on that day, if any."""
+        """Return the quarantine of a case on that day; None if it is not quarantined."""
         for item in self.quarantine:
             if item.case == case and item.comparison in (None, comparison) and day <= item.until:
                 return item
         return None
 
     def slices_of(self, target: str) -> int:
-        """Return the number of concurrent runs on a target."""
+        """Return the limit of parallel runs on a target."""
         return self.slices.get(target, DEFAULT_SLICES)
 
 
 def load_nightly(path: Path | None = None, *, root: Path = CONFIG_ROOT) -> Nightly:
-    """Return the nightly schedule in a file, by default `nightly.yml`, after checking that everything it names exists.
+    """Return the nightly schedule in a file, by default `nightly.yml`.
 
-    Raises ConfigError with every problem.
+    Raises ConfigError with every problem, also if a comparison, target or case that it names is missing.
     """
     path = path or root / FILE
     data = read_yaml(path)

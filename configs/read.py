@@ -1,4 +1,4 @@
-"""Reads a YAML 1.2 file into a mapping with the line of every key."""
+"""Reads a YAML 1.2 file into a mapping that stores the line of every key; rejects malicious files."""
 
 import stat
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,8 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 from configs.errors import ConfigError
 
 CONFIG_ROOT = Path(__file__).parent
-MOST_VALUES = 100_000  # of one file, with aliases expanded
-DEEPEST = 50  # levels of one file; the parser's time grows with their square
+MOST_VALUES = 100_000  # limit of values in one file, with aliases expanded
+DEEPEST = 50  # limit of nesting levels in one file; the parser's time grows with their square
 
 
 class _Tree(Composer):
@@ -38,7 +38,7 @@ def load_yaml(text: str, *, typ: str) -> Any:
 
 @lru_cache(maxsize=512)  # called for every value of a file
 def display_path(path: Path) -> str:
-    """Return `configs/…` for a file of maxview, wherever it is installed, else the given path."""
+    """Return `configs/…` for a file in maxview's own configs folder, else the given path."""
     try:
         return str(Path("configs") / path.resolve().relative_to(CONFIG_ROOT.resolve()))
     except ValueError:
@@ -65,8 +65,9 @@ def read_yaml(path: Path) -> CommentedMap:
 
 @lru_cache(maxsize=512)
 def _parse(shown: str, text: str) -> CommentedMap:
-    """Return the mapping in a text; cached, because a nightly reads the same files hundreds of times. Do not modify
-    it."""
+    """Return the mapping in the text of the file `shown`. Callers must not modify it: the result is cached.
+
+    A nightly reads the same files hundreds of times."""
     try:
         data = load_yaml(text, typ="rt")
     except MaxDepthExceededError as error:
@@ -88,7 +89,7 @@ def _parse(shown: str, text: str) -> CommentedMap:
 
 
 def count_values(value: Any, known: dict[int, int] | None = None) -> int:
-    """Return the number of values with all aliases expanded."""
+    """Return the number of values in a YAML value, with all aliases expanded. known: id of a value → its number."""
     known = {} if known is None else known
     if not isinstance(value, dict | list):
         return 1
@@ -99,7 +100,7 @@ def count_values(value: Any, known: dict[int, int] | None = None) -> int:
 
 
 def origin_of(data: CommentedMap, path: Path, keys: Sequence[str | int]) -> str:
-    """Return `file:line` of the value at `keys`, or of its nearest parent with a line."""
+    """Return `file:line` of the value at `keys`, or of its nearest parent with a line; without any, only the file."""
     here: Any = data
     line = None
     for key in keys:
@@ -112,7 +113,7 @@ def origin_of(data: CommentedMap, path: Path, keys: Sequence[str | int]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a YAML value without ruamel's types, which keep its formatting."""
+    """Return a YAML value with Python's own types instead of ruamel's, which store the formatting too."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | CommentedSeq):
@@ -128,7 +129,7 @@ def plain(value: Any) -> Any:
 
 
 def first_comment(path: Path) -> str:
-    """Return the comment lines at the top of a YAML file as one sentence."""
+    """Return the comment lines at the top of a YAML file, joined into one line; "" if there are none."""
     lines = []
     for line in read_text(path).splitlines():
         if not line.startswith("#"):

@@ -1,7 +1,7 @@
-"""Checks that a resumed run has the same config and data as before.
+"""Compares a resumed run's config and data with those of its beginning.
 
-Steps, learning rates, intervals, numerics, layout and devices may change on resume. The keys here may not: other values
-would load the same checkpoints, and the result would be a mixture of two runs.
+Steps, learning rates, intervals, numerics, layout and devices may change on resume. The keys in KEPT may not: the
+checkpoints would load with other values too, and the result would be a mixture of two runs.
 """
 
 import json
@@ -17,22 +17,23 @@ KEPT = (
     "init_weights_seed", "quantization", "normalization_layer_epsilon", "rope_max_timescale", "num_experts_per_tok",
     "capacity_factor", "dataset_type", "data_shuffle_seed", "max_target_length",
 )  # fmt: skip
-LOOKED_AT = 1 << 16  # bytes of each file that enter its checksum
+LOOKED_AT = 1 << 16  # bytes at the start of each file that enter the checksum
 
 
 def identity(config: TrainConfig, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values that a resumed run must keep, besides array shapes, by key.
+    """Return the values that a resumed run must keep, by key. Array shapes must stay too; they are checked elsewhere.
 
-    texts: from `describe_texts`; empty if no texts are read.
+    texts: the result of `describe_texts`; empty if the run reads no text files.
     """
     kept = {key: getattr(config, key) for key in KEPT}
     return kept | {"dropout_rate": config.dropout_rate if config.enable_dropout else 0.0} | dict(texts)
 
 
 def describe_texts(config: TrainConfig, paths: Sequence[str], share: str) -> dict[str, str]:
-    """Return the identity of the texts: with other files, tokens or rows, the same position would mean another text.
+    """Return a description of the text files, tokenizer and batch split, by key.
 
-    The files' location does not matter. share: the rows of each batch that each process reads.
+    If one changed, the stored position in the data would mean another text. The files may move to another folder.
+    share: the sequences of each batch that each process reads, in words.
     """
     size, known = 0, 0
     for path in map(Path, paths):
@@ -49,7 +50,7 @@ def describe_texts(config: TrainConfig, paths: Sequence[str], share: str) -> dic
 
 
 def find_difference(before: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
-    """Return the differing keys with both values; None without any, or if `before` is unknown."""
+    """Return the keys whose values differ, with both values; None if no key that both have differs."""
     keys = [key for key in here if key in before and here[key] != before[key]]
     different = [f"{key} is {_show(here[key])} here and {_show(before[key])} there" for key in keys]
     return ", ".join(different) or None
@@ -60,13 +61,12 @@ def _show(value: object) -> object:
 
 
 def config_lines(config: TrainConfig) -> list[str]:
-    """Return lines `key: value` with values in JSON, which is also YAML."""
+    """Return the config as lines `key: value`, with values in JSON, which is also YAML."""
     return [f"{key}: {json.dumps(value)}" for key, value in config.model_dump().items()]
 
 
 def find_changes(config: TrainConfig, text: str) -> str:
-    """Return the settings of the original config that differ: "scan_layers: true, …". text: its lines, or a
-    launcher's."""
+    """Return the lines of a run's original config file `text` that are not in `config`: "scan_layers: true, …"."""
     own = {*config_lines(config)}
     lines = [line.partition("  # ")[0] for line in text.splitlines()]
     changed = [line for line in lines if line and line not in own]

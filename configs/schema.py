@@ -1,6 +1,6 @@
 """The keys of a training config, named as MaxText names them, with their types and bounds.
 
-Defaults live once, in `base.yml`, next to the one-line meaning of each key; so no field here has a default.
+The default and a one-line meaning of each key are in `base.yml`, so no field here has a default.
 """
 
 from typing import Annotated, Literal, Self
@@ -33,7 +33,7 @@ Float32 = Annotated[float, AfterValidator(_check_float32)]
 NotNegative = Annotated[Float32, Field(ge=0)]
 MoreThanZero = Annotated[Float32, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-Decay = Annotated[Float32, Field(ge=0.0, lt=1.0)]  # at 1 the bias correction divides by 0
+Decay = Annotated[Float32, Field(ge=0.0, lt=1.0)]  # 1 would make Adam's bias correction divide by 0
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 FileName = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._+-]*)?$")]  # a single path component
 
@@ -45,9 +45,9 @@ class Frozen(BaseModel):
 
 
 class TrainConfig(Frozen):
-    """All settings of a training run; `python -m model.train` needs nothing else."""
+    """All settings of a training run of `python -m model.train`."""
 
-    model_config = ConfigDict(allow_inf_nan=False)  # added to Frozen's settings
+    model_config = ConfigDict(allow_inf_nan=False)  # merged with Frozen's model_config
 
     # the run
     run_name: FileName
@@ -159,10 +159,10 @@ class TrainConfig(Frozen):
         return self
 
 
-# Output locations do not change the result, so they are not part of a run's identity.
+# Keys of output locations. They do not change the result, so they are not part of a run's identity.
 PLACE_KEYS = frozenset({"run_name", "base_output_directory", "metrics_file", "log_config"})
 
-# Keys that MaxText lacks or ignores, with the value equivalent to their absence.
+# Keys that MaxText lacks or ignores → the value with which they are left out of MaxText's command.
 OWN_KEYS = {
     "resume_after_step": -1, "grain_train_files": "", "grain_eval_files": "", "tokenizer_path": "",
     "enable_tensorboard": False,  # TensorBoard is read for runs on clusters

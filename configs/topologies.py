@@ -1,4 +1,4 @@
-"""The TPU slices for ahead-of-time compiles: shapes and device memory."""
+"""The TPU slices that programs can be compiled for ahead of time: shapes and device memory."""
 
 import math
 
@@ -11,17 +11,17 @@ _DEEP = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8",
 
 
 class Generation(Frozen):
-    """One kind of TPU."""
+    """One generation of TPU chips."""
 
-    compiler_name: str  # libtpu's name
-    chip_config: str = "default"
-    devices_per_chip: int = 1
-    hbm_gib: float  # of each device, usable by programs: from the compiler's message for a too large program
-    shapes: tuple[str, ...]  # chips along each axis of a slice, as Google Cloud offers them
-    ring: int  # an axis whose length is a multiple of this is a ring
+    compiler_name: str  # libtpu's name of the generation
+    chip_config: str = "default"  # libtpu's configuration of the chip's cores
+    devices_per_chip: int = 1  # JAX devices
+    hbm_gib: float  # memory per device for programs, in GiB
+    shapes: tuple[str, ...]  # the slices that Google Cloud offers: chips along each axis, "4x8"
+    ring: int  # an axis whose number of chips is a multiple of this is a ring
 
 
-# HBM: available by libtpu 0.0.50. Shapes: https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
+# HBM: from libtpu 0.0.50's out-of-memory error. Shapes: https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
 GENERATIONS = {
     "v5e": Generation(compiler_name="v5e", hbm_gib=15.75, shapes=_FLAT, ring=16),
     "v5p": Generation(compiler_name="v5", chip_config="megacore", hbm_gib=95.73, shapes=_DEEP, ring=4),
@@ -31,22 +31,22 @@ GENERATIONS = {
 
 
 class Topology(Frozen):
-    """One slice."""
+    """One shape of TPU slice."""
 
-    name: str  # "v6e:4x8"
-    compiler_name: str  # "v6e:4x8", as libtpu reads it
-    chip_config: str
-    chips: tuple[int, ...]  # along each axis
-    chips_per_host: tuple[int, int, int]
-    rings: tuple[bool, bool, bool]  # which axes are rings
-    devices: int
-    hbm_bytes: int  # of each device
+    name: str  # as in a target's file: "v5p:2x2x1"
+    compiler_name: str  # as libtpu expects it: "v5:2x2x1"
+    chip_config: str  # libtpu's configuration of the chip's cores
+    chips: tuple[int, ...]  # number along each axis
+    chips_per_host: tuple[int, int, int]  # number along each axis
+    rings: tuple[bool, bool, bool]  # for each axis, whether it is a ring
+    devices: int  # JAX devices in the slice
+    hbm_bytes: int  # memory per device that programs can use, in bytes
 
 
 def _make(name: str, shape: str, generation: Generation) -> Topology:
     chips = tuple(map(int, shape.split("x")))
     closed = [size % generation.ring == 0 for size in chips]
-    # in a 2D slice each axis by itself, in a 3D slice all or none
+    # the axes of a 2D slice are rings independently; those of a 3D slice are all rings or none is
     rings = (*closed, False) if len(chips) == 2 else (all(closed),) * 3
     return Topology(
         name=f"{name}:{shape}",

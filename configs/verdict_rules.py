@@ -1,4 +1,4 @@
-"""Collects all rules of a comparison's verdict from its files, to be stored in the plans."""
+"""Collects the rules of a comparison's verdict from the files in configs/, to be stored in the run plans."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,22 +20,22 @@ from configs.schema import Frozen
 
 
 class VerdictRules(Frozen):
-    """The rules of a verdict; later edits of the files do not change them."""
+    """The rules of a verdict, copied from the files, so that later edits of the files do not change a verdict."""
 
     question: str
-    tolerances: Mapping[str, Tolerance]  # for missing metrics, the device's noise applies
-    effects: Mapping[FindingKind, Effect]
-    noises: Mapping[DeviceKind, DeviceNoise]
+    tolerances: Mapping[str, Tolerance]  # by metric; step times may be missing: then `noises` applies
+    effects: Mapping[FindingKind, Effect]  # effect of each kind of finding on the verdict
+    noises: Mapping[DeviceKind, DeviceNoise]  # noise of step times
     inert: Inert  # settings without an effect on training
     arms: tuple[str, ...] = ()  # the baseline's name and the candidate's
-    declared: tuple[str, ...] = ()  # declared differences: config keys
-    alike: bool = False  # a control: no difference is declared
-    allowed: Mapping[str, str] = {}  # rows that may change, and why
-    chips: int | None = None  # of the target, if chips are paid for
-    price: float | None = None  # of one chip hour, in US dollars
+    declared: tuple[str, ...] = ()  # config keys that the arms' `set:` contains
+    alike: bool = False  # the comparison is a control: its file declares no difference between the arms
+    allowed: Mapping[str, str] = {}  # metric that may change → reason
+    chips: int | None = None  # number of the target's devices; None unless they are paid for
+    price: float | None = None  # US dollars per chip hour; None if the target does not set it
 
     def tolerance_of_time(self, metric: str, kind: DeviceKind) -> Tolerance:
-        """Return the tolerance of a time: the comparison's, else from the noise of the kind of device."""
+        """Return the comparison's tolerance of a step-time metric, else one from the noise of the device kind."""
         if metric in self.tolerances:
             return self.tolerances[metric]
         noise = self.noises[kind]
@@ -69,7 +69,7 @@ def make_rules(
     root: Path = CONFIG_ROOT,
     **given: Any,
 ) -> VerdictRules:
-    """Return the rules for a set of tolerances, with the target's price if chips are paid for."""
+    """Return the rules, with configs' noise and inert settings and the target's price; given: other fields."""
     paid = target is not None and target.hires_chips
     return VerdictRules(
         question=question,

@@ -1,1 +1,1 @@
-"""Starts a planned run as a job, attaches to it again, and ends it."""
+"""Starts planned runs as jobs, attaches to jobs that an earlier flow started, and ends jobs."""

@@ -1,4 +1,4 @@
-"""The interface between flows and the backends, which run jobs."""
+"""The interface of the backends, which run jobs, and the log lines that they add to a job's log."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -10,30 +10,30 @@ from configs.schema import Frozen
 from tasks.records import DeathKind, JobCause, RunPlan
 from tasks.store import RunDirectory
 
-# The log line about an end by the platform; the run's record is read from it.
+# The log line about a job that the platform ended. The run's record is made from the log, so it contains this cause.
 CAUSE_LINE = "maxview: the job was ended: {type}: {message}"
 CAUSE_PATTERN = re.compile(rb"^maxview: the job was ended: ([^:\n]{1,80}): ([^\n]*)$", re.MULTILINE)
-# The log line about the machines of a job, known to the platform alone.
+# The log line about a job's machines, which its trainer does not print.
 PLACE_LINE = "maxview: the job ran on {place}"
 PLACE_PATTERN = re.compile(rb"^maxview: the job ran on ([^\n]{1,300})$", re.MULTILINE)
 # The log line in place of lines that could not be fetched.
 LOST_LINE = "maxview: lines missing from {after} to {before}: {why}"
 LOST_PATTERN = re.compile(rb"^maxview: lines missing from (\S+|the start) to (\S+|the end): [^\n]*$", re.MULTILINE)
-WITHOUT = "; without it "  # marks an obstacle that only limits runs
+WITHOUT = "; without it "  # in the text of an obstacle that does not prevent runs; the effect follows
 
 
 class Restarted(Frozen):
     """The platform preempted the job; it was restarted from its last checkpoint with a new log."""
 
-    job_name: str
-    attempt: int
-    cause: JobCause
+    job_name: str  # of the new job
+    attempt: int  # number of the new start; the first start of a run is 1
+    cause: JobCause  # why the previous job ended
 
 
 class Backend[H](Protocol):
-    """Runs jobs and finds them again. Handles are stored before a job begins, so that no job is lost."""
+    """Runs jobs and finds them again. A job's handle is stored before the job begins, so that no job is lost."""
 
-    here: bool  # its jobs are processes of this machine, end with it, and read and write its files
+    here: bool  # whether its jobs are processes on this machine, with access to its files
 
     def find_checkpoint(self, plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
         """Return the path of a job's checkpoint of a step."""
@@ -42,13 +42,15 @@ class Backend[H](Protocol):
     def launch(
         self, plan: RunPlan, directory: RunDirectory, *, extra_argv: tuple[str, ...], keep: Callable[[H], Any]
     ) -> H:
-        """Start the plan's job; calls `keep` with its handle first. Raises LaunchError."""
+        """Start the plan's job and return its handle; before, call `keep` with the handle. Raises LaunchError.
+
+        extra_argv: arguments after the plan's."""
         ...
 
     def attach(self, plan: RunPlan, directory: RunDirectory, handle: H | None) -> H | None:
-        """Return the job of an earlier flow if it still runs or has succeeded; else remove it and return None.
+        """Return an earlier flow's handle if its job still runs or has succeeded; else end the job and return None.
 
-        `handle`: the handle that the earlier flow stored, if any.
+        `handle`: the handle that the earlier flow stored; None: it stored none.
         """
         ...
 
@@ -59,7 +61,7 @@ class Backend[H](Protocol):
     def follow(
         self, plan: RunPlan, directory: RunDirectory, handle: H, *, poll_s: float
     ) -> Iterator[bytes | Restarted]:
-        """Yield the log from start to end, in pieces as it grows. Afterwards `directory.log` holds all of it."""
+        """Yield the log from start to end, in pieces as it grows. Afterwards `directory.log` is complete."""
         ...
 
     def stop(self, handle: H) -> None:
@@ -68,8 +70,8 @@ class Backend[H](Protocol):
 
 
 class Launcher(NamedTuple):
-    """A backend before its libraries are loaded."""
+    """Access to a backend without importing its libraries."""
 
     load: Callable[[], Backend[Any]]  # raises LaunchError if its libraries are not installed
-    find_obstacles: Callable[[Any], Iterator[str]]  # to runs with these settings, each with its remedy
-    death_kinds: Mapping[str, DeathKind]  # the kind of death of each cause that it reports
+    find_obstacles: Callable[[Any], Iterator[str]]  # settings → the obstacles to runs, each with its remedy
+    death_kinds: Mapping[str, DeathKind]  # type of a JobCause → kind of death

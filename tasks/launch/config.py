@@ -1,4 +1,4 @@
-"""Writes a plan's config as the text of the file that the trainer reads."""
+"""Formats a plan's config as the YAML file that the trainer reads."""
 
 import json
 
@@ -13,6 +13,6 @@ def config_text(plan: RunPlan) -> str:
 
 
 def yaml_scalar(value: object) -> str:
-    """Return a JSON value as ASCII YAML. JSON's escapes do not serve: YAML does not join surrogate pairs."""
+    """Return a JSON value as ASCII YAML. Not json.dumps's own escapes, whose surrogate pairs YAML does not join."""
     text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\x7f")
     return text.encode("ascii", "backslashreplace").decode()

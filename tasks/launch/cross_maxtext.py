@@ -1,4 +1,4 @@
-"""Lets one arm's MaxText restore the other arm's checkpoint, train on, and compares the losses."""
+"""Lets one arm's MaxText restore the other arm's checkpoint and train on, and compares the losses of both."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ _LOSS = "loss"
 
 
 def find_partner(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
-    """Return the plan of the preceding run if both arms are MaxText on this machine and save checkpoints, else None."""
+    """Return the preceding run's plan if it is the other arm's and both are local MaxText with checkpoints, or None."""
     place = plans.index(plan)
     if place == 0:
         return None
@@ -38,7 +38,7 @@ def find_partner(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
 def cross_restore(plan: RunPlan, before: RunPlan) -> CrossRestore:
     """Restore the first checkpoint of the run `before` with the command of `plan`, and compare every loss after it.
 
-    A proof that could not be tried has `holds` None and a reason.
+    Returns the proof. If it could not be tried, its `holds` is None and its `evidence` is the reason.
     """
     found = {"source": before.run_name}
     if plan.config.get("enable_dropout") and plan.config.get("dropout_rate"):
@@ -67,10 +67,10 @@ def cross_restore(plan: RunPlan, before: RunPlan) -> CrossRestore:
 
 
 def map_to_linen(items: Path, copy: Path) -> Path:
-    """Return a checkpoint with Linen's tree: NNX's without `nnx_aux` (its random number streams), Linen's unchanged.
+    """Return the folder of a checkpoint that Linen can restore: `items` itself, or for NNX `copy` without `nnx_aux`.
 
-    MaxText writes the rest of NNX's state under Linen's names, and Orbax requires an equal tree to restore into
-    Linen's state. Links files where the disk allows it, else copies them. Raises OSError, ValueError.
+    MaxText saves NNX's state under Linen's names, except `nnx_aux` (its random number streams), and Orbax restores only
+    an equal tree. Uses hard links where the disk allows it. Raises OSError, ValueError.
     """
     tree = json.loads((items / _METADATA).read_text(encoding="utf-8"))
     arrays: dict[str, Any] = tree["tree_metadata"]
@@ -84,7 +84,9 @@ def map_to_linen(items: Path, copy: Path) -> Path:
 
 
 def compare_losses(plan: RunPlan, before: RunPlan, first: int, folder: Path, code: int | None) -> CrossRestore:
-    """Compare every loss after the restored step with the other run's. Raises OSError, ValueError."""
+    """Return the proof: every loss after the restored step, compared with the other run's. Raises OSError, ValueError.
+
+    folder: where the restored run wrote its metrics; code: its exit code, None if unknown."""
     start = {"source": before.run_name, "restored_step": first}
     if code != 0:
         evidence = f"{plan.arm} could not train on from {before.run_name}: exit code {code}, see {LOG}"
@@ -111,7 +113,7 @@ def _losses(path: Path, after: int) -> dict[int, float]:
 
 
 def write_crossing(directory: Path, found: CrossRestore) -> None:
-    """Write the proof into the run's folder, for its record."""
+    """Write the proof into the run's folder, from which the run's record is made."""
     (directory / FILE).write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Finds the run whose checkpoint another run restores, which proves that both arms save the same state."""
+"""Finds the other arm's run whose checkpoint a run restores, as a proof that both arms save the same state."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,10 +9,10 @@ from tasks.store import Store
 
 
 def find_partner(plan: RunPlan, plans: Sequence[RunPlan], store: Store) -> Path | None:
-    """Return the folder of the preceding run if it is the other arm's and both run our trainer, else None.
+    """Return the folder of the run in `plans` whose checkpoint the run of `plan` restores; None if there is none.
 
-    The first run has no preceding one. If it died and is repeated, the second run had no checkpoint to restore and is
-    not repeated; the first run then restores the second one's checkpoint instead.
+    It is the preceding run if that is the other arm's and both use maxview's trainer. If the first run died, the second
+    run had no checkpoint to restore; if only the first is repeated, it restores the second run's checkpoint instead.
     """
     place = plans.index(plan)
     if place > 0:
@@ -23,9 +23,9 @@ def find_partner(plan: RunPlan, plans: Sequence[RunPlan], store: Store) -> Path 
         return None
     directory = store.run(behind.run_name)
     record = directory.read_record()
-    if record is not None and not record.is_finished:  # it will be repeated too, and restores then
+    if record is not None and not record.is_finished:  # will be repeated after this run, and then restores
         return None
-    # A killed flow leaves no record: use the trainer's own file.
+    # If the flow was killed, there is no record: read the file that the trainer wrote.
     program = record.program if record is not None else directory.read_program()
     crossing = (program or {}).get("cross_restore")
     could_not_try = isinstance(crossing, dict) and crossing.get("holds") is None

@@ -1,4 +1,4 @@
-"""The one error of launching."""
+"""The exception of this package, for runs that cannot be started or followed."""
 
 
 class LaunchError(RuntimeError):

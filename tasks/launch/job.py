@@ -1,4 +1,4 @@
-"""Starts a plan's job, or attaches to the job that an earlier flow has left."""
+"""Starts, follows and ends jobs by the backend of their plan, and attaches to an earlier flow's job."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ from tasks.store import RunDirectory
 from tasks.store.locks import hold
 
 POLL_S = 0.2
-LOCK = ".launch"
+LOCK = ".launch"  # file in the run's folder
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class LaunchedRun:
 
     plan: RunPlan
     directory: RunDirectory
-    handle: RunHandle  # the first attempt's; a restarted job has a later one in its folder
+    handle: RunHandle  # of the attempt that was started or found; a later restart writes another one into the folder
 
     @property
     def checkpoints(self) -> Path | None:
-        """The folder of its checkpoints on this machine; None if it saves none to verify."""
+        """The folder of its checkpoints on this machine; None if it has no checkpoints to verify here."""
         return self.directory.checkpoints_of(self.plan)
 
 
@@ -62,9 +62,9 @@ def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: Path | None = None) -> LaunchedRun:
-    """Start the plan's job, or attach to an earlier flow's job that still runs or has succeeded without a record.
+    """Start the plan's job, or attach to an earlier flow's job if it still runs or has succeeded.
 
-    `continue_from`: the folder of the other arm's run, whose checkpoint the trainer restores as a proof.
+    `continue_from`: folder of the other arm's run, whose checkpoint the trainer restores as a proof; None: no proof.
     Raises LaunchError, StoreError, CheckoutError.
     """
     directory.create()
@@ -91,7 +91,7 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
 
 
 def with_recording(plan: RunPlan) -> RunPlan:
-    """Return the plan with the variables that make its process record its program and share its start."""
+    """Return the plan with the variables that make its trainer record its compiled program and share its start."""
     plan = with_shared_start(plan)
     return plan.model_copy(update={"environment": {**plan.environment, **program_variables(plan)}})
 
@@ -103,7 +103,7 @@ def has_checkpoint(plan: RunPlan, directory: RunDirectory) -> bool:
 
 
 def is_here(plan: RunPlan) -> bool:
-    """Return whether the plan's job runs as processes of this machine, on its files."""
+    """Return whether the plan's job is processes on this machine, with access to its files."""
     return backend_of(plan.backend).here
 
 
@@ -113,7 +113,7 @@ def find_checkpoint(run: LaunchedRun, step: int) -> epath.Path:
 
 
 def proves_by_restoring(plan: RunPlan, before: RunPlan) -> bool:
-    """Return whether the run of `plan` restores a checkpoint of the run `before` it: both must use our trainer."""
+    """Return whether the run of `plan` restores the preceding run's checkpoint: other arm, both maxview's trainer."""
     return plan.arm != before.arm and plan.trainer == before.trainer == "maxview"
 
 
@@ -123,7 +123,7 @@ def has_ended(handle: RunHandle) -> bool:
 
 
 def follow(run: LaunchedRun, *, poll_s: float = POLL_S) -> Iterator[bytes | Restarted]:
-    """Yield the job's log from start to end, in pieces as it grows. Afterwards `directory.log` holds all of it."""
+    """Yield the job's log from start to end, in pieces as it grows. Afterwards `directory.log` is complete."""
     return backend_of(run.handle.backend).follow(run.plan, run.directory, run.handle, poll_s=poll_s)
 
 

@@ -9,11 +9,13 @@ from tasks.launch.errors import LaunchError
 
 _CLOSED = re.compile(rb"(?:^|\n)EXIT_CODE=(\d+)\n\Z")
 _NUMBER = re.compile(r"\.(\d{1,9})\Z")
-_TAIL = 32  # bytes, enough for the closing line
+_TAIL = 32  # bytes at the end of a log, enough for the line with the exit code
 
 
 def open_locked(log: Path) -> int:
-    """Return a descriptor that appends to the log and holds its lock; processes that inherit it share the lock."""
+    """Return a descriptor that appends to the log and locks it. Processes that inherit it share the lock.
+
+    Raises LaunchError if another process has the lock, or if the log cannot be written or locked."""
     try:
         descriptor = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
     except OSError as error:
@@ -43,10 +45,10 @@ def read_exit_code(log: Path) -> int | None:
 
 
 def rename_earlier_log(log: Path) -> None:
-    """Rename an existing log to the next free name: log.1.txt, log.2.txt, …; delete it if it is empty."""
+    """Rename the log, if it exists, to the next free name: log.1.txt, log.2.txt, …; delete it if it is empty."""
     if not log.exists():
         return
-    if not log.stat().st_size:  # nothing was ever started
+    if not log.stat().st_size:  # its command was never started
         log.unlink()
         return
     number = 1

@@ -1,4 +1,4 @@
-"""Lets one flow at a time work on a run; flows on this or another machine wait and reuse its result."""
+"""Lets only one flow at a time work on a run. Other flows, also on other machines, wait and reuse the result."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,11 +12,11 @@ from tasks.store import RunDirectory, Store
 from tasks.store.claims import TakenError
 from tasks.store.locks import hold
 
-LOCK = ".flow"
-LOOK_EVERY_S = 1.0
-ASK_EVERY_S = 10.0  # for a bucket and a server, which cost more than reading a file
+LOCK = ".flow"  # file in the run's folder
+LOOK_EVERY_S = 1.0  # between checks of the lock
+ASK_EVERY_S = 10.0  # between requests to a bucket and a Prefect server, which cost more than reading a file
 
-# The state of a claim's flow run, by this flow's Prefect server.
+# The state of a flow run on this flow's Prefect server; unknown: the server does not have it.
 type Life = Literal["running", "over", "unknown"]
 
 
@@ -31,12 +31,12 @@ def turn_of(
     tell: Callable[[str], None] = lambda _: None,
     take_over: bool = False,
 ) -> Iterator[RunRecord | None]:
-    """Hold a run exclusively. Yields its record if it has already finished, else None.
+    """Lock a run while the block runs. Yields the run's record if it has already finished, else None.
 
-    Calls `wait` repeatedly with the reason; it may raise. Calls `tell` once if the files of a finished run were
-    changed: they are set aside, and the run is repeated. In a bucket, takes over another machine's run, with its files,
-    if its flow run is over or is one of `flow_runs` (rescheduled). Raises StoreError if the holder's flow run is
-    unknown to this flow's server, unless the user states by `take_over` that its machine is gone.
+    While another flow has the run, calls `wait` repeatedly with the reason; `wait` may raise. Calls `tell` once if the
+    files of a finished run were changed: they are moved away, and the run is repeated. In a bucket, takes over another
+    machine's run, with its files, if that flow run is over or is one of `flow_runs` (rescheduled). Raises StoreError if
+    the other flow run is unknown to this flow's server, unless `take_over`: the user states that its machine is gone.
     """
 
     def is_over(others: tuple[str, ...]) -> bool:
@@ -67,7 +67,7 @@ def turn_of(
 
 
 def find_finished(directory: RunDirectory) -> RunRecord | None:
-    """Return the record of a finished run with unchanged files; None if the run must be repeated."""
+    """Return the record of a finished run; None if the run has not finished, or if its files have changed since."""
     if directory.find_changed():
         return None
     record = directory.read_record()
@@ -75,9 +75,9 @@ def find_finished(directory: RunDirectory) -> RunRecord | None:
 
 
 def find_heir(plan: RunPlan, flow_runs: tuple[str, ...], store: Store, *, goes_on: Callable[[str], bool]) -> str:
-    """Return a sentence about the flow that continues the job of an ending flow; empty if the job has to end."""
+    """Return a sentence about the flow that continues the job of an ending flow; "" if the job has to be ended."""
     if not is_owned(plan.run_name, flow_runs, store):
         return "this flow run was abandoned, and another flow run now owns its job"
-    if not is_here(plan) and any(goes_on(flow_run) for flow_run in flow_runs):  # local jobs end with the pod
+    if not is_here(plan) and any(goes_on(flow_run) for flow_run in flow_runs):  # a local job ends with its pod
         return "this flow run continues the job in another pod"
     return ""

@@ -1,4 +1,4 @@
-"""Stores which flow run owns which jobs, so that they can be ended after the flow run has crashed."""
+"""Stores which flow runs own which jobs, so that the jobs can be ended after their flow run has crashed."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,7 +10,7 @@ OWNER = "owner"
 
 
 def own(run_name: str, flow_runs: tuple[str, ...], store: Store) -> None:
-    """Record these flow runs (a flow and its parent) as the only owners of a run's job."""
+    """Record these flow runs (a flow's and its parent's ids) as the owners of a run's job, instead of earlier ones."""
     check_name(run_name, "run name")
     for flow_run in flow_runs:
         store.files.write(f"{FOLDER}/{check_name(flow_run, 'flow run')}/{run_name}", b"")
@@ -18,12 +18,12 @@ def own(run_name: str, flow_runs: tuple[str, ...], store: Store) -> None:
 
 
 def is_owned(run_name: str, flow_runs: tuple[str, ...], store: Store) -> bool:
-    """Return whether one of these flow runs still owns the run's job."""
+    """Return whether one of these flow runs still owns the run's job; True if there are no `flow_runs`."""
     return not flow_runs or not set(flow_runs).isdisjoint(_owners(run_name, store))
 
 
 def handles_of(flow_run: str, store: Store) -> Iterator[RunHandle]:
-    """Yield the handles of a flow run's jobs, except jobs that a later flow has attached to."""
+    """Yield the handles of the jobs that a flow run owns; a job that a later flow attached to has another owner."""
     for entry in store.files.entries(prefix=f"{FOLDER}/{check_name(flow_run, 'flow run')}"):
         directory = store.run(entry.name.rpartition("/")[2])
         if flow_run in _owners(directory.run_name, store) and (handle := directory.read_handle()) is not None:
@@ -42,5 +42,5 @@ def forget(flow_runs: Iterable[str], store: Store) -> None:
 
 
 def unforgotten(store: Store) -> list[str]:
-    """Return the flow runs with ownership notes: they still run, or they crashed."""
+    """Return the ids of the flow runs with ownership notes: they still run, or they crashed."""
     return sorted({entry.name.split("/")[1] for entry in store.files.entries(prefix=FOLDER)})

@@ -1,4 +1,4 @@
-"""Starts processes that outlive their starter, tells them from later ones of the same pid, and ends their sessions."""
+"""Starts processes that outlive this one, identifies them despite reused pids, and ends them with their sessions."""
 
 import os
 import signal
@@ -15,22 +15,22 @@ from tasks.records import StartedProcess
 from tasks.store import write_atomically
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-TOLERANCE_S = 2.0
-KILL_S = 5.0  # from SIGKILL to the process's end
+TOLERANCE_S = 2.0  # processes with one pid whose start times differ by less are the same
+KILL_S = 5.0  # longest wait after SIGKILL
 POLL_S = 0.02
-# Children of this process, which must be reaped or they stay zombies. Other processes' children have no entry.
+# pid → child of this process. They must be reaped, or they stay zombies.
 _children: dict[int, "subprocess.Popen[bytes]"] = {}
 
 
 class Kept(StartedProcess):
-    """A program whose start is recorded in a file, so that another command finds it."""
+    """A program whose identity is stored in a file, so that another command can find it."""
 
     name: str
     log: str
 
 
 def start_kept(name: str, argv: Sequence[str], *, state: Path, folder: Path, environment: Mapping[str, str]) -> Kept:
-    """Start a program in its own session, with its output in `<state>/<name>.log`."""
+    """Start a program in its own session. state: folder for NAME.log (its output) and NAME.json (its identity)."""
     log = state / f"{name}.log"
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -43,7 +43,7 @@ def start_kept(name: str, argv: Sequence[str], *, state: Path, folder: Path, env
 
 
 def read_kept[K: Kept](name: str, state: Path, kind: type[K]) -> K | None:
-    """Return the program that was started under this name, or None if it does not run."""
+    """Return the program that `start_kept` started under this name; None if it does not run."""
     try:
         kept = kind.model_validate_json((state / f"{name}.json").read_text())
     except (OSError, ValueError):
@@ -59,16 +59,16 @@ def end_kept(kept: Kept, *, state: Path, patience_s: float) -> bool:
 
 
 def adopt(process: "subprocess.Popen[bytes]") -> StartedProcess:
-    """Return the identity of a child, which `is_running` reaps from now on."""
+    """Return the identity of a child of this process, and let `is_running` reap it from now on."""
     _children[process.pid] = process
     boot, created = start_of(process.pid)
     return StartedProcess(pid=process.pid, created=created, boot=boot)
 
 
 def start_of(pid: int) -> tuple[str, float]:
-    """Return a live process's start: the machine's boot id and seconds since the boot. Raises psutil.NoSuchProcess.
+    """Return a live process's start: boot id and seconds since the boot; on other systems "" and the epoch time.
 
-    A time of day would not do: Linux derives it from the boot's, which moves whenever the clock is set.
+    On Linux a process's epoch time would change whenever the clock is set. Raises psutil.NoSuchProcess.
     """
     started = psutil.Process(pid).create_time()
     if sys.platform != "linux":
@@ -96,10 +96,9 @@ def is_running(process: StartedProcess) -> bool:
 
 
 def members(process: StartedProcess) -> Iterator[int]:
-    """Yield the pids of the live processes of the session that a process leads, or led until it was killed.
+    """Yield the pids of the live processes in the session of `process`, its leader, which may have ended.
 
-    The kernel does not reuse a session's number while it has members; a process that got the number later has another
-    start time.
+    The kernel does not reuse the pid while the session has members. If the pid was reused, nothing is yielded.
     """
     with suppress(psutil.NoSuchProcess):  # the leader has ended; other members may live
         if not is_same(process):
@@ -128,7 +127,7 @@ def end_session(process: StartedProcess, *, patience_s: float) -> bool:
 
 
 def wait_for_end(process: StartedProcess) -> None:
-    """Wait for the end, also of another process's child; does not poll, which would disturb timings."""
+    """Wait for the process to end, even if it is no child of this one. Polling would disturb timings."""
     with suppress(psutil.NoSuchProcess):
         waited = psutil.Process(process.pid)
         if is_running(process):  # else its pid may belong to another process

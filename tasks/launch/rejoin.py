@@ -13,9 +13,9 @@ CHUNK = 1 << 20
 def rejoin_attempts(log: Path) -> None:
     """Prepend to a successful run's log the logs of the attempts whose checkpoints it resumed from.
 
-    Readers handle restarts: of a repeated step, the last row counts. Omits attempts whose checkpoints were not used.
-    Does nothing if the run died: the cause of death is read from its last log alone. Idempotent, so that a killed flow
-    can repeat it.
+    The joined log may contain a step twice; the log's readers then use the last row. Omits attempts whose checkpoints
+    were not used. Does nothing if the run died: the cause of death is read from its last log alone. Idempotent, so that
+    it can be repeated after a killed flow.
     """
     attempts = list_earlier_logs(log)
     if not attempts or read_exit_code(log) != 0:
@@ -31,7 +31,7 @@ def rejoin_attempts(log: Path) -> None:
 
 
 def find_first_step(log: Path) -> int | None:
-    """Return the number of the first step in a log, None if it has no steps."""
+    """Return the number of the first training step in a log; None if the log has no steps or is no readable log."""
     try:
         steps = scrape_run(log).steps
     except LogFormatError:  # killed before it printed anything
@@ -40,7 +40,7 @@ def find_first_step(log: Path) -> int | None:
 
 
 def _read_all(parts: list[Path]) -> Iterator[bytes]:
-    """Yield the bytes of all files, with a line break after a last line that lacks it, except in the last file."""
+    """Yield the bytes of all files. Adds a missing line break at the end of each file except the last."""
     for part in parts:
         end = b"\n"
         with part.open("rb") as file:

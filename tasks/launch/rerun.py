@@ -1,4 +1,4 @@
-"""Rewrites a plan's paths to another folder, and runs a plan's command to its end."""
+"""Runs a plan's command a second time, outside of a job: in another folder, and waiting for its end."""
 
 import time
 from pathlib import Path
@@ -12,7 +12,7 @@ POLL_S = 0.2
 def run_to_end(plan: RunPlan, log: Path) -> None:
     """Run the plan's command until it exits; its output goes to `log`. Raises LaunchError if it cannot start.
 
-    The command may also write to the folder of the log. An exception while waiting stops the process group.
+    The command may also write to the log's folder. If waiting is interrupted, its process group is ended.
     """
     handle = process_group.launch(plan, log, writable=(log.parent.absolute(),))
     try:
@@ -23,7 +23,7 @@ def run_to_end(plan: RunPlan, log: Path) -> None:
 
 
 def move_plan(plan: RunPlan, runs: Path) -> RunPlan:
-    """Return the plan with the folder `runs` instead of the store's, in all its paths, arguments and settings."""
+    """Return the plan with `runs` in place of the store's folder of runs, in all paths, arguments and settings."""
     old, new = str(Path(plan.directory).parent), str(runs)
 
     def moved(text: str) -> str:

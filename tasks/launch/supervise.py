@@ -1,10 +1,10 @@
 """Runs one command to its end, independently of the flow: `supervise.py SECONDS GRACE_SECONDS LOG_MB COMMAND…`.
 
-Its standard output is the run's log, opened and locked by the launcher. Its standard input is a pipe. One byte means
-that the launcher has stored the run's handle. End of file means that the launcher died before storing it. It frames the
-log like an XPK pod (`XPK Start:`, `XPK End:`, `EXIT_CODE=`), limits the time and the log's size, forwards SIGTERM, and
-ends the command's whole process group when it ends. Uses the standard library only: it starts in milliseconds and can
-run with `python -I -S`.
+The supervisor's standard output is the run's log, opened and locked by the launcher. Its standard input is a pipe: one
+byte means that the launcher has stored the run's handle, end of file that the launcher died before. The supervisor
+writes the log's first and last lines like an XPK pod (`XPK Start:`, `XPK End:`, `EXIT_CODE=`), limits the time and the
+log's size, forwards SIGTERM to the command, and at the end kills the rest of the command's process group. Uses the
+standard library only: it starts in milliseconds and can run with `python -I -S`.
 """
 
 import ctypes
@@ -21,17 +21,17 @@ GUARD = b"maxview-guard"  # name in `ps -e` of the process that briefly outlives
 GRACE_S = 30.0  # from SIGTERM to SIGKILL: enough for a small trainer to save a checkpoint
 LEFTOVER_S = 2.0  # from SIGTERM to SIGKILL for processes that the command left running
 POLL_S = 0.2
-KILLED = float("inf")  # in the place of a deadline
-TIMED_OUT = 124  # the code of timeout(1)
-LOG_FULL = 128 + signal.SIGXFSZ  # the code of a process that the kernel ends for its file's size
-CANNOT_START = 127  # a shell's code
+KILLED = float("inf")  # value of the SIGKILL deadline once SIGKILL was sent
+TIMED_OUT = 124  # exit code after the time limit, as of timeout(1)
+LOG_FULL = 128 + signal.SIGXFSZ  # exit code after the log's limit, as of a process that exceeds the file size limit
+CANNOT_START = 127  # exit code if the command cannot be started, as of a shell
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def stamp() -> str:
-    """Return the time like `date -u` in an XPK pod, independent of the locale."""
+    """Return the current time in the format of `date -u` in an XPK pod, whatever the locale."""
     now = time.gmtime()
     day = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[now.tm_wday]
     month = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][now.tm_mon - 1]
@@ -39,7 +39,7 @@ def stamp() -> str:
 
 
 def say(line: str) -> None:
-    """Write our own line to the log; never splits a line of the command."""
+    """Write a line of the supervisor to the log, after a line break if the command's last line has none."""
     size = os.fstat(1).st_size
     broken = size > 0 and os.pread(1, 1, size - 1) != b"\n"
     os.write(1, f"{chr(10) if broken else ''}{line}\n".encode())
@@ -65,13 +65,13 @@ def main(argv: list[str]) -> int:
             process.terminate()
 
     def die_with_supervisor() -> None:
-        control(PR_SET_PDEATHSIG, signal.SIGKILL)  # no run continues without its supervisor
-        if os.getppid() != supervisor:  # it was killed before the line above
+        control(PR_SET_PDEATHSIG, signal.SIGKILL)  # the kernel kills the command if the supervisor dies
+        if os.getppid() != supervisor:  # the supervisor was killed before the line above
             os.kill(os.getpid(), signal.SIGKILL)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, forward)
-    control(PR_SET_CHILD_SUBREAPER, 1)  # to reap processes that the command leaves behind
+    control(PR_SET_CHILD_SUBREAPER, 1)  # makes orphans of the command our children, so that they can be reaped
     if not os.read(0, 1):
         return 0
     say(f"XPK Start: {stamp()}")
@@ -85,7 +85,7 @@ def main(argv: list[str]) -> int:
         if ended:  # the signal came before the process existed
             process.terminate()
         code = wait(process, limits, lambda: ended)
-        end_group(process.pid)  # its children may have outlived it and still write to the log
+        end_group(process.pid)  # the command's children may still run and write to the log
         guard.dismiss()
     say(f"XPK End: {stamp()}")
     say(f"EXIT_CODE={code}")
@@ -95,8 +95,8 @@ def main(argv: list[str]) -> int:
 class Guard:
     """A second process that kills a process group once the supervisor is gone.
 
-    The kernel ends the command with its supervisor, but not the command's children, which would keep writing to the log
-    and the checkpoints. The guard waits for the end of a pipe that only the supervisor holds open.
+    If the supervisor dies, the kernel kills the command, but not the command's children, which would keep writing to
+    the log and the checkpoints. The guard waits for end of file on a pipe that only the supervisor has open.
     """
 
     def __init__(self, group: int) -> None:
@@ -117,7 +117,7 @@ class Guard:
         os.close(reading)
 
     def dismiss(self) -> None:
-        """End the guard: the group has ended by itself."""
+        """End the guard without killing the group. Called after the group has ended."""
         with suppress(BrokenPipeError):  # the guard was killed
             os.write(self._writing, b"\n")
         os.close(self._writing)
@@ -133,10 +133,12 @@ class Limits(NamedTuple):
 
 
 def wait(process: "subprocess.Popen[bytes]", limits: Limits, ended: Callable[[], bool]) -> int:
-    """Wait for the end, a limit or a signal; return a shell's exit code (128 + n for signal n)."""
+    """Wait for the process to end, and end it at a limit or once `ended()`. Returns its exit code as a shell would.
+
+    128 + n for signal n; TIMED_OUT or LOG_FULL after a limit."""
     limit, grace_s = time.monotonic() + limits.seconds, limits.grace_s
-    patience: float | None = None  # the moment of SIGKILL after a SIGTERM
-    broken: int | None = None  # the exit code of a limit
+    patience: float | None = None  # monotonic time of SIGKILL; None: no SIGTERM was sent
+    broken: int | None = None  # exit code of the limit that was exceeded
     while True:
         try:
             code = process.wait(timeout=POLL_S)
@@ -183,7 +185,7 @@ def end_group(group: int) -> None:
 
 
 def reap(group: int) -> None:
-    """Reap a group's ended processes, which became our children when their parents ended."""
+    """Reap a group's zombies, which became children of this process when their parents ended."""
     try:
         while os.waitpid(-group, os.WNOHANG)[0]:
             pass

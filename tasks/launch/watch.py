@@ -1,4 +1,4 @@
-"""Turns a running job's log, piece by piece, into lines and events until the job has ended."""
+"""Parses a running job's log into lines and events while it grows."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,7 +8,7 @@ from tasks.records import LogEvent, RunEnded
 from tasks.records.text import visible
 from tasks.scrape import LogFollower
 
-LONGEST_LINE = 2_000  # characters of a streamed line; the log keeps all of it
+LONGEST_LINE = 2_000  # bytes; longer lines are truncated for display, but not in the log
 
 
 class LogLine(Frozen):
@@ -21,7 +21,7 @@ type JobEvent = LogEvent | LogLine | Restarted
 
 
 def watch(pieces: Iterable[bytes | Restarted]) -> Iterator[JobEvent]:
-    """Yield a run's lines and events as its log grows, from start to end."""
+    """Yield a job's lines and events from the pieces of its log, then RunEnded if the log has no exit code."""
     follower = LogFollower()
     rest = b""
     tail = b""

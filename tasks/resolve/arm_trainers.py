@@ -1,4 +1,4 @@
-"""Turns the arms of a comparison into trainers: refs into checkouts, packages into environments, one per arm."""
+"""Prepares the trainer of each arm: makes a checkout of its ref and a Python environment with its packages."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,20 +23,20 @@ from tasks.resolve.refs import ResolvedRef, check_repository, resolve_ref
 from tasks.resolve.trainers.place_trainer import choose_python, resolve_custom_command, resolve_maxtext
 from tasks.resolve.trainers.trainer_source import TrainerSource, read_trainer_source
 
-HERE = CONFIG_ROOT.parent  # the folder of the trainer that comes with this program
-# Without `model/__init__.py`, Python would import the installed package instead. `model.train` is a module in old
-# commits and a package in new ones: accept either.
+HERE = CONFIG_ROOT.parent  # the folder of the installed trainer
+# A checkout must have one file of each tuple. Without `model/__init__.py`, Python would import the installed package
+# instead. `model.train` is a module in old commits and a package in new ones.
 TRAINER = (("model/__init__.py",), ("model/train/__main__.py", "model/train.py"), ("configs/base.yml",))
 
 
 class ArmOverrides(Frozen):
     """The options of a request that replace an arm's ref or software in the comparison's file."""
 
-    baseline: str | None = None  # a ref
-    branch: str | None = None
-    repository: str | None = None
+    baseline: str | None = None  # ref of the first arm; None: as in the file
+    branch: str | None = None  # ref of the second arm; None: as in the file
+    repository: str | None = None  # folder or address of both refs; None: as in the file
     software: tuple[str, ...] = ()  # "ARM:jax==0.11.0", "ARM:project" or "ARM:/path/to/python"
-    aa: bool = False  # both arms are meant to be the same commit
+    aa: bool = False  # a control: both arms must be the same commit
 
 
 def place_arms(comparison: Comparison, options: ArmOverrides, cache: Path) -> dict[str, TrainerSource]:
@@ -85,7 +85,7 @@ def place_arms(comparison: Comparison, options: ArmOverrides, cache: Path) -> di
 
 
 def _with_commits(trainers: Mapping[str, TrainerSource]) -> dict[str, TrainerSource]:
-    """Add to each trainer the commits that the other one lacks; adds none for a repository at a remote address."""
+    """Add to each trainer the commits that the other lacks; none if the repositories differ or one is remote."""
     found = {}
     for (name, own), other in zip(trainers.items(), reversed(list(trainers.values())), strict=True):
         folder = Path(own.repository or HERE)
@@ -143,7 +143,7 @@ def _check_control(arms: Sequence[Arm], refs: Sequence[ResolvedRef], *, aa: bool
 
 
 def are_equal(arms: Sequence[Arm]) -> bool:
-    """Return whether two arms differ in nothing but their refs."""
+    """Return whether two arms have the same packages, Python, image, command and config keys."""
     left, right = ((arm.packages, arm.python, arm.image, arm.command, arm.set) for arm in arms)
     return left == right
 
@@ -156,7 +156,7 @@ def _look_up(repository: str, name: str) -> tuple[str, ResolvedRef]:
 def _make_trainer(
     comparison: Comparison, arm: Arm, repository: str | None, ref: ResolvedRef | None, *, cache: Path
 ) -> TrainerSource:
-    """Return the trainer of one arm. `repository`: the one that the user or the comparison names, if any."""
+    """Return the trainer of one arm. `repository`: as the user or the comparison names it; None: maxview's checkout."""
     if comparison.trainer_of(arm) != "maxview":
         folder = make_checkout(str(repository), ref.sha, cache) if ref is not None else None
         template = comparison.command_of(arm)

@@ -14,7 +14,7 @@ PATIENCE_S = 120.0
 
 
 class Installed(NamedTuple):
-    """The packages of an interpreter: versions by name, including Python's own; folders of the requested packages."""
+    """An interpreter's packages: version by name, including `python`; folder by name for the requested packages."""
 
     versions: dict[str, str]
     folders: dict[str, str]

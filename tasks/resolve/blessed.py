@@ -1,4 +1,4 @@
-"""Turns a finished comparison into a baseline file, and a baseline file into the runs of a comparison's first arm."""
+"""Writes a finished comparison's candidate runs as a baseline file, and uses such a file as a first arm's runs."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,9 +12,10 @@ from tasks.store.baselines import find_baseline, read_baseline, write_baseline
 
 
 def bless(record: ComparisonRecord, store: Store, reason: str, place: str) -> tuple[Path, Blessing]:
-    """Write the candidate's runs of a comparison as the baseline of its case and target.
+    """Write the candidate's runs as the baseline of the comparison's case and target.
 
-    Returns the file and the new blessing. Raises ConfigError if the candidate died, trained nothing or is gone.
+    place: see `find_baseline`. Returns the file and the new blessing. Raises ConfigError if the candidate died, if the
+    comparison is a preflight, or if a run is no longer in the store.
     """
     arm = record.candidate
     title = f"{record.comparison} {record.case} {record.id}"
@@ -48,7 +49,7 @@ def bless(record: ComparisonRecord, store: Store, reason: str, place: str) -> tu
 
 
 def _unplaced(run: RunRecord) -> RunRecord:
-    """Return the record without the description of its machine, which does not belong into a repository."""
+    """Return the record without paths, arguments and settings of this machine, which do not belong in a repository."""
     unplaced: dict[str, object] = {
         "argv": (),
         "origins": {},
@@ -79,9 +80,9 @@ def check_baselines(plans: Sequence[RunPlan], place: str) -> None:
 
 
 def blessed_runs(plan: RunPlan, store: Store, place: str) -> list[RunRecord]:
-    """Return the blessed runs for the plan of a candidate, as records of the comparison's first arm in the store.
+    """Return the blessed runs to compare with a candidate's `plan`, and store them as runs of the first arm.
 
-    Blessed runs of the candidate's own clean commit make the comparison a control.
+    The comparison is a control (`aa`) if the candidate has the blessed runs' commit, unchanged and with no `software`.
     """
     path = find_baseline(place, plan.comparison, plan.target, plan.case)
     baseline = read_baseline(path)

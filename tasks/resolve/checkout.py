@@ -1,4 +1,4 @@
-"""Creates a folder with exactly the files of a commit, and reuses it until its files change."""
+"""Creates a folder with exactly the files of a git commit, and reuses the folder while its files are unchanged."""
 
 import json
 import os
@@ -11,12 +11,13 @@ from pathlib import Path
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.tree_hash import hash_folder, hash_object
 
-KEPT_S = 14 * 86_400.0  # a checkout unused for longer is removed
-UNFINISHED_S = 86_400.0  # an unfinished checkout older than this is removed
-FOLDER = "checkouts"
-# The commit object as git stores it. Its hash is the SHA and it names the tree's hash, so it cannot be forged.
+KEPT_S = 14 * 86_400.0  # seconds; a checkout unused for longer is removed
+UNFINISHED_S = 86_400.0  # seconds; an unfinished checkout older than this is removed
+FOLDER = "checkouts"  # in the cache
+# File in a checkout with git's commit object. The SHA is the object's hash, and the object contains the hash of the
+# tree, so a changed file is always detected.
 COMMIT = ".maxview-commit"
-ALGORITHMS = {40: "sha1", 64: "sha256"}  # by the length of a SHA
+ALGORITHMS = {40: "sha1", 64: "sha256"}  # number of hex digits of a SHA → hash algorithm
 
 
 class CheckoutError(ValueError):
@@ -63,7 +64,7 @@ def make_checkout(repository: str, sha: str, cache: Path) -> Path:
 def _fetch(repository: str, sha: str, folder: Path, git: Path) -> None:
     """Write the files of one commit and its commit object into `folder`.
 
-    Leaves no .git there: a trainer could put settings into it that run programs.
+    git: folder for git's own data. No .git is left in `folder`: a trainer could write settings there that run programs.
     """
     run_git(["init", "--quiet", "--template=", f"--separate-git-dir={git}", "--", str(folder)])
     (git / "info").mkdir(exist_ok=True)
@@ -84,7 +85,7 @@ def _fetch(repository: str, sha: str, folder: Path, git: Path) -> None:
 
 
 def is_whole(folder: Path, sha: str) -> bool:
-    """Return whether the folder holds exactly the files of this commit, by their hashes."""
+    """Return whether the folder contains exactly the files of this commit; compares hashes."""
     try:
         known = json.loads((folder / COMMIT).read_text())
         text, algorithm = known["commit"].encode("utf-8", "surrogateescape"), ALGORITHMS[len(sha)]
@@ -98,7 +99,7 @@ def is_whole(folder: Path, sha: str) -> bool:
 
 
 def check_checkout(checkout: str, sha: str) -> None:
-    """Check a run's checkout before the run starts. Raises CheckoutError if its files have changed."""
+    """Raise CheckoutError if a file of a run's checkout has changed. checkout: its folder or one inside it."""
     place = Path(checkout)
     folder = next((folder for folder in (place, *place.parents) if folder.name == sha), place)
     if not is_whole(folder, sha):

@@ -1,4 +1,4 @@
-"""Turns the text of Python modules into digests of their code, without comments, docstrings and layout."""
+"""Computes digests of Python code that ignore comments, docstrings and layout."""
 
 import ast
 import hashlib
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 
-FOLDERS = ("model", "configs")  # what our trainer imports from its checkout
-SEEN_IN_CONFIG = (".yml", ".yaml")  # their values are part of every run's config
+FOLDERS = ("model", "configs")  # the packages that maxview's trainer imports from its checkout
+SEEN_IN_CONFIG = (".yml", ".yaml")  # left out, because their values are part of every run's config
 NAMES_COUNT = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "f_locals"})
 
 
 def digest_code(text: str) -> str:
-    """Return a digest of a module's code; empty if the text is not Python.
+    """Return a digest of a module's code; "" if the text is not valid Python.
 
     Based on `ast.unparse` because `ast.dump` differs between versions of Python.
     """
@@ -24,11 +24,11 @@ def digest_code(text: str) -> str:
 
 
 def digest_trainer(root: Path) -> str:
-    """Return a digest of the code that our trainer runs from the checkout `root`; empty if a module is not Python.
+    """Return a digest of the code that maxview's trainer runs from the checkout `root`; "" if a module is invalid.
 
-    Equal digests mean equal work of the host: comments, docstrings, layout and the names of local variables are left
-    out. Bytecode numbers local variables, so that their names do not matter. Other versions of Python give other
-    digests. The names in `root` count because the trainer starts there: a folder `jax` would be imported.
+    Equal digests mean that the trainers do the same work on the host. Comments, docstrings, layout and names of local
+    variables are left out. Digests of different Python versions differ. The names of files and folders in `root` are
+    included, because the trainer starts there: Python would import a folder `jax`.
     """
     digest = hashlib.sha256()
     try:
@@ -40,7 +40,7 @@ def digest_trainer(root: Path) -> str:
 
 
 def _modules(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield the name of everything that can be imported from `root`, and a digest of the content that is."""
+    """Yield (path, digest of the content) of everything importable from `root`; folders outside FOLDERS have ""."""
     for path in sorted(root.iterdir()):
         if path.is_dir() or path.suffix in (".py", ".pyc", ".so", ".pth"):
             yield path.name, "" if path.is_dir() else _hash(path.read_bytes())
@@ -59,13 +59,13 @@ def _compile(text: str) -> CodeType:
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list) and len(body) > 1 and isinstance(body[0], ast.Pass):
-            del body[0]  # imports of `__future__` have to come first
-    # unparsed, because bytecode depends on line breaks
+            del body[0]  # a `pass` before imports of `__future__` would be invalid
+    # normalizes line breaks, which bytecode depends on
     return compile(ast.unparse(tree), "", "exec", dont_inherit=True)
 
 
 def _describe(code: CodeType) -> tuple[object, ...]:
-    """Return all of a code object that its execution depends on."""
+    """Return every part of a code object that affects its execution. Names of locals only if NAMES_COUNT is used."""
     arguments = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in (0x04, 0x08))
     names = code.co_varnames if NAMES_COUNT & set(code.co_names) else code.co_varnames[:arguments]
     constants = tuple(_describe(one) if isinstance(one, CodeType) else _show(one) for one in code.co_consts)
@@ -77,7 +77,7 @@ def _describe(code: CodeType) -> tuple[object, ...]:
 
 
 def _show(constant: object) -> tuple[str, object]:
-    """Return a constant with its type, because 1, 1.0 and True are equal; a set's elements in one order."""
+    """Return a constant's type and text: 1, 1.0 and True are equal, but differ in type. Sets are sorted."""
     if isinstance(constant, frozenset):
         return "frozenset", sorted(repr(_show(one)) for one in constant)
     if isinstance(constant, tuple):
@@ -86,7 +86,7 @@ def _show(constant: object) -> tuple[str, object]:
 
 
 def _strip(text: str) -> ast.Module:
-    """Return the syntax tree of a module without docstrings. Raises SyntaxError or ValueError if it is not Python."""
+    """Return a module's syntax tree with `pass` in place of docstrings. Raises SyntaxError or ValueError."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(

@@ -1,4 +1,4 @@
-"""Turns a target and an arm's trainer into the command of a run, with its facts for the run's identity."""
+"""Builds a run's command from its target and its arm's trainer, with the facts that enter the run's identity."""
 
 import os
 import sys
@@ -23,24 +23,24 @@ from tasks.resolve.trainers.maxtext import PYTHON_IN_POD, plan_maxtext
 from tasks.resolve.trainers.trainer_source import TrainerSource
 
 CONFIG_IN_POD = "/tmp/maxview/config.yml"  # where a pod's command unpacks the run's config
-# The fields of a trainer that are unknown until its run reports them.
+# TrainerSource fields that are unknown until the run reports them, with their placeholder values.
 UNKNOWN: Mapping[str, Any] = {"commit": None, "dirty": False, "versions": {}, "folder": None}
-NOWHERE = Path("/nowhere/run")  # a dummy folder, for validation only
-PROGRAMS = "programs"  # folder of a store: the cache of compiled programs
-IMAGE = "image "  # prefix of an image in `TrainerSource.software`
+NOWHERE = Path("/nowhere/run")  # dummy run folder, to build a command only for validation
+PROGRAMS = "programs"  # folder inside a store: the cache of compiled programs
+IMAGE = "image "  # `TrainerSource.software` lists an image as this prefix and the image's name
 
 
 @dataclass(frozen=True)
 class Command:
     """The command of one run on one kind of target."""
 
-    checkout: TrainerSource  # the trainer, as far as it is known before the run
-    invoke: Callable[[Path], Invocation]  # for a run in this folder
-    facts: dict[str, Any] = field(default_factory=dict)  # beyond config, trainer and target: part of the run's identity
-    settings: ImageSettings | None = None  # of a backend that runs images; None for a run on this machine
+    checkout: TrainerSource  # the trainer, with UNKNOWN values if it is known only after the run
+    invoke: Callable[[Path], Invocation]  # run folder → arguments, variables and output files
+    facts: dict[str, Any] = field(default_factory=dict)  # enter the identity with config, trainer and target
+    settings: ImageSettings | None = None  # the backend's, with the image to run; None for a run on this machine
 
     def __post_init__(self) -> None:
-        self.invoke(NOWHERE)  # raises ConfigError with everything that the trainer cannot do
+        self.invoke(NOWHERE)  # raises ConfigError with every config value that the trainer does not support
 
 
 def make_command(
@@ -58,7 +58,7 @@ def make_command(
     if isinstance(settings, LogSettings):
         log = find_log(settings, case=case, arm=arm, repeat=repeat, where=f"configs/targets/{target.name}.yml")
         facts = {"log": log.digest, "exit_code": log.exit_code, "checkpoints": log.source}
-        # The trainer is known from the log only.
+        # the log says which trainer ran
         return Command(checkout.model_copy(update=UNKNOWN), partial(log.play, speed=settings.speed), facts)
     if not isinstance(settings, ImageSettings):
         if image is not None:
@@ -79,9 +79,9 @@ def make_command(
 def make_compile(
     target: Target, checkout: TrainerSource, config: TrainConfig, *, arm: str, anew: bool = False
 ) -> Command:
-    """Return the command that compiles an arm's step for the target's slice, on this machine. Raises ConfigError.
+    """Return the command that compiles an arm's training step on this machine for the target's topology.
 
-    anew: do not read the store's cache of compiled programs.
+    anew: do not use the store's cache of compiled programs. Raises ConfigError.
     """
     if target.topology is None:
         raise ConfigError([f"{target.name} names no topology: only programs for TPU slices are compiled ahead of time"])
@@ -99,12 +99,12 @@ def make_compile(
 def _train(
     target: Target, checkout: TrainerSource, config: TrainConfig, *, in_pod: bool
 ) -> tuple[Callable[[Path], Invocation], dict[str, Any]]:
-    """Return how the trainer is started, here or in a pod of its image, and the facts of a custom program."""
+    """Return a function from the run folder to the trainer's invocation, and a custom command's facts (else empty)."""
     if (program := checkout.command) is not None:
         _check_variables(target, program)
         facts = {"command": program.template.model_dump(mode="json", exclude={"folder"})}
         return partial(program.fill, config, in_pod=in_pod), facts
-    if checkout.maxtext is not None:  # in a pod, its keys are read from the same version on this machine
+    if checkout.maxtext is not None:  # the keys of a pod's MaxText are read from the same version here
         return partial(plan_maxtext, config, checkout.maxtext, in_pod=in_pod), {}
     if in_pod:
         return lambda _: Invocation(argv=(PYTHON_IN_POD, "-m", "model.train", CONFIG_IN_POD)), {}
@@ -120,7 +120,7 @@ def _check_variables(target: Target, program: CustomCommand) -> None:
 
 
 def _check_plugin(target: Target, checkout: TrainerSource, arm: str) -> None:
-    """Check that the JAX plugin for the target's devices is installed. Raises ConfigError if it is missing."""
+    """Raise ConfigError if the trainer's environment lacks the JAX plugin for the target's devices."""
     kind = target.environment.get("JAX_PLATFORMS", "")
     plugins = PLUGINS.get(kind)
     if plugins is None or checkout.versions.keys() & set(plugins.values()):

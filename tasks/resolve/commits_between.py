@@ -1,11 +1,11 @@
-"""Lists the commits that one side of a comparison has and the other lacks, from a clone with both."""
+"""Lists the commits that one arm of a comparison has and the other lacks, in a clone that has both arms' commits."""
 
 from pathlib import Path
 
 from tasks.records import Commit
 from tasks.resolve.git import GitError, run_git
 
-MOST = 200  # limit of listed commits: `git log` shows longer lists better
+MOST = 200  # limit of listed commits
 _LINE = "%H%x00%cI%x00%an%x00%s"
 _END = "%x01"
 
@@ -13,7 +13,7 @@ _END = "%x01"
 def list_commits(folder: Path, without: str, sha: str) -> tuple[Commit, ...]:
     """Return the ancestors of `sha` that are no ancestors of `without`, newest first, at most MOST.
 
-    Returns none if git is missing, the folder is no clone, or the clone lacks one of the two commits.
+    Returns () if git is missing, the folder is no clone, or the clone lacks one of the two commits.
     """
     try:
         printed = run_git(

@@ -5,8 +5,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-TIMEOUT_S = 600.0  # the slowest command fetches one commit of a big repository
-# Without `ext::`, which runs a command from an address.
+TIMEOUT_S = 600.0  # long enough to fetch one commit of a big repository
+# Excludes `ext::`, with which an address runs a command.
 PROTOCOLS = "file:git:http:https:ssh"
 
 
@@ -15,7 +15,7 @@ class GitError(RuntimeError):
 
 
 class MissingGitError(GitError):
-    """There is no git on the path."""
+    """git is not on PATH."""
 
 
 def run_git(words: Sequence[str], *, folder: Path | None = None, whole: bool = False) -> str:
@@ -43,7 +43,7 @@ def run_git(words: Sequence[str], *, folder: Path | None = None, whole: bool = F
 
 
 def git_environment() -> dict[str, str]:
-    """Return our environment for git: without a hook's GIT_* variables, and with password prompts disabled."""
+    """Return this process's environment for git: only GIT_* variables of SSH_SETTINGS; password prompts disabled."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key in SSH_SETTINGS}
     return kept | {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": PROTOCOLS, "LC_ALL": "C"}
 

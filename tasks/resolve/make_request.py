@@ -1,4 +1,4 @@
-"""Turns the options of a flow into the request that its plans are made from."""
+"""Converts the options of the flows `compare` and `preflight` into a Request, from which run plans are made."""
 
 from uuid import uuid4
 
@@ -9,7 +9,7 @@ from tasks.store.baselines import is_baseline_place
 
 
 def request_comparison(options: CompareOptions) -> Request:
-    """Return the request that trains the arms; without the first, if `baseline` names blessed runs."""
+    """Return the request that trains both arms; if `baseline` names blessed runs, only the second arm."""
     asked = _request(options, options.more)
     blessed = options.baseline if is_baseline_place(options.baseline) else ""
     baseline = None if blessed else asked.arms.baseline
@@ -18,12 +18,12 @@ def request_comparison(options: CompareOptions) -> Request:
 
 
 def request_compiles(options: PreflightOptions) -> Request:
-    """Return the request that compiles the arms for a topology."""
+    """Return the request that compiles both arms for the target's topology."""
     return _request(options, options.more).model_copy(update={"compile_only": True})
 
 
 def _request(options: ArmsOptions, more: PreflightMore) -> Request:
-    """Return the request of the common options; with --fresh, its runs get an identity of their own at each call."""
+    """Return the request with the common options. With --fresh, each call gives its runs new identities."""
     return Request(
         comparison=options.comparison,
         cases=options.cases,

@@ -1,8 +1,8 @@
 """The options of the flows, each defined once: the command line and Prefect's run form both read these models.
 
-The fields of a `more` are the rarely used ones: the run form shows them as a group. An empty text stands for the
-default, because the form asks for the type of a field that may be None. The server of a form checks limits and choices
-before it makes a flow run; `resolve` checks them for every caller.
+A field named `more` contains the rarely used options, which the run form shows as a group. An empty string means the
+default: for a field that may be None, the form would ask for a type. The form's server checks limits and choices before
+it creates a flow run; `resolve` checks them for every caller.
 """
 
 from typing import Annotated, Any
@@ -18,7 +18,7 @@ from tasks.resolve.refs import LONGEST_NAME
 DEFAULT_OUT = "maxview-out"
 QUIET = Parameter(negative="", show_default=False)
 SEVERAL = Parameter(negative="", show_default=False, consume_multiple=True)
-AN_ARGUMENT = Parameter(parse=False)  # the command line has it as its first word
+AN_ARGUMENT = Parameter(parse=False)  # no option of the command line, which takes it as its first word
 GROUP = Parameter(name="*")
 
 
@@ -31,17 +31,17 @@ def doc(description: str, **schema: Any) -> Any:
 
 
 def names(kind: Kind, *more: str) -> dict[str, Any]:
-    """Return the schema of a dropdown: words with a meaning of their own, and the files of this kind."""
+    """Return the JSON schema of a dropdown: the words `more`, then the names of the files in configs/KIND."""
     return {"type": "string", "enum": [*more, *list_names(kind)]}
 
 
 def or_empty(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys of a field's schema that may be left empty."""
+    """Return the JSON schema of a field that may be left empty."""
     return {"anyOf": [schema, {"type": "null"}]}
 
 
 def numbered(schema: dict[str, Any]) -> None:
-    """Number the fields of a group: the run form has them in this order, and its database keeps no other."""
+    """Add a position to each field of a group's JSON schema: Prefect's database does not store the fields' order."""
     for position, field in enumerate(schema["properties"].values()):
         field["position"] = position
 
@@ -174,7 +174,7 @@ class CompareOptions(ArmsOptions):
     out: Out = DEFAULT_OUT
 
     def read_budget(self) -> float | None:
-        """Return the time limit of --until-decided in seconds. Raises ValueError with every problem of its options."""
+        """Return the time limit of --until-decided in seconds; None if there is none. Raises ValueError."""
         problems, seconds, most = [], None, self.more.max_repeats
         if not self.more.until_decided:
             given = {"--budget": self.more.budget or None, "--max-repeats": most}
@@ -243,12 +243,12 @@ class BisectOptions(Frozen):
     out: Out = DEFAULT_OUT
 
     def read_budget(self) -> float | None:
-        """Return the time limit in seconds; None without one. Raises ValueError."""
+        """Return the time limit of all runs together in seconds; None if there is none. Raises ValueError."""
         return _read_seconds(self.more.budget)
 
 
 class NightOptions(Frozen):
-    """The options of the flow `nightly`; an empty one keeps the value of its file."""
+    """The options of the flow `nightly`; an empty option means the value in its file."""
 
     comparisons: Annotated[
         tuple[str, ...],

@@ -1,4 +1,4 @@
-"""Turns a nightly's config into a plan with fixed commits, stored so that a killed night can resume."""
+"""Plans a night from configs/nightly.yml: resolves commits, stores the plan so that a killed night can resume."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -25,9 +25,9 @@ from tasks.resolve.refs import ResolvedRef, check_repository, pin_ref, resolve_r
 from tasks.store import Store, StoreError
 from tasks.store.files import AlreadyThereError
 
-FOLDER = "nightly"
-BISECTED = ": bisected, which commit: "  # in the change that names a culprit
-ALL = "all"  # instead of a case: every case
+FOLDER = "nightly"  # in the store
+BISECTED = ": bisected, which commit: "  # in a line of NightRecord.changes, between cell and culprit
+ALL = "all"  # in place of a case's name: every case
 COUNTED = ("regressed", "changed", "failed")  # outcomes that make a night bad
 
 
@@ -37,37 +37,37 @@ class NightCell(Frozen):
     comparison: str
     case: str
     owner: str = ""
-    quarantine: str = ""  # the reason why its outcome does not count; empty: it counts
-    repeats: int | None = None
-    arms: ArmOverrides = ArmOverrides()
-    blessed: bool = False  # against the runs in configs/baselines
+    quarantine: str = ""  # the reason why its outcome is ignored; empty: it is not ignored
+    repeats: int | None = None  # runs per arm; None: as in the comparison's file
+    arms: ArmOverrides = ArmOverrides()  # refs, pinned to commits
+    blessed: bool = False  # the runs in configs/baselines replace the first arm
 
 
 class NightPlan(Frozen):
-    """A night: its cells in order. `id` is its day, with a number for the second and later nights of a day."""
+    """A night: its cells in order. `id` is its day, with a number for later nights of a day: "2026-11-24.2"."""
 
     id: str
     created: str  # ISO 8601
     target: str
-    slices: int
-    overrides: tuple[str, ...] = ()
-    request: str  # hash of the request: a night resumes only for an equal request
-    commits: dict[str, str] = {}  # comparison -> the commit of its branch, which the next night starts from
+    slices: int  # limit of parallel runs
+    overrides: tuple[str, ...] = ()  # key=value, for all runs
+    request: str  # hash of the options: only a call with equal options resumes the night
+    commits: dict[str, str] = {}  # comparison → its branch's commit: the next night's `previous` baseline
     cells: tuple[NightCell, ...] = ()
-    comment: str | None = None  # owner/name#12: where its summary is shown
-    rules: dict[str, VerdictRules] = {}  # comparison -> its rules, read when the night began
-    bisect_budget_s: float | None = None  # seconds of runs to bisect each new regression; None: do not bisect
+    comment: str | None = None  # owner/name#12: the pull request or issue to comment on; None: none
+    rules: dict[str, VerdictRules] = {}  # comparison → its rules, read when the night was planned
+    bisect_budget_s: float | None = None  # seconds of run time to bisect each new regression; None: do not bisect
 
 
 class CellResult(Frozen):
-    """The outcome of a cell. `failed`: there is no comparison, and `headline` gives the reason."""
+    """The outcome of a cell. `failed`: the comparison could not be made, and `headline` gives the reason."""
 
     cell: NightCell
     outcome: Verdict | Literal["failed"]
     headline: str
     died: bool = False  # an arm died
-    page: str = ""  # address of the page
-    seconds: float = 0.0
+    page: str = ""  # address of the comparison's page
+    seconds: float = 0.0  # duration
 
     @property
     def word(self) -> Verdict | Literal["failed", "died"]:
@@ -81,13 +81,13 @@ class CellResult(Frozen):
 
 
 class NightRecord(Frozen):
-    """A finished night: every cell's result, and the changes since the previous night."""
+    """A finished night: every cell's result, and the changes since the previous night on the same target."""
 
     plan: NightPlan
     results: tuple[CellResult, ...]
     ended: str  # ISO 8601
-    before: str | None = None  # the id of the previous night
-    changes: tuple[str, ...] = ()  # one sentence per cell with another outcome than in the previous night
+    before: str | None = None  # the id of the previous night; None: there was none
+    changes: tuple[str, ...] = ()  # lines of `find_changes`, then lines of `tell_culprit`
 
     @property
     def bad(self) -> tuple[CellResult, ...]:
@@ -122,7 +122,7 @@ def plan_night(request: NightOptions, store: Store, *, day: date, root: Path = C
 
 
 def check_night(request: NightOptions, *, root: Path = CONFIG_ROOT) -> None:
-    """Check every name in the request, without reading a repository. Raises ConfigError with every problem."""
+    """Check the options and every name in them, without reading a repository. Raises ConfigError with every problem."""
     problems = Problems()
     _check_names(request, problems, root)
     problems.raise_any()
@@ -146,7 +146,9 @@ def _check_names(request: NightOptions, problems: Problems, root: Path) -> Night
 def make_plan(
     request: NightOptions, wanted: str, last: NightRecord | None, *, day: date, root: Path = CONFIG_ROOT
 ) -> NightPlan:
-    """Return a new night whose `id` is only its day. Raises ConfigError with every problem."""
+    """Return a new night; its `id` is the day, not yet numbered. Raises ConfigError with every problem.
+
+    wanted: hash of the request. last: the night that finished last, whose commits are the `previous` baselines."""
     problems = Problems()
     nightly = _check_names(request, problems, root)
     if nightly is None:
@@ -175,7 +177,7 @@ def make_plan(
         rules[name] = read
         if arms.branch:
             commits[name] = arms.branch.rpartition(":")[2]
-        # a command template has placeholders for the keys of its own cases only
+        # a custom command has placeholders only for the keys of its comparison's own cases
         wanted_cases = spec.cases if every_case and spec.has_command else cases
         for case in wanted_cases:
             broken = nightly.quarantined(name, case, day)
@@ -207,9 +209,9 @@ def make_plan(
 
 
 def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None) -> ArmOverrides:
-    """Return the comparison's refs as commits, so that a whole night compares the same two. Raises ConfigError.
+    """Return the comparison's refs, pinned to commits for the whole night. Raises ConfigError.
 
-    `previous` is the commit of the last night. Equal arms at one commit make the night a control.
+    The baseline `previous` is the last night's commit; without one, tonight's. Equal arms at one commit are a control.
     """
     if not spec.has_refs:
         return ArmOverrides()
@@ -239,7 +241,7 @@ def _look_up(spec: Comparison, item: NightlyComparison, arm: Arm, name: str) -> 
 def finish_night(
     plan: NightPlan, results: Sequence[CellResult], store: Store, found: Sequence[str] = ()
 ) -> NightRecord:
-    """Write the night's record to the store, which finishes the night. found: lines about bisected commits."""
+    """Write the night's record to the store, which marks the night as finished. found: lines of `tell_culprit`."""
     before = find_night_before(plan, store)
     record = NightRecord(
         plan=plan,
@@ -253,7 +255,7 @@ def finish_night(
 
 
 def find_night_before(plan: NightPlan, store: Store) -> NightRecord | None:
-    """Return the previous finished night on the same target, or None."""
+    """Return the night that finished last on the same target, except `plan` itself; None if there is none."""
     return max(
         (record for record in read_records(store) if record.plan.id != plan.id and record.plan.target == plan.target),
         key=lambda record: (record.ended, record.plan.id),
@@ -262,7 +264,9 @@ def find_night_before(plan: NightPlan, store: Store) -> NightRecord | None:
 
 
 def find_new(plan: NightPlan, results: Sequence[CellResult], store: Store) -> list[CellResult]:
-    """Return the cells between two commits that regressed or died, but did not in the previous night."""
+    """Return the results that regressed or died and did not in the previous night, if the arms are two commits.
+
+    Leaves out quarantined cells."""
     before = find_night_before(plan, store)
     known = {(one.cell.comparison, one.cell.case): one.word for one in before.results} if before else {}
     found = []
@@ -277,15 +281,15 @@ def find_new(plan: NightPlan, results: Sequence[CellResult], store: Store) -> li
 
 
 def tell_culprit(cell: NightCell, headline: str) -> str:
-    """Return a night's line about a bisection; the text before the first colon names the cell, as in `find_changes`."""
+    """Return the line about a bisection's culprit; it begins with the cell, like the lines of `find_changes`."""
     owner = f" ({cell.owner})" if cell.owner else ""
     return f"{cell.comparison} {cell.case}{owner}{BISECTED}{headline}"
 
 
 def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Iterator[str]:
-    """Yield one line per changed outcome since the previous night; for a first night, per bad outcome.
+    """Yield one line per cell whose outcome changed since the previous night and is or was bad (in COUNTED).
 
-    Leaves out quarantined cases.
+    A cell without an earlier result gets a line if its outcome is bad. Leaves out quarantined cells.
     """
     known: Mapping[tuple[str, str], CellResult] = {(r.cell.comparison, r.cell.case): r for r in before}
     for result in now:

@@ -1,4 +1,4 @@
-"""Turns a comparison's name and a few overrides into fully resolved run plans."""
+"""Resolves a request (a comparison's name and options) into run plans: config, command and identity of every run."""
 
 import math
 import os
@@ -39,13 +39,13 @@ from tasks.resolve.commands import Command, make_command, make_compile
 from tasks.resolve.identify import hash_identity, name_run
 from tasks.resolve.trainers.trainer_source import TrainerSource
 
-LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later wins
-RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # set by the store
-EXPERTS = ("num_experts", "num_experts_per_tok", "norm_topk_prob")
+LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later layers override earlier ones
+RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # decided by the run's folder
+EXPERTS = ("num_experts", "num_experts_per_tok", "norm_topk_prob")  # of a case; a model with experts keeps its own
 
 
 class ResolvedConfig(Frozen):
-    """A checked config, with the winning value and its origin for every key."""
+    """A valid config, and the effective value of every key with its origin."""
 
     config: TrainConfig
     values: dict[str, Value]
@@ -56,14 +56,14 @@ class Request(Frozen):
 
     comparison: str
     cases: tuple[str, ...] = ()  # empty: the comparison's own; "all": every case that fits the target
-    target: str | None = None
-    model: str | None = None
-    repeats: int | None = None
-    overrides: tuple[str, ...] = ()  # key=value
+    target: str | None = None  # None: the comparison's own
+    model: str | None = None  # None: the target's own
+    repeats: int | None = None  # runs per arm; None: as in the comparison's file
+    overrides: tuple[str, ...] = ()  # key=value, for both arms
     fresh: str = ""  # any text; gives the runs new identities, so that no finished run is reused
     arms: ArmOverrides = ArmOverrides()  # refs and software of the arms
-    rules: VerdictRules | None = None  # the rules fixed by the night; None: read the files now
-    blessed: str = ""  # folder of the baseline files whose runs replace the first arm's; empty: train both arms
+    rules: VerdictRules | None = None  # read when the night began; None: read the files now
+    blessed: str = ""  # where the baseline files are whose runs replace the first arm's; empty: train both arms
     compile_only: bool = False  # compile for the target's topology on this machine; train nothing
 
 
@@ -77,7 +77,7 @@ def resolve_config(
     model: str | None = None,
     root: Path = CONFIG_ROOT,
 ) -> ResolvedConfig:
-    """Layer base, target, model, case, arm, comparison and command line; later wins.
+    """Return one arm's config for one case: the LAYERS, merged. Later layers override earlier ones.
 
     Raises ConfigError with every problem of every layer.
     """
@@ -91,7 +91,7 @@ def resolve_config(
     read = [layer for reader in readers if (layer := problems.attempt(reader)) is not None]
     problems.raise_any()
     meant = {key for side in comparison.arms for key in side.set}
-    for layer in read[-2:]:  # the comparison and the command line win over the arms
+    for layer in read[-2:]:  # comparison and command line override the arms
         problems.lines += [
             f"{value.origin}: '{key}' is what the arms of {comparison.name} differ in: set here, both would be the same"
             for key, value in layer.items()
@@ -108,7 +108,7 @@ def resolve_config(
     assert merged is not None  # else there was a problem
     config, values = merged
     side = next(side for side in comparison.arms if side.name == arm)
-    # a custom trainer's abilities cannot be checked
+    # replayed logs train nothing, and the limits of a custom trainer are unknown
     trainer = comparison.trainer_of(side)
     if not target.plays_logs and trainer != "command":
         found = [*find_problems(config, devices_of(target))]
@@ -120,7 +120,7 @@ def resolve_config(
 
 
 def layers_of_case(target: Target, case: str, model: str | None, root: Path) -> list[Callable[[], dict[str, Value]]]:
-    """Return functions that read the layers below an arm's; each raises ConfigError."""
+    """Return functions that read the layers base, target, model and case, in this order; each raises ConfigError."""
     base, model = root / "base.yml", model or target.model
     return [
         lambda: layer_from_map(read_yaml(base), base, "base"),
@@ -131,7 +131,7 @@ def layers_of_case(target: Target, case: str, model: str | None, root: Path) -> 
 
 
 def load_case(case: str, model: str, root: Path) -> dict[str, Value]:
-    """Return the values that a case sets. Leaves out its expert counts if the model has experts of its own."""
+    """Return the values that a case sets, without EXPERTS if the model's file sets num_experts."""
     values = load_layer("cases", case, "case", root=root)
     own = load_layer("models", model, "model", root=root) if values.keys() & set(EXPERTS) else {}
     return {key: value for key, value in values.items() if key not in EXPERTS or "num_experts" not in own}
@@ -146,7 +146,7 @@ def devices_of(target: Target) -> Devices:
 
 
 def _with_origin(line: str, values: Mapping[str, Value]) -> str:
-    """Prefix a problem with the origin of its key; of several keys, the one from the last layer."""
+    """Return a problem prefixed with the origin of the key that it names; of several keys, of the last layer's key."""
     keys = [key for key in values if re.search(rf"\b{key}=", line)]
     origins = [values[key] for key in keys if values[key].layer != "base"] or [values[key] for key in keys]
     last = max(origins, key=lambda value: LAYERS.index(value.layer))
@@ -154,7 +154,7 @@ def _with_origin(line: str, values: Mapping[str, Value]) -> str:
 
 
 def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Path | None = None) -> list[RunPlan]:
-    """Return the plans of a comparison in the order of their runs: case by case, repeats interleaved A B A B.
+    """Return the plans of a request in the order of their runs: case by case, arms alternating (A B A B).
 
     Creates the arms' checkouts and environments in `cache`. Raises ConfigError with every problem of the input,
     CheckoutError and SoftwareError.
@@ -245,7 +245,7 @@ def plan_run(
         facts["start"] = start.taken_from or "kept"
     identity = hash_identity(facts | command.facts)
     run_name = name_run(case, f"{arm}-compile" if compiles_for else arm, repeat, identity)
-    directory = out.absolute() / "runs" / run_name  # the trainer runs in another folder
+    directory = out.absolute() / "runs" / run_name  # absolute, because the trainer starts in another folder
     place = {"run_name": run_name, "base_output_directory": str(directory.parent)}
     origins = {key: value.origin for key, value in resolved.values.items()}
     invocation = command.invoke(directory)
@@ -282,9 +282,9 @@ def plan_run(
 def fit_config(
     resolved: ResolvedConfig, checkout: TrainerSource, arm: str, problems: Problems, *, root: Path = CONFIG_ROOT
 ) -> ResolvedConfig:
-    """Return the config without the keys that the arm's trainer lacks, such as the trainer of an older commit.
+    """Return the config without the keys that the arm's trainer does not have, for example at an older commit.
 
-    Only defaults may be dropped: a lacking key with a value from any later layer is added to `problems`.
+    A missing key is dropped if only base.yml sets it, else added to `problems`.
     """
     if checkout.command is not None:
         return _fit_command(resolved, checkout.command.template, arm, problems, read_yaml(root / "base.yml"))
@@ -305,10 +305,10 @@ def fit_config(
 def _fit_command(
     resolved: ResolvedConfig, template: CommandTemplate, arm: str, problems: Problems, base: Mapping[str, Any]
 ) -> ResolvedConfig:
-    """Return the config with the keys that a command template has placeholders for.
+    """Return the config with `steps` and the keys that a command template has placeholders for.
 
-    Values of a model or target are dropped silently: the program has its own. Any other dropped value that differs
-    from base.yml's is added to `problems`, because the program would never receive it.
+    Values of a model or target are dropped, because a custom program has its own model. Any other dropped value that
+    differs from base.yml's is added to `problems`, because the program would never receive it.
     """
     known = template.names | {"steps"}
     problems.lines += [
@@ -320,14 +320,14 @@ def _fit_command(
 
 
 def default_cache() -> Path:
-    """Return the folder of checkouts and environments: $MAXVIEW_CACHE, or one in the user's home."""
+    """Return the folder of checkouts and environments: $MAXVIEW_CACHE, or ~/.cache/maxview."""
     return Path(os.environ.get("MAXVIEW_CACHE") or Path.home() / ".cache" / "maxview").absolute()
 
 
 def find_unfit(
     names: Sequence[str], target: Target, *, model: str | None = None, root: Path = CONFIG_ROOT
 ) -> dict[str, str]:
-    """Return the cases that do not fit the model (default: the target's) or its devices, with the reason of each."""
+    """Return the cases that do not fit the model (default: the target's) or the target's devices: case → reason."""
     if target.plays_logs:
         return {}
     found: dict[str, str] = {}
@@ -337,7 +337,7 @@ def find_unfit(
         try:
             TrainConfig.model_validate(values, strict=True)
         except ValidationError as error:
-            # Without a location, keys contradict each other. A bad single value is reported later, by resolve_config.
+            # Errors without a location are contradictions between keys. resolve_config reports single bad values.
             if not any(item["loc"] for item in error.errors()):
                 found[case] = explain(error, lambda _: "", ())[0]
                 continue
@@ -363,7 +363,7 @@ def check_request(request: Request, root: Path = CONFIG_ROOT) -> tuple[Compariso
     words = problems.attempt(partial(layer_from_overrides, request.overrides))
     if request.repeats is not None and not 1 <= request.repeats <= MOST_REPEATS:
         problems.lines.append(f"--repeats must be 1 to {MOST_REPEATS}, got {request.repeats}")
-    if problems.lines:  # no config will be merged, which would report unknown keys
+    if problems.lines:  # unknown keys are otherwise reported when the layers are merged
         problems.lines += unknown_keys(words or {})
     problems.raise_any()
     assert comparison is not None  # else there was a problem

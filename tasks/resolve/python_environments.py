@@ -1,4 +1,4 @@
-"""Builds Python environments with uv from an arm's packages (`jax==0.11.0`, `project`, `maxtext==0.2.5`)."""
+"""Builds a virtual environment with uv from the `packages` of an arm (`jax==0.11.0`, `project`, `maxtext==0.2.5`)."""
 
 import hashlib
 import os
@@ -18,12 +18,12 @@ from packaging.utils import canonicalize_name
 from configs.environment import PASSED_ON, pass_on
 from configs.errors import ConfigError
 
-FOLDER = "environments"
-PROJECT = "project"  # exactly the dependencies in the checkout's own pyproject.toml
+FOLDER = "environments"  # in the cache
+PROJECT = "project"  # stands for the dependencies in the checkout's own pyproject.toml
 MAXTEXT = "maxtext"
 BUILD_TIMEOUT_S = 1800.0
-TAIL_LINES = 6
-# Variables that name package indexes, credentials and proxies.
+TAIL_LINES = 6  # of uv's error output, in messages
+# Variables that uv gets besides PASSED_ON: package indexes, their credentials, and proxies.
 FOR_UV = ("UV_*", "PIP_*", "NETRC", "XDG_*", *(f"{kind}_proxy" for kind in ("http", "https", "all", "no")),
           *(f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "ALL", "NO")))  # fmt: skip
 
@@ -49,11 +49,11 @@ def check_packages(words: Sequence[str]) -> list[str]:
 
 
 def make_environment(words: Sequence[str], checkout: Path, cache: Path) -> str:
-    """Return the interpreter of an environment with the checkout's dependencies; `words` replace the checkout's pins.
+    """Return the interpreter of an environment with the checkout's dependencies, some replaced by `words`.
 
-    They do not override the requirements of other packages: a conflicting version would only fail later, at run
-    time. Raises ConfigError for words that are no requirements, SoftwareError if the build fails.
-    """
+    A word, such as `jax==0.11.0`, replaces the checkout's own requirement of that package, but not those of other
+    packages: a conflict fails here, not at run time. Raises ConfigError for invalid words, SoftwareError if the build
+    fails."""
     problems = check_packages(words)
     if problems:
         raise ConfigError(problems)
@@ -70,8 +70,8 @@ def make_environment(words: Sequence[str], checkout: Path, cache: Path) -> str:
 def make_maxtext_environment(words: Sequence[str], cache: Path) -> str:
     """Return the interpreter of an environment with a MaxText; one of the words is its version (`maxtext==0.2.5`).
 
-    Installs the oldest packages that MaxText allows, which it was released with, unless another word names a version.
-    Raises ConfigError for words that are no requirements or name no MaxText, SoftwareError if the build fails.
+    Installs the oldest versions that MaxText allows, unless another word names one: MaxText was released with them.
+    Raises ConfigError for invalid words or without a MaxText among them, SoftwareError if the build fails.
     """
     problems = check_packages(words)
     wanted = [Requirement(word) for word in words if not problems and word != PROJECT]
@@ -81,15 +81,15 @@ def make_maxtext_environment(words: Sequence[str], cache: Path) -> str:
     if problems:
         raise ConfigError(problems)
     for item in named:
-        item.extras = item.extras or {"tpu"}  # without an extra its imports fail; this one runs on CPU too
+        item.extras = item.extras or {"tpu"}  # without an extra MaxText cannot be imported; `tpu` runs on CPUs too
     texts = sorted(map(str, wanted))
     return _build(cache, [MAXTEXT, platform.python_version(), *texts], cache, texts, "--resolution=lowest")
 
 
 def _build(cache: Path, facts: Sequence[str], place: Path, wanted: Sequence[str], *options: str) -> str:
-    """Return the interpreter of the environment with these facts, built if it is missing.
+    """Return the interpreter of an environment with the packages `wanted`; build it if none with these facts exists.
 
-    uv runs in `place` to read its settings, such as `exclude-newer`.
+    place: uv's working folder, whose uv settings apply, such as `exclude-newer`. options: of `uv pip install`.
     """
     folder = cache / FOLDER / hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     python = str(folder / "bin" / "python")
@@ -106,12 +106,12 @@ def _build(cache: Path, facts: Sequence[str], place: Path, wanted: Sequence[str]
         environment = unfinished / "environment"
         _run([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(environment)], place)
         install = [uv, "pip", "install", "--quiet", "--python", str(environment / "bin" / "python")]
-        # Compile to bytecode now: runs of a checkout write none.
+        # Compile to bytecode now, because runs of a checkout write no bytecode.
         _run([*install, *options, "--compile-bytecode", "--requirements", str(listed)], place)
         try:
             environment.rename(folder)
         except OSError:
-            if not folder.is_dir():  # else another flow was first
+            if not folder.is_dir():  # else another flow has built it meanwhile
                 raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -119,7 +119,7 @@ def _build(cache: Path, facts: Sequence[str], place: Path, wanted: Sequence[str]
 
 
 def _run(argv: Sequence[str], folder: Path) -> None:
-    kept = pass_on(os.environ, (*PASSED_ON, *FOR_UV))  # a package's build runs its code: hide secrets from it
+    kept = pass_on(os.environ, (*PASSED_ON, *FOR_UV))  # building a package runs its code: hide secrets from it
     try:
         done = subprocess.run(
             argv, cwd=folder, env=kept, capture_output=True, text=True, check=False,

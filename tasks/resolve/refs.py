@@ -1,4 +1,4 @@
-"""Turns the name of a branch, a tag or a commit into the commit's SHA, in a clone or at a remote address."""
+"""Resolves the name of a branch, a tag or a commit to the commit's SHA, in a clone or at a remote address."""
 
 import os
 import re
@@ -11,33 +11,32 @@ from tasks.resolve.git import GitError, MissingGitError, run_git
 SHA = re.compile(r"[0-9a-f]{40}")
 SHORT_SHA = re.compile(r"[0-9a-f]{7,40}")
 ADDRESS = re.compile(r"(?:(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:)\S+")
-ANCESTOR = re.compile(r"(.+?)((?:[~^]\d*)+)")  # HEAD~3, main^2: no branch's name holds either sign
-SECRET = re.compile(r"https?://[^/]*@|ssh://[^/@]*:[^/@]*@")
+ANCESTOR = re.compile(r"(.+?)((?:[~^]\d*)+)")  # HEAD~3, main^2: a branch's name cannot contain ~ or ^
+SECRET = re.compile(r"https?://[^/]*@|ssh://[^/@]*:[^/@]*@")  # an address with a user or password
 EVERY_BRANCH = "+refs/heads/*:refs/remotes/origin/*"
-LONGEST_NAME = 244  # git cannot store longer names as files
-SHOWN = 80
-# Prefixes in order of precedence. A name under both of the first two is ambiguous if the commits differ.
+LONGEST_NAME = 244  # characters; git cannot store longer names as files
+SHOWN = 80  # characters of a bad value in messages
+# Prefixes of full ref names, in order of precedence. A branch and a tag of one name are an error if the commits differ.
 PLACES = ("refs/heads/", "refs/tags/", "refs/remotes/", "refs/remotes/origin/")
 
 
 class ResolvedRef(Frozen):
-    """A ref as the user wrote it, and its commit when it was resolved."""
+    """A ref as the user wrote it, and the SHA of its commit when it was resolved."""
 
     name: str
     sha: str
 
 
 def pin_ref(ref: ResolvedRef) -> str:
-    """Return `NAME:SHA`, which `resolve_ref` accepts without a look-up. A ref name cannot contain a colon."""
+    """Return `NAME:SHA`, which `resolve_ref` splits again without a look-up. A ref name cannot contain a colon."""
     return f"{ref.name}:{ref.sha}"
 
 
 def resolve_ref(repository: str, name: str) -> ResolvedRef:
-    """Return the commit of `name` in `repository`: a folder with a clone, or an address, which is queried.
+    """Return the commit of `name` in `repository`, which is a clone's folder or a remote address.
 
-    `NAME:SHA` is that commit, even if the name has moved on.
-
-    `NAME~3` and `NAME^2` are ancestors of NAME's commit in a clone.
+    `NAME:SHA` is the commit SHA, even if the branch NAME has moved on. `NAME~3` and `NAME^2` are ancestors of NAME's
+    commit; they need a clone.
 
     Raises ConfigError for a name that git does not allow, that is unknown, or that is ambiguous.
     """
@@ -122,7 +121,7 @@ def _resolve_local(repository: str, name: str) -> str:
     refs: dict[str, str] = {}
     for line in listed.splitlines():
         ref, sha, *peeled = line.split(" ")
-        refs[ref] = next((other for other in peeled if other), sha)  # peels annotated tags
+        refs[ref] = next((other for other in peeled if other), sha)  # of an annotated tag, its commit
     found = _pick(refs, name)
     if found is None and (name == "HEAD" or SHORT_SHA.fullmatch(name)):
         found = _commit_of(folder, name)
@@ -147,10 +146,10 @@ def _resolve_remote(repository: str, name: str) -> str:
     refs: dict[str, str] = {}
     for line in run_git(["ls-remote", "--", repository]).splitlines():
         sha, _, ref = line.partition("\t")
-        refs[ref.removesuffix("^{}")] = sha  # ^{}: a peeled annotated tag, listed after the tag itself
+        refs[ref.removesuffix("^{}")] = sha  # TAG^{}: the commit of an annotated tag, listed after it
     found = refs.get("HEAD") if name == "HEAD" else _pick(refs, name)
     if found is None and SHA.fullmatch(name):
-        return name  # the fetch fails if it does not exist
+        return name  # not checked: the later fetch fails if it does not exist
     if found is None:
         raise _unknown(repository, name, refs)
     return found

@@ -15,16 +15,16 @@ logger = logging.getLogger("prefect.flow_runs.maxview")
 
 
 def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """End every running job of a flow run that was cancelled or killed, or whose worker lost its process.
+    """End every running job of a flow run that was cancelled or has crashed.
 
-    A hook of the flows: the worker calls it if the flow's own process cannot.
+    A hook that Prefect calls: in the flow's own process, or in the worker's if the flow's process is gone.
     """
     for name in stop_jobs(str(flow_run.id), open_store(flow_run.parameters["out"])):
         logger.warning("%s: ended, with the flow run that started it", name)
 
 
 def stop_jobs(flow_run: str, store: Store) -> list[str]:
-    """End the jobs of a flow run, except those with a later owner. Returns the names of the jobs that were running."""
+    """End the jobs that a flow run still owns; return the names of those that were running."""
     ended = []
     for handle in handles_of(flow_run, store):
         if is_running(handle):
@@ -35,12 +35,12 @@ def stop_jobs(flow_run: str, store: Store) -> list[str]:
 
 
 def running_jobs(flow_run: str, store: Store) -> list[str]:
-    """Return the names of a flow run's running jobs."""
+    """Return the names of the running jobs that a flow run owns."""
     return [handle.job_name for handle in handles_of(flow_run, store) if is_running(handle)]
 
 
 def is_running(handle: RunHandle) -> bool:
-    """Return whether a job runs. True if its state is unknown: the attempt to end it will raise the error."""
+    """Return whether a job runs; True if its state cannot be read, because ending it will then report the error."""
     try:
         return not job.has_ended(handle)
     except job.LaunchError:

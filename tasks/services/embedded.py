@@ -1,7 +1,7 @@
-"""The process of an embedded server: Prefect's server on a loopback port, which ends after a while without users.
+"""The process of an embedded server: Prefect's server on a loopback port, which ends after a time without users.
 
-Several commands can use it at once. Each user holds a shared file lock, which the system also releases when the command
-is killed.
+Several commands can use it at once. Each holds a shared file lock, which the operating system releases when the command
+ends, even if it is killed.
 """
 
 import fcntl
@@ -20,16 +20,16 @@ from tasks.launch.processes import start_of
 from tasks.services.idle_server import STOP_S, Place, Server, find_home
 from tasks.store import write_atomically
 
-LOCK = "maxview-start.lock"
+LOCK = "maxview-start.lock"  # in Prefect's home; locked while a server starts
 LOOK_EVERY_S = 0.1
-MOST_PAUSE_S = 1.0
+MOST_PAUSE_S = 1.0  # longest pause between two checks for users
 
 
 def main(place: Place, port: int, idle_s: float) -> None:
-    """Serve until SIGTERM, or until `idle_s` seconds without a user; port 0: any free port."""
-    # Two servers that create one database at once would corrupt it.
+    """Serve until SIGTERM, or until there was no user for `idle_s` seconds; port 0: any free port."""
+    # One server starts at a time: two that create the same database would corrupt it.
     lock = _take_turn()
-    if place.find() is not None:  # another command's server was faster
+    if place.find() is not None:  # another command has started one meanwhile
         return
     listener = _listen_at(port)
     port = listener.getsockname()[1]
@@ -40,7 +40,7 @@ def main(place: Place, port: int, idle_s: float) -> None:
 
 
 def _listen_at(port: int) -> socket.socket:
-    """Return a socket bound to the port (0: a free one), so that no other program can listen there."""
+    """Return a socket bound to the port (0: a free one), before the server starts, so that no other program gets it."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
@@ -58,7 +58,7 @@ def _take_turn() -> IO[str] | None:
 
 
 def _end_turn(lock: IO[str] | None, place: Place, port: int) -> None:
-    """Once this server listens, and so has its database, store its address and let the next server start."""
+    """Wait until this server listens, and so has its database; then store its address and release the start's lock."""
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -77,7 +77,7 @@ def _end_unused(place: Place, idle_s: float) -> None:
     while True:
         time.sleep(min(MOST_PAUSE_S, idle_s / 4))
         server = place.find()
-        if server is not None and server.pid != os.getpid():  # the home was removed, and has a new server
+        if server is not None and server.pid != os.getpid():  # Prefect's home was created anew, with another server
             _end()
         try:
             with place.unused() as unused:
@@ -86,7 +86,7 @@ def _end_unused(place: Place, idle_s: float) -> None:
                 elif time.time() - max(used, place.users.stat().st_mtime) >= idle_s:
                     place.address.unlink(missing_ok=True)
                     _end()
-        except FileNotFoundError:  # the home was removed: no command can find this server
+        except FileNotFoundError:  # Prefect's home was removed: no command can find this server
             _end()
 
 

@@ -1,4 +1,4 @@
-"""Ends the flow runs of a stopped worker, with their processes and jobs, before the server is stopped."""
+"""Ends a worker's flow runs, with their processes and jobs, between the end of the worker and of the server."""
 
 import os
 import socket
@@ -26,14 +26,14 @@ from tasks.services.flow_runs import life_of
 from tasks.store import Store, open_store
 
 BEGUN = FlowRunFilterStateType(any_=[StateType.PENDING, StateType.RUNNING, StateType.CANCELLING])
-MARK = "PREFECT__FLOW_RUN_ID"  # Prefect's variable with the id of the process's flow run
+MARK = "PREFECT__FLOW_RUN_ID"  # variable that Prefect sets in a flow's process: the flow run's id
 MESSAGE = "ended by maxview down: start the same run again to continue"
-PROCESS_PATIENCE_S = 45.0  # a flow ends its job first, which saves a checkpoint
+PROCESS_PATIENCE_S = 45.0  # from SIGTERM to SIGKILL: a flow first ends its job, which saves a checkpoint
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A begun flow run of a deployment, with the jobs that ran before its worker was ended."""
+    """A flow run of a deployment that had begun before its worker was ended, and its jobs that ran then."""
 
     run: FlowRun
     store: Store
@@ -41,9 +41,9 @@ class Begun:
 
 
 def find_begun(out: str, say: Callable[[str], None]) -> list[Begun]:
-    """Return the flow runs that the worker has begun. Call it before ending the worker, which may end them itself.
+    """Return the unfinished flow runs that a worker has begun. To be called before the worker is ended.
 
-    Leaves out runs that wait for a worker, and runs from a command line. `out`: the default store.
+    Leaves out runs that wait for a worker, and runs from the command line. `out`: address of the default store.
     """
     try:
         with get_client(sync_client=True) as client:
@@ -59,11 +59,11 @@ def find_begun(out: str, say: Callable[[str], None]) -> list[Begun]:
 
 
 def is_ours(run: FlowRun) -> bool:
-    """Return whether this user's process on this machine runs it: other machines and users may share the database."""
+    """Return whether this user runs the flow on this machine; other users and machines may use the same database."""
     host, _, pid = (run.infrastructure_pid or "").rpartition(":")
     if not pid.isdigit():
-        return True  # no worker has recorded a process
-    here = host in ("", socket.gethostname())  # some workers record the process alone
+        return True  # no process was recorded
+    here = host in ("", socket.gethostname())  # some workers record no host
     try:
         return here and psutil.Process(int(pid)).uids().real == os.getuid()
     except psutil.NoSuchProcess:
@@ -71,7 +71,7 @@ def is_ours(run: FlowRun) -> bool:
 
 
 def end_runs(begun: list[Begun], out: str, say: Callable[[str], None]) -> None:
-    """End these flow runs with their jobs, and the jobs of flow runs that crashed before."""
+    """End these flow runs with their jobs, and the remaining jobs of flow runs that crashed earlier."""
     try:
         with get_client(sync_client=True) as client:
             for one in begun:
@@ -108,12 +108,12 @@ def end_run(client: SyncPrefectClient, begun: Begun, say: Callable[[str], None])
         state = client.read_flow_run(one.id).state
         if (
             state is None or not state.is_final() or state.type == StateType.CRASHED
-        ):  # set by its worker while that was ended
+        ):  # Crashed: set by the ending worker
             client.set_flow_run_state(one.id, Cancelled(message=MESSAGE), force=True)
 
 
 def _end_jobs(flow_run: str, name: str, store: Store, say: Callable[[str], None], running: Iterable[str] = ()) -> None:
-    """End a flow run's jobs, and report them with the jobs that were `running` before."""
+    """End a flow run's jobs, and report their names. running: names of jobs that were running earlier."""
     try:
         ended = list(dict.fromkeys([*running, *stop_jobs(flow_run, store)]))
     except LaunchError as error:
@@ -123,7 +123,7 @@ def _end_jobs(flow_run: str, name: str, store: Store, say: Callable[[str], None]
 
 
 def processes_of(flow_run: UUID) -> Iterator[psutil.Process]:
-    """Yield a flow run's live processes on this machine, without its jobs, whose environment lacks MARK."""
+    """Yield a flow run's live processes on this machine, found by MARK; its jobs do not have that variable."""
     for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == str(flow_run):

@@ -1,4 +1,4 @@
-"""Ends a flow run with headlines, pages and the verdict as its state, without a traceback."""
+"""Reports a flow's result: its last log lines (headlines, pages), and a final state named by the verdict."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -12,23 +12,23 @@ from prefect.states import Completed, Failed
 from tasks.diff import exit_status
 from tasks.records import ComparisonRecord
 
-# Both loggers print the traceback.
+# Prefect's loggers that print a traceback for a Failed state
 ENGINE = ("prefect.engine", "prefect.flow_runs")
-# Names of Failed states that report a finding: the flow itself succeeded.
+# Names of Failed states that are a verdict: the flow itself succeeded.
 REGRESSED, CHANGED = FOUND = ("Regressed", "Changed")
 
 
 class Verdicts(logging.Filter):
-    """Drops tracebacks of FailedRun, which a flow raises to end in a Failed state on purpose."""
+    """A log filter that drops the tracebacks of FailedRun, with which a flow returns a Failed state on purpose."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], FailedRun))
 
 
 def log_result(lines: Iterable[tuple[str, str]]) -> None:
-    """Log each headline and the address of its page as the last lines of the flow run, and flush them to the server.
+    """Log (headline, address of the page) pairs as the flow run's last lines, and send them to the server at once.
 
-    A watcher sees the final state at once, but log lines only in batches.
+    Prefect sends log lines in batches: without this, the final state could arrive before them.
     """
     for name in ENGINE:
         logger = logging.getLogger(name)
@@ -38,13 +38,15 @@ def log_result(lines: Iterable[tuple[str, str]]) -> None:
         get_run_logger().info("%s", headline)
         get_run_logger().info("page: %s", page)
     for handler in logging.getLogger("prefect.flow_runs").handlers:
-        handler.flush()  # five seconds at most
+        handler.flush()  # takes five seconds at most
 
 
 def final_state(comparisons: Sequence[ComparisonRecord], problem: str = "") -> State[Any]:
-    """Return the flow run's state, named by the verdict; Failed if a case regressed, changed or died."""
+    """Return the flow run's state, named by the verdict; Failed if a case regressed, changed or died.
+
+    problem: a text to put before the verdicts; "": none."""
     status = exit_status(comparisons)
-    alone = len(comparisons) == 1  # then the name of the flow run tells the case
+    alone = len(comparisons) == 1  # the flow run's name already contains the case
     verdicts = [record.headline if alone else f"{record.case}: {record.headline}" for record in comparisons]
     message = " · ".join(([problem] if problem else []) + verdicts)[:1000]
     if status == 1:

@@ -1,6 +1,6 @@
-"""The events of this process's flows, for listeners such as the live view of the command line.
+"""The events of the flows in this process, for listeners such as the command line's live view.
 
-A worker has no listener: it has Prefect's logs and artifacts.
+In a worker nothing listens: Prefect's logs and artifacts show the same.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,26 +14,26 @@ from tasks.records import Bisection, CheckpointProof, ComparisonRecord, RunPlan
 
 
 class Planned(NamedTuple):
-    """The runs are planned, in order."""
+    """Runs are planned. `plans`: in the order of the runs."""
 
     plans: Sequence[RunPlan]
 
 
 class Reused(NamedTuple):
-    """A run that had finished before."""
+    """A run is not repeated, because it has finished before."""
 
     plan: RunPlan
 
 
 class Waits(NamedTuple):
-    """Another flow works on the run."""
+    """This flow waits, because another flow works on the run."""
 
     plan: RunPlan
     why: str
 
 
 class Launched(NamedTuple):
-    """A run has started or was attached to."""
+    """A run's job was started, or this flow attached to it."""
 
     run: LaunchedRun
 
@@ -46,7 +46,7 @@ class Logged(NamedTuple):
 
 
 class Stopping(NamedTuple):
-    """The run is being ended before its time."""
+    """The run's job is being ended before it has finished."""
 
     plan: RunPlan
 
@@ -62,36 +62,36 @@ class Comparing(NamedTuple):
     """The values of a case's checkpoints are being compared."""
 
     case: str
-    done: int  # bytes
-    total: int
+    done: int  # bytes compared so far
+    total: int  # bytes
 
 
 class Extended(NamedTuple):
-    """An undecided case gets more runs; without plans, `why` is the reason to stop."""
+    """An undecided case gets more runs. If `plans` is empty, it gets none, and `why` is the reason."""
 
     plans: Sequence[RunPlan]
     why: str
 
 
 class Explaining(NamedTuple):
-    """The difference of a case's arms is being explained; the text states the cost."""
+    """The cause of the difference between a case's arms is being searched. `text`: the cost of the search."""
 
     case: str
     text: str
 
 
 class Troubled(NamedTuple):
-    """A problem outside of the comparisons."""
+    """A problem that does not change a verdict."""
 
     text: str
 
 
 class Compared(NamedTuple):
-    """A case has its verdict and its page, in a flow run."""
+    """A case has its verdict and its page."""
 
     record: ComparisonRecord
     page: PublishedPage
-    flow_run: str
+    flow_run: str  # id of the flow run that made the comparison
 
 
 class Bisected(NamedTuple):
@@ -108,7 +108,7 @@ type Event = (
 
 
 class Events:
-    """Passes each event to the current listeners, in the thread of the event."""
+    """Passes each event to all current listeners, in the thread that called `put`."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[Event], None]] = []
@@ -128,4 +128,4 @@ class Events:
             self._listeners.remove(listen)
 
 
-EVENTS = Events()  # of the flows of this process
+EVENTS = Events()  # of all flows in this process

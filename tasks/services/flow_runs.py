@@ -16,7 +16,7 @@ RESCHEDULE = "reschedule"  # set by Prefect's Kubernetes worker
 
 
 def life_of(flow_run: str) -> Life:
-    """Return whether a flow run is running or over, or unknown to this server."""
+    """Return "over" if a flow run has ended, "running" if not, "unknown" if this server does not have it."""
     try:
         with get_client(sync_client=True) as client:
             state = client.read_flow_run(UUID(flow_run)).state
@@ -26,9 +26,9 @@ def life_of(flow_run: str) -> Life:
 
 
 def is_alive_after_all(flow_run: str) -> bool:
-    """Return whether a crashed run has sent a heartbeat since; if so, set it to Running again.
+    """Return whether a flow run has sent a heartbeat since it was marked as Crashed; if so, set it to Running again.
 
-    After a long outage of the server, its automation marks every running flow run as Crashed.
+    After a long outage of the server, the server's automation marks every running flow run as Crashed.
     """
     with get_client(sync_client=True) as client:
         ended = client.read_flow_run(UUID(flow_run)).state
@@ -44,10 +44,10 @@ def is_alive_after_all(flow_run: str) -> bool:
 
 
 def goes_on(flow_run: str) -> bool:
-    """Return whether a flow run that ends here was rescheduled: its pod is evicted and another pod continues it."""
+    """Return whether a flow run that ends in this pod was rescheduled, so that another pod continues it."""
     if os.environ.get(AT_SIGTERM) != RESCHEDULE:
         return False
     with unless_away(), get_client(sync_client=True) as client:
         state = client.read_flow_run(UUID(flow_run)).state
         return state is not None and state.is_scheduled()
-    return False  # unknown during an outage: end the jobs, to leave nothing behind
+    return False  # unknown during an outage: False, so that the jobs are ended

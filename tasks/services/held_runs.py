@@ -1,4 +1,4 @@
-"""Holds a run exclusively for a flow, and ends the run's job with the flow."""
+"""Gives a flow exclusive access to a run, and ends the run's job when the flow ends."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +20,9 @@ from tasks.store import Store
 
 @contextmanager
 def held_run(plan: RunPlan, store: Store, jobs: Jobs, *, take_over: bool) -> Iterator[RunRecord | None]:
-    """Hold a run exclusively. Yields its record if it has already finished, else None."""
+    """Lock a run while the block runs. Yields the run's record if it has already finished, else None.
+
+    take_over: see `turn_of`."""
     logger = get_run_logger()
     owners = jobs.owners(flow_run.id)
     reported: set[str] = set()
@@ -45,11 +47,11 @@ def held_run(plan: RunPlan, store: Store, jobs: Jobs, *, take_over: bool) -> Ite
 
 @contextmanager
 def held_job(plan: RunPlan, store: Store, jobs: Jobs, *, launch: Callable[[], LaunchedRun]) -> Iterator[LaunchedRun]:
-    """Launch a job for this flow run and hold it: the job ends if the block raises or the flow ends.
+    """Launch a job for this flow run. If the block raises or the flow is ended, the job is ended too.
 
     Leaves the job running if another flow run continues it.
     """
-    logger = get_run_logger()  # here: jobs are ended in threads without Prefect's run context
+    logger = get_run_logger()  # needs Prefect's run context, which the threads that end jobs do not have
     owners = jobs.owners(flow_run.id)
 
     def stop(handle: RunHandle) -> None:

@@ -1,7 +1,7 @@
-"""Finds, uses and ends the embedded Prefect server that stays between two commands.
+"""Finds, uses and ends the embedded Prefect server, which keeps running for a time after a command.
 
-Its files are in a folder of `PREFECT_HOME`, under a key of its Python, its packages and Prefect's settings: other
-values have their own server.
+Its files are in the folder `maxview` of PREFECT_HOME. Their name is a key computed from the Python, its packages and
+Prefect's settings: commands with other values use another server.
 """
 
 import fcntl
@@ -17,13 +17,13 @@ from typing import IO
 
 from tasks.launch.processes import Kept, end_kept, read_kept
 
-IDLE_S = 600.0  # from its last command to its end
-STOP_S = 10.0
-FOLDER = "maxview"
+IDLE_S = 600.0  # from the end of its last command to its own end
+STOP_S = 10.0  # from SIGTERM to SIGKILL
+FOLDER = "maxview"  # in Prefect's home
 
 
 class Server(Kept):
-    """A server that listens on a loopback port; its name is its key."""
+    """An embedded server, which listens on a loopback port. `name` is its key."""
 
     port: int
 
@@ -34,18 +34,18 @@ class Server(Kept):
 
 
 class Place:
-    """The files of the server with a key: its address, its users' lock, its log."""
+    """The files of the embedded server with a key: its address (JSON), the lock of its users, its log."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self.folder, self.key = folder, key
         self.address, self.users, self.log = (folder / f"{key}.{ending}" for ending in ("json", "users", "log"))
 
     def find(self) -> Server | None:
-        """Return the server, or None if none runs and listens."""
+        """Return the server; None if none runs, or if it does not listen yet."""
         return read_kept(self.key, self.folder, Server)
 
     def use(self) -> IO[str]:
-        """Return a lock that keeps the server running until it is closed or this process ends."""
+        """Return a file with a shared lock, which keeps the server running until it is closed or this process ends."""
         users = self.users.open("a")
         fcntl.flock(users, fcntl.LOCK_SH)
         os.utime(users.fileno())
@@ -53,7 +53,7 @@ class Place:
 
     @contextmanager
     def unused(self) -> Iterator[bool]:
-        """Yield whether the server has no users; if so, it gets none while the block runs."""
+        """Yield whether the server has no users. If so, no command can start to use it while the block runs."""
         with self.users.open("a") as users:
             try:
                 fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,7 +63,7 @@ class Place:
                 yield True
 
     def end(self) -> bool:
-        """End the server gracefully; return False if a command uses it."""
+        """End the server if it runs; return False if a command uses it."""
         with self.unused() as unused:
             server = self.find() if unused else None
             if server is not None:
@@ -72,7 +72,7 @@ class Place:
 
 
 def find_home() -> Path:
-    """Return Prefect's home folder."""
+    """Return Prefect's home folder: $PREFECT_HOME, or ~/.prefect."""
     return Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
 
 
@@ -86,13 +86,13 @@ def explain_home() -> str | None:
 
 
 def find_idle() -> list[Place]:
-    """Return the places of all running embedded servers."""
+    """Return the files of all running embedded servers."""
     places = [Place(path.parent, path.stem) for path in sorted((find_home() / FOLDER).glob("*.json"))]
     return [place for place in places if place.find() is not None]
 
 
 def is_embedded(url: str | None) -> bool:
-    """Return whether the API at this address belongs to an embedded server, which only this user's commands use."""
+    """Return whether the API at this address is of an embedded server, which only this user's commands use."""
     return any(server.url == url for place in find_idle() if (server := place.find()) is not None)
 
 
@@ -108,7 +108,7 @@ def end_idle(say: Callable[[str], None]) -> bool:
 
 
 def make_place() -> Place:
-    """Return the place of the server that fits this process; a temporary one if Prefect's home cannot be written."""
+    """Return the files of the server for this process, in a temporary folder if Prefect's home cannot be written."""
     folder = find_home() / FOLDER
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -118,11 +118,11 @@ def make_place() -> Place:
 
 
 def server_key() -> str:
-    """Return a key of twelve hex digits over the Python, its packages, and Prefect's settings and settings files."""
+    """Return twelve hex digits: a hash of the Python, its packages, Prefect's variables and settings files."""
     settings = sorted((name, value) for name, value in os.environ.items() if name.startswith("PREFECT_"))
     packages = {
         Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")
-    }  # they change with every installation
+    }  # folders whose modification time changes with every installation
     files = [Path("prefect.toml"), Path(".env"), find_home() / "profiles.toml"]
     project = Path("pyproject.toml")
     if project.is_file() and "[tool.prefect" in project.read_text(errors="replace"):

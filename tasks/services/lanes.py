@@ -1,4 +1,4 @@
-"""Runs several calls of a flow at once, each in its own lane (thread), and ends them with the flow."""
+"""Runs several calls of a flow at once in threads (lanes), and ends their jobs with the flow."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,9 +8,9 @@ from tasks.services.running_jobs import Jobs
 
 
 def in_lanes[T](calls: Iterable[Callable[[], T]], lanes: int, jobs: Jobs) -> Iterator[T]:
-    """Yield the calls' results in order; a free lane takes the next call.
+    """Yield the calls' results in the order of the calls; `lanes` of them run at once.
 
-    If a call raises, pending calls are cancelled. If the flow is being ended, the jobs of all calls are ended.
+    If a call raises, pending calls are cancelled. If the flow is interrupted, the jobs of all calls are ended.
     """
     with ThreadPoolExecutor(max_workers=lanes, thread_name_prefix="lane") as pool:
         futures = []
@@ -22,6 +22,6 @@ def in_lanes[T](calls: Iterable[Callable[[], T]], lanes: int, jobs: Jobs) -> Ite
         except BaseException as error:
             for future in futures:
                 future.cancel()
-            if not isinstance(error, Exception):  # the end of their jobs ends the lanes
+            if not isinstance(error, Exception):  # an interrupt: the threads end once their jobs have ended
                 jobs.stop_all()
             raise

@@ -1,4 +1,4 @@
-"""Retries requests while a server is unavailable, so that an outage does not cost a run's result."""
+"""Retries requests to a server that cannot be reached, so that an outage does not lose a run's result."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -6,12 +6,12 @@ from contextlib import contextmanager
 
 import httpx
 
-PATIENCE_S = 900.0  # longest outage
+PATIENCE_S = 900.0  # longest outage that is waited for
 PAUSE_S = 2.0
 
 
 def outlast[T](ask: Callable[[], T], *, patience_s: float = PATIENCE_S, pause_s: float = PAUSE_S) -> T:
-    """Return the result of `ask`; retries while the server cannot be reached, and re-raises after `patience_s`."""
+    """Return the result of `ask`; retry while the server cannot be reached. Re-raises the error after `patience_s`."""
     deadline = time.monotonic() + patience_s
     while True:
         try:
@@ -24,7 +24,7 @@ def outlast[T](ask: Callable[[], T], *, patience_s: float = PATIENCE_S, pause_s:
 
 @contextmanager
 def unless_away() -> Iterator[None]:
-    """Ignore an outage inside the block: for optional requests."""
+    """Suppress an outage's error in the block. For optional requests."""
     try:
         yield
     except Exception as error:
@@ -33,7 +33,7 @@ def unless_away() -> Iterator[None]:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether an error, or one of its causes, is a failed connection; an error response is no outage."""
+    """Return whether an error, or one of its causes, is a failed connection. A response with an error is no outage."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, httpx.TransportError):

@@ -1,26 +1,26 @@
-"""Prefect's settings for a flow that the command line runs in its own process; the caller's settings win."""
+"""Prefect's settings for a flow that the command line runs in its own process. The caller's variables override them."""
 
 import os
 import warnings
 from collections.abc import MutableMapping
 
 SETTINGS = {
-    # no telemetry, neither the server's nor the client's
+    # disable telemetry of server and client
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
-    # a cold start takes about 10 s on two quiet cores, and several times that under load
+    # a cold start takes about 10 s on two idle cores, and several times as long under load
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-    # without these the embedded server forgets task runs when it ends
+    # without these the embedded server loses recent task runs when it ends
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
-    # whole seconds: Prefect 3.8 cuts the fraction off, and 0 makes the server spin on a core
+    # an integer, because Prefect 3.8 truncates it; with 0 the server would use a whole core
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
-    # the pauses double: seven retries outlast four minutes of outage, Prefect's five one minute
+    # pauses double, so seven retries cover an outage of four minutes; Prefect's default of five only one minute
     "PREFECT_CLIENT_MAX_RETRIES": "7",
-    # seconds between heartbeats of a flow (Prefect: 180): the server of `maxview up` marks a run as Crashed after 90 s
-    # without one
+    # seconds between heartbeats of a flow (Prefect's default: 180); the server of `maxview up` marks a flow run as
+    # Crashed after 90 s without a heartbeat
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-    # log lines go to the server; the terminal shows the live view
+    # log lines go to the server only, because the terminal shows the live view
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
@@ -28,8 +28,8 @@ SETTINGS = {
 
 
 def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Fill in the settings; must run before Prefect is imported."""
+    """Set the variables that are not set. Must be called before Prefect is imported."""
     for key, value in SETTINGS.items():
         environment.setdefault(key, value)
-    # the embedded server reports this problem with its remedy
+    # the embedded server's error message reports this problem with a remedy
     warnings.filterwarnings("ignore", message="Failed to create the Prefect home directory")

@@ -1,4 +1,4 @@
-"""Writes a Markdown text into one comment of a pull request, and updates that comment later: a mark identifies it.
+"""Writes a Markdown text as a comment on a GitHub pull request, and updates it later, found by a mark in it.
 
 In GitHub's REST API, a pull request's comments belong to the issue of the same number:
 https://docs.github.com/en/rest/issues/comments
@@ -16,7 +16,7 @@ API = "https://api.github.com"
 VERSION = "2022-11-28"
 TIMEOUT_S = 30
 PER_PAGE = 100
-LONGEST = 65_000  # characters; GitHub takes 65,536
+LONGEST = 65_000  # characters; GitHub's limit is 65,536
 CUT = "\n\n… cut off here: the whole of it is in the store.\n"
 
 _OWNER = r"[A-Za-z0-9][A-Za-z0-9-]{0,99}"
@@ -27,11 +27,11 @@ _PLACE = re.compile(
 
 
 class CommentError(ValueError):
-    """The comment cannot be written; the message says what to do. It never holds the token."""
+    """The comment cannot be written; the message says what to do. It never contains the token."""
 
 
 class PullRequest(Frozen):
-    """A pull request, or an issue, of a repository on GitHub."""
+    """A pull request or an issue on GitHub: owner/name#number."""
 
     owner: str
     name: str
@@ -39,7 +39,7 @@ class PullRequest(Frozen):
 
 
 def parse_pull_request(text: str) -> PullRequest:
-    """Return the pull request of `owner/name#12`, or of an address. Raises CommentError."""
+    """Return the pull request that `owner/name#12` or its web address names. Raises CommentError."""
     match = _PLACE.fullmatch(text)
     if match is None:
         raise CommentError(f"{text!r} is no pull request: give owner/name#12, or its address (https://…/pull/12)")
@@ -47,10 +47,10 @@ def parse_pull_request(text: str) -> PullRequest:
 
 
 def put_comment(place: PullRequest, body: str, *, token: str, api: str = API) -> str:
-    """Write `body`, whose first line is its mark, into the comment that begins with that mark, or into a new one.
+    """Replace the comment whose first line is that of `body`, the mark `<!-- … -->`; create it if there is none.
 
-    Leaves an equal comment alone. Returns the comment's address. Raises CommentError, and httpx.TransportError if
-    GitHub cannot be reached, which may be retried.
+    Does nothing if the comment is equal already. Returns the comment's address. Raises CommentError, and
+    httpx.TransportError if GitHub cannot be reached, which may be retried.
     """
     marker = body.partition("\n")[0]
     if not re.fullmatch(r"<!-- .+ -->", marker):
@@ -65,7 +65,7 @@ def put_comment(place: PullRequest, body: str, *, token: str, api: str = API) ->
     with httpx.Client(base_url=api.rstrip("/"), headers=headers, timeout=TIMEOUT_S) as client:
         folder = f"/repos/{place.owner}/{place.name}/issues"
         for comment in _list(client, f"{folder}/{place.number}/comments"):
-            if _first_line(comment) != marker:  # a comment that only quotes it is a reply
+            if _first_line(comment) != marker:  # a mark further down is a quotation in a reply
                 continue
             if comment["body"].replace("\r\n", "\n") == text:
                 return str(comment["html_url"])

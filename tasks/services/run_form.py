@@ -1,4 +1,4 @@
-"""The parameters of flows in Prefect's run form, and the names of flow runs."""
+"""Gives flows their parameters in Prefect's run form, and flow runs their names and tags."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -18,13 +18,15 @@ from tasks.records.text import shorten, visible
 from tasks.services.outage import unless_away
 
 LONGEST_NAME = 400  # characters: enough for every case of a comparison
-GENERATED = re.compile(r"[a-z]+-[a-z]+")  # the names that Prefect and its run forms make up, e.g. witty-otter
+GENERATED = re.compile(r"[a-z]+-[a-z]+")  # a random name by Prefect or its run form, such as witty-otter
 
 
 def with_parameters_of[Given: BaseModel, Result](
     options: type[Given],
 ) -> Callable[[Callable[[Given], Result]], Callable[..., Result]]:
-    """Give a flow's function the fields of its options as parameters, which the run form shows one by one."""
+    """Return a decorator that turns a function of one options record into a function of the record's fields.
+
+    Prefect's run form shows a flow's parameters, so it shows each field."""
     parameters = [
         Parameter(
             name,
@@ -49,7 +51,9 @@ def with_parameters_of[Given: BaseModel, Result](
 
 
 def tag_run(comparison: str, cases: Sequence[str], target: str | None, refs: Sequence[str | None] = ()) -> None:
-    """Tag this flow run with what it compares, so that both UIs can filter by it; outside of a flow run do nothing."""
+    """Tag this flow run with its comparison, cases, target and refs, for filters in Prefect's user interfaces.
+
+    Does nothing outside of a flow run."""
     if flow_run.id is None:
         return
     facts = [("comparison", comparison), *(("case", case) for case in cases), ("target", target)]
@@ -60,7 +64,7 @@ def tag_run(comparison: str, cases: Sequence[str], target: str | None, refs: Seq
 
 
 def unless_named(describe: Callable[[], str]) -> Callable[[], str]:
-    """Make a flow run's name from its parameters, unless somebody named the run, e.g. in the run form."""
+    """Return a function that names a flow run: by `describe`, unless the user has named it, e.g. in the run form."""
 
     @wraps(describe)
     def name() -> str:
@@ -71,7 +75,7 @@ def unless_named(describe: Callable[[], str]) -> Callable[[], str]:
 
 
 def show_name(text: str) -> str:
-    """Return a flow run's name from its parameters, which are untrusted: one line, without control characters."""
+    """Return an untrusted text as a flow run's name: one line, shortened, control characters made visible."""
     return shorten(visible(text), LONGEST_NAME)
 
 
@@ -81,7 +85,7 @@ def name_comparison(
     """Return a comparison's flow run name: cases, arms and target. refs: the request's baseline and branch, if any."""
     try:
         spec = load_comparison(comparison)
-    except ConfigError:  # the resolve step will report it
+    except ConfigError:  # the flow's resolve step will report the error
         return show_name(str(comparison))
     arms = [arm.name for arm in spec.arms]
     if spec.has_refs:

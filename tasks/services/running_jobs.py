@@ -1,4 +1,4 @@
-"""Tracks the running jobs of this process, so that they can be ended before the process."""
+"""Tracks the running jobs of the flows in this process, so that they can be ended before the process ends."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -14,17 +14,17 @@ class Jobs:
     """The running jobs of one flow and of the flows that it runs in threads."""
 
     def __init__(self, night: str | None = None) -> None:
-        self._night = night  # the parent flow run of all the flows, if any
+        self._night = night  # id of the flows' parent flow run; None: there is none
         self._lock = threading.Lock()
-        self._running: dict[str, Callable[[], None]] = {}
+        self._running: dict[str, Callable[[], None]] = {}  # run name → function that ends its job
         self._stopping = False
         _here.add(self)
 
     @contextmanager
     def holding(self, run_name: str, stop: Callable[[], None]) -> Iterator[None]:
-        """Hold a job: it is ended with the flow while the block runs, and at once if the block raises.
+        """Register `stop`, which ends a job, while the block runs, and call it if the block raises.
 
-        Raises Stopped if the flow is ended, so that a truncated job is not taken for a result.
+        Raises Stopped if `stop_all` was called, so that a truncated job is not taken for a result.
         """
         end = _once(stop)
         with self._lock:
@@ -42,18 +42,18 @@ class Jobs:
 
     @contextmanager
     def launching(self, run_name: str, stop: Callable[[], None]) -> Iterator[None]:
-        """Register `stop` while the block starts or finds a job, and until the job is held."""
+        """Register `stop` while the block starts or finds a job, and after it until `holding` replaces it."""
         with self._lock:
             self._running[run_name] = stop
         try:
             yield
-        except Exception:  # the launch failed: forget the job; after Ctrl-C it may exist and stays registered
+        except Exception:  # the launch failed. After Ctrl-C (no Exception) the job may exist and stays registered
             with self._lock:
                 self._running.pop(run_name, None)
             raise
 
     def owners(self, flow_run: str | None) -> tuple[str, ...]:
-        """Return the owners of a job of `flow_run`: itself and its parent."""
+        """Return the ids of the flow runs that own a job of `flow_run`: itself and its parent, if they exist."""
         return tuple(dict.fromkeys(id for id in (flow_run, self._night) if id))
 
     def check(self) -> None:
@@ -62,7 +62,7 @@ class Jobs:
             raise Stopped("the flow was ended, and its jobs with it")
 
     def stop_all(self) -> None:
-        """End every job in parallel, and prevent new ones."""
+        """End all registered jobs in parallel, and prevent new ones."""
         with self._lock:
             self._stopping = True
             running = list(self._running.values())
@@ -83,7 +83,7 @@ def stop_every_job() -> None:
 
 
 def _once(end: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that calls `end` once; concurrent callers wait for its end."""
+    """Return a function that calls `end` only at its first call; concurrent callers wait until `end` returns."""
     lock, done = threading.Lock(), False
 
     def run() -> None:

@@ -1,7 +1,7 @@
-"""Gives the command line a Prefect API: the configured one, or an embedded server that rests between two commands.
+"""Gives the command line a Prefect API: the configured one, or an embedded server that later commands reuse.
 
-Prefect can start an embedded server itself. Ours starts in parallel with the import of Prefect, survives its command's
-Ctrl-C, which must be reported to it, serves later commands, and explains a failed start.
+Prefect can start an embedded server itself. Maxview's starts in parallel with the import of Prefect, survives Ctrl-C,
+because the interrupted flow still reports its state to it, serves later commands, and explains a failed start.
 """
 
 import atexit
@@ -24,7 +24,7 @@ from tasks.store.disk import explain_little
 
 STARTUP_S = 120.0
 PAUSE_S = 0.05
-MOST_STARTS, SOON_S = 4, 90.0  # gives up after so many ends within so many seconds
+MOST_STARTS, SOON_S = 4, 90.0  # the server is not restarted after 4 ends within 90 seconds
 EMBEDDED = {
     # Prefect's own settings for an embedded server: no UI, and only the services that record runs
     "PREFECT_UI_ENABLED": "0",
@@ -33,7 +33,7 @@ EMBEDDED = {
     # its errors go to our log file, not to the terminal
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "ERROR",
 }
-JOURNAL_BYTES = 1 << 20  # with less free, SQLite cannot write its journal
+JOURNAL_BYTES = 1 << 20  # with less free disk space, SQLite may not be able to write its journal
 DATABASE_BYTES = 8 << 20  # a new database with its journal takes 6 MB
 CAUSE = re.compile(r"[\w.]*(?:Error|Exception)\b.*")
 
@@ -44,14 +44,14 @@ class ServerError(ValueError):
 
 @dataclass(frozen=True)
 class Api:
-    """A Prefect API that answers."""
+    """A Prefect API that answers requests."""
 
     url: str
-    is_ending: Callable[[], bool] = lambda: False  # whether this command has released it
+    is_ending: Callable[[], bool] = lambda: False  # returns whether this command has released an embedded server
 
 
 class EmbeddedServer:
-    """A Prefect server on a loopback port: the idle one, or a new one, which outlives this process."""
+    """A Prefect server on a loopback port: a running embedded one, or a new one, which outlives this process."""
 
     def __init__(self, idle_s: float = IDLE_S) -> None:
         self.ending = False
@@ -64,8 +64,8 @@ class EmbeddedServer:
         atexit.register(self.stop)
 
     def _start(self, port: int) -> None:
-        # -P ignores modules in the user's working folder. No preexec_fn: this process has threads, and a lock that one
-        # of them holds would stay locked in the child.
+        # -P ignores modules in the user's working folder. No preexec_fn, because this process has threads: a lock that
+        # another thread has during the fork would stay locked in the child.
         words = (self.place.folder, self.place.key, port, self._idle_s)
         with self.place.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -78,7 +78,7 @@ class EmbeddedServer:
             )
 
     def keep_alive(self, lost: Callable[[str], None]) -> None:
-        """Restart the server at the same address whenever it ends; call `lost` with the reason after too many ends."""
+        """Restart the server at the same address whenever it ends; call `lost` with the reason if it ends too often."""
         threading.Thread(target=self._watch, args=(lost,), daemon=True, name="embedded server").start()
 
     def _watch(self, lost: Callable[[str], None]) -> None:
@@ -94,7 +94,7 @@ class EmbeddedServer:
         lost(self._explain("ends again and again"))
 
     def _wait_for_end(self) -> None:
-        """Return when no server runs or starts."""
+        """Wait until no server runs or starts."""
         while (server := self.place.find()) is not None or self._is_starting():
             if server is not None:
                 wait_for_end(server)
@@ -104,14 +104,14 @@ class EmbeddedServer:
         return self.process is not None and self.process.poll() is None
 
     def wait(self) -> None:
-        """Wait until the server answers. Raises ServerError if it ends or stays silent."""
+        """Wait until the server answers. Raises ServerError if it ends, or does not answer within STARTUP_S."""
         deadline = time.monotonic() + STARTUP_S
         while True:
             starting = self._is_starting()
             self.server = self.place.find()
             if self.server is not None and answers(self.server.url):
                 return
-            if self.server is None and self.process is None:  # the idle server has just ended
+            if self.server is None and self.process is None:  # the server that was found has just ended
                 self._start(port=0)
             elif self.server is None and not starting:
                 raise ServerError(self._explain("ended while starting"))
@@ -123,7 +123,7 @@ class EmbeddedServer:
         if self.process is not None and (code := self.process.poll() or 0) < 0:
             name = signal.Signals(-code).name
             return f"Prefect's embedded server {what}: {name} has ended it, sent by another process; try again"
-        if full := explain_little(find_home(), DATABASE_BYTES):  # its log could not be written either
+        if full := explain_little(find_home(), DATABASE_BYTES):  # then its log is incomplete
             return f"Prefect's embedded server {what}: {full} (PREFECT_HOME)"
         if denied := explain_home():
             return f"Prefect's embedded server {what}: {denied}"
@@ -151,7 +151,7 @@ class EmbeddedServer:
 
 
 def explain_failure(error: Exception) -> str | None:
-    """Return a message about a server that failed in the middle of a flow run; None for other errors."""
+    """Return a message about a server that failed during a flow run; None if the error is no such failure."""
     from prefect.exceptions import PrefectHTTPStatusError
 
     if not isinstance(error, PrefectHTTPStatusError) or error.response.status_code < 500:
@@ -164,21 +164,21 @@ def explain_failure(error: Exception) -> str | None:
 
 @contextmanager
 def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Api]:
-    """Yield an API that answers; flows inside the block use it. Raises ServerError.
+    """Yield an API that answers, which flows inside the block use. Raises ServerError.
 
-    meanwhile: loads the flows while an embedded server starts, which takes as long.
+    meanwhile: called while an embedded server starts; it imports the flows, which takes as long.
     lost: called in another thread, with the reason, if the embedded server cannot be restarted.
     """
     named = os.environ.get("PREFECT_API_URL")
     if named:
         check_address(named)
     embedded = None if named else EmbeddedServer()
-    # Imported after the server's start: the two take several seconds each, in parallel.
+    # Imported after the server was started, to run in parallel: each takes several seconds.
     from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
     meanwhile()
     configured = get_current_settings().api.url
-    if configured:  # by the environment or a Prefect profile
+    if configured:  # by the environment or by a Prefect profile
         if embedded:
             embedded.discard()
         check(configured)
@@ -193,7 +193,7 @@ def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> I
 
 
 def answers(url: str) -> bool:
-    """Return whether a server answers at an address."""
+    """Return whether a Prefect API answers at an address, within 2 seconds."""
     import httpx
 
     try:
@@ -203,7 +203,7 @@ def answers(url: str) -> bool:
 
 
 def check_address(url: str) -> None:
-    """Check the syntax of PREFECT_API_URL, which would break Prefect's import. Raises ServerError."""
+    """Raise ServerError if PREFECT_API_URL is no address: importing Prefect would fail with it."""
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
@@ -214,7 +214,7 @@ def check_address(url: str) -> None:
 
 
 def check(url: str) -> None:
-    """Check that a Prefect API answers at the address and accepts our credentials. Raises ServerError."""
+    """Raise ServerError unless a Prefect API answers at the address and accepts this process's credentials."""
     import httpx
     from prefect.client.orchestration import get_client
     from prefect.exceptions import PrefectHTTPStatusError
@@ -223,7 +223,7 @@ def check(url: str) -> None:
     try:
         health = httpx.get(f"{url.rstrip('/')}/health", timeout=10)
         health.raise_for_status()
-        known = health.json() is True  # other programs answer too, such as a proxy's login page
+        known = health.json() is True  # other programs also answer, for example a proxy with its login page
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ServerError(f"no Prefect server answers at {url} ({reason}): {remedy}") from error
@@ -233,7 +233,7 @@ def check(url: str) -> None:
         raise ServerError(f"the server at {url} is no Prefect server: {remedy}")
     try:
         with get_client(sync_client=True) as client:
-            client.read_flow_runs(limit=1)  # the health check needs no credentials, this does
+            client.read_flow_runs(limit=1)  # needs credentials, unlike the health check
     except PrefectHTTPStatusError as error:
         status = error.response.status_code
         if status in (401, 403):

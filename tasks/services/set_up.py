@@ -1,4 +1,4 @@
-"""Configures a Prefect server: work pool, limits of slices, and automations for zombie runs and notifications."""
+"""Configures a Prefect server: work pool, limits of runs per target, automations for lost runs and notifications."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -21,7 +21,7 @@ from tasks.publish.markdown.night import CHANGED_EVENT
 from tasks.services.flow_runs import HEARTBEAT
 from tasks.services.slices import limit_name
 
-ZOMBIE_AFTER_S = 90  # three heartbeats
+ZOMBIE_AFTER_S = 90  # three intervals between heartbeats
 WEBHOOK_BLOCK = "maxview-notify"
 ZOMBIES = "maxview: end runs that have lost their process"
 REAP = "maxview: end the jobs of crashed runs"
@@ -31,7 +31,9 @@ ENDS = ("Completed", "Failed", "Cancelled", "Crashed", "Paused", "Suspended")
 
 
 def set_up(pool: str, say: Callable[[str], None], *, runs: int) -> None:
-    """Create or update the work pool and limits. An existing pool keeps its type; a new one runs processes."""
+    """Create or update the work pool and limits. runs: the pool's limit of concurrent flow runs.
+
+    An existing pool keeps its type; a new one runs flows as processes."""
     with get_client(sync_client=True) as client:
         ensure_pool(client, pool, runs)
         say(f"work pool: {pool}")
@@ -42,7 +44,7 @@ def set_up(pool: str, say: Callable[[str], None], *, runs: int) -> None:
 
 
 def set_up_automations(say: Callable[[str], None], *, webhook: str | None) -> None:
-    """Create or update the automations. Requires the deployments."""
+    """Create or update the automations. The deployments must exist. webhook: address for messages; None: send none."""
     with get_client(sync_client=True) as client:
         ensure_automation(client, zombie_automation())
         ensure_automation(client, reap_automation(client.read_deployment_by_name(REAPER).id))
@@ -66,7 +68,7 @@ def ensure_pool(client: SyncPrefectClient, name: str, runs: int) -> None:
 
 
 def ensure_automation(client: SyncPrefectClient, wanted: AutomationCore) -> None:
-    """Create or update the automation, and delete duplicates."""
+    """Create or update the automation, and delete others of the same name."""
     found = client.read_automations_by_name(wanted.name)
     if not found:
         client.create_automation(wanted)
@@ -77,15 +79,15 @@ def ensure_automation(client: SyncPrefectClient, wanted: AutomationCore) -> None
 
 
 def ensure_webhook(url: str) -> UUID:
-    """Save the address, which is a secret, in a block; return the block's id."""
-    headers = SecretDict({"Content-Type": "application/json"})  # Prefect sends a template without a content type
+    """Save the address, which is a secret, in a Prefect block; return the block's id."""
+    headers = SecretDict({"Content-Type": "application/json"})  # Prefect itself sets none for a template
     saved = Webhook(method="POST", url=SecretStr(url), headers=headers).save(WEBHOOK_BLOCK, overwrite=True)
-    assert isinstance(saved, UUID)  # a coroutine only inside an event loop
+    assert isinstance(saved, UUID)  # Prefect returns a coroutine only inside an event loop
     return saved
 
 
 def zombie_automation() -> AutomationCore:
-    """Return the automation that marks an unfinished flow run without heartbeats as Crashed."""
+    """Return the automation that marks an unfinished flow run as Crashed after ZOMBIE_AFTER_S without a heartbeat."""
     return AutomationCore(
         name=ZOMBIES,
         description="Neither the flow's process nor a worker is left to report it.",
@@ -109,13 +111,13 @@ def zombie_automation() -> AutomationCore:
 
 
 def reap_automation(deployment: UUID) -> AutomationCore:
-    """Return the automation that ends the jobs of crashed flow runs, also without a worker."""
+    """Return the automation that ends the jobs of crashed flow runs, by a run of the deployment `reap/jobs`."""
     return AutomationCore(
         name=REAP,
         description="The jobs of a run that lost its process and its worker.",
         trigger=EventTrigger(
             expect={"prefect.flow-run.Crashed"},
-            # excludes crashes of `reap` itself, which would start it forever
+            # not crashes of `reap` itself, which would start it again and again
             match_related={"prefect.resource.role": "flow", "prefect.resource.name": ["compare", "nightly"]},
             posture=Posture.Reactive,
             threshold=1,
@@ -126,7 +128,7 @@ def reap_automation(deployment: UUID) -> AutomationCore:
 
 
 def notify_automation(webhook: UUID) -> AutomationCore:
-    """Return the automation that sends a Slack message when a night's verdicts have changed."""
+    """Return the automation that sends a Slack message after each CHANGED_EVENT, which a night emits."""
     return AutomationCore(
         name=NOTIFY,
         description="Sent once per changed verdict.",

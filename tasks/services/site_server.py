@@ -1,4 +1,4 @@
-"""Serves the pages of a folder over HTTP, with gzip and ranges."""
+"""Serves the pages of a store's folder over HTTP, with gzip compression and range requests."""
 
 import re
 from os import PathLike, stat_result
@@ -17,14 +17,14 @@ PUBLIC = re.compile(
     r"|bisections/[^/]+/[^/]+/[^/]+/index\.html"
 )
 FRONT = "index.html"
-WORTH_PACKING = 1_000  # bytes
-STOP_S = 1  # for answers in progress at Ctrl-C
+WORTH_PACKING = 1_000  # bytes; smaller responses are not compressed
+STOP_S = 1  # time to finish responses after Ctrl-C
 
 
 def make_server(folder: Path, *, front: str = "", not_found: str = "") -> uvicorn.Server:
-    """Return a server of the folder's pages; call `run` on it with listening sockets.
+    """Return a server of the folder's pages; its method `run` takes listening sockets.
 
-    `front`: the front page of a folder without one; `not_found`: the page for every other address without a file.
+    `front`: HTML of the front page if the folder has none; `not_found`: HTML for every other missing file.
     """
     pages = GZipMiddleware(_Pages(folder, front, not_found), minimum_size=WORTH_PACKING, compresslevel=5)
     return uvicorn.Server(
@@ -33,7 +33,7 @@ def make_server(folder: Path, *, front: str = "", not_found: str = "") -> uvicor
 
 
 class _Pages(StaticFiles):
-    """The public files below a folder; links that lead out of it are no files."""
+    """The files in a folder whose paths match PUBLIC. Links out of the folder are treated as missing."""
 
     def __init__(self, folder: Path, front: str, not_found: str) -> None:
         super().__init__(directory=folder)

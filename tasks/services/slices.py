@@ -1,4 +1,4 @@
-"""Reserves one slice of a target for a run, across all flows of one Prefect server."""
+"""Limits the runs on a target at once (one per slice), across all flows of one Prefect server."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,20 +10,20 @@ from prefect.settings import get_current_settings
 from tasks.services.idle_server import is_embedded
 from tasks.services.outage import outlast, unless_away
 
-LEASE_S = 60.0  # a killed holder's slice is released after at most this time
+LEASE_S = 60.0  # the slice of a killed flow is released after at most this time
 
 
 def limit_name(target: str) -> str:
-    """Return the name of the global concurrency limit of a target's slices."""
+    """Return the name of Prefect's global concurrency limit for a target's slices."""
     return f"maxview-slices-{target}"
 
 
 @contextmanager
 def slice_of(target: str) -> Iterator[None]:
-    """Wait for a free slice, hold it while the block runs, and release it. An embedded server has no limits.
+    """Reserve a slice of the target while the block runs; wait for a free one. Does nothing with an embedded server.
 
-    A deployment's run fails if the limit does not exist (`maxview up` creates it); a flow from the command line runs
-    without it.
+    If the server has no such limit (`maxview up` creates it), a deployment's run fails, and a flow from the command
+    line runs without a limit.
     """
     if is_embedded(get_current_settings().api.url):
         yield
@@ -39,5 +39,5 @@ def slice_of(target: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with unless_away():  # in an outage the lease's end releases the slice
+        with unless_away():  # during an outage, the slice is released when its lease expires
             held.close()

@@ -1,4 +1,4 @@
-"""Starts and stops a local Prefect: server, work pool, limits, automations, deployments and a worker."""
+"""Starts and stops a local Prefect server and worker, and creates work pool, limits, automations and deployments."""
 
 import hashlib
 import os
@@ -27,36 +27,36 @@ PREFECT_FILE = Path("deployments") / "prefect.yaml"
 SERVER, WORKER = "server", "worker"
 PLACE_FILE = "place.json"
 STARTUP_S = 180.0
-WORKER_PATIENCE_S = 60.0  # its flows end their jobs first, which save checkpoints
-SERVER_PATIENCE_S = 20.0
+WORKER_PATIENCE_S = 60.0  # from SIGTERM to SIGKILL: its flows first end their jobs, which save checkpoints
+SERVER_PATIENCE_S = 20.0  # from SIGTERM to SIGKILL
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-EVERYWHERE = ("0.0.0.0", "::")  # all interfaces; needs a password
+EVERYWHERE = ("0.0.0.0", "::")  # listen on all network interfaces; needs a password
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 
 
 class Place(Frozen):
-    """The folders and the address of a local Prefect."""
+    """The folders and the address of a local Prefect server."""
 
-    state: Path
-    out: str
+    state: Path  # folder of server's home, logs and process identities
+    out: str  # address of the default store
     host: str = "127.0.0.1"
     port: int = 4200
-    pool: str = "maxview"
-    runs: int = 4  # flow runs at once
-    home: str | None = None  # PREFECT_HOME of its server
-    database: str | None = None  # the digest of its database's address; None: the database is in the home
+    pool: str = "maxview"  # name of the work pool
+    runs: int = 4  # limit of concurrent flow runs
+    home: str | None = None  # PREFECT_HOME of the server; None: the server was not started yet
+    database: str | None = None  # hash of the database's address; None: the database is in `home`
 
     @property
     def url(self) -> str:
-        """The UI's address from this machine; loopback if the server listens on all interfaces."""
+        """The address of the server from this machine; loopback if the server listens on all interfaces."""
         host = "127.0.0.1" if self.host in EVERYWHERE else self.host
         return f"http://{host}:{self.port}"
 
 
 def start(place: Place, say: Callable[[str], None]) -> None:
-    """Start the missing services and update the others. Raises ConfigError, ServerError."""
+    """Start server and worker unless they run, and create or update the rest. Raises ConfigError, ServerError."""
     _check(place)
     settings = settings_of(place, os.environ)
     place = place.model_copy(update=owner_of(settings))
@@ -71,7 +71,7 @@ def start(place: Place, say: Callable[[str], None]) -> None:
     else:
         say("server: runs already")
     wait_for_server(place, server)
-    os.environ.update(settings)  # for the client, which reads it when it is imported
+    os.environ.update(settings)  # Prefect's client reads them when it is imported
     from tasks.services.set_up import set_up, set_up_automations
 
     set_up(place.pool, say, runs=place.runs)
@@ -87,28 +87,28 @@ def start(place: Place, say: Callable[[str], None]) -> None:
 
 
 def settings_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of server, worker and client; the caller's variables win."""
+    """Return the environment of server, worker and client. The caller's variables override most settings."""
     chosen = environment.SETTINGS | {
         "PREFECT_HOME": str(place.state / "prefect"),
         "PREFECT_API_URL": f"{place.url}/api",
-        # trainers' lines are in the UI; printing them here too would cost each run a second
+        # trainers' lines are in the user interface; printing them too would cost each run a second
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",
         "PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME": place.pool,
-        # lets `prefect deployment run --watch` show the run's lines, which end with the headline and the page
+        # lets `prefect deployment run --watch` show a flow run's log lines, the last of them headline and page
         "PREFECT_SERVER_LOGS_STREAM_OUT_ENABLED": "true",
         "PREFECT_SERVER_LOGS_STREAM_PUBLISHING_ENABLED": "true",
-        # leases survive a restart of the server and expire with their holder
+        # leases of slices survive a restart of the server, and expire if their flow is killed
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
     }
     here = {"PREFECT_API_URL": f"{place.url}/api", "MAXVIEW_OUT": place.out, "MAXVIEW_HOME": str(ROOT)}
     settings = chosen | dict(caller) | here
-    if settings.get(AUTH):  # server and client share one secret
+    if settings.get(AUTH):  # server and client use the same password
         settings.setdefault("PREFECT_API_AUTH_STRING", settings[AUTH])
     return settings
 
 
 def owner_of(settings: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the home and the database's digest of a server with these settings."""
+    """Return `home` and `database` of the Place of a server with these settings."""
     address = settings.get(DATABASE)
     return {
         "home": str(Path(settings["PREFECT_HOME"]).expanduser().absolute()),
@@ -117,7 +117,7 @@ def owner_of(settings: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def listens(server: Kept, port: int) -> bool:
-    """Return whether this server, or a process of its session, listens on a port."""
+    """Return whether a process of this server's session listens on a port."""
     for pid in processes.members(server):
         with suppress(psutil.Error):
             sockets = psutil.Process(pid).net_connections()
@@ -150,7 +150,7 @@ def _check_port(place: Place) -> None:
 
 
 def wait_for_server(place: Place, server: Kept) -> None:
-    """Wait until the server's API answers. Raises ServerError if it ends or stays silent."""
+    """Wait until the server's API answers. Raises ServerError if it ends, or does not answer within STARTUP_S."""
     deadline = time.monotonic() + STARTUP_S
     while not (answers(f"{place.url}/api") and listens(server, place.port)):
         if not processes.is_running(server):
@@ -164,7 +164,7 @@ def wait_for_server(place: Place, server: Kept) -> None:
 
 
 def deploy(settings: Mapping[str, str]) -> None:
-    """Create or update every deployment in the file. Raises ServerError with Prefect's output."""
+    """Create or update every deployment in PREFECT_FILE. Raises ServerError with Prefect's output."""
     argv = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(PREFECT_FILE)]
     done = subprocess.run(
         argv, cwd=ROOT, env=dict(settings), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
@@ -175,7 +175,7 @@ def deploy(settings: Mapping[str, str]) -> None:
 
 
 def stop(state: Path, say: Callable[[str], None]) -> bool:
-    """End the worker, its flow runs and their jobs, then the server. Returns whether any service ran.
+    """End the worker, its flow runs and their jobs, then the server. Returns whether server or worker ran.
 
     Raises ConfigError if the server uses another home or database than this command.
     """
@@ -195,7 +195,7 @@ def stop(state: Path, say: Callable[[str], None]) -> bool:
     if server is None or place is None or not listens(server, place.port):
         worker = _end(WORKER, state, WORKER_PATIENCE_S, say)
     else:
-        os.environ.update(settings_of(place, os.environ))  # for the client, which reads it when it is imported
+        os.environ.update(settings_of(place, os.environ))  # Prefect's client reads them when it is imported
         from tasks.services.end_runs import end_runs, find_begun
 
         begun = find_begun(place.out, say)

@@ -1,10 +1,10 @@
 """Runs a command that can write to the given folders only: `confine.py [+-]FOLDER… -- COMMAND…`.
 
-`+FOLDER` is writable, `-FOLDER` read-only; name a parent folder before its subfolders. The process becomes the command
-by exec and keeps its pid, signals and exit code. A mount namespace makes every other file system read-only; devices,
-/proc and /sys stay as they are. Root creates the namespace and drops the rights to leave it; other users need a new
-user namespace. If the system offers none (a kernel before 5.12, a container that forbids it), the command starts
-unconfined. Uses the standard library only, so that it runs with `python -I -S`.
+`+FOLDER` is writable, `-FOLDER` read-only; name a parent folder before its subfolders. This process replaces itself by
+the command (exec), which so keeps the pid. In a new mount namespace every other file system is read-only; /dev, /proc
+and /sys stay as they are. Root creates the namespace and drops the capabilities with which the command could leave it;
+other users also need a user namespace. If the system allows none (a kernel before 5.12, some containers), the command
+runs unconfined. Uses the standard library only, so that it runs with `python -I -S`.
 """
 
 import ctypes
@@ -19,14 +19,14 @@ MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 SYS_MOUNT_SETATTR = 442  # the same number on every architecture
 AT_FDCWD, MOUNT_ATTR_RDONLY = -100, 1
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_SECUREBITS, NO_ROOT_LOCKED = 1, 24, 28, 0b11
-# rights of root by which a command could reach files past its own mounts: open_by_handle_at(2), kernel modules, raw
-# memory, /proc/PID/root and the memory of other processes, mount(2), new device nodes
+# Capabilities with which root could write to files despite read-only mounts: by open_by_handle_at(2), kernel modules,
+# raw memory, other processes' /proc/PID/root and memory, mount(2), new device nodes.
 DROPPED = {"DAC_READ_SEARCH": 2, "SYS_MODULE": 16, "SYS_RAWIO": 17, "SYS_PTRACE": 19, "SYS_ADMIN": 21, "MKNOD": 27}
 LEFT_ALONE = ("/dev", "/proc", "/sys")
 
 
 class NotOfferedError(OSError):
-    """The system refuses a namespace or a mount."""
+    """The system does not allow a namespace or a mount."""
 
 
 def main(words: list[str]) -> None:
@@ -34,10 +34,10 @@ def main(words: list[str]) -> None:
     separator = words.index("--")
     folders, command = words[:separator], words[separator + 1 :]
     supervisor = os.getppid()
-    # A child tries it first: a process cannot leave a half-finished namespace.
+    # A child process tries it first, because this process could not leave an incomplete namespace.
     if can_confine(folders):
         confine(folders)
-        call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # the change of credentials has cleared it
+        call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # set again: the change of credentials has cleared it
         if os.getppid() != supervisor:
             os.kill(os.getpid(), signal.SIGKILL)
     try:
@@ -48,7 +48,7 @@ def main(words: list[str]) -> None:
 
 
 def can_confine(folders: list[str]) -> bool:
-    """Return whether a child process can be confined here."""
+    """Return whether `confine` succeeds; tries it in a child process."""
     child = os.fork()
     if child == 0:
         try:
@@ -64,7 +64,7 @@ def confine(folders: list[str]) -> None:
     here = os.getcwd()
     enter_namespace()
     call("mount", None, b"/", None, MS_REC | MS_PRIVATE, None)
-    for folder in folders:  # each becomes a mount with its own attributes
+    for folder in folders:  # binds each folder to itself, as a mount whose read-only attribute can be set
         path = os.path.realpath(folder[1:]).encode()
         if os.path.isdir(path):
             call("mount", path, path, None, MS_BIND | MS_REC, None)
@@ -74,9 +74,9 @@ def confine(folders: list[str]) -> None:
         path = os.path.realpath(folder[1:]).encode()
         if os.path.isdir(path):
             set_read_only(path, read_only=folder[0] == "-")
-    for capability in DROPPED.values():  # exec takes them from root, and the command cannot undo it
+    for capability in DROPPED.values():  # the command, started by exec, cannot regain them
         call("prctl", PR_CAPBSET_DROP, capability, 0, 0, 0)
-    os.chdir(here)  # the old working folder belongs to the old mounts
+    os.chdir(here)  # enters the folder through the new mounts
 
 
 def enter_namespace() -> None:
@@ -90,11 +90,11 @@ def enter_namespace() -> None:
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
-    call("prctl", PR_SET_SECUREBITS, NO_ROOT_LOCKED, 0, 0, 0)  # user 0 of this namespace gets no capabilities
+    call("prctl", PR_SET_SECUREBITS, NO_ROOT_LOCKED, 0, 0, 0)  # gives no capabilities to user 0 in this namespace
 
 
 def mounts() -> list[bytes]:
-    """Return the mount points of the file systems that a command could write to."""
+    """Return all mount points except those in LEFT_ALONE."""
     found = []
     with open("/proc/self/mountinfo", "rb") as file:
         for line in file:
@@ -112,7 +112,7 @@ def set_read_only(path: bytes, *, read_only: bool) -> None:
 
 
 def call(name: str, *arguments: int | bytes | None) -> None:
-    """Call a function of the C library. Raises NotOfferedError if it fails or does not exist."""
+    """Call the C library's function `name`. Raises NotOfferedError if it fails or does not exist."""
     function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
     longs = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
     if function is None or function(*longs) == -1:

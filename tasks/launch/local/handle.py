@@ -6,10 +6,10 @@ from tasks.records.handle import RunHandle, StartedProcess
 
 
 class LocalHandle(RunHandle, StartedProcess):
-    """A run on this machine: a trainer, or a replayed log, under a supervisor, which is the process."""
+    """A run on this machine: a trainer or a replayed log. The pid is of its supervisor."""
 
     backend: Literal["local", "replay"]
-    host: str = ""  # the machine's name: pids of other machines do not apply
+    host: str = ""  # name of the machine on which the pid is valid; "": this machine
 
 
 HANDLE = LocalHandle

@@ -1,4 +1,4 @@
-"""The backend that runs jobs as supervised processes of this machine."""
+"""The launcher of the backend that runs jobs as supervised processes on this machine."""
 
 from tasks.launch.backend import Launcher
 from tasks.launch.local.supervised import Supervised

@@ -1,4 +1,4 @@
-"""Runs a plan on this machine as a supervised process group that outlives its flow; a later flow can attach to it."""
+"""Starts a plan's command here as a supervised process group that outlives its flow, so that others can attach."""
 
 import os
 import socket
@@ -32,7 +32,7 @@ DEVICES = (
     "/dev/neuron*",
     "/dev/hl[0-9]*",
 )
-# their caches contain programs: uv even makes installed packages hard links to the files in its cache
+# names in ~/.cache that trainers cannot write to: an installed package may be hard links to files in uv's cache
 INSTALLERS = ("uv", "pip", "pypoetry", "pdm", "pre-commit", "bazel")
 
 
@@ -40,7 +40,7 @@ def build_environment(plan: RunPlan, caller: Mapping[str, str]) -> dict[str, str
     """Return the trainer's environment: the caller's variables that the plan passes on, and the plan's own."""
     own = {"PYTHONUNBUFFERED": "1"}
     if plan.checkout is not None:
-        own["PYTHONDONTWRITEBYTECODE"] = "1"  # bytecode beside the sources would be run by the next process
+        own["PYTHONDONTWRITEBYTECODE"] = "1"  # the next run would execute bytecode written into the checkout
     if commit := plan.commit or caller.get(COMMIT_VARIABLE):
         own[COMMIT_VARIABLE] = commit  # checkouts and images contain no .git
     return pass_on(caller, plan.passed_on) | own | plan.environment
@@ -58,8 +58,8 @@ def launch(
     """Start the plan's command in its own process group, with its output in `log`; return its handle.
 
     Calls `keep` with the handle before the command starts, so that every started run can be found again.
-    writable: folders that the command may write to, besides those of every run.
-    Raises LaunchError if another run holds the log or no process can be started.
+    writable: folders that the command may write to, in addition to `writable_folders`.
+    Raises LaunchError if another process has locked the log, or if no process can be started.
     """
     limits = (str(plan.time_limit_s), str(grace_s), str(plan.log_limit_mb))
     argv = [sys.executable, "-I", "-S", supervise.__file__, *limits]
@@ -79,8 +79,8 @@ def launch(
     except OSError as error:
         raise LaunchError(f"{plan.run_name}: no process can be started: {error.strerror}") from error
     finally:
-        os.close(descriptor)  # the supervisor and the command inherited it, with the lock
-    assert process.stdin is not None  # a pipe, by its arguments
+        os.close(descriptor)  # the supervisor and the command have inherited it with its lock
+    assert process.stdin is not None  # a pipe
     try:
         with process.stdin as go:
             handle = LocalHandle(
@@ -92,7 +92,7 @@ def launch(
             )
             keep(handle)
             go.write(b"\n")
-    except BaseException as error:  # the closed pipe ends the supervisor before the command starts
+    except BaseException as error:  # the pipe is closed, so the supervisor ends without starting the command
         process.wait()
         if isinstance(error, BrokenPipeError):
             raise LaunchError(
@@ -103,18 +103,18 @@ def launch(
 
 
 def has_devices() -> bool:
-    """Return whether this machine has an accelerator, whose driver may need rights that a namespace lacks."""
+    """Return whether this machine has an accelerator. Its driver may not work in a mount namespace."""
     return any(glob(pattern) for pattern in DEVICES)
 
 
 def confine_words(plan: RunPlan, environment: Mapping[str, str], writable: Sequence[Path] = ()) -> list[str]:
-    """Return the words that, before a command of the plan's code, confine it; none if it may use an accelerator."""
+    """Return the words to put before a command so that `confine.py` runs it; [] if it may use an accelerator."""
     if has_devices() and environment.get("JAX_PLATFORMS") != "cpu":
         return []
-    for kept in (default_cache(), state_folder()):  # a folder that does not exist yet cannot be closed
+    for kept in (default_cache(), state_folder()):  # only an existing folder can be made read-only
         with suppress(OSError):
             kept.mkdir(parents=True, exist_ok=True)
-    if compiled := plan.environment.get("MAXVIEW_PROGRAMS"):  # the store's cache, which is closed like the store
+    if compiled := plan.environment.get("MAXVIEW_PROGRAMS"):  # inside the store, which is read-only
         Path(compiled).mkdir(parents=True, exist_ok=True)
         writable = (*writable, Path(compiled))
     folders = [*writable_folders(plan, environment), *(f"+{folder}" for folder in writable)]
@@ -122,15 +122,15 @@ def confine_words(plan: RunPlan, environment: Mapping[str, str], writable: Seque
 
 
 def writable_folders(plan: RunPlan, environment: Mapping[str, str]) -> list[str]:
-    """Return the arguments of `confine.py`.
+    """Return the folders for `confine.py`, writable ones with the prefix `+`, read-only ones with `-`.
 
-    Writable: caches, temporary folders, the working folder unless it is a checkout, and the run's folder. Read-only:
-    other runs, working copies of buckets, checkouts, environments, seals, and the caches of package installers.
+    Writable: caches, temporary folders, a custom trainer's own folder, and the run's folder. Read-only: other runs,
+    working copies of buckets, checkouts, environments, seals, maxview itself, and the caches of package installers.
     """
     home = Path(environment.get("HOME") or "/nonexistent")
     named = (environment.get("JAX_COMPILATION_CACHE_DIR"), environment.get("TMPDIR"))
     caches = (home / ".cache", home / "jax_cache", *(folder for folder in named if folder))
-    program = CONFIG_ROOT.parent  # a clone in /tmp is as closed as one in the home directory
+    program = CONFIG_ROOT.parent  # read-only also if it is inside a writable folder, such as /tmp
     checkouts = Path(plan.checkout).parent if plan.checkout else None
     installed = (home / ".cache" / name for name in INSTALLERS)
     kept = (default_cache(), working_copies(), Path(plan.directory).parent.parent, state_folder(), checkouts)
@@ -151,7 +151,7 @@ def _environments(argv: Sequence[str]) -> list[Path]:
 
 
 def _start_folder(plan: RunPlan) -> str | Path:
-    """Return the working folder: `python -m` imports from it first, so it must not contain our packages for others."""
+    """Return the working folder. Python imports from it first: other trainers must not start in maxview's folder."""
     ours = plan.trainer == "maxview" or plan.backend == "replay"
     return plan.checkout or plan.start_folder or (CONFIG_ROOT.parent if ours else plan.directory)
 
@@ -167,9 +167,9 @@ def is_here(handle: LocalHandle) -> bool:
 
 
 def stop(handle: LocalHandle, *, grace_s: float = supervise.GRACE_S + 5.0) -> None:
-    """End every process of the run; does nothing if all have ended, or if they are another machine's.
+    """End every process of the run; does nothing if all have ended, or if the run is on another machine.
 
-    SIGTERM goes to the supervisor, which ends the others and closes the log.
+    Sends SIGTERM to the supervisor, which ends the command and writes the log's last lines.
     """
     if is_here(handle):
         end_session(handle, patience_s=grace_s)

@@ -1,4 +1,4 @@
-"""The settings of jobs that are processes of this machine."""
+"""The settings of the backend `local`."""
 
 from typing import ClassVar, Literal
 
@@ -6,7 +6,7 @@ from configs.backend_settings import Settings
 
 
 class Local(Settings):
-    """This machine; it needs no settings."""
+    """Jobs as processes on this machine; there is nothing to set."""
 
     trains_here: ClassVar[bool] = True
 

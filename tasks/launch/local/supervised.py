@@ -1,4 +1,4 @@
-"""The backend that runs trainers and players of stored logs as supervised processes on this machine."""
+"""The backend that runs trainers, and players of stored logs, as supervised processes on this machine."""
 
 import os
 import time
@@ -18,7 +18,7 @@ READ_BYTES = 1 << 20
 
 
 class Supervised:
-    """Jobs as process groups under `supervise.py`, which write their logs themselves."""
+    """Runs jobs as process groups under `supervise.py`. The processes write to the log themselves."""
 
     here = True
 
@@ -33,7 +33,7 @@ class Supervised:
         extra_argv: tuple[str, ...] = (),
         keep: Callable[[LocalHandle], Any] = lambda _: None,
     ) -> LocalHandle:
-        """Also raises LaunchError if another process writes the log."""
+        """Raises LaunchError also if another process writes the log."""
         os.close(open_locked(directory.log))
         rename_earlier_log(directory.log)
         return process_group.launch(plan, directory.log, extra_argv=extra_argv, keep=keep)
@@ -41,17 +41,17 @@ class Supervised:
     def attach(self, plan: RunPlan, directory: RunDirectory, handle: LocalHandle | None) -> LocalHandle | None:
         if handle is None:
             return None
-        writes_here = Path(handle.log) == directory.log  # rather than into another working copy of the same bucket
+        writes_here = Path(handle.log) == directory.log  # else into another working copy of the same bucket
         if (writes_here and process_group.is_alive(handle)) or read_exit_code(directory.log) == 0:
             return handle
-        process_group.stop(handle)  # its supervisor was killed: leftover processes would write into the new run
+        process_group.stop(handle)  # if only its supervisor was killed, other processes would write into the new run
         return None
 
     def has_ended(self, handle: LocalHandle) -> bool:
         return not process_group.is_alive(handle)
 
     def follow(self, plan: RunPlan, directory: RunDirectory, handle: LocalHandle, *, poll_s: float) -> Iterator[bytes]:
-        # Not the handle's path: another machine's run may have been downloaded here.
+        # not `handle.log`, which is another machine's path if the run was downloaded
         return read_growing(directory.log, lambda: process_group.is_alive(handle), poll_s=poll_s)
 
     def stop(self, handle: LocalHandle) -> None:
@@ -66,7 +66,7 @@ def read_growing(path: Path, is_alive: Callable[[], bool], *, poll_s: float) -> 
         return
     with path.open("rb") as file:
         while True:
-            alive = is_alive()  # before the read, so that a dying writer's last bytes are read after it
+            alive = is_alive()  # checked before the read, so that the writer's last bytes are not missed
             while chunk := file.read(READ_BYTES):
                 yield chunk
             if not alive:

@@ -1,1 +1,1 @@
-"""Replays stored logs as jobs of this machine, which the backend `local` runs."""
+"""The backend that replays stored logs as jobs on this machine; the player's process runs like a local trainer."""

@@ -1,3 +1,3 @@
-"""The backend that replays logs: a player is a process like a trainer."""
+"""The launcher of replayed logs: the local one, because a player is a process on this machine like a trainer."""
 
 from tasks.launch.local.launcher import LAUNCHER as LAUNCHER

@@ -1,4 +1,4 @@
-"""The settings of stored logs as jobs."""
+"""The settings of the backend `replay`."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from configs.backend_settings import LogSettings
 
 
 class Replay(LogSettings):
-    """Stored logs that are replayed as jobs."""
+    """The settings of a target that replays stored logs as jobs."""
 
     backend: Literal["replay"] = "replay"
 

@@ -1,4 +1,4 @@
-"""Follows one workload from its creation to its end: streams its log and finds the cause of its end."""
+"""Follows one workload from its creation to its end: streams its log and determines the cause of its end."""
 
 import time
 from collections.abc import Generator, Iterator
@@ -28,15 +28,15 @@ from tasks.scrape.dialects.maxtext.anchors import ANCHORS
 from tasks.scrape.wrappings.exports import count_steps
 from tasks.store import RunDirectory
 
-SETTLE_S = 6.0  # from a pod's end until the cluster's objects show its cause
-BLOCKED_S = 60.0  # time for a container to start despite failures, such as an unreachable registry
+SETTLE_S = 6.0  # after a pod's end, until the cluster's objects certainly show its cause
+BLOCKED_S = 60.0  # after failures to start a container, such as an unreachable registry, until the job is given up
 _DYING = ("traceback", "fatal", "fatal_tsl", "fatal_python", "fatal_cpp", "aborted")
-MOST_HOSTS = 8  # that are listed by name
-OTHERS_LINES = "200"  # from the end of the failed pod's log, if it is not the first pod
+MOST_HOSTS = 8  # limit of hosts that are listed by name
+OTHERS_LINES = "200"  # lines at the end of the failed pod's log, if it is not the first pod
 
 
 class Attempt:
-    """One workload, from its creation to its end."""
+    """One workload, which a flow follows from its creation to its end."""
 
     def __init__(self, plan: RunPlan, settings: Xpk, directory: RunDirectory, handle: XpkHandle) -> None:
         self._plan, self._settings, self._handle = plan, settings, handle
@@ -48,12 +48,12 @@ class Attempt:
         self._node: str | None = None
         self._hosts: tuple[str, ...] = ()
         self._silent_since: float | None = None
-        self._not_before = 0.0  # the end of the wait that an overloaded API server asked for
-        self._before = b""  # the log that an earlier flow has gathered
-        self._epoch_s = time.time() - time.monotonic()  # read once: the clock may change while a job runs
+        self._not_before = 0.0  # monotonic time of the next request that an overloaded API server allows
+        self._before = b""  # the log that an earlier flow has written
+        self._epoch_s = time.time() - time.monotonic()  # computed once, because the clock may be set while a job runs
 
     def follow(self, poll_s: float) -> Generator[bytes, None, JobCause | None]:
-        """Yield the log as it grows; return the platform's reason for ending the job, or None."""
+        """Yield the log as it grows; return why the platform ended the job, None if the platform did not end it."""
         view = patiently(lambda: look(self._api, self._handle.job_name))
         if not view.exists and read_exit_code(self._log_path) is not None:
             yield from _read_whole(self._log_path)  # the workload ended and has been deleted
@@ -65,9 +65,9 @@ class Attempt:
                 cause, exit_code = yield from self._until_end(log, poll_s)
                 others = self._lines_of_another()
                 if self._view.exists and self._view.terminal is None:
-                    self._delete()  # the other pods would wait forever
+                    self._delete()  # else its other pods would wait forever
                 yield from self._last_lines(log)
-                if log.empty and before:  # the pod's log is gone: keep the earlier flow's
+                if log.empty and before:  # the pod's log is gone: keep the earlier flow's text
                     log.keep()
                     yield before
                 if others:
@@ -123,7 +123,7 @@ class Attempt:
         if view.evicted is not None and self._pump is not None and view.terminal is None:
             return view.evicted
         if view.exit_code is not None:
-            # the other hosts fail soon after the node: they have lost their neighbour
+            # if a node is lost, the trainers on the other hosts fail soon after with an exit code
             return self._lost_node(*(pod.node for pod in view.pods if pod.running)) if view.exit_code else None
         if not view.exists:
             return JobCause(type="Deleted", message=f"the workload {self._handle.job_name} was deleted")
@@ -136,7 +136,7 @@ class Attempt:
         return next(filter(None, found), None)
 
     def _look(self) -> None:
-        """Update the job's view without waiting. Raises LaunchError if the API server is away for too long."""
+        """Update the job's state without waiting. Raises LaunchError after too long an outage of the API server."""
         if time.monotonic() < self._not_before:
             return
         try:
@@ -150,7 +150,7 @@ class Attempt:
                 raise given_up(error) from error
         if self._view.first is not None:
             self._node = self._view.first.node
-        self._hosts = max(self._hosts, self._view.hosts, key=len)  # pods that are being deleted disappear one by one
+        self._hosts = max(self._hosts, self._view.hosts, key=len)  # deleted pods disappear one by one
 
     def _open_log(self) -> None:
         first = self._view.first
@@ -188,7 +188,7 @@ class Attempt:
             yield from log.add(piece)
 
     def _last_lines(self, log: GatheredLog) -> Iterator[bytes]:
-        """Yield the rest of the first pod's log, from the pod or, if it is gone, from Cloud Logging."""
+        """Yield the rest of the first pod's log, from the pod or, if the pod is gone, from Cloud Logging."""
         left = looking.LAST_LINES_S + (self._handle.grace_s if self._view.terminal is None else 0)
         self._open_log()
         ended, looked = self._pump is None, time.monotonic()
@@ -206,7 +206,7 @@ class Attempt:
                 continue
         if self._pump is not None:
             self._pump.close()
-        view = self._view  # a machine may disappear between two reads of the view
+        view = self._view  # may be newer than the reader's end: a machine can disappear meanwhile
         has_begun = (
             self._pump is not None or view.terminal is not None or view.cause is not None or view.evicted is not None
         )
@@ -215,9 +215,9 @@ class Attempt:
             yield from self._fill(log, Gap(copy(self._cursor), None), why)
 
     def _fill(self, log: GatheredLog, gap: Gap, why: str) -> Iterator[bytes]:
-        """Yield a gap's lines from Cloud Logging, else from the earlier flow's log; note missing lines.
+        """Yield a gap's lines from Cloud Logging; if it has none, a note, and a missing start from the earlier flow.
 
-        Does not note a missing end of a failed run: the next attempt trains those steps again.
+        A failed run's missing end is noted as the log's end, not as missing lines: those steps are trained again.
         """
         try:
             lines = fetch_from_cloud(self._settings, f"{self._handle.job_name}-slice-job-0-0-", gap)
@@ -228,7 +228,7 @@ class Attempt:
             yield from log.add(line)
         if lines:
             return
-        if gap.after is None and log.empty and self._before:  # it holds the start
+        if gap.after is None and log.empty and self._before:  # the earlier flow's text contains the start
             yield from log.add(self._before)
         if gap.before is None and self._view.exit_code != 0:
             note = f"maxview: the log ends here: {why}, and {reason}"
@@ -238,9 +238,9 @@ class Attempt:
         yield from log.add(note.encode() + b"\n")
 
     def _lines_of_another(self) -> list[bytes]:
-        """Return the last lines of the failed pod if it is not the first pod, which would only report a wait.
+        """Return the last lines of the pod that failed first; [] if that is the first pod, whose log is read anyway.
 
-        Leaves out steps and evaluations: every host prints the same ones, and the run's come from the first pod.
+        Leaves out steps and evaluations, which every host prints and which are already in the first pod's log.
         """
         failed, first = self._view.failed, self._view.first
         if failed is None or not failed.exit_code or (first is not None and failed.name == first.name):
@@ -272,7 +272,7 @@ class Attempt:
 
 
 def describe_place(cluster: str, hosts: tuple[str, ...]) -> str:
-    """Return a text that is equal for runs on the same hosts only."""
+    """Return a text that names a run's hosts; it is equal only for runs on the same hosts."""
     if len(hosts) <= MOST_HOSTS:
         return f"cluster {cluster}: {', '.join(hosts)}"
     digest = sha256("\n".join(hosts).encode()).hexdigest()[:8]
@@ -286,7 +286,7 @@ def _read_whole(path: Path) -> Iterator[bytes]:
 
 
 def _last_words(line: bytes) -> bytes:
-    """Return the line; for a step or an evaluation, only the text that a dying program appended to it."""
+    """Return the line; of a step's or an evaluation's line, only an error message after it, or b"" without one."""
     if not count_steps(line.decode("utf-8", "replace")) and not ANCHORS["eval"].search(line):
         return line
     begins = [match.start() for name in _DYING if (match := ANCHORS[name].search(line))]

@@ -1,4 +1,4 @@
-"""Turns paths in a store's working copy on this machine into addresses in its bucket, which pods can reach."""
+"""Replaces paths in a store's working copy on this machine by addresses in the store's bucket, for pods."""
 
 import re
 
@@ -6,12 +6,12 @@ from tasks.records import RunPlan
 from tasks.resolve.trainers.maxtext_events import FOLDER as TENSORBOARD
 from tasks.store import RunDirectory
 
-OWN_FILES = ("metrics.jsonl", "program.json")  # files that a trainer writes beside its checkpoints
+OWN_FILES = ("metrics.jsonl", "program.json")  # files that maxview's trainer writes into the run's folder
 _NAME = re.compile(r"-{0,2}[A-Za-z_][\w.-]*")
 
 
 def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, ...]) -> tuple[RunPlan, tuple[str, ...]]:
-    """Return the plan and its extra arguments with every path of the working copy as an address in the bucket."""
+    """Return the plan and its extra arguments with bucket addresses in place of the working copy's paths."""
     mirror = directory.mirror
     if mirror is None:
         return plan, extra_argv
@@ -32,7 +32,7 @@ def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, .
 
 
 def fetch_own_files(plan: RunPlan, directory: RunDirectory) -> None:
-    """Download the trainer's files from the bucket, except checkpoints, which are read in place."""
+    """Download the metrics and other small files of a run from the bucket; checkpoints are read in the bucket."""
     if directory.mirror is not None:
         for name in {*OWN_FILES, plan.files.metrics}:
             directory.mirror.fetch(f"runs/{directory.run_name}/{name}")

@@ -1,4 +1,4 @@
-"""Runs plans as workloads of an xpk cluster, and restarts them after a preemption."""
+"""The backend that runs jobs as workloads of an xpk cluster, and restarts them after a preemption."""
 
 import os
 import time
@@ -24,11 +24,11 @@ from tasks.launch.xpk.workload import attempt_of, create_argv, family_of, name_a
 from tasks.records import RunPlan
 from tasks.store import RunDirectory
 
-TAKEN = TAKEN_AWAY | {"PodGone"}  # causes that lead to a restart
+TAKEN = TAKEN_AWAY | {"PodGone"}  # types of causes after which a run is restarted
 
 
 class OnCluster:
-    """Jobs as workloads. The cluster holds their state: a flow with a handle can resume without anything else."""
+    """Runs jobs as xpk workloads. Their state is in the cluster, so a flow needs only the handle to continue."""
 
     here = False
 
@@ -46,7 +46,7 @@ class OnCluster:
         keep: Callable[[XpkHandle], Any] = lambda _: None,
         tries: int = 1,
     ) -> XpkHandle:
-        """Waits until the workload exists, not until it runs."""
+        """Return once the workload exists; it may not run yet. tries: number of this start of the run."""
         settings = _settings(plan)
         if not settings.shared_out and directory.mirror is None:
             raise LaunchError(
@@ -59,7 +59,7 @@ class OnCluster:
         rename_earlier_log(directory.log)
         earlier = directory.read_handle()
         before = attempt_of(earlier.job_name, family) if isinstance(earlier, XpkHandle) else None
-        # A name is never reused: Cloud Logging finds past logs by it.
+        # Names are not reused, because Cloud Logging finds past logs by name.
         attempt = 1 + max([before or 0, *(number for number, _ in patiently(lambda: attempts_of(api, family)))])
         handle = XpkHandle(
             backend="xpk",
@@ -80,7 +80,7 @@ class OnCluster:
             create_workload(
                 create_argv(plan, settings, handle.job_name, command), lambda: is_there(api.jobset(handle.job_name))
             )
-        except BaseException:  # the workload may exist nevertheless
+        except BaseException:  # xpk may have created the workload before it failed
             self.stop(handle)
             raise
         return handle
@@ -101,7 +101,7 @@ class OnCluster:
         return look(connect(handle.context, handle.namespace), handle.job_name).over
 
     def stop(self, handle: XpkHandle) -> None:
-        """Ends every attempt of the run; raises LaunchError if the cluster cannot be reached."""
+        """End every attempt of the run. Raises LaunchError if the cluster cannot be reached."""
         api = connect(handle.context, handle.namespace)
         try:
             names = [name for _, name in patiently(lambda: attempts_of(api, handle.family))]
@@ -121,7 +121,7 @@ class OnCluster:
             taken = cause is not None and (cause.type in TAKEN or cause.type.startswith("Evicted ("))
             if cause is None or not taken or handle.tries >= settings.attempts:
                 return
-            directory.check_claim()  # a job of another machine would have the same name
+            directory.check_claim()  # if another machine took the run over, its job has the same name
             self.stop(handle)
             handle = self.launch(
                 plan,

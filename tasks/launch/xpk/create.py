@@ -1,4 +1,4 @@
-"""Runs `xpk workload create`, and reports what is missing if it fails."""
+"""Runs `xpk workload create`, retries it after outages, and reports missing tools and credentials."""
 
 import os
 import re
@@ -14,8 +14,8 @@ from tasks.launch.xpk import poll_job
 from tasks.launch.xpk.check import missing_tools
 from tasks.launch.xpk.workload import xpk_environment
 
-TIMEOUT_S = 900.0  # xpk may first install components in the cluster
-TAIL_LINES = 12
+TIMEOUT_S = 900.0  # long, because xpk may first install components in the cluster
+TAIL_LINES = 12  # of xpk's output, in messages
 # Messages of kubectl and xpk about an unavailable API server: starting, overloaded, or loading its roles.
 _OUTAGE = re.compile(
     r"connection refused|connection to the server .{0,200} was refused|connection reset|no route to host|i/o timeout|"
@@ -30,10 +30,10 @@ _LOGIN = ("gcloud auth login", "active account", "credential", "Unauthorized", "
 
 
 def create_workload(argv: Sequence[str], exists: Callable[[], bool]) -> None:
-    """Run xpk until the workload exists; retries after an outage. Raises LaunchError with the end of xpk's output.
+    """Run xpk until the workload exists; retry after an outage. Raises LaunchError with the end of xpk's output.
 
-    xpk may fail after it has created the workload, at links and dashboards: `exists` decides about success.
-    """
+    exists: returns whether the workload exists. xpk's exit code is ignored, because xpk may fail after it has created
+    the workload, for example while it looks up links."""
     missing = list(missing_tools([word for word in argv if word]))
     if missing:
         raise LaunchError("; ".join(missing))
@@ -42,7 +42,7 @@ def create_workload(argv: Sequence[str], exists: Callable[[], bool]) -> None:
         code, said = run_xpk(argv)
         if poll_job.patiently(exists):
             return
-        # A server denies everything while it loads its roles: retry once to tell that from a missing right.
+        # A starting API server denies everything until it has loaded its roles, so a denial is retried once.
         again = _OUTAGE.search(said) or (attempt == 0 and _FORBIDDEN.search(said))
         if not again or time.monotonic() > deadline:
             break
@@ -53,10 +53,10 @@ def create_workload(argv: Sequence[str], exists: Callable[[], bool]) -> None:
 
 
 def run_xpk(argv: Sequence[str]) -> tuple[int, str]:
-    """Return xpk's exit code and output; an exception here ends xpk. Raises LaunchError after TIMEOUT_S."""
+    """Run xpk and return its exit code and output. Kills xpk if interrupted. Raises LaunchError after TIMEOUT_S."""
     process = subprocess.Popen(
         argv,
-        stdin=subprocess.DEVNULL,  # answers xpk's questions with no
+        stdin=subprocess.DEVNULL,  # xpk takes the end of its input for the answer no
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=xpk_environment(dict(os.environ)),

@@ -1,4 +1,4 @@
-"""Writes the lines of a pod's log into a run's log file, and closes its frame with the cause and exit code."""
+"""Writes the lines of a pod's log into a run's log file, and at its end the cause and the exit code."""
 
 import os
 from collections.abc import Iterator
@@ -15,27 +15,27 @@ _FRAME_END = (b"XPK End:", b"EXIT_CODE=")  # the last lines of xpk's wrapper
 class GatheredLog:
     """A run's log file, locked by one flow. The first new line replaces an earlier flow's text.
 
-    Holds back the lines that close a frame until the job's end is known: the cause belongs before them.
-    Raises LaunchError if another flow gathers the same log.
+    Holds back the last lines (`XPK End:`, `EXIT_CODE=`) until the job's end is known, to write the cause before them.
+    Raises LaunchError if another flow writes the same log.
     """
 
     def __init__(self, path: Path) -> None:
         self._descriptor = open_locked(path)
         self._held: list[bytes] = []
-        self._broken = False  # the last line has no line break
-        self.empty = True
+        self._broken = False  # whether the last line has no line break
+        self.empty = True  # whether this flow has not written yet
 
     @property
     def closed(self) -> bool:
-        """Whether the trainer's frame is closed."""
+        """Whether the pod's log has ended: its line with the exit code was added."""
         return any(line.startswith(b"EXIT_CODE=") for line in self._held)
 
     def reopen(self) -> None:
-        """Discard the held end of the frame: more of the log will follow."""
+        """Discard the held last lines, because more lines will follow."""
         self._held = []
 
     def keep(self) -> None:
-        """Append to the earlier flow's text."""
+        """Keep the earlier flow's text: later lines are appended to it."""
         self.empty = False
 
     def close(self) -> None:
@@ -43,20 +43,20 @@ class GatheredLog:
         os.close(self._descriptor)
 
     def add(self, line: bytes) -> Iterator[bytes]:
-        """Write a line; yields the bytes written now: none for a held line, more when held lines are released."""
+        """Write a line and yield the bytes written. A possible last line is held back, and written before the next."""
         if line.startswith(_FRAME_END):
             self._held.append(line)
             return
-        held, self._held = self._held, []  # the trainer itself printed them
+        held, self._held = self._held, []  # they were not the last lines: the trainer printed them
         for item in (*held, line):
             yield self._write(item)
 
     def note(self, line: str) -> Iterator[bytes]:
-        """Write a line of the launcher before the end of the frame."""
+        """Write maxview's own line before the held last lines."""
         yield self._write(f"{line}\n".encode())
 
     def close_frame(self, cause: JobCause | None, exit_code: int | None) -> Iterator[bytes]:
-        """Write the platform's cause, if any, and the end of the frame, with `exit_code` if it differs."""
+        """Write the platform's cause, if any, then the last lines, with `exit_code` unless that is None."""
         if cause is not None:
             message = " ".join(cause.message.split())
             yield from self.note(CAUSE_LINE.format(type=cause.type.replace(":", " "), message=message))

@@ -9,13 +9,13 @@ class XpkHandle(RunHandle):
     """A run on a cluster: a workload created by xpk. `job_name` is the name of the workload and its JobSet."""
 
     backend: Literal["xpk"]
-    family: str  # common prefix of the names of all attempts
+    family: str  # common prefix of the workload names of all attempts of the run
     namespace: str
-    context: str | None  # of the kubeconfig; None: the credentials of the pod that the flow runs in
+    context: str | None  # name in the kubeconfig; None: use the credentials of the pod that the flow runs in
     created: float  # seconds since the epoch
-    tries: int = 1  # starts of the run; a preempted run is restarted
-    extra_argv: tuple[str, ...] = ()  # the trainer's arguments beyond the plan's
-    grace_s: int = 60  # from SIGTERM to SIGKILL
+    tries: int = 1  # number of this start: 1, and one more after each preemption
+    extra_argv: tuple[str, ...] = ()  # the trainer's arguments after the plan's
+    grace_s: int = 60  # seconds from SIGTERM to SIGKILL
 
 
 HANDLE = XpkHandle

@@ -1,4 +1,4 @@
-"""Turns the API objects of a JobSet, its pods and its workload into a job's state and the cause of its end."""
+"""Derives a job's state, and the cause of its end, from the API objects of its JobSet, pods and Kueue workloads."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeGuard
@@ -8,19 +8,19 @@ from tasks.records import DeathKind, JobCause
 
 type Object = Mapping[str, Any]
 
-# Reasons of a pod, or of its condition DisruptionTarget, for a preemption or another loss of its machine.
+# `reason` of a pod, or of its condition DisruptionTarget, after a preemption or another loss of its machine.
 # https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
 TAKEN_AWAY = {
     "Preempted", "Preempting", "PreemptionByScheduler", "PreemptionByKubeScheduler", "Evicted",
     "EvictionByEvictionAPI", "DeletionByTaintManager", "DeletionByPodGC", "TerminationByKubelet", "NodeShutdown",
     "Terminated", "Shutdown", "NodeLost", "NodeAffinity", "NodeGone",
 }  # fmt: skip
-# Reasons why a container never starts: waiting does not help.
+# `reason` of a container that will never start.
 CANNOT_START = {
     "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
     "CreateContainerError", "RunContainerError", "CreateContainer", "StartError", "ContainerCannotRun",
 }  # fmt: skip
-# Cause -> kind of death. Our launcher finds the last four causes and NodeGone, Kubernetes the others.
+# Type of cause → kind of death. Maxview detects the last four, NodeLost and NodeGone; Kubernetes reports the others.
 CAUSE_KINDS: dict[str, DeathKind] = {
     **dict.fromkeys(TAKEN_AWAY, "preempted"),
     **dict.fromkeys(CANNOT_START, "configuration"),
@@ -38,48 +38,48 @@ class PodView(Frozen):
     """A pod: its slice, its host, and the state of its trainer. Times are ISO 8601."""
 
     name: str
-    place: tuple[int, int]
-    container: str
-    node: str | None
+    place: tuple[int, int]  # (slice, host), both from 0
+    container: str  # name of the trainer's container
+    node: str | None  # None: not scheduled yet
     running: bool
-    exit_code: int | None
-    started: str | None
-    finished: str | None
-    cause: JobCause | None  # the platform's reason for ending the pod or for not starting it
+    exit_code: int | None  # of the trainer; None: it has not ended
+    started: str | None  # None: the trainer has not started
+    finished: str | None  # None: the trainer has not ended
+    cause: JobCause | None  # why the platform ended the pod or cannot start it; None: it did neither
 
 
 class JobView(Frozen):
     """A job as the cluster shows it at one moment."""
 
     exists: bool
-    terminal: Literal["Completed", "Failed"] | None = None
-    message: str = ""  # of the terminal condition, or the reason for waiting
-    created: str | None = None
-    evicted: JobCause | None = None  # by Kueue, which restarts it by itself
-    pods: tuple[PodView, ...] = ()  # by slice and host
+    terminal: Literal["Completed", "Failed"] | None = None  # None: the JobSet has not ended
+    message: str = ""  # why the JobSet has ended, or why it waits for machines
+    created: str | None = None  # ISO 8601
+    evicted: JobCause | None = None  # why Kueue evicted the job, which it restarts by itself; None: not evicted
+    pods: tuple[PodView, ...] = ()  # sorted by slice and host
 
     @property
     def first(self) -> PodView | None:
-        """The pod of process 0, which writes the metrics and logs the checkpoints."""
+        """The pod of process 0, which writes the metrics and logs the checkpoints; None if it does not exist."""
         return self.pods[0] if self.pods and self.pods[0].place == (0, 0) else None
 
     @property
     def failed(self) -> PodView | None:
-        """The pod that failed first: the others were ended because of it."""
+        """The pod that failed first, a preempted pod if there is one; None if no pod failed."""
         bad = [pod for pod in self.pods if pod.exit_code or (pod.cause and pod.cause.type in TAKEN_AWAY)]
         taken = [pod for pod in bad if pod.cause and pod.cause.type in TAKEN_AWAY]
         return min(taken or bad, key=lambda pod: (pod.finished or "9999", pod.place)) if bad else None
 
     @property
     def exit_code(self) -> int | None:
-        """The trainer's exit code: from the pod that failed first, or 0 once the job is complete."""
+        """The trainer's exit code, from the pod that failed first, or 0 once the job is complete; else None."""
         if self.failed is not None:
             return self.failed.exit_code
         return 0 if self.terminal == "Completed" or self._done else None
 
     @property
     def cause(self) -> JobCause | None:
-        """The platform's reason for ending the job or for not starting it. A trainer's own failure is in its log."""
+        """Why the platform ended the job or cannot start it; None also if the trainer itself failed."""
         blocked = [pod.cause for pod in self.pods if pod.cause and pod.cause.type not in TAKEN_AWAY and not pod.running]
         if self.failed is not None:
             return self.failed.cause
@@ -87,12 +87,12 @@ class JobView(Frozen):
 
     @property
     def started(self) -> str | None:
-        """The start of the first trainer process, ISO 8601."""
+        """The start of the first trainer process, ISO 8601; None before it."""
         return min((pod.started for pod in self.pods if pod.started), default=None)
 
     @property
     def over(self) -> bool:
-        """Whether the job has ended for good."""
+        """Whether the job has ended and will not continue."""
         return not self.exists or self.terminal is not None or self.failed is not None or self._done
 
     @property
@@ -102,14 +102,14 @@ class JobView(Frozen):
 
     @property
     def _done(self) -> bool:
-        # a job without its first pod is being deleted
+        # if the first pod is missing, the job is being deleted
         return self.first is not None and all(pod.exit_code == 0 for pod in self.pods)
 
 
 def view_job(jobset: Object | None, pods: Sequence[Object], workloads: Sequence[Object] | None) -> JobView:
-    """Return the job that these API objects describe; `workloads` is None if they are unknown.
+    """Return the state of a job from its API objects. workloads: None if this account may not list them.
 
-    A JobSet that is being deleted counts as missing: it only waits for the end of its pods.
+    A JobSet that is being deleted is treated as missing: it exists only until its pods have ended.
     """
     views = tuple(sorted((view_pod(pod) for pod in pods), key=lambda pod: pod.place))
     if not is_there(jobset):
@@ -134,7 +134,7 @@ def is_there(jobset: Object | None) -> TypeGuard[Object]:
 
 
 def view_pod(pod: Object) -> PodView:
-    """Return the pod that this API object describes."""
+    """Return the state of a pod from its API object."""
     meta, status = pod["metadata"], pod.get("status", {})
     labels = meta.get("labels", {})
     spec = pod.get("spec", {})
@@ -172,7 +172,7 @@ def _pod_cause(status: Object, state: Object) -> JobCause | None:
 
 
 def find_node_loss(name: str, node: Object | None) -> JobCause | None:
-    """Return why a node is lost: it is missing, or its kubelet has stopped reporting. None for a ready node."""
+    """Return why a node is lost: it is missing, or it is not ready. None if it is ready."""
     if node is None:
         return JobCause(type="NodeGone", message=f"the node {name} has left the cluster")
     for condition in node.get("status", {}).get("conditions") or []:
@@ -188,7 +188,7 @@ def _true_conditions(item: Object) -> dict[str, Any]:
 
 
 def _waiting(workloads: Sequence[Object] | None) -> str:
-    """Return the reason why Kueue has not admitted a job yet."""
+    """Return the reason why Kueue has not admitted a job yet; "" if there is none."""
     if workloads is None:
         return "unknown, because this account may not list workloads.kueue.x-k8s.io (docs/launching.md)"
     for workload in workloads:

@@ -1,4 +1,4 @@
-"""A client of a cluster's API server: JSON objects, log streams as bytes, and errors that say what to type."""
+"""A client of a cluster's API server: returns JSON objects and log streams; its errors say what to type."""
 
 import ssl
 import time
@@ -21,10 +21,10 @@ from tasks.launch.xpk.settings import Xpk
 from tasks.records import JobCause
 
 TIMEOUT_S = 20.0
-# A silent stream is reopened after this time: it looks the same as a broken connection.
+# A stream without data for this time is reopened, because a broken connection looks the same.
 SILENCE_S = 60.0
 LONGEST_WAIT_S = 60.0  # limit of a server's Retry-After
-STARTING_S = 60.0  # after an outage: the server may still deny rights while it loads its roles
+STARTING_S = 60.0  # so long after an outage, the server may deny rights because it still loads its roles
 KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 DENIALS = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
@@ -32,7 +32,7 @@ type Object = dict[str, Any]
 
 
 class NotAnswering(LaunchError):
-    """The API server is unavailable for now; `wait_s`: the wait that it asks for, in seconds."""
+    """The API server is unavailable for now. `wait_s`: the pause that it requested, in seconds."""
 
     def __init__(self, message: str, wait_s: float = 0.0) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class NotServed(LaunchError):
 
 
 class KubeApi:
-    """One namespace of one cluster. `load` reads the credentials, at the first connection and after a rejection."""
+    """One namespace of one cluster. `load` reads address and credentials; it is called again if they are rejected."""
 
     def __init__(self, load: Callable[[], Configuration], namespace: str) -> None:
         self._load, self._namespace = load, namespace
@@ -56,9 +56,9 @@ class KubeApi:
         self._http = self._open()
         self._replaced: list[httpx.Client] = []
         self._granted: set[Right] = set()
-        self._granted_path: str | None = None  # the path of a granted request
-        self._away_at = -STARTING_S  # the last outage, monotonic seconds
-        self._kueue: str | None = None  # the version of Kueue's API that the cluster serves
+        self._granted_path: str | None = None  # path of the last granted GET request; None: none yet
+        self._away_at = -STARTING_S  # time of the last outage, monotonic seconds
+        self._kueue: str | None = None  # version of Kueue's API in the cluster; None: not known yet
 
     def close(self) -> None:
         """Close its connections."""
@@ -66,7 +66,7 @@ class KubeApi:
             http.close()
 
     def jobset(self, name: str) -> Object | None:
-        """Return the JobSet of this name, or None."""
+        """Return the JobSet of this name; None if it does not exist."""
         return self._read(rights.GET_JOBSETS, f"{self._jobsets}/{name}")
 
     def jobsets(self) -> list[Object]:
@@ -92,7 +92,7 @@ class KubeApi:
         ]
 
     def lost_node(self, name: str) -> JobCause | None:
-        """Return why a node runs no pods any more; None if it is ready, or if this account may not read nodes."""
+        """Return why a node is lost; None if it is ready, or if this account may not read nodes."""
         try:
             return find_node_loss(name, self._read(rights.GET_NODES, f"/api/v1/nodes/{name}"))
         except Refused:
@@ -104,7 +104,7 @@ class KubeApi:
         self._request(rights.DELETE_JOBSETS, "DELETE", f"{self._jobsets}/{name}", json=body)
 
     def allows(self, right: Right) -> bool:
-        """Return whether this account has a right, by the API server's review."""
+        """Return whether this account has a right; asks the API server with a SelfSubjectAccessReview."""
         namespace = {} if right.cluster_wide else {"namespace": self._namespace}
         attributes = {"verb": right.verb, "group": right.group, "resource": right.resource}
         body = {
@@ -118,7 +118,7 @@ class KubeApi:
 
     @contextmanager
     def log(self, pod: str, container: str, **query: str) -> Iterator[Iterator[bytes]]:
-        """Yield an iterator over a pod's log. Raises LaunchError, and NotAnswering, also in the middle of the log."""
+        """Yield an iterator over a pod's log. Raises LaunchError and NotAnswering, also in the middle of the log."""
         with _translated(self._configuration.host), self._open_log(pod, container, query) as response:
             if response.status_code != httpx.codes.OK:
                 response.read()
@@ -157,7 +157,7 @@ class KubeApi:
         )
 
     def _renew(self) -> None:
-        """Reload the credentials: the kubeconfig, its plugin, or the pod's token. Raises NotAnswering."""
+        """Reload the credentials from the kubeconfig, its plugin, or the pod's token. Raises NotAnswering."""
         try:
             self._configuration = self._load()
         except LaunchError as error:
@@ -167,7 +167,7 @@ class KubeApi:
             self._http = self._open()
 
     def _headers(self) -> dict[str, str]:
-        """Return a request's authentication headers; the client renews an expired token. Raises NotAnswering."""
+        """Return a request's authentication headers; the library renews an expired token. Raises NotAnswering."""
         try:
             found: dict[str, Any] = dict(self._configuration.auth_settings())
         except (ConfigException, OSError) as error:
@@ -175,7 +175,7 @@ class KubeApi:
         return {item["key"]: item["value"] for item in found.values() if item["in"] == "header" and item["value"]}
 
     def _read_workloads(self) -> Object | None:
-        """Return the list of Kueue's workloads; None without Kueue. Raises Refused."""
+        """Return the list of Kueue's workloads; None if the cluster has no Kueue. Raises Refused."""
         for version in (self._kueue,) if self._kueue else KUEUE_VERSIONS:
             path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{self._namespace}/workloads"
             try:
@@ -191,7 +191,7 @@ class KubeApi:
         return self._request(right, "GET", path, params=query)
 
     def _request(self, right: Right, method: str, path: str, **more: Any) -> Object | None:
-        """Return the object in the response; None if it is missing. Raises LaunchError, NotAnswering."""
+        """Return the object in the response; None if the object does not exist. Raises LaunchError, NotAnswering."""
         response = self._send(method, path, **more)
         if response.status_code == httpx.codes.UNAUTHORIZED:
             self._renew()
@@ -225,16 +225,16 @@ class KubeApi:
         return response
 
     def _check_rights(self, right: Right, response: httpx.Response) -> None:
-        """Raise Refused if a right is denied, and NotAnswering if the server denies a right that it granted before.
+        """If a right is denied, raise NotAnswering if the denial is probably temporary, else Refused.
 
-        A server denies everything while it loads its roles after a start, and after a token has expired.
+        A server temporarily denies everything while it loads its roles after a start, and after a token has expired.
         """
         if response.status_code not in DENIALS:
             return
         host, place = self._configuration.host, "" if right.cluster_wide else f" in the namespace {self._namespace}"
         known = right in self._granted or (self._granted_path is not None and self._denies(self._granted_path))
         if not known and self._granted_path is not None and right != rights.REVIEW_RIGHTS:
-            known = self.allows(right)  # its roles may have been loaded by now
+            known = self.allows(right)  # the server may have loaded its roles by now
         starts = self._granted_path is None and time.monotonic() - self._away_at < STARTING_S
         if (known or starts) and not right.without:
             self._renew()
@@ -268,7 +268,7 @@ def _reason(response: httpx.Response) -> str:
 
 
 def _names_object(response: httpx.Response) -> bool:
-    """Return whether a 404 is about a missing object rather than a missing API."""
+    """Return whether a response 404 is about a missing object; else the cluster has no such kind of object."""
     try:
         return bool(response.json()["details"]["name"])
     except (ValueError, KeyError, TypeError):
@@ -276,7 +276,7 @@ def _names_object(response: httpx.Response) -> bool:
 
 
 def _wait_s(response: httpx.Response) -> float:
-    """Return the wait that the server asks for, in seconds."""
+    """Return the pause that the server requested, in seconds; 0 if it requested none."""
     text = response.headers.get("Retry-After", "")
     return min(float(text), LONGEST_WAIT_S) if text.isdecimal() else 0.0
 
@@ -293,9 +293,9 @@ def _tls(configuration: Configuration) -> ssl.SSLContext | bool:
 
 
 def choose_context(settings: Xpk) -> str | None:
-    """Return the kubeconfig's context for the target's cluster; None to use the pod's own credentials.
+    """Return the name of the kubeconfig's context for the target's cluster; None to use this pod's own credentials.
 
-    Ignores the current context, which may be another cluster. Raises LaunchError.
+    Ignores the kubeconfig's current context, which may be of another cluster. Raises LaunchError.
     """
     if settings.context is not None:
         return settings.context
@@ -318,7 +318,7 @@ def choose_context(settings: Xpk) -> str | None:
 
 
 def _contexts() -> list[str]:
-    """Return the names of the kubeconfig's contexts, also without a current one. Raises LaunchError."""
+    """Return the names of the kubeconfig's contexts, even if none is current. Raises LaunchError."""
     place = str(kube_config.KUBE_CONFIG_DEFAULT_LOCATION)
     try:
         merged = kube_config.KubeConfigMerger(place).config  # type: ignore[no-untyped-call]
@@ -332,7 +332,7 @@ def _contexts() -> list[str]:
 
 @lru_cache(maxsize=16)
 def connect(context: str | None, namespace: str) -> KubeApi:
-    """Return a client of a context, or of the cluster that this process runs in. Raises LaunchError."""
+    """Return a client of a context's cluster; None: of the cluster that this pod runs in. Raises LaunchError."""
     return KubeApi(partial(_load, context), namespace)
 
 

@@ -1,4 +1,4 @@
-"""The backend that runs jobs on a cluster, before its libraries are loaded."""
+"""The launcher of the backend `xpk`, which imports the backend's libraries only when they are needed."""
 
 from typing import Any
 

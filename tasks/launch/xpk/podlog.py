@@ -1,4 +1,4 @@
-"""Reads a pod's log, whose stream may break at any byte and be reopened, as lines: each once, in order."""
+"""Reads the lines of a pod's log, each once and in order, although the stream may break at any byte."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from tasks.launch.errors import LaunchError
 from tasks.launch.xpk.kube import KubeApi, NotAnswering
 from tasks.launch.xpk.settings import Xpk
 
-AGAIN_S = 1.0  # before a broken stream is reopened
+AGAIN_S = 1.0  # pause before a broken stream is reopened
 CLOUD_TIMEOUT_S = 120.0
 FRAME_START = b"XPK Start:"  # the first line of xpk's wrapper
 
@@ -21,14 +21,14 @@ FRAME_START = b"XPK Start:"  # the first line of xpk's wrapper
 class LogCursor:
     """The position up to which a log was read.
 
-    The API returns a log from a whole second on, so it repeats the lines of the last second, which are skipped. If the
-    last line is not repeated, the kubelet has rotated the log and lines may be missing: a gap.
+    A reopened log starts at a whole second, so it repeats the lines of the last second, which are skipped. If they are
+    not repeated, the kubelet has rotated the log, and lines may be missing: a gap.
     """
 
     def __init__(self) -> None:
-        self._seen: list[datetime] = []  # the times of the lines of the last second
-        self._met = 0  # the number of them that were repeated
-        self.last: str | None = None  # the time of the last line, RFC 3339, as the kubelet writes it
+        self._seen: list[datetime] = []  # times of the lines that were read in the last second
+        self._met = 0  # how many of them the current stream has already repeated
+        self.last: str | None = None  # time of the last line, RFC 3339, as the kubelet writes it; None: no line yet
 
     @property
     def since(self) -> str | None:
@@ -36,11 +36,11 @@ class LogCursor:
         return f"{self._seen[0]:%Y-%m-%dT%H:%M:%SZ}" if self._seen else None
 
     def open_again(self) -> None:
-        """Expect the lines of the last second again: the stream was reopened."""
+        """Prepare for a reopened stream, which repeats the lines of the last second."""
         self._met = 0
 
     def find_gap(self, line: bytes) -> "Gap | None":
-        """Return the gap before the next timestamped line, or None. Raises ValueError as `take` does."""
+        """Return the gap before a timestamped line; None if no lines are missing. Raises ValueError as `take` does."""
         moment, text = _split(line)
         unmet = self._seen[self._met :]
         if self.last is None and not text.startswith(FRAME_START):
@@ -50,7 +50,7 @@ class LogCursor:
         return None
 
     def take(self, line: bytes) -> bytes | None:
-        """Return the text of a timestamped line; None if it was taken before. Raises ValueError without a timestamp."""
+        """Return a line without its timestamp; None if it is a repeated line. Raises ValueError without a timestamp."""
         moment, text = _split(line)
         last = self._seen[0].replace(microsecond=0) if self._seen else None
         unmet = self._seen[self._met :]
@@ -67,10 +67,10 @@ class LogCursor:
 
 @dataclass(frozen=True)
 class Gap:
-    """Lines missing from a log: from a cursor to a time, or to the end."""
+    """Lines missing from a log, after a cursor."""
 
     cursor: LogCursor
-    before: str | None  # as RFC 3339
+    before: str | None  # time of the next known line, RFC 3339; None: the log's end is missing
 
     @property
     def after(self) -> str | None:
@@ -87,7 +87,7 @@ def _word(line: bytes) -> str:
 
 
 def read_lines(pieces: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Yield (line with its break, True) from the pieces, then (rest, False) for the text after the last break."""
+    """Yield (line with its line break, True) for each complete line, then (text, False) for an incomplete last line."""
     parts: list[bytes] = []
     for piece in pieces:
         *lines, rest = piece.split(b"\n")
@@ -101,32 +101,32 @@ def read_lines(pieces: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 class PodLog(threading.Thread):
-    """Reads a pod's log in the background, into a queue of lines and gaps that ends with None."""
+    """A thread that reads a pod's log into the queue `pieces`: lines and gaps in order, then None at the end."""
 
     def __init__(self, api: KubeApi, pod: str, container: str, cursor: LogCursor, is_over: Callable[[], bool]) -> None:
         super().__init__(name=f"log of {pod}", daemon=True)
         self._api, self._pod, self._container = api, pod, container
         self._cursor, self._is_over = cursor, is_over
         self._give_up = threading.Event()
-        self._wait_s = 0.0  # that an overloaded API server asked for
+        self._wait_s = 0.0  # seconds; the pause that an overloaded API server requested
         self.pieces: Queue[bytes | Gap | None] = Queue()
-        self.refused: LaunchError | None = None  # the reason why the log can never be read
+        self.refused: LaunchError | None = None  # why the log can never be read; None: no such error
 
     def run(self) -> None:
         try:
             while not self._give_up.is_set():
-                over = self._is_over()  # before the read, so that a dying trainer's last lines are read after it
+                over = self._is_over()  # checked before the read, so that the trainer's last lines are not missed
                 if self._read(follow=not over) and over:
                     return
                 self._give_up.wait(max(AGAIN_S, self._wait_s))
         except RuntimeError:
-            if not self._give_up.is_set():  # else the ending flow has closed the connection
+            if not self._give_up.is_set():  # after `close`, the flow may already have closed the connection
                 raise
         finally:
             self.pieces.put(None)
 
     def close(self) -> None:
-        """Stop reading: the pod is gone."""
+        """Stop reading. Called when the pod is gone or the flow ends."""
         self._give_up.set()
 
     def _read(self, *, follow: bool) -> bool:
@@ -139,14 +139,14 @@ class PodLog(threading.Thread):
         try:
             with self._api.log(self._pod, self._container, **query) as pieces:
                 for line, whole in read_lines(pieces):
-                    if not whole and follow:  # a truncated line: the reopened stream repeats it
+                    if not whole and follow:  # an incomplete line, which the reopened stream repeats
                         return False
                     self._take(line)
             return True
         except NotAnswering as error:
             self._wait_s = error.wait_s
             return False
-        except ValueError:  # the kubelet prints its error messages without a timestamp
+        except ValueError:  # a line without a timestamp: the kubelet's error message
             return False
         except LaunchError as error:
             self.refused = error
@@ -197,7 +197,7 @@ def fetch_from_cloud(settings: Xpk, pod: str, gap: Gap) -> list[bytes]:
 
 
 def take_entries(entries: Sequence[dict[str, object]], cursor: LogCursor) -> Iterator[bytes]:
-    """Yield the lines of Cloud Logging's entries that the cursor has not taken; their times are the kubelet's."""
+    """Yield the lines of Cloud Logging's entries that the cursor has not read yet. Both use the kubelet's times."""
     cursor.open_again()
     for entry in entries:
         payload = entry.get("jsonPayload")

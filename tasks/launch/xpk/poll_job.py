@@ -1,4 +1,4 @@
-"""Polls a job in the cluster, and retries while the API server is unavailable."""
+"""Reads a job's state from the cluster, and retries while the cluster's API server is unavailable."""
 
 import logging
 import time
@@ -11,13 +11,13 @@ from tasks.launch.xpk.workload import attempt_of
 
 LOOK_EVERY_S = 2.0
 PATIENCE_S = 900.0  # longest outage of the API server: a control plane's upgrade takes minutes
-LAST_LINES_S = 30.0  # for reading the rest of an ended pod's log
+LAST_LINES_S = 30.0  # longest time to read the rest of an ended pod's log
 
 logger = logging.getLogger(__name__)
 
 
 def patiently[T](call: Callable[[], T]) -> T:
-    """Retry the call until the API server answers; return its result. Raises LaunchError after PATIENCE_S."""
+    """Return the result of `call`; retry it while it raises NotAnswering. Raises LaunchError after PATIENCE_S."""
     began = None
     while True:
         try:
@@ -37,22 +37,22 @@ def given_up(error: NotAnswering) -> LaunchError:
 
 
 def attempts_of(api: KubeApi, family: str) -> list[tuple[int, str]]:
-    """Return (attempt number, name) of every workload of a run."""
+    """Return (attempt number, name) of every existing workload of a run."""
     names = [str(item["metadata"]["name"]) for item in api.jobsets()]
     return [(number, name) for name in names if (number := attempt_of(name, family)) is not None]
 
 
 def look(api: KubeApi, name: str) -> JobView:
-    """Return the job's current view. Raises NotAnswering, LaunchError."""
+    """Return the job's current state. Raises NotAnswering, LaunchError."""
     jobset = api.jobset(name)
     pods = api.pods(name)
     return view_job(jobset, pods, api.workloads(name) if jobset is not None else [])
 
 
 def wait_until_gone(api: KubeApi, names: list[str], grace_s: float) -> None:
-    """Wait until the pods have ended, so that a restarted run does not share its checkpoint folder with them.
+    """Wait until the workloads' pods have ended, so that a restarted run has its checkpoint folder for itself.
 
-    Outages do not count. Returns after the grace period in any case: pods of a lost machine stay.
+    Waits `grace_s` + LAST_LINES_S at most, without outages: pods of a lost machine never disappear.
     """
     left = grace_s + LAST_LINES_S
     while left > 0:

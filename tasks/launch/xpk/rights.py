@@ -1,4 +1,4 @@
-"""The rights that launching needs in a cluster, for maxview and for xpk."""
+"""Lists the rights that maxview and xpk need in a cluster to launch runs."""
 
 from configs.schema import Frozen
 
@@ -6,7 +6,7 @@ JOBSET, KUEUE, RBAC = "jobset.x-k8s.io", "kueue.x-k8s.io", "rbac.authorization.k
 
 
 class Right(Frozen):
-    """A verb that an account may use on a kind of object; `without`: the effect of a denied optional right."""
+    """A verb that an account may use on a kind of object. `without`: the effect if it is denied; "": it is required."""
 
     verb: str
     resource: str
@@ -33,12 +33,12 @@ LIST_WORKLOADS = Right(verb="list", resource="workloads", group=KUEUE, without="
 GET_NODES = Right(
     verb="get", resource="nodes", cluster_wide=True, without="a lost node looks like a lost pod or a failed trainer"
 )
-# every authenticated account has it: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#discovery-roles
+# Every logged-in account has this: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#discovery-roles
 REVIEW_RIGHTS = Right(
     verb="create", resource="selfsubjectaccessreviews", group="authorization.k8s.io", cluster_wide=True
 )
 
-# in the order of the roles in docs/launching.md
+# in the same order as in docs/launching.md
 NEEDED = (
     GET_JOBSETS, LIST_JOBSETS, Right(verb="create", resource="jobsets", group=JOBSET), DELETE_JOBSETS,
     Right(verb="get", resource="pods"), LIST_PODS, GET_LOGS, LIST_WORKLOADS, GET_NODES,

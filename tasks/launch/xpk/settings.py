@@ -1,4 +1,4 @@
-"""The settings of jobs that are workloads of a cluster created by xpk."""
+"""The settings of the backend `xpk`."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -8,7 +8,7 @@ from configs.backend_settings import Flag, ImageSettings, Lines, Word
 
 
 class Xpk(ImageSettings):
-    """A cluster created by xpk, and the settings of its workloads."""
+    """A cluster created by xpk, and the settings of the workloads that run there."""
 
     hires_chips: ClassVar[bool] = True
 
@@ -20,17 +20,17 @@ class Xpk(ImageSettings):
     num_slices: Annotated[int, Field(ge=1, le=256)] = 1
     priority: Literal["very-low", "low", "medium", "high", "very-high"] = "medium"
     namespace: Word = "default"
-    context: Word | None = None  # of the kubeconfig; not set: gke_PROJECT_REGION_CLUSTER
-    start_limit_s: Annotated[int, Field(ge=1)] = 4 * 3600  # how long a run may wait for machines
-    attempts: Annotated[int, Field(ge=1, le=100)] = 3  # starts of a run that is preempted
-    grace_s: Annotated[int, Field(ge=1, le=3600)] = 60  # from SIGTERM to SIGKILL: to save a checkpoint
+    context: Word | None = None  # in the kubeconfig; default: gke_PROJECT_ZONE-OR-REGION_CLUSTER
+    start_limit_s: Annotated[int, Field(ge=1)] = 4 * 3600  # seconds that a run may wait for machines
+    attempts: Annotated[int, Field(ge=1, le=100)] = 3  # limit of starts of a run that is preempted
+    grace_s: Annotated[int, Field(ge=1, le=3600)] = 60  # seconds from SIGTERM to SIGKILL, to save a checkpoint
     shared_out: bool = False  # whether pods mount the output folder at the same path
     argv: Lines = ("xpk",)  # xpk's command, for example [uvx, xpk==1.16.0]
     extra: tuple[Flag, ...] = ()  # further flags of `xpk workload create`, for example [--spot]
 
     @property
     def facts(self) -> dict[str, Any]:
-        """See ImageSettings."""
+        """The settings that can change a run's outcome; see ImageSettings."""
         return self.model_dump(include={"image", "tpu_type", "num_slices"})
 
 

@@ -1,4 +1,4 @@
-"""Turns a plan into the arguments of `xpk workload create`: a name, one shell line for the pods, and options."""
+"""Builds the arguments of `xpk workload create` from a plan: a name, one shell line for the pods, and options."""
 
 import base64
 import hashlib
@@ -10,8 +10,7 @@ from tasks.launch.xpk.settings import Xpk
 from tasks.records import RunPlan
 from tasks.resolve.commands import CONFIG_IN_POD
 
-# Kubernetes limits names to 63 characters, and JobSet names pods NAME-slice-job-255-9999-abcde; xpk refuses more
-# than 40
+# Kubernetes limits names to 63 characters. JobSet names pods NAME-slice-job-255-9999-abcde. xpk allows 40 for NAME.
 NAME_LENGTH = 63 - len("-slice-job-255-9999-abcde")
 _OTHER = re.compile(r"[^a-z0-9]+")
 _ATTEMPT = re.compile(r"-a(\d+)\Z")
@@ -19,9 +18,9 @@ _FAMILY_LENGTH = NAME_LENGTH - len("-a9999")
 
 
 def family_of(plan: RunPlan) -> str:
-    """Return the common prefix of the names of a run's attempts: case, arm and a unique digest.
+    """Return the common prefix of the workload names of a run's attempts: case, arm, repeat and a digest.
 
-    The digest covers the output folder: the same run in another folder is another job.
+    The digest includes the output folder, because the same run in another folder is another job.
     """
     digest = hashlib.sha256(f"{plan.identity}\0{plan.directory}".encode()).hexdigest()[:10]
     words = _OTHER.sub("-", f"{plan.case}-{plan.arm}-r{plan.repeat}".lower()).strip("-")
@@ -36,7 +35,7 @@ def name_attempt(family: str, attempt: int) -> str:
 
 
 def attempt_of(name: str, family: str) -> int | None:
-    """Return a workload's attempt number in a family; None if it belongs to another."""
+    """Return a workload's attempt number in a family; None if the workload belongs to another family."""
     if name == family:
         return 1
     found = _ATTEMPT.fullmatch(name.removeprefix(family)) if name.startswith(family) else None
@@ -44,7 +43,7 @@ def attempt_of(name: str, family: str) -> int | None:
 
 
 def quote(word: str) -> str:
-    """Quote a word for bash on one line: xpk pastes it into YAML, which line breaks and control characters break."""
+    """Quote a word for bash, without line breaks and control characters: xpk inserts it into YAML unquoted."""
     if word.isascii() and word.isprintable():
         return shlex.quote(word)
     escaped = "".join(
@@ -56,8 +55,8 @@ def quote(word: str) -> str:
 def shell_line(plan: RunPlan, config: str, extra_argv: tuple[str, ...]) -> str:
     """Return one line of bash that unpacks the run's config and then execs the trainer.
 
-    The exec lets xpk's wrapper send SIGTERM to the trainer and return its exit code. The line contains the config, so
-    the pod needs no access to the store.
+    Because of exec, xpk's wrapper can send SIGTERM to the trainer and return its exit code. The line contains the
+    config, so the pod does not read the store.
     """
     packed = base64.b64encode(config.encode()).decode()
     folder = CONFIG_IN_POD.rpartition("/")[0]
@@ -69,7 +68,7 @@ def shell_line(plan: RunPlan, config: str, extra_argv: tuple[str, ...]) -> str:
 
 
 def create_argv(plan: RunPlan, settings: Xpk, name: str, command: str) -> list[str]:
-    """Return the `xpk workload create` command of one attempt. maxview decides about restarts, so xpk makes none."""
+    """Return the `xpk workload create` command of one attempt. It forbids restarts by xpk, because maxview restarts."""
     return [
         *settings.argv,
         "workload",
@@ -91,6 +90,6 @@ def create_argv(plan: RunPlan, settings: Xpk, name: str, command: str) -> list[s
 
 
 def xpk_environment(caller: dict[str, str]) -> dict[str, str]:
-    """Return the caller's environment for xpk, without maxview's own variables, telemetry or tool downloads."""
+    """Return xpk's environment: the caller's without maxview's own variables; telemetry and downloads are disabled."""
     kept = {name: value for name, value in caller.items() if not is_own(name)}
     return kept | {"TELEMETRY_ENABLED": "false", "DEPENDENCY_AUTO_DOWNLOAD": "false", "PIP_NO_INDEX": "1"}

@@ -1,9 +1,9 @@
-"""Plays a stored log as a job: prints its lines and creates its checkpoints at the original pace, with its exit code.
+"""Replays a stored log as a job: prints its lines and creates its checkpoints at the original pace, with its exit code.
 
 `play.py '{"log": …, "begin": …, "end": …, "speed": …, "exit_code": …, "checkpoints": [[step, started, committed], …],
-"source": …, "home": …, "directory": …}'`: offsets are bytes of the log. `source` is the stored run's folder if its
-checkpoints still exist, `home` the path of that folder in the log, `directory` this run's folder. Uses the standard
-library only and sleeps between lines, so that hundreds of players fit on one machine. The supervisor frames the log.
+"source": …, "home": …, "directory": …}'`: begin, end, started and committed are byte offsets in the log. `source` is
+the stored run's folder, null if it has no checkpoints; `home` that folder's path in the log; `directory` the new run's
+folder. Uses the standard library only and sleeps between lines, so that hundreds of players fit on one machine.
 """
 
 import json
@@ -17,24 +17,24 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-# A logger's date: absl `I0418 00:55:39.221671`, ISO `2026-04-18 00:55:39,221`. XPK's frame is left out. Only near the
-# start of a line: further on, a date belongs to the message, such as a deadline.
+# A logger's date, absl `I0418 00:55:39.221671` or ISO `2026-04-18 00:55:39,221`, within the first 80 characters of a
+# line. A date further on belongs to the message.
 _DATED = re.compile(
     rb"(?m)^[^\n]{0,80}?(?:"
     rb"[IWEF](\d{2})(\d{2}) (\d\d):(\d\d):(\d\d\.\d{1,6})|"
     rb"20\d\d-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d(?:[.,]\d{1,6})?))"
 )
-# The duration of a step, in lines without a date.
+# The duration of a step. Used if no line of the log has a date.
 _TOOK = re.compile(rb"completed step: \d+, seconds: (\d+(?:\.\d+)?)|elapsed time per iteration \(ms\): (\d+(?:\.\d+)?)")
 _FRAME = re.compile(rb"XPK (?:Start|End): \w{3} \w{3} +\d+ [\d:]{8}(?: [AP]M)? \w+ \d{4}\n?|EXIT_CODE=\d+\n?")
-TMP_MARK = ".orbax-checkpoint-tmp"  # Orbax's suffix of an uncommitted folder
+TMP_MARK = ".orbax-checkpoint-tmp"  # Orbax's suffix of an uncommitted checkpoint's folder
 LONGEST_WAIT_S = 86400.0
-YEAR = 2024  # a leap year
-HALF_A_YEAR = 180
+YEAR = 2024  # stands for every year, because absl's dates have none; a leap year, so that 29 February is valid
+HALF_A_YEAR = 180  # days
 
 
 def pauses(data: "mmap.mmap | bytes", begin: int, end: int) -> Iterator[tuple[float, int]]:
-    """Yield (seconds since the first line, byte offset) for every dated line, or every step line, by offset."""
+    """Yield (seconds since the start, byte offset) for every dated line; if there is none, for every step's line."""
     first: datetime | None = None
     for match in _DATED.finditer(data, begin, end):
         words = [word.replace(b",", b".") for word in match.groups() if word is not None]
@@ -45,7 +45,7 @@ def pauses(data: "mmap.mmap | bytes", begin: int, end: int) -> Iterator[tuple[fl
         except ValueError:
             continue
         first = first or moment
-        if (moment - first).days < -HALF_A_YEAR:  # absl's dates have no year, and the run passed New Year
+        if (moment - first).days < -HALF_A_YEAR:  # the run passed New Year
             moment = moment.replace(year=YEAR + 1) if (month, day) != (2, 29) else moment
         yield (moment - first).total_seconds(), match.start()
     if first is None:
@@ -56,9 +56,9 @@ def pauses(data: "mmap.mmap | bytes", begin: int, end: int) -> Iterator[tuple[fl
 
 
 def appear(step: int, source: Path, folder: Path, *, done: bool) -> None:
-    """Create a checkpoint of the stored run under its temporary name, or its final name once `done`.
+    """Create a copy of the stored run's checkpoint, under its temporary name or, if `done`, its final name.
 
-    Links the files where the file system allows it, else copies them.
+    Uses hard links where the file system allows it.
     """
     final, partial = folder / str(step), folder / f"{step}{TMP_MARK}"
     if final.exists():  # created by an earlier attempt
@@ -83,7 +83,7 @@ def main(argv: list[str]) -> int:
     begin, end, speed = int(job["begin"]), int(job["end"]), float(job["speed"])
     target = Path(job["directory"])
     source = Path(job["source"]) if job["source"] else None
-    home, here = str(job["home"] or "").encode(), str(target).encode()  # the stored run's folder as the log prints it
+    home, here = str(job["home"] or "").encode(), str(target).encode()  # replaced by `here` in the log
     marks = sorted(
         (offset, step, done)
         for step, *offsets in job["checkpoints"]

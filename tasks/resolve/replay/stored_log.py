@@ -1,4 +1,4 @@
-"""Finds a stored log and reads what its player needs: its span, exit code and checkpoints."""
+"""Finds the stored log for a run, and reads the arguments of its player: span, exit code and checkpoints."""
 
 import hashlib
 import json
@@ -19,19 +19,19 @@ CHUNK = 1 << 22
 
 
 class StoredLog(Frozen):
-    """A log to be played: the bytes [begin, end) of a file, with the checkpoints in them. Offsets are in the file."""
+    """A log to be replayed: the bytes [begin, end) of a file."""
 
     path: str
     begin: int
     end: int
-    exit_code: int  # in the log; without one, 1 if an exception ended the run, else 0
-    checkpoints: tuple[tuple[int, int | None, int | None], ...]  # step, offset of the save's start, of its commit
-    source: str | None  # the stored run's folder, if its checkpoints still exist
-    home: str | None  # the run's folder as the log prints it
-    digest: str
+    exit_code: int  # the log's own; if it has none, 1 if an exception ended the run, else 0
+    checkpoints: tuple[tuple[int, int | None, int | None], ...]  # step, file offset of the save's start, of its commit
+    source: str | None  # the stored run's folder; None if it has no checkpoints
+    home: str | None  # the stored run's folder as printed in the log; None if the log prints no checkpoint path
+    digest: str  # hash of the bytes
 
     def play(self, directory: Path, *, speed: float) -> Invocation:
-        """Return the command that plays the log into a run's folder, with the checkpoints if they still exist."""
+        """Return the command that replays the log and creates its checkpoints, if they still exist, in `directory`."""
         job = self.model_dump(include={"begin", "end", "exit_code", "checkpoints", "source", "home"})
         job |= {"log": self.path, "speed": speed, "directory": str(directory)}
         argv = (sys.executable, "-I", "-S", play.__file__, json.dumps(job))
@@ -39,7 +39,9 @@ class StoredLog(Frozen):
 
 
 def find_log(settings: LogSettings, *, case: str, arm: str, repeat: int, where: str) -> StoredLog:
-    """Return the first log that matches a pattern of the target. Raises ConfigError naming the patterns."""
+    """Return the log that the first matching pattern of the target names. Raises ConfigError if none or two match.
+
+    where: the target's file, for messages."""
     tried = []
     for pattern in settings.logs:
         filled = pattern.format_map({"case": case, "arm": arm, "repeat": repeat})
@@ -54,9 +56,9 @@ def find_log(settings: LogSettings, *, case: str, arm: str, repeat: int, where: 
 
 @lru_cache(maxsize=64)
 def read_log(path: str, arm: str, _changed: int) -> StoredLog:
-    """Return an arm's run from a log file: the file's only run, or the run of the arm's name.
+    """Return an arm's run in a log file: the file's only run, else the run with the arm's name.
 
-    Raises ConfigError if the run is ambiguous or the file is no log.
+    _changed: the file's modification time, part of the cache's key. Raises ConfigError.
     """
     try:
         runs = scrape(Path(path)).runs
@@ -91,7 +93,7 @@ type Saves = tuple[tuple[int, int | None, int | None], ...]
 
 
 def find_saves(path: Path, begin: int, end: int) -> tuple[Saves, str | None, str]:
-    """Return every checkpoint's step, offset of its save and offset of its commit; the run's folder; a digest."""
+    """Return the checkpoints, home and digest of a StoredLog, from the bytes [begin, end) of a log."""
     home = None
     follower, digest = LogFollower(), hashlib.sha256()
     saves: dict[int, list[int | None]] = {}

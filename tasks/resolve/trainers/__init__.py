@@ -1,1 +1,1 @@
-"""Translates our configs into the commands of other trainers: MaxText and custom programs."""
+"""Builds trainers' commands from maxview's configs, and reads the metrics files that MaxText writes."""

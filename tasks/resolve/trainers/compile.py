@@ -1,4 +1,4 @@
-"""Turns an arm's trainer and its config into the command that compiles its step for a TPU slice, on this machine."""
+"""Builds the command that compiles an arm's training step for a TPU slice, ahead of time and on this machine."""
 
 from pathlib import Path
 
@@ -10,26 +10,26 @@ from tasks.resolve.trainers.invocation import Invocation
 from tasks.resolve.trainers.maxtext import MaxText, translate, write_words
 from tasks.resolve.trainers.trainer_source import TrainerSource
 
-# a file of the trainer's package, which MaxText's own Python runs
+# a file of maxview's trainer package, which is run by the Python of MaxText's environment
 COMPILE_RECORDER = Path(__file__).parents[3] / "model" / "compile_record.py"
 CONFIG = "config.yml"
-# Lets several compiles load libtpu at once, without a TPU or a query of its metadata server.
+# Lets several processes load libtpu at once, on machines without a TPU, without querying the TPU metadata server.
 ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 
 
 def plan_compile(
     config: TrainConfig, checkout: TrainerSource, topology: Topology, directory: Path, programs: Path | None = None
 ) -> Invocation:
-    """Return the command that writes `compile.json` and both program texts into `directory`.
+    """Return the command that compiles an arm's step and writes its results, such as `compile.json`, to `directory`.
 
-    Our own trainer reads `config.yml` there, and caches compiled programs in the folder `programs`. Raises ConfigError
-    for a custom program, and with every value that the MaxText does not support.
+    Maxview's trainer reads `config.yml` there, and caches compiled programs in the folder `programs` (None: no cache).
+    Raises ConfigError for a custom program, and for config values that the arm's MaxText does not support.
     """
     if checkout.command is not None:
         raise ConfigError(["a custom command cannot be compiled ahead of time: only maxview's and MaxText's can"])
     if checkout.maxtext is not None:
         argv = _argv_of_maxtext(config, checkout.maxtext, topology, directory)
-        own = {"DECOUPLE_GCLOUD": "TRUE"}  # else it retries Google Cloud's metadata for minutes
+        own = {"DECOUPLE_GCLOUD": "TRUE"}  # else MaxText retries Google Cloud's metadata server for minutes
     else:
         argv = (checkout.python, "-m", "model.compile", str(directory / CONFIG))
         argv += ("--out", str(directory), "--topology", topology.name)
@@ -49,7 +49,7 @@ def _argv_of_maxtext(config: TrainConfig, maxtext: MaxText, topology: Topology, 
 
 
 def name_in_maxtext(topology: Topology) -> str:
-    """Return a slice's name in MaxText: with its number of devices; for v5p, of cores (two per chip)."""
+    """Return MaxText's name of a slice, "v6e-32": the number is of devices; for v5p, of cores (two per device)."""
     generation = topology.name.partition(":")[0]
     if generation == "v5p":
         return f"v5p-{2 * topology.devices}"

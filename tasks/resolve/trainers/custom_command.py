@@ -1,4 +1,4 @@
-"""Turns a custom program, in a folder or a clean checkout, into the command of a run."""
+"""Builds a run's command from a custom trainer's template, and hashes the program's source."""
 
 import os
 from collections.abc import Iterator
@@ -11,19 +11,19 @@ from tasks.records import RunFiles
 from tasks.resolve.trainers.invocation import Invocation
 from tasks.resolve.trainers.maxtext import show_value
 
-IN_POD = {"checkout": ".", "python": "python"}  # an image starts its command in its program's folder
-ENVIRONMENT = "pyvenv.cfg"  # marks a virtual environment
+IN_POD = {"checkout": ".", "python": "python"}  # values of {checkout} and {python} in a pod
+ENVIRONMENT = "pyvenv.cfg"  # file that marks a virtual environment
 
 
 class CustomCommand(Frozen):
-    """A custom trainer: its command template, folder and Python."""
+    """A custom trainer: its command template, the program's folder, and the Python that replaces {python}."""
 
     template: CommandTemplate
     folder: str
     python: str
 
     def fill(self, config: TrainConfig, directory: Path, *, in_pod: bool) -> Invocation:
-        """Return the template filled for a run in `directory`, whose last part is the run's name."""
+        """Return the template filled for a run with the folder `directory`, whose last part is the run's name."""
         values = {key: show_value(value) for key, value in config.model_dump().items()}
         values |= {"run_name": directory.name, "out": str(directory), "checkout": self.folder, "python": self.python}
         filled = self.template.fill(values | (IN_POD if in_pod else {}))
@@ -32,7 +32,7 @@ class CustomCommand(Frozen):
 
 
 def digest_program(folder: Path, template: CommandTemplate) -> str:
-    """Return a hash over every Python file of a folder, and over the folder's files that the command names."""
+    """Return a hash over a program's Python files (not in environments and hidden folders) and the files in `argv`."""
     named = {folder / word for word in template.argv if (folder / word).is_file()}
     return digest_files(folder, named.union(_python_files(folder)))[:12]
 

@@ -1,7 +1,7 @@
-"""Turns our config into the command that trains it with the installed version of MaxText.
+"""Finds a MaxText, and builds the command that trains a maxview config with it.
 
-Our keys are MaxText's, so most of them pass through unchanged. Renamed, additional and unsupported keys of a version
-are found from its `base.yml` and its decoder files, never from its version number: a git checkout has no reliable one.
+Maxview's keys have MaxText's names, so most pass unchanged. Renamed, additional and unsupported keys of a version are
+detected from its `base.yml` and decoder files, not from its version number, which is unreliable in a git checkout.
 """
 
 from collections.abc import Mapping
@@ -15,44 +15,44 @@ from configs.schema import OWN_KEYS, Frozen, TrainConfig
 from tasks.resolve.ask_python import ask_python
 from tasks.resolve.trainers.invocation import Invocation
 
-# Layouts of the versions: package folder, module to run, the trainer's file.
+# Layouts of the package in different versions: package folder, module to run, the trainer's file in the folder.
 _LAYOUTS = (
     ("maxtext", "maxtext.trainers.pre_train.train", "trainers/pre_train/train.py"),
     ("MaxText", "MaxText.train", "train.py"),
 )
-_SOURCES = ("src", "")  # folders of a checkout that hold the package
-# Keys that choose Linen or NNX, in versions with both (0.2.2 to 0.2.4 have all three, earlier ones some).
+_SOURCES = ("src", "")  # folders of a git checkout that may contain the package
+# Keys that choose Linen or NNX, in versions with both (0.2.2 to 0.2.4 have all three keys, earlier ones some).
 API_KEYS = ("enable_nnx", "pure_nnx_decoder", "pure_nnx")
 _DECODERS = {False: "layers/decoders.py", True: "layers/nnx_decoders.py"}
-# our key -> its former name in MaxText
+# our key → its name in old versions of MaxText
 _OLD_NAMES = {"learning_rate_final_fraction": "cosine_learning_rate_final_fraction"}
-# A kernel for TPUs, which a CPU would interpret: 53 s for a step of the tiny model.
+# Megablox is a TPU kernel. Interpreted on a CPU, it takes 53 s per step of the tiny model.
 _ON_CPU = {"megablox": "false"}
-# for a run in one process
+# for a run with a single process
 _ALONE = {"skip_jax_distributed_system": "true"}
 METRICS = "metrics.jsonl"
 PYTHON_IN_POD = "python"
 _CONVERT = " (convert the files to parquet with a column `text`, set grain_file_type=parquet and a tokenizer_path)"
 EMPTY = '""'
-# MaxText looks for these in its image's working directory, then in the installed package.
+# In an image, MaxText resolves these paths against the working folder, then against the installed package.
 _BASE_IN_POD = {"maxtext": "src/maxtext/configs/base.yml", "MaxText": "MaxText/configs/base.yml"}
 
 
 class MaxText(Frozen):
-    """One MaxText: the Python that runs it, and its keys and decoders."""
+    """An installed MaxText or a git checkout of it: the Python that runs it, its config keys and decoders."""
 
-    python: str
-    package: str  # the folder with its base.yml
-    digest: str = ""  # of its source, which can change within a version
-    module: str
-    versions: dict[str, str]  # the environment's packages; without "maxtext" for a checkout
-    keys: frozenset[str]  # of its base.yml
+    python: str  # path of the interpreter
+    package: str  # the package's folder, which contains configs/base.yml
+    digest: str = ""  # hash of its source, which can change within a version
+    module: str  # to run with `python -m`
+    versions: dict[str, str]  # package → version in the environment; without "maxtext" for a checkout
+    keys: frozenset[str]  # config keys in its base.yml
     pure_nnx_values: frozenset[bool]  # the supported values of pure_nnx
-    source: str | None = None  # working folder, for a checkout: Python imports from there first
+    source: str | None = None  # for a checkout, the run's working folder: Python imports from it first
 
     @property
     def base_config(self) -> str:
-        """The file that every run starts from."""
+        """The path of its base.yml, the first argument of every run."""
         return str(Path(self.package) / "configs" / "base.yml")
 
     @property
@@ -82,7 +82,7 @@ def find_maxtext(python: Path, checkout: Path | None = None) -> MaxText:
                 return MaxText(
                     python=str(python),
                     package=str(folder),
-                    # an editable install can change within a version
+                    # the source of an editable install can change within a version
                     digest=digest_files(folder, [*folder.rglob("*.py"), *folder.rglob("*.yml")])[:12],
                     module=module,
                     versions={k: v for k, v in found.versions.items() if source is None or k != "maxtext"},
@@ -100,7 +100,7 @@ def plan_maxtext(config: TrainConfig, maxtext: MaxText, directory: Path, *, in_p
     in_pod: the command runs in an image, as one of several processes; `maxtext` is this machine's copy of the image's
     version. Raises ConfigError with every value that this MaxText does not support.
     """
-    # In a pod every process would append to the file. TensorBoard's files hold the same, from process 0 only.
+    # In a pod every process would append to the file. Process 0 writes the same metrics as TensorBoard files.
     metrics = "" if in_pod else str(directory / METRICS)
     if config.dataset_type == "grain" and config.grain_file_type == "txt":
         raise ConfigError([f"{maxtext.title}: reads no grain_file_type=txt{_CONVERT}"])
@@ -117,9 +117,9 @@ def plan_maxtext(config: TrainConfig, maxtext: MaxText, directory: Path, *, in_p
 def translate(
     config: TrainConfig, maxtext: MaxText, directory: Path, *, metrics_file: str, alone: bool
 ) -> dict[str, str]:
-    """Return MaxText's keys for ours, with values in the syntax of its command line. Raises ConfigError.
+    """Return a config as MaxText's keys and values, the values in the syntax of its command line. Raises ConfigError.
 
-    alone: the run has one process, which skips jax.distributed.
+    alone: the run has a single process, which skips jax.distributed.
     """
     problems = Problems()
     values: dict[str, Any] = config.model_dump(exclude={"pure_nnx", "run_name", "base_output_directory"})
@@ -139,7 +139,7 @@ def translate(
     words |= {key: value for key, value in _ON_CPU.items() if routed_on_cpu and key in maxtext.keys}
     words |= problems.attempt(lambda: choose_api(config.pure_nnx, maxtext)) or {}
     for key, text in words.items():
-        # OmegaConf reads `${` as a reference and a line break as the value's end.
+        # MaxText's parser (OmegaConf) takes `${` for a reference and a line break for the value's end.
         if "${" in text or "\n" in text:
             problems.lines.append(f"{key}={text!r}: MaxText cannot read a value with '${{' or a line break in it")
     problems.raise_any()
@@ -147,12 +147,12 @@ def translate(
 
 
 def write_words(words: Mapping[str, str]) -> list[str]:
-    """Return `key=value` arguments for its command line. An empty value is quoted, or it would be read as null."""
+    """Return `key=value` arguments for MaxText. Quotes an empty value, which MaxText would read as null."""
     return [f"{key}={value or EMPTY}" for key, value in words.items()]
 
 
 def choose_api(pure_nnx: bool, maxtext: MaxText) -> dict[str, str]:
-    """Return the keys that choose Linen or NNX; none if the version has only one. Raises ConfigError if it lacks it."""
+    """Return MaxText's keys that choose Linen or NNX. Raises ConfigError if this version lacks the chosen one."""
     if pure_nnx not in maxtext.pure_nnx_values:
         has, lacks = ("Linen", "NNX") if pure_nnx else ("NNX", "Linen")
         raise ConfigError([f"{maxtext.title}: has {has} only, no {lacks}; MaxText 0.2.4 is the last that has both"])
@@ -160,9 +160,9 @@ def choose_api(pure_nnx: bool, maxtext: MaxText) -> dict[str, str]:
 
 
 def choose_block(config: TrainConfig, maxtext: MaxText) -> dict[str, Any]:
-    """Return the `decoder_block` and its keys: MaxText builds its layers from the block, our trainer from single keys.
+    """Return MaxText's `decoder_block` for a config and the keys that depend on it; empty for the default block.
 
-    Raises ConfigError if no block fits the config.
+    MaxText chooses layers by block, maxview's trainer by single keys. Raises ConfigError if no block fits the config.
     """
     routed = config.num_experts > 1
     has_no_block = f"{maxtext.title}: has no decoder_block with attention_type={config.attention_type} and "
@@ -170,7 +170,7 @@ def choose_block(config: TrainConfig, maxtext: MaxText) -> dict[str, Any]:
         if routed and config.norm_topk_prob:
             raise ConfigError([f"{has_no_block}norm_topk_prob=true (take attention_type=global, or set it to false)"])
         dense = config.first_num_dense_layers if routed else config.base_num_decoder_layers
-        # More positions than the original ones turn on YaRN. Without a score function, expert weights are raw logits.
+        # More positions than the original ones would turn on YaRN. Without softmax, expert weights would be raw logits.
         return {
             "decoder_block": "deepseek",
             "first_num_dense_layers": dense,

@@ -1,7 +1,7 @@
-"""Turns the TensorBoard files that MaxText writes into the columns of our own trainer's.
+"""Reads MaxText's TensorBoard files into a frame with the columns of maxview's metrics.jsonl.
 
-MaxText writes them into a bucket itself, with every step, in float32. Losses and norms are float32 anyway; times lose
-their last digits.
+MaxText can write these files directly to a bucket. They contain every step, as float32: losses and norms are float32
+anyway, but times lose their last digits.
 """
 
 import struct
@@ -24,11 +24,11 @@ _LENGTH, _CHECK = struct.Struct("<Q"), struct.Struct("<I")
 def read_maxtext_events(folder: Path) -> pl.DataFrame | None:
     """Return one row per training step, ascending, the last row of a repeated step; None if there are none.
 
-    Each start of the trainer writes a file. A later file's rows replace an earlier one's; a file that begins at step 0
-    replaces all earlier ones. Ignores a truncated last record. Raises ValueError naming a file with a damaged record.
+    Each start of the trainer writes a file. Rows of a later file replace earlier rows of the same steps; a file with
+    step 0 replaces all earlier files. Ignores a truncated last record. Raises ValueError naming a damaged file.
     """
     rows: dict[int, dict[str, Any]] = {}
-    for path in sorted(folder.rglob(FILES), key=lambda path: path.name):  # the name holds the second of the start
+    for path in sorted(folder.rglob(FILES), key=lambda path: path.name):  # the name contains the start time in seconds
         try:
             found = {step: make_row({**values, "step": step}) for step, values in _read_steps(path).items()}
         except (DecodeError, ValueError, OverflowError) as error:
@@ -38,7 +38,7 @@ def read_maxtext_events(folder: Path) -> pl.DataFrame | None:
 
 
 def _read_steps(path: Path) -> dict[int, dict[str, float]]:
-    # A slow import: it loads every storage client that it could write to.
+    # imported here because it is slow: it loads clients for all kinds of storage
     from tensorboardX.proto.event_pb2 import Event  # type: ignore[import-untyped]
 
     steps: dict[int, dict[str, float]] = {}
@@ -55,7 +55,7 @@ def _read_steps(path: Path) -> dict[int, dict[str, float]]:
 
 
 def _read_records(path: Path) -> Iterator[bytes]:
-    """Yield the records of a TFRecord file: length, its CRC, bytes, their CRC (TensorFlow's `record_writer.h`)."""
+    """Yield the records of a TFRecord file, each stored as length, the length's CRC, bytes, the bytes' CRC."""
     data, place = path.read_bytes(), 0
     while place + _LENGTH.size + _CHECK.size <= len(data):
         (length,) = _LENGTH.unpack_from(data, place)

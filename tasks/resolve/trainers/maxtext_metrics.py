@@ -1,4 +1,4 @@
-"""Turns the JSON lines that MaxText writes into the columns of our own trainer's."""
+"""Reads MaxText's metrics file (JSON lines) into a frame with the columns of maxview's metrics.jsonl."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ import polars as pl
 
 from tasks.records import metric_from_json, step_from_json
 
-# MaxText's name -> ours; the others keep their own
+# MaxText's key → our column; other keys keep MaxText's name
 COLUMNS = {
     "step": "step",
     "learning/loss": "loss",
@@ -20,13 +20,13 @@ COLUMNS = {
     "learning/total_weights": "total_weights",
     "perf/step_time_seconds": "step_time_s",
 }
-GROUPS = ("learning", "perf", "eval", "evaluation")  # prefixes of keys; the first line may be an evaluation's
-WHOLE = ("total_weights",)  # integer columns besides the step: MaxText writes every number as a float
-LOSS = "learning/loss"  # present in a training step's row, absent in an evaluation's
+GROUPS = ("learning", "perf", "eval", "evaluation")  # key prefixes; the first line may be an evaluation
+WHOLE = ("total_weights",)  # columns converted to integers, like `step`: MaxText writes every number as a float
+LOSS = "learning/loss"  # present in the line of a training step, absent in the line of an evaluation
 
 
 def wrote_metrics(text: str) -> bool:
-    """Return whether a text begins like MaxText's JSON lines, whose keys have a group as their prefix."""
+    """Return whether a text's first line has keys with MaxText's prefixes, such as `learning/`."""
     first = text.lstrip().partition("\n")[0]
     return any(f'"{group}/' in first for group in GROUPS)
 
@@ -34,8 +34,8 @@ def wrote_metrics(text: str) -> bool:
 def read_maxtext_metrics(path: Path) -> pl.DataFrame | None:
     """Return one row per training step, ascending, the last row of a repeated step; None if there are none.
 
-    Leaves out evaluations, which have their own lines, and a truncated last line. Raises ValueError naming a line that
-    is no JSON object.
+    None also if the file is missing. Leaves out lines of evaluations and a truncated last line. Raises ValueError
+    naming a line that is no JSON object with a step.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -53,13 +53,13 @@ def read_maxtext_metrics(path: Path) -> pl.DataFrame | None:
 
 
 def make_row(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one step's values under our names. Raises KeyError, ValueError, TypeError or OverflowError for others."""
+    """Return one step's values by our column names. Raises KeyError, ValueError, TypeError or OverflowError."""
     row = {COLUMNS.get(key, key): metric_from_json(value) for key, value in values.items() if key != "run_name"}
     whole = {key: int(value) for key in WHOLE if (value := row.get(key)) is not None}
     return row | {"step": step_from_json(row["step"])} | whole
 
 
 def make_frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame | None:
-    """Return a frame with the last row of each step, ascending; None if there are no rows."""
+    """Return a frame with one row per step, ascending: the step's last row. None if there are no rows."""
     last = {row["step"]: row for row in rows}
     return pl.DataFrame([last[step] for step in sorted(last)], infer_schema_length=None) if last else None

@@ -1,4 +1,4 @@
-"""Finds an arm's trainer if it is not maxview's own: MaxText or a custom program."""
+"""Finds the trainer and the Python of an arm whose trainer is MaxText or a custom program."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ PYTHON_VARIABLE = "MAXVIEW_MAXTEXT_PYTHON"
 
 
 def choose_python(arm: Arm, build: Callable[[], str]) -> tuple[str | None, tuple[str, ...]]:
-    """Return the interpreter that an arm chooses, if any, and its declared differences from the other arm.
+    """Return the interpreter for an arm (None: it chooses none) and its declared software differences, as texts.
 
     build: returns the interpreter of an environment with the arm's packages.
     """
@@ -26,7 +26,7 @@ def choose_python(arm: Arm, build: Callable[[], str]) -> tuple[str | None, tuple
     if arm.packages:
         python = build()
     elif arm.python:
-        # A virtual environment's interpreter is a symbolic link: resolving it would leave the environment.
+        # not resolved: a virtual environment's interpreter is a symbolic link to one outside the environment
         python, software = str(Path(arm.python).expanduser().absolute()), (f"python {arm.python}",)
     return python, (f"image {arm.image}",) if arm.image else software
 
@@ -34,9 +34,9 @@ def choose_python(arm: Arm, build: Callable[[], str]) -> tuple[str | None, tuple
 def resolve_maxtext(arm: Arm, cache: Path, checkout: Path | None = None) -> TrainerSource:
     """Return the MaxText of an arm.
 
-    Its environment is built in the folder `cache` from the arm's `packages`, or is that of the arm's `python`, else of
-    $MAXVIEW_MAXTEXT_PYTHON. checkout: the clean checkout of the arm's ref; its source then runs in that environment.
-    Raises ConfigError and SoftwareError, with the options to set.
+    Its environment is built in the folder `cache` from the arm's `packages`, or is the environment of the arm's
+    `python`, else of $MAXVIEW_MAXTEXT_PYTHON. checkout: the checkout of the arm's ref, whose MaxText then runs in that
+    environment. Raises ConfigError and SoftwareError, with the options to set.
     """
     python, software = choose_python(arm, lambda: make_maxtext_environment(arm.packages, cache))
     named = python or os.environ.get(PYTHON_VARIABLE)
@@ -74,7 +74,7 @@ def resolve_custom_command(
     python = python or sys.executable
     if arm.command is not None:  # the arm's own command is a declared difference
         software = (*software, f"command {' '.join(template.argv)}")
-    # Without `{python}` the command finds its own interpreter, which is unknown here.
+    # A command without `{python}` uses an interpreter that is unknown here, with unknown package versions.
     versions = versions_of(python) if "python" in template.names else {}
     # A checkout has no .git; its caller adds the commit.
     commit, dirty = trainer_commit(folder, ()) if checkout is None else (None, False)

@@ -1,4 +1,4 @@
-"""The trainer of an arm: its source, its versions and the Python that runs it."""
+"""The record of an arm's trainer: its source, its package versions and the Python that runs it."""
 
 import sys
 from pathlib import Path
@@ -11,30 +11,30 @@ from tasks.resolve.ask_python import ask_python
 from tasks.resolve.trainers.custom_command import CustomCommand
 from tasks.resolve.trainers.maxtext import MaxText
 
-SOURCE = "trainer source"  # the entry of `versions` that is the digest of our own code
+SOURCE = "trainer source"  # key in `versions`: the digest of the trainer's own source
 
 
 def versions_of(python: str) -> dict[str, str]:
-    """Return the package versions of the interpreter `python`. Raises ConfigError if it cannot be queried."""
+    """Return the package versions of the interpreter `python`, by name. Raises ConfigError if it cannot be queried."""
     if python == sys.executable:
         return installed_versions()
     return ask_python(python).versions
 
 
 class TrainerSource(Frozen):
-    """The trainer of an arm: its source and the Python that runs it. No folder: the trainer installed here."""
+    """The trainer of an arm: its source and the Python that runs it."""
 
-    commit: str | None
-    dirty: bool
-    versions: dict[str, str]
-    ref: str | None = None  # as the user named the commit
-    repository: str | None = None  # the ref's repository; None: the installed trainer's own
+    commit: str | None  # SHA; None: unknown
+    dirty: bool  # there are uncommitted changes
+    versions: dict[str, str]  # package → version; SOURCE → digest
+    ref: str | None = None  # as the user named the commit; None: no ref
+    repository: str | None = None  # folder or address with the ref; None: the installed trainer's checkout
     commits: tuple[Commit, ...] = ()  # the commits that the other arm lacks
-    folder: str | None = None
-    code: str = ""  # digest of the code in `folder`, see `digest_trainer`; empty: unknown
+    folder: str | None = None  # the checkout; None: the trainer is installed, or is a custom program in its own folder
+    code: str = ""  # `digest_trainer` of `folder`; empty: unknown
     python: str = sys.executable
     software: tuple[str, ...] = ()  # declared differences from the other arm, e.g. "jax==0.11.0"
-    # at most one of the two; without either it is our own trainer
+    # At most one of the two is set. If both are None, the trainer is maxview's.
     maxtext: MaxText | None = None
     command: CustomCommand | None = None
 
@@ -45,9 +45,9 @@ class TrainerSource(Frozen):
 
 
 def read_trainer_source(root: Path, python: str = sys.executable, *, sha: str | None = None) -> TrainerSource:
-    """Return the trainer in the folder `root`, run by `python`, with its commit, versions and source digest.
+    """Return maxview's trainer in the folder `root`, run by `python`, with its commit, versions and source digest.
 
-    sha: the commit, if the folder holds exactly its files.
+    sha: the commit, if the folder is a clean checkout of it; None: git determines the commit.
     """
     commit, dirty = (sha, False) if sha else trainer_commit(root)
     versions = versions_of(python) | {SOURCE: source_digest(root)[:12]}
