@@ -1,1 +1,1 @@
-"""The content that all surfaces share: words, signs, tables of facts, charts and the next command."""
+"""The content that terminal, Prefect, GitHub and pages share: words, signs, facts, charts and the next command."""

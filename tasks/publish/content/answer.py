@@ -1,4 +1,4 @@
-"""Picks the top of a page: title, summary, certainty, the deciding row, and the next step."""
+"""Writes the top of a page: title, summary, certainty, the row that decides the verdict, and the next step."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -16,28 +16,28 @@ from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
 TITLE = 120  # characters: two lines on a screen
-NAMED = 4  # rows of one verdict that the sentence names
-FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
+NAMED = 4  # rows of one verdict that the summary names
+FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')  # in a traceback
 COMMANDS = {
     "compare": "This command trains both arms of this case",
     "bisect": "This command trains commits between the two until it finds the first one that changed this",
     "explain": "This command finds out why the two differ",
     "preflight": "This command compiles both arms for a TPU slice, without one: would they differ there?",
     "less": "This command shows why the compiler failed",
-}  # by the name of the command
+}  # subcommand of maxview, or `less` -> its effect
 CURVES = {metric.name: metric.curve for metric in METRICS if metric.curve} | {FINAL_LOSS.name: LOSS.curve}
 
 
 class Answer(Frozen):
-    """The first things that a reader sees."""
+    """The texts at the top of a page."""
 
     title: str
     sentence: str
-    sure: str  # how certain the verdict is; empty where an arm died
-    row: MetricDiff | None  # null where an arm died
-    curve: str  # the figure that is drawn first
+    sure: str  # how certain the verdict is; may be empty
+    row: MetricDiff | None  # the row that decides the verdict; None if an arm died or no row is judged
+    curve: str  # id of the figure that is drawn first; empty without `row`
     first: str  # a step to take before the next command; empty if there is none
-    does: str  # the effect of the next command, and its duration if that is known
+    does: str  # the effect of the next command, and its duration if known
 
 
 def answer_of(record: ComparisonRecord) -> Answer:
@@ -56,7 +56,10 @@ def answer_of(record: ComparisonRecord) -> Answer:
 
 
 def find_deciding_row(record: ComparisonRecord, effects: Iterable[str]) -> MetricDiff | None:
-    """Return the row that decides the verdict, if possible one whose interval is drawn; None without a judged row."""
+    """Return the row that decides the verdict, if possible one in `effects`; None without a judged row.
+
+    effects: the metrics whose interval is drawn.
+    """
     drawn = set(effects)
     judged = [row for row in record.rows if word_of(record, row) != NOT_JUDGED and not row.allowed]
     same_word = [row for row in judged if row.verdict == record.verdict] or judged
@@ -76,7 +79,7 @@ def shorten_title(headline: str) -> str:
 
 
 def sum_up(record: ComparisonRecord) -> str:
-    """Return one sentence about the rows that agree and those that are unknown, with a reason."""
+    """Return one sentence: the rows that are the same, and those that are unknown, with a reason."""
     if record.has_died:
         ended = [arm for arm in (record.baseline, record.candidate) if not arm.has_died]
         measured = f"the table has what {visible(ended[0].label)} measured" if ended else ""
@@ -90,7 +93,7 @@ def sum_up(record: ComparisonRecord) -> str:
     parts = [f"{_list(alike)} {'is' if len(alike) == 1 else 'are'} the same"] if alike else []
     if open_rows:
         own = next((row for row in open_rows if row.group == "ours"), open_rows[0])
-        is_blocked = any(finding.effect == "blocks" for finding in record.findings)  # then the title has the reason
+        is_blocked = any(finding.effect == "blocks" for finding in record.findings)  # the title has the reason
         why = "" if is_blocked else short_reason(own)
         names = _list([visible(row.title) for row in open_rows])
         parts.append(f"{names} {'is' if len(open_rows) == 1 else 'are'} unknown{f': {why}' if why else ''}")
@@ -98,7 +101,7 @@ def sum_up(record: ComparisonRecord) -> str:
 
 
 def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return how certain the verdict is, and its gaps; empty without a judged row."""
+    """Return how certain the verdict is, and why; empty without a judged row, or if its effect is unknown."""
     if record.has_died:
         dead = [arm for arm in (record.baseline, record.candidate) if arm.has_died]
         code = "" if dead[0].exit_code is None else f", and the exit code {dead[0].exit_code}"
@@ -132,10 +135,10 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
 
 
 def tell_cost(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return how long the next command takes: the cost of the runs that the row lacks, or the time of these runs."""
+    """Return how long the next command takes, by the row's missing runs or the duration of past runs; else empty."""
     seconds, command = sum(account.total_s for account in record.times), f"{record.next_command} "
     if not command.startswith(f"maxview compare {record.comparison} "):
-        return ""  # it starts other runs than these, of unknown duration
+        return ""  # the command starts other runs, of unknown duration
     if row is not None and row.cost_text and "--until-decided" in command:
         return f"takes {row.cost_text} in all"
     if not seconds:
@@ -151,7 +154,7 @@ def tell_cost(record: ComparisonRecord, row: MetricDiff | None) -> str:
 
 
 def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return what the next command does and the question that it settles; empty without a command."""
+    """Return the effect of the next command and the question that it answers; empty without a command."""
     command = record.next_command
     effect = row.effect_text.partition(" (")[0] if row is not None else ""
     question = f"does {effect} hold?" if effect and record.verdict != "unknown" else "is there a difference?"
@@ -172,19 +175,20 @@ def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
 
 
 def advise(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return the step that a person takes before the next command; empty if the command settles the question."""
+    """Return the step to take by hand before the next command; empty if the command is enough."""
     command = record.next_command
     dead = next((arm for arm in (record.candidate, record.baseline) if arm.has_died), None)
     is_ours = command.startswith(f"maxview compare {record.comparison} ")
     if dead is not None:
         fix = FIXES[dead.cause_of_death.kind] if dead.cause_of_death else "Find out why it ended."
         return fix if is_ours or not command else f"{fix} With this fix, run it again and replace its log."
-    if (not command or (row is not None and _is_certain(row))) and record.verdict in ("regressed", "changed"):
+    is_read = command.startswith("maxview ingest ") and row is not None and _is_certain(row)
+    if is_read or (not command and record.verdict in ("regressed", "changed")):
         left, right = record.baseline.commit, record.candidate.commit
         between = f"the commits between the two: git log {left}...{right}" if left and right and left != right else ""
         return f"If this is not intended, find its cause among {between or 'the differences that are listed here.'}"
     if is_ours or not command.startswith(("maxview ingest ", "maxview compare ")):
-        return ""  # the command says it all
+        return ""
     if any(finding.effect == "blocks" for finding in record.findings):
         return "Run both again so that only the change differs between them, and replace these logs with the new ones."
     return "Run both again, and put the new logs beside the old ones of each side."
@@ -196,7 +200,7 @@ def _is_certain(row: MetricDiff) -> bool:
 
 
 def find_frame(lines: Sequence[str]) -> str:
-    """Return the innermost place of a traceback in lines of a log: `train_utils.py:217 in setup`; else empty."""
+    """Return the last stack frame in lines of a log, as `maxtext/utils/train_utils.py:217 in setup`; else empty."""
     found = [match for line in lines for match in FRAME.finditer(line)]
     if not found:
         return ""
@@ -206,5 +210,5 @@ def find_frame(lines: Sequence[str]) -> str:
 
 def _list(names: Sequence[str]) -> str:
     more = len(names) - NAMED
-    listed = ", ".join(name.replace(",", "") for name in names[:NAMED])  # a comma in a name would part it in two
+    listed = ", ".join(name.replace(",", "") for name in names[:NAMED])  # a comma in a name would split the name
     return listed + (f" and {more} more" if more > 0 else "")

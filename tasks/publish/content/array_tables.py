@@ -1,4 +1,4 @@
-"""Turns the difference of two checkpoints into two tables: the number of arrays of each kind, and every array."""
+"""Turns the difference of two checkpoints into two tables, arrays by kind and every array, and into words."""
 
 from configs.schema import Frozen
 from tasks.records import ArrayDifference, ArrayRole, CheckpointDifference, Verdict
@@ -14,11 +14,11 @@ LACKING = "missing on the other side"
 
 
 class RoleCount(Frozen):
-    """The arrays of one kind: their number on each side, and the number of equal pairs."""
+    """Numbers of arrays of one kind."""
 
     role: ArrayRole
-    here: int
-    there: int
+    here: int  # arrays of the first checkpoint
+    there: int  # arrays of the second one
     equal: int  # pairs; if one side stacks all layers in one array, they count as one pair
     differing: int  # pairs
     alone: int  # arrays without a partner on the other side
@@ -31,9 +31,9 @@ class ArrayLine(Frozen):
     role: ArrayRole
     names: tuple[str, ...]
     other_names: tuple[str, ...]
-    shapes: str
+    shapes: str  # `[64, 4]`, or `[64, 4] → [4, 64]` if they differ
     dtypes: str
-    word: str
+    word: str  # the size of the difference, or why the array has no partner
     verdict: Verdict  # decides the colour
 
 
@@ -60,7 +60,7 @@ def count_roles(found: CheckpointDifference) -> list[RoleCount]:
 
 
 def list_arrays(found: CheckpointDifference) -> list[ArrayLine]:
-    """Return a row per pair or lone array, the largest difference first."""
+    """Return a row per pair and per array without a partner, in the order of `found.arrays`."""
     return [_line(array) for array in found.arrays]
 
 
@@ -112,7 +112,7 @@ def describe_counts(found: CheckpointDifference, here: str = "here", there: str 
 
 
 def describe_alone(found: CheckpointDifference, most: int = 3) -> list[str]:
-    """Return a line per side and kind of lone arrays: `only there: 30 random numbers: REASON: a, b and 28 more`."""
+    """Return lines on arrays without a partner: `only there: 30 random numbers: REASON: a, b and 28 more`."""
     lines = []
     for side, is_here in (("here", True), ("there", False)):
         alone = [array for array in found.arrays if not (array.other_names if is_here else array.names)]
@@ -124,7 +124,7 @@ def describe_alone(found: CheckpointDifference, most: int = 3) -> list[str]:
 
 
 def name_pair(array: ArrayDifference) -> str:
-    """Return both names, or one if they are equal. Of layers stacked on the other side only the first is named."""
+    """Return both names, or one if they are equal. If one side stacks all layers, only the first of the other's."""
     sides = [names for names in (array.names, array.other_names) if names]
     names = [name[0] + (f" … ({len(name)} layers)" if len(name) > 1 else "") for name in sides]
     return visible(" ↔ ".join(dict.fromkeys(names)))

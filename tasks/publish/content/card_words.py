@@ -1,4 +1,4 @@
-"""The words of a card on all surfaces: signs, summaries, and the sources that changed since."""
+"""The words of the verification card: signs, a summary, and the source files that changed since a verification."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,24 +19,25 @@ MEANINGS = {
     "preflight": "both arms compile for a TPU slice and fit into its memory",
 }
 LEGEND = "✓ verified · (✓) verified, but the source has changed since · ✗ failed · – not verified"
-SHOWN = 3  # changed files by name
+SHOWN = 3  # changed files that a line names
 
-type Changed = Mapping[tuple[str, ...], Sequence[str]]  # `key_of` an item -> its sources that have changed since
+# `key_of` an item of the card -> source files that have changed since it was verified
+type Changed = Mapping[tuple[str, ...], Sequence[str]]
 
 
 def sign_of(row: CardRow, item: CardItem, changed: Changed) -> str:
-    """Return ✓, (✓), ✗ or –."""
+    """Return ✓, ✗ or –, in brackets if the item's sources have changed."""
     sign = SIGNS[item.state][0]
     return f"({sign})" if changed.get(key_of(row, item)) else sign
 
 
 def names_of(card: Card) -> list[str]:
-    """Return the comparisons of a card, in its order."""
+    """Return the names of the card's comparisons, in its order."""
     return list(dict.fromkeys(row.comparison for row in card.rows))
 
 
 def summarise(card: Card) -> str:
-    """Return a sentence per comparison: its trainers, and how many of its cases have, fail and lack each proof."""
+    """Return a line per comparison: its trainers, its compared cases, and how many of them pass and fail each proof."""
     return "\n".join(_sentence(name, [row for row in card.rows if row.comparison == name]) for name in names_of(card))
 
 
@@ -61,7 +62,7 @@ def _arm(label: str) -> str:
 
 
 def describe_changes(card: Card, changed: Changed) -> list[str]:
-    """Return a line for each set of files that changed since, with the number of rows that it concerns."""
+    """Return a line for each set of changed files, with the number of rows that depend on it."""
     files: dict[tuple[str, ...], set[str]] = {}
     for row in card.rows:
         for item in row.items:

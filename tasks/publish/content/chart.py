@@ -1,4 +1,4 @@
-"""Turns the curves and rows of a comparison record into SVG charts on white, for places that draw only images."""
+"""Draws a comparison's curves, changes and times as SVG on white, for Prefect and pages without JavaScript."""
 
 import base64
 import re
@@ -19,19 +19,19 @@ from tasks.records import ComparisonRecord, Curve, MetricDiff
 from tasks.records.text import shorten, visible
 
 WIDTH = 760
-POINTS = 120  # per curve: more cannot be distinguished at this width
+POINTS = 120  # per curve; more could not be distinguished at this width
 COLOURS: dict[str, str] = dict(
     re.findall(r"--([\w-]+): (#[0-9a-f]{6})", read_asset("page.css").partition("@media")[0])
-)  # on white
+)  # name -> colour of the light theme
 SIDE_COLOURS = (COLOURS["baseline"], COLOURS["candidate"])
-PARTS = {  # of a run's time, with their colours
+PARTS = {  # part of a run's time -> name of its colour
     "compute": "compute", "dispatch": "dispatch", "compile": "compile", "checkpoint": "checkpoint", "eval": "eval",
     "profiler": "profiler", "restart": "restart", "unexplained": "unexplained", "between": "between", "end": "end",
     "waits for saves": "wait", "blocking saves": "second", "wait at the end": "wait-end", "start": "outside",
     "evaluation at the end": "changed", "outside": "line",
 }  # fmt: skip
 LEGEND_COLUMNS = 4
-LIMIT = 3.0  # bars end here, in multiples of the threshold
+LIMIT = 3.0  # thresholds; longer bars of `draw_changes` end here
 
 _STYLE = Style(
     background="#ffffff",
@@ -61,9 +61,9 @@ _STYLE = Style(
 
 
 def draw_curve(record: ComparisonRecord, metric: str) -> str | None:
-    """Return a curve of every run as SVG text, the candidate's dashed; None without values.
+    """Return the curves of a metric as SVG text, one per run, the candidate's dashed; None without values.
 
-    Step times are drawn without the first step and stalls, which would flatten the rest.
+    Step times omit the first step and stalls, because their scale would make the other steps look equal.
     """
     curves = [_steady(record, curve) for curve in record.curves if curve.metric == metric]
     curves = [curve for curve in curves if _points(curve)]
@@ -92,7 +92,7 @@ def draw_curve(record: ComparisonRecord, metric: str) -> str | None:
 
 
 def draw_changes(record: ComparisonRecord) -> str | None:
-    """Return the change of each metric, in multiples of its threshold, as SVG text; None without any."""
+    """Return a bar chart of each metric's change in multiples of its threshold, as SVG text; None without changes."""
     rows = [row for row in record.rows if _scaled(row) is not None]
     if not rows:
         return None
@@ -112,7 +112,7 @@ def draw_changes(record: ComparisonRecord) -> str | None:
 
 
 def draw_times(record: ComparisonRecord) -> str | None:
-    """Return the time account of each arm as a stacked bar, as SVG text; None if no run has one."""
+    """Return the mean time account of each arm's runs as a stacked bar, as SVG text; None if no run has one."""
     # pygal draws the first bar at the bottom
     both = (("candidate", record.candidate), ("baseline", record.baseline))
     sides = [(side, parts) for side, arm in both if (parts := average_parts(record, arm.name))]
@@ -142,19 +142,19 @@ def draw_times(record: ComparisonRecord) -> str | None:
 
 
 def to_data_uri(svg: str) -> str:
-    """Return an SVG as a data URI for images in Markdown and HTML."""
+    """Return a data URI that shows the SVG as an image in Markdown and HTML."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
 def _render(chart: pygal.graph.graph.Graph) -> str:
-    """Return the chart as SVG text: reproducible, and without parts that images cannot use."""
+    """Return the chart as SVG text, the same for equal charts, without the parts that an image cannot use."""
     chart.uuid = "chart"
     chart.add_xml_filter(_strip)
     return str(chart.render())
 
 
 def _strip(root: Any) -> Any:
-    """Remove the script, the comments (one contains the date) and the positions of tooltips."""
+    """Remove scripts, comments (one contains the date) and the positions of tooltips."""
     for parent in list(root.iter()):
         for child in list(parent):
             place = child.tag == "desc" and child.get("class") != "value"
@@ -164,7 +164,7 @@ def _strip(root: Any) -> Any:
 
 
 def _config(height: int) -> pygal.Config:
-    # js=[]: pygal otherwise links a script on a public host into every chart
+    # js=[]: otherwise every chart loads a script from a public host
     return pygal.Config(
         width=WIDTH,
         height=height,
@@ -196,7 +196,7 @@ def _points(curve: Curve) -> list[tuple[int, float]]:
 
 
 def _scaled(row: MetricDiff) -> float | None:
-    """Return the change divided by its threshold, positive if worse, cut at ±LIMIT; None if either is unknown."""
+    """Return the change divided by its threshold, positive if worse, within ±LIMIT; None if it cannot be computed."""
     if row.difference is None or row.threshold is None or not isfinite(row.difference) or row.better == "equal":
         return None
     if row.difference == 0 or (row.threshold == 0 and row.verdict == "same"):  # the same up to rounding

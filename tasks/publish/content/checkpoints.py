@@ -1,4 +1,4 @@
-"""Turns an arm's log and the proofs of its checkpoints into one line per checkpoint step."""
+"""Combines the saves in an arm's log with the proofs of its checkpoints: one line per save and per restore."""
 
 from collections import Counter
 from typing import Literal
@@ -21,7 +21,7 @@ from tasks.records.text import visible
 
 State = Literal["proved", "damaged", "uncommitted", "committed", "unproved", "retired", "overwritten"]
 
-# how a state is coloured and signed: as the verdict that it would be
+# state -> (the verdict whose sign and colour it has, word)
 STATES: dict[State, tuple[Verdict, str]] = {
     "proved": ("improved", "proved"),
     "damaged": ("regressed", "damaged"),
@@ -34,21 +34,21 @@ STATES: dict[State, tuple[Verdict, str]] = {
 
 
 class CheckpointLine(Frozen):
-    """One checkpoint of one arm: its state in the log, the result of its proof, and the line of the log."""
+    """One save or restore of a checkpoint."""
 
-    step: str
-    run: int  # counted from 1; 0 in an arm of one run
-    path: str
+    step: str  # "?" if unknown
+    run: int  # counted from 1; 0 if the arm has one run
+    path: str  # empty if unknown
     state: State
-    log: str
-    proof: str
+    log: str  # its state by the log, in words
+    proof: str  # the result of its proof, in words
     problems: tuple[str, ...] = ()
-    source: Source | None = None
-    level: Level | None = None  # the highest that it reached
+    source: Source | None = None  # the line of the log; None if the log does not mention it
+    level: Level | None = None  # the highest proved level; None if there is none
 
     @property
     def word(self) -> str:
-        """Return the level of proof, or the state with the level for other states than proved and committed."""
+        """Return the state in words and the level in brackets; only the level if the state is proved or committed."""
         word = STATES[self.state][1]
         if self.level is None:
             return word
@@ -56,14 +56,14 @@ class CheckpointLine(Frozen):
 
     @property
     def meaning(self) -> str:
-        """Return the meaning of the level."""
+        """Return the meaning of the level; empty without a level."""
         return LEVELS[self.level].proves if self.level else ""
 
 
 def list_checkpoints(arm: ArmSummary, *, timeline: bool = False) -> list[CheckpointLine]:
-    """Return an arm's restores, then its checkpoints: in the order of its log, and last those that only the store has.
+    """Return an arm's restores, then its saves in the order of the log, then checkpoints that the log does not mention.
 
-    `timeline`: the page also shows a timeline of the saves, so that the lines omit seconds.
+    `timeline`: omit seconds, because the page shows them on a timeline.
     """
     levels = {(life.run, life.step, life.nth): life.level for life in arm.lives}
     pairs = pair_saves(arm.checkpoints, arm.proofs)
@@ -110,7 +110,7 @@ def _restored_line(restore: Restore) -> CheckpointLine:
         step="?" if restore.step is None else str(restore.step),
         run=restore.run + 1,
         path=visible(restore.path or ""),
-        state="committed",  # nothing else can be read back
+        state="committed",  # only committed checkpoints can be restored
         log=visible(f"restored {restore.summary}"),
         proof="what this run went on from",
         source=Source(line=restore.line, offset=restore.offset, run=restore.run),
@@ -128,7 +128,7 @@ def _state(event: CheckpointEvent | None, proof: CheckpointProof | None) -> Stat
 
 
 def _log_words(event: CheckpointEvent | None, proof: CheckpointProof | None, *, timed: bool) -> str:
-    """Return the state in the log's words, without an array count that the proof confirms or seconds on a timeline."""
+    """Return the state by the log. timed: omit seconds. An array count that the proof confirms is omitted too."""
     if event is None:
         return "not mentioned"
     parts = [event.summary]

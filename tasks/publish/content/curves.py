@@ -1,14 +1,14 @@
-"""Turns the curves of a comparison record into the points and marks that a chart has room for."""
+"""Chooses the values of a curve that a chart has room for."""
 
 from collections.abc import Sequence
 from math import isfinite
 
 
 def thin_out(values: Sequence[float | None], limit: int) -> list[int]:
-    """Return the indices of about `limit` values that keep the shape of a curve: the extremes of each stretch.
+    """Return the indices of about `limit` values that keep the shape of a curve: minimum and maximum of each stretch.
 
-    A stall is one step in thousands; taking every n-th value would lose it. Ends are kept. Stretches without a finite
-    value keep their first index, so that a gap stays a gap.
+    Every n-th value would not do: a stall is one step in thousands. Both ends are kept. Stretches without a finite
+    value keep their first index, so that the gap remains.
     """
     total = len(values)
     if total <= limit:

@@ -1,6 +1,6 @@
-"""Draws a pipeline schedule from its events: a row per rank, a cell per operation, unfinished operations hatched.
+"""Draws a pipeline schedule as SVG: a row per rank, a cell per operation, unfinished operations hatched.
 
-The events have no times. Their order in the log runs from left to right, one step per event of any rank.
+The events have no times. The x axis is their order in the log: one unit per event of any rank.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,26 +10,26 @@ from typing import Any
 from tasks.publish.content.templating import make_environment
 from tasks.records import RunReading
 
-PER_STRIP = 64  # events that one strip shows
-SHOWN = 2_000  # events; of a longer schedule the last ones
-STEP = 16.5  # px
+PER_STRIP = 64  # events per strip; the strips are drawn below each other
+SHOWN = 2_000  # events; only the last ones of a longer schedule are drawn
+STEP = 16.5  # px per event; the next lengths are in px, too
 LEFT, TOP, LANE, GAP, STRIP_HEAD, STRIP_GAP = 84, 92, 22, 6, 26, 12
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One forward or backward pass of a microbatch on a rank, between two events; `end` is None if unfinished."""
+    """One forward or backward pass of a microbatch on a rank, between two events."""
 
     rank: int
-    direction: str
-    tensor: int
-    start: int
-    end: int | None
-    lines: str
+    direction: str  # "forward" or "backward"
+    tensor: int  # number of the microbatch
+    start: int  # index of its event; -1 if that is not drawn
+    end: int | None  # index of its event; None if unfinished
+    lines: str  # both lines of the log, in words
 
 
 def draw_schedule(run: RunReading) -> str | None:
-    """Return the schedule of a run as SVG text; None if its log contains none."""
+    """Return the schedule of a run as SVG text; None if its log has no events."""
     events = run.schedule[-SHOWN:]
     if not events:
         return None
@@ -58,18 +58,18 @@ def draw_schedule(run: RunReading) -> str | None:
 
 
 def find_operations(events: Sequence[dict[str, Any]]) -> list[Operation]:
-    """Pair the starts with their finishes, in the order of the starts; positions are indices into the events."""
+    """Pair each start with its finish; return the operations in the order of their starts."""
     running: dict[tuple[int, str, int], int] = {}
     found: list[Operation] = []
     for index, event in enumerate(events):
         key = (event["rank"], event["direction"], event["tensor"])
         if event["event"] == "start":
-            if key in running:  # started again: the first never finished
+            if key in running:  # a second start: the first operation never finished
                 found.append(_operation(key, events, running[key], None))
             running[key] = index
         elif key in running:
             found.append(_operation(key, events, running.pop(key), index))
-        else:  # it started before the log, or before the shown part
+        else:  # the start is before the log, or before the drawn events
             found.append(_operation(key, events, -1, index))
     found += [_operation(key, events, start, None) for key, start in running.items()]
     return sorted(found, key=lambda operation: (operation.start, operation.rank))
@@ -82,7 +82,7 @@ def _operation(key: tuple[int, str, int], events: Sequence[dict[str, Any]], star
 
 
 def assign_lanes(operations: Sequence[Operation]) -> dict[Operation, int]:
-    """Return the lane of each operation within its rank's row: simultaneous operations get different lanes."""
+    """Return the lane (line within its rank's row) of each operation; simultaneous operations get different lanes."""
     free: dict[int, list[float]] = {}
     lanes: dict[Operation, int] = {}
     for operation in operations:
@@ -103,7 +103,7 @@ def _strip(
     begin: int,
     y: float,
 ) -> dict[str, Any]:
-    """Return a stretch of the schedule for the template, in px: the rows of all ranks, cells, ends of iterations."""
+    """Return a strip for the template, in px: the rows of all ranks, cells, and marks at the ends of iterations."""
     end = min(begin + PER_STRIP, len(events))
     last = len(events) - 1
     depth = {rank: max(lanes[each] + 1 for each in operations if each.rank == rank) for rank in ranks}

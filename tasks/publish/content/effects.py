@@ -1,29 +1,29 @@
-"""Turns the judged rows of a table into the places of their effects and intervals on one scale."""
+"""Computes the coordinates of the rows' effects and intervals on one common scale."""
 
 from collections.abc import Sequence
 
 from configs.schema import Frozen
 from tasks.records import MetricDiff
 
-WIDTH = 150.0  # px; its middle is no change
-MARGIN = 4.0  # px on either side, so that a point at the edge is whole
-LEAST, MOST = 3.0, 12.0  # thresholds up to the edges: the band is always seen, and what goes further ends there
+WIDTH = 150.0  # px; the middle is no change
+MARGIN = 4.0  # px on either side, so that a point at the edge is not cut off
+LEAST, MOST = 3.0, 12.0  # bounds of the number of thresholds from the middle to an edge; larger effects end there
 
 
 class EffectLine(Frozen):
-    """The places of an effect and its interval, in px from the left, worse to the right; null if unknown."""
+    """The coordinates of an effect and its interval, in px from the left. Right is worse."""
 
-    low: float | None
+    low: float | None  # ends of the interval; None if unknown
     high: float | None
-    point: float
-    ends: tuple[str, str]  # the axis, at its left and its right
-    words: str
-    band: tuple[float, float]
+    point: float  # the effect
+    ends: tuple[str, str]  # labels at the left and the right end of the axis
+    words: str  # legend
+    band: tuple[float, float]  # ends of the band of changes within the threshold
     width: float = WIDTH
 
 
 def draw_effects(rows: Sequence[MetricDiff]) -> dict[str, EffectLine]:
-    """Return the drawn effects by metric, of the rows with a threshold, a direction and an effect of their own."""
+    """Return metric → drawn effect, for the rows with a threshold, a better direction and an effect."""
     drawn = [row for row in rows if row.effect is not None and row.threshold and row.baseline and row.better != "equal"]
     furthest = max((abs(end) / _threshold(row) for row in drawn for end in _ends(row)), default=0.0)
     reach = min(max(LEAST, furthest), MOST)
@@ -31,7 +31,7 @@ def draw_effects(rows: Sequence[MetricDiff]) -> dict[str, EffectLine]:
 
 
 def _ends(row: MetricDiff) -> list[float]:
-    """Return the effect, and its interval if known."""
+    """Return the effect, and the ends of its interval if known."""
     return [end for end in (row.effect, row.effect_low, row.effect_high) if end is not None]
 
 
@@ -52,7 +52,7 @@ def _draw(row: MetricDiff, reach: float) -> EffectLine:
 
     effect, *interval = _ends(row)
     ends = sorted(map(place, interval)) if len(interval) == 2 else (None, None)
-    furthest = 100 * sign * threshold * reach  # at the right, in percent
+    furthest = 100 * sign * threshold * reach  # the change at the right end, in percent
     return EffectLine(
         low=ends[0],
         high=ends[1],

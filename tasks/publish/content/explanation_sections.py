@@ -1,4 +1,4 @@
-"""Turns an explanation into the sections that the terminal, the artifact and the page show, in one order."""
+"""Turns an explanation into sections of text, which terminal, artifact and page show in the same order."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ MIB = 2**20
 
 
 class Section(NamedTuple):
-    """A part of an explanation: its title, its answer in one sentence, and details, the most important first."""
+    """A section: its title, its answer in one sentence, and lines of details, the most important first."""
 
     title: str
     sentence: str
@@ -18,7 +18,7 @@ class Section(NamedTuple):
 
 
 def list_sections(explanation: Explanation | None) -> list[Section]:
-    """Return the parts of an explanation; empty without one."""
+    """Return the sections of an explanation; empty without one."""
     return [] if explanation is None else list(_sections(explanation))
 
 

@@ -1,4 +1,4 @@
-"""Turns a comparison of runs that maxview made into its most useful next command."""
+"""Suggests the most useful next command after a comparison of runs that maxview started."""
 
 import json
 import shlex
@@ -12,7 +12,7 @@ from tasks.records import ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.plans import find_unfit
 from tasks.store.mirror import name_store, out_option
 
-CONTRADICTIONS = ("same-log", "log-disagrees", "repeated-steps")  # within the files of a run: only new ones help
+CONTRADICTIONS = ("same-log", "log-disagrees", "repeated-steps")  # findings about unusable files: only new runs help
 
 
 def add_next(record: ComparisonRecord, runs: Sequence[RunRecord], *, cases: int) -> ComparisonRecord:
@@ -22,7 +22,7 @@ def add_next(record: ComparisonRecord, runs: Sequence[RunRecord], *, cases: int)
 
 
 def add_next_of_compiles(record: ComparisonRecord, compiles: Sequence[RunRecord]) -> ComparisonRecord:
-    """Return the comparison of two compiled steps with its next command: train them, or read the failed compile."""
+    """Return the comparison of two compiled steps with its next command: train them, or read the failed one's log."""
     unfit = record.programs.unfit if record.programs else ()
     failed = [run.log for run in compiles if run.arm in unfit]
     plans = _plans_of_arms(record, compiles)
@@ -32,20 +32,20 @@ def add_next_of_compiles(record: ComparisonRecord, compiles: Sequence[RunRecord]
 
 
 def _plans_of_arms(record: ComparisonRecord, runs: Sequence[RunRecord]) -> list[RunPlan]:
-    """Return a plan of the baseline and one of the candidate."""
+    """Return the plan of one baseline run and of one candidate run."""
     plans = {run.arm: run.plan for run in runs if run.plan is not None}
     return [plans[arm.name] for arm in (record.baseline, record.candidate)]
 
 
 def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: int) -> list[str]:
-    """Return the most useful command after this verdict, with the options of `plans`, one run of each arm.
+    """Return the most useful command after this verdict; empty if no command gives more information.
 
-    cases: the number of cases compared together. Once the target has run all that it can, the next ones need more
-    devices of this machine, and then a TPU slice. Empty if no command tells more.
+    plans: of one run of each arm; the command repeats their options. cases: the number of cases compared together. If
+    the target has run all cases that fit, suggest those that need more devices, and then a compile for a TPU slice.
     """
     place, same = load_target(record.target), [*options_of_plan(plans[0]), *options_of_arms(plans)]
     compare, options = ["maxview", "compare", record.comparison], ["--target", record.target, *same]
-    if record.has_died:  # trains only the dead arm, from its last checkpoint
+    if record.has_died:  # this trains only the arm that died, from its last checkpoint
         return [*compare, "--case", record.case, *options]
     blocking = [finding.kind for finding in record.findings if finding.effect == "blocks"]
     if blocking and blocking[0] in CONTRADICTIONS:
@@ -61,26 +61,26 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
     if record.verdict in ("regressed", "improved") and ONE_RUN in timed:
         return [*compare, "--case", record.case, *options, "--repeats", str(LEAST_REPEATS)]
     if record.verdict == "unknown":
-        # a number of repeats would be a guess: the runs and the history replace the stated noise
+        # not --repeats: the number would be a guess, because new runs change the estimate of the noise
         return [*compare, "--case", record.case, *options, "--until-decided"]
-    if any(plan.trainer == "command" for plan in plans):  # its argv has a place for its own cases' settings only
+    if any(plan.trainer == "command" for plan in plans):  # a custom command supports its comparison's cases only
         return [*compare, *options] if cases < len(load_comparison(record.comparison).cases) else []
     every = list_names("cases")
-    unfit = list(find_unfit(every, place)) if cases > 1 else []  # every case is read for it
+    unfit = list(find_unfit(every, place)) if cases > 1 else []  # not for one case: this reads every case
     if cases < len(every) - len(unfit):
         return [*compare, "--case", "all", *options]
     for target in map(load_target, list_names("targets")):
         fit = [case for case in unfit if case not in find_unfit(unfit, target)]
-        if fit and target.trains_here and target.platform == "cpu":  # a CPU poses as any number of devices
+        if fit and target.trains_here and target.platform == "cpu":  # JAX emulates any number of devices on a CPU
             return [*compare, *(word for case in fit for word in ("--case", case)), "--target", target.name, *same]
     trained_here = place.topology is None and not place.plays_logs
-    if trained_here and all("libtpu" in plan.versions and not plan.aa for plan in plans):  # it compiles for TPUs
+    if trained_here and all("libtpu" in plan.versions and not plan.aa for plan in plans):  # libtpu compiles for TPUs
         return ["maxview", "preflight", record.comparison, "--case", record.case, *same]
     return []
 
 
 def offer_bisection(record: ComparisonRecord, plans: Sequence[RunPlan]) -> list[str]:
-    """Return the command that finds the commit behind a difference; empty if not several commits are between."""
+    """Return the `maxview bisect` command; empty without a difference or without several commits in between."""
     before, after = plans
     between = record.commits.get(record.candidate.name, ())
     diverged = bool(record.commits.get(record.baseline.name))
@@ -99,7 +99,7 @@ def options_of_arms(plans: Sequence[RunPlan]) -> list[str]:
     words = []
     if plans[0].blessed:
         words += ["--baseline", plans[0].blessed]
-    if all(plan.ref for plan in plans):  # else the comparison's file has them
+    if all(plan.ref for plan in plans):  # otherwise the comparison's file names the refs
         for option, plan in zip(("--baseline", "--branch"), plans, strict=True):
             words += [option, str(plan.ref)]
         places = {plan.repository for plan in plans}

@@ -1,4 +1,4 @@
-"""The address of a published page: its path, its address in the store, and its link for browsers."""
+"""Finds the address of a published page: its path, its address in the store, and its link for browsers."""
 
 import os
 from pathlib import Path
@@ -7,15 +7,15 @@ from urllib.parse import quote
 from configs.schema import Frozen
 from tasks.store import Store
 
-SITE = "MAXVIEW_SITE"  # where the store is served: browsers follow no link of Prefect's pages into a folder
+SITE = "MAXVIEW_SITE"  # variable with the URL of the served store: browsers block links from Prefect to local files
 
 
 class PublishedPage(Frozen):
-    """The address of a page: its path on this machine, its displayed address, and its link for browsers."""
+    """The address of a page."""
 
-    path: Path
-    address: str
-    link: str
+    path: Path  # on this machine
+    address: str  # path or URL in the store
+    link: str  # URL for browsers
 
     @property
     def shown(self) -> str:

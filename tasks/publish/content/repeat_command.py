@@ -1,4 +1,4 @@
-"""Turns the plans of a comparison's runs into the command that repeats exactly this comparison."""
+"""Writes the command that repeats a comparison with the same commits and options, from the plans of its runs."""
 
 import shlex
 
@@ -11,7 +11,7 @@ from tasks.store.mirror import out_option
 def repeat_command(record: ComparisonRecord, baseline: RunRecord | None, candidate: RunRecord | None) -> str:
     """Return `maxview compare … --fresh` at the compared commits, or `maxview ingest` with the logs.
 
-    Empty without both runs, and if the next command reads the same logs.
+    Empty if a run is None, or if the next command already is `maxview ingest`.
     """
     if baseline is None or candidate is None:
         return ""

@@ -1,4 +1,4 @@
-"""Turns the lives of an arm's checkpoints into bars on one line of time, and into words."""
+"""Draws the lives of checkpoints (announced, saved, committed, proved) as bars on one time axis, and in words."""
 
 from collections.abc import Callable
 
@@ -6,23 +6,23 @@ from configs.schema import Frozen
 from tasks.publish.content.time_bars import show_seconds
 from tasks.records import ArmSummary, CheckpointLife, ComparisonRecord, LifeSpan
 
-WIDTH = 1000.0  # of the line of time, in its own units
-LEAST = 3.0  # width of a bar without a duration
-LATER = 1.5  # proofs that come this many times later than all saves are drawn behind a break
-BREAK = 0.94  # its place, as a share of the width
+WIDTH = 1000.0  # of the time axis; unit of all x and widths
+LEAST = 3.0  # least width of a bar
+LATER = 1.5  # if all saves and proofs take longer than the saves by this factor, late proofs are behind a break
+BREAK = 0.94  # x of the break, as a share of the width
 
 
 class LifeBar(Frozen):
-    """One part of one life: its kind for the colour, its place, and its words."""
+    """One part of one life."""
 
-    part: str
+    part: str  # determines the colour
     x: float
     width: float
-    words: str
+    words: str  # tooltip
 
 
 class LifeLine(Frozen):
-    """One save of a step: its title, bars and words."""
+    """One save of a step; `words`: the life in one line."""
 
     title: str
     bars: tuple[LifeBar, ...]
@@ -30,16 +30,16 @@ class LifeLine(Frozen):
 
 
 class Timeline(Frozen):
-    """Every save of both arms on one scale, seconds from the beginning of its run."""
+    """Every save of both arms on one scale, in seconds since the beginning of its run."""
 
-    lines: dict[str, tuple[LifeLine, ...]]  # by arm
+    lines: dict[str, tuple[LifeLine, ...]]  # by name of the arm
     begin_s: float  # at the left edge
     end_s: float  # at the right edge, or at the break
-    broken: bool
+    broken: bool  # whether there is a break
 
 
 def draw_lives(record: ComparisonRecord) -> Timeline | None:
-    """Return the timeline of both arms' saves; None without dates."""
+    """Return the timeline of both arms' saves; None if no save and no proof has a time."""
     arms = (record.baseline, record.candidate)
     lives = [life for arm in arms for life in arm.lives]
     saved = [moment for life in lives for moment in _saving_moments(life)]
@@ -53,7 +53,7 @@ def draw_lives(record: ComparisonRecord) -> Timeline | None:
     per_second = WIDTH * (BREAK if broken else 1.0) / (end - begin)
 
     def draw_bar(part: str, start: float, seconds: float, words: str) -> LifeBar:
-        later = start > end  # it is drawn behind the break
+        later = start > end  # drawn behind the break
         place = WIDTH * (BREAK + 1) / 2 if later else (start - begin) * per_second
         x = min(WIDTH - LEAST, max(0.0, place))
         width = LEAST if later else min(WIDTH - x, max(LEAST, seconds * per_second))
@@ -82,7 +82,7 @@ def _line(arm: ArmSummary, life: CheckpointLife, draw_bar: Callable[[str, float,
 
 
 def describe_span(span: LifeSpan) -> str:
-    """Return a part in words: `manifest 0.52 s, 14.1 MB/s`."""
+    """Return a part of a life in words: `manifest 0.52 s, 14.1 MB/s`."""
     rate = f", {show_rate(span.bytes_per_s)}" if span.bytes_per_s else ""
     return f"{span.part} {show_seconds(span.seconds)}{rate}"
 
@@ -94,7 +94,7 @@ def show_rate(bytes_per_s: float) -> str:
 
 
 def describe_life(life: CheckpointLife) -> str:
-    """Return a save in one line: announced and committed times, its parts, and its end."""
+    """Return a life in one line: times of announcement and commit, its parts, whether it was overwritten or retired."""
     words = [f"announced at {show_seconds(life.announced_s)}"] if life.announced_s is not None else []
     words += [describe_span(span) for span in life.spans if span.part in ("blocking", "background")]
     words += [f"committed at {show_seconds(life.committed_s)}"] if life.committed_s is not None else []

@@ -1,4 +1,4 @@
-"""The templates of the pages: a Jinja environment that escapes all text, and the scripts and styles."""
+"""Loads the templates of the pages (with a Jinja environment that escapes all text), their scripts and styles."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ from tasks.records.text import visible
 
 
 def make_environment(**known: Any) -> Environment:
-    """Return an environment that escapes all values and fails on unknown names; `known`: values for all templates."""
+    """Return an environment that escapes all values and fails on unknown names; `known`: names for all templates."""
     environment = Environment(
         loader=PackageLoader("tasks.publish"),
         autoescape=True,
@@ -23,19 +23,19 @@ def make_environment(**known: Any) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["visible"] = visible
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # the blanks would be a tenth of a front
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # spaces would be a tenth of the index page
     environment.globals.update(known)
     return environment
 
 
 @cache
 def read_asset(name: str) -> str:
-    """Return the text of one of our scripts or style sheets."""
+    """Return the text of a script or style sheet in `templates/`."""
     return (Path(__file__).parents[1] / "templates" / name).read_text(encoding="utf-8")
 
 
 def load_assets(*scripts: str, styles: Sequence[str] = ("page.css",)) -> dict[str, str]:
-    """Return the script and style of a page, and their hashes for its content security policy."""
+    """Return the joined scripts and styles of a page, and their hashes for its content security policy."""
     script, style = ("".join(map(read_asset, names)) for names in (scripts, styles))
     return {
         "script": Markup(script), "script_hash": hash_of(script), "style": Markup(style), "style_hash": hash_of(style),

@@ -1,4 +1,4 @@
-"""Turns the accounts of the time of each run into one list of parts per arm, and those into words."""
+"""Averages the time accounts of an arm's runs (compile, checkpoint, …), as words and as bars."""
 
 import math
 
@@ -6,13 +6,13 @@ from configs.schema import Frozen
 from tasks.records import ComparisonRecord, TimePart
 from tasks.records.text import visible
 
-LEAST_SHARE = 0.0005  # less is not worth a word
-PERCENT_A_LETTER = 0.8  # of a bar of 750 px, in which a letter takes 6
-TICKS = 5  # of the axis, at most
+LEAST_SHARE = 0.0005  # smaller parts are not listed
+PERCENT_A_LETTER = 0.8  # width of a letter, 6 px, in percent of a bar of 750 px
+TICKS = 5  # most intervals of the axis
 
 
 def average_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
-    """Return the mean of each part over the arm's runs, in order of first occurrence; shares are of the sum."""
+    """Return the mean of each part over the arm's runs, in order of first occurrence; its share is of their sum."""
     accounts = [account for account in record.times if account.arm == arm]
     total = sum(account.total_s for account in accounts)
     parts: dict[str, TimePart] = {}
@@ -38,7 +38,7 @@ def describe_part(part: TimePart) -> str:
 
 
 def list_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
-    """Return the parts that are large enough to show, the largest first."""
+    """Return the parts that are at least LEAST_SHARE of the time, the largest first."""
     parts = [part for part in average_parts(record, arm) if part.share >= LEAST_SHARE]
     return sorted(parts, key=lambda part: -part.seconds)
 
@@ -49,7 +49,7 @@ def show_seconds(seconds: float) -> str:
 
 
 class Bar(Frozen):
-    """One part of an arm's bar: its begin and width, in percent of the longer arm's run."""
+    """One part of an arm's bar; `x` (its begin) and `width` are in percent of the longer arm's run."""
 
     part: TimePart
     x: float
@@ -67,7 +67,7 @@ class Bar(Frozen):
 
 
 def axis_ticks(bars: dict[str, list[Bar]]) -> list[tuple[float, str]]:
-    """Return the axis of the bars: x in percent and its label, at multiples of 1, 2 or 5 × a power of ten."""
+    """Return (x in percent, label) of each tick of the axis, at multiples of 1, 2 or 5 × a power of ten seconds."""
     longest = max((sum(bar.part.seconds for bar in parts) for parts in bars.values()), default=0.0)
     if longest <= 0:
         return []
@@ -82,7 +82,7 @@ def _order_in_time(part: TimePart) -> int:
 
 
 def draw_bars(record: ComparisonRecord) -> dict[str, list[Bar]]:
-    """Return the bars of each arm's mean run, by the arm's name; arms without an account are omitted."""
+    """Return name of the arm → bar of its mean run; omits arms without an account."""
     found = {arm.name: average_parts(record, arm.name) for arm in (record.baseline, record.candidate)}
     longest = max((sum(part.seconds for part in parts) for parts in found.values()), default=0.0)
     bars: dict[str, list[Bar]] = {}

@@ -1,4 +1,4 @@
-"""Turns a verdict into its sign, its colour and the words around it, the same on every surface."""
+"""The signs, colours and words of verdicts, findings, deaths and metrics, the same on every surface."""
 
 import re
 from typing import Literal
@@ -12,15 +12,15 @@ from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff, Ver
 from tasks.records.run_end import DeathKind
 from tasks.records.text import visible
 
-DIGITS = 6  # significant ones of a difference
-LONGEST_HEADING = 16  # characters of an arm's name in a narrow place
+DIGITS = 6  # significant digits of a difference
+LONGEST_HEADING = 16  # characters of an arm's name in a narrow column
 SHORT = 64  # characters of a reason in a table, unless its first clause is longer
-LEAST_SAID, LONGEST_CLAUSE = 24, 100  # characters
+LEAST_SAID, LONGEST_CLAUSE = 24, 100  # characters; see `first_clauses`
 SHOWN_ONLY = frozenset(
     metric.name for metric in METRICS if metric.word_of == STEP_TIME.name
-)  # it decides in their place
+)  # metrics that are shown without a verdict, because the step time decides for them
 Effect = Literal["blocks", "qualifies", "note"]
-type Outcome = Verdict | Literal["died", "failed"]  # of a comparison; failed: it could not be made
+type Outcome = Verdict | Literal["died", "failed"]  # died: an arm died; failed: the comparison could not be made
 
 
 class Word(Frozen):
@@ -55,7 +55,7 @@ EFFECT_WORDS: dict[Effect, str] = {
     "note": "worth knowing",
 }
 
-# will running it again help?
+# kind of death -> will running it again help?
 AGAIN: dict[DeathKind, str] = {
     "not_implemented": "No, not before it is implemented.",
     "device_oom": "No: it needs more memory than the device has.",
@@ -95,7 +95,7 @@ GROUPS: dict[Literal["maxview", "ours"], str] = {
 
 
 def word_of(record: ComparisonRecord, row: MetricDiff) -> Verdict:
-    """Return the word beside a row on every surface: its verdict, or `not judged` where the step time decides."""
+    """Return the displayed verdict of a row: its own, or `not judged` if the step time decides for it."""
     has_step_time = any(other.metric == STEP_TIME.name for other in record.rows)
     return "not judged" if has_step_time and row.metric in SHOWN_ONLY else row.verdict
 
@@ -106,7 +106,7 @@ def count_rows(record: ComparisonRecord, word: Verdict) -> int:
 
 
 def list_judged(record: ComparisonRecord) -> list[MetricDiff]:
-    """Return the judged rows that are not the same: those that need a reason."""
+    """Return the judged rows whose verdict is not `same`; these need a reason."""
     return [row for row in record.rows if word_of(record, row) not in ("same", NOT_JUDGED)]
 
 
@@ -116,7 +116,7 @@ def name_group(record: ComparisonRecord, group: Literal["maxview", "ours"]) -> s
 
 
 def name_row(record: ComparisonRecord, row: MetricDiff) -> str:
-    """Return a row's name in a text, with its unit; the titles of MaxView's rows have their units already."""
+    """Return a row's name with its unit; the titles of MaxView's rows already contain their units."""
     return visible(f"{row.title} ({row.unit})" if row.unit and (record.programs or row.group == "ours") else row.title)
 
 
@@ -143,14 +143,14 @@ def sides_of(record: ComparisonRecord) -> tuple[tuple[str, ArmSummary], tuple[st
 
 
 def name_heading(record: ComparisonRecord, arm: str) -> str:
-    """Return the arm's name for a narrow place, or its side if the name is long."""
+    """Return the arm's name for a narrow column, or its side if the name is long."""
     return visible(arm) if len(arm) <= LONGEST_HEADING else (name_side(record, arm) or visible(arm))
 
 
 def list_findings(record: ComparisonRecord) -> list[tuple[Finding, str]]:
-    """Return the findings that weigh on a verdict, blocking ones first, with the values that their messages lack.
+    """Return the findings, blocking ones first, each with the values that its message lacks.
 
-    Empty after a death: there is no verdict.
+    Empty if an arm died, because there is no verdict.
     """
     order = list(EFFECTS)
     findings = () if record.has_died else sorted(record.findings, key=lambda finding: order.index(finding.effect))
@@ -163,7 +163,7 @@ def list_findings(record: ComparisonRecord) -> list[tuple[Finding, str]]:
 
 
 def cell_text(text: str, arm: ArmSummary) -> str:
-    """Return a value as the record words it, or the reason for its absence."""
+    """Return the text of a value, or the reason for its absence if the text is empty."""
     if text.strip():
         return visible(text)
     return DIED if arm.has_died else ABSENT
@@ -175,9 +175,9 @@ def absent_text(record: ComparisonRecord) -> str:
 
 
 def difference_text(row: MetricDiff, *, brief: bool = False) -> str:
-    """Return the difference as the record words it, with its effect and a warning of little evidence or of noise.
+    """Return the text of the difference, with its effect and a warning if it is noise or only one run of each exists.
 
-    MaxView's rows share the effect of another row. brief: without the warning.
+    MaxView's rows have no effect here, because another row has the same. brief: without the warning.
     """
     words = round_numbers(visible(row.difference_text)) or "—"
     if words == "—" and row.difference:  # a count whose cells are in billions
@@ -210,21 +210,22 @@ def round_numbers(text: str) -> str:
 
 
 def threshold_text(row: MetricDiff) -> str:
-    """Return the threshold as the record words it, or its number with the metric's unit."""
+    """Return the text of the threshold, or its number with the metric's unit; empty without a threshold."""
     if row.threshold_text or row.threshold is None:
         return visible(row.threshold_text)
     return f"±{row.threshold:g} {visible(row.unit)}".rstrip()
 
 
 def short_reason(row: MetricDiff) -> str:
-    """Return the first whole clauses of a reason."""
+    """Return the first clauses of a row's reason; see `first_clauses`."""
     return first_clauses(visible(row.reason))
 
 
 def first_clauses(text: str) -> str:
-    """Return as many whole clauses as fit into SHORT characters, and at least one, without text in brackets.
+    """Return as many complete clauses as fit into SHORT characters, and at least one, without text in brackets.
 
-    A comma ends a clause that is longer than LONGEST_CLAUSE, and one behind a semicolon and less than LEAST_SAID.
+    Clauses end at `;` or `:`. If the result would be longer than LONGEST_CLAUSE, or end at a `;` with fewer than
+    LEAST_SAID characters, it ends at the last comma within SHORT instead.
     """
     while (bare := re.sub(r" ?\([^()]*\)", "", text)) != text:
         text = bare
@@ -242,7 +243,7 @@ def unbroken(text: str, blank: str = "\u00a0") -> str:
 
 
 def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
-    """Return (name, value) of an arm's commit, versions, devices, start and exit code, as far as its log has them."""
+    """Return (name, value) of an arm's commit, versions, devices, start and exit code, without unknown ones."""
     here = arm.environment
     devices = " × ".join(part for part in (str(here.num_devices or ""), here.device_kind or "") if part)
     mesh = ", ".join(f"{axis} {size}" for axis, size in (here.mesh or {}).items())
@@ -265,7 +266,7 @@ def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
 
 
 def part_facts(record: ComparisonRecord) -> dict[str, dict[str, str]]:
-    """Return the facts of each side alone, and of both."""
+    """Return `baseline` and `candidate` → the facts that differ, and `both` → the equal ones."""
     known = {side: dict(facts_of(arm)) for side, arm in sides_of(record)}
     both = dict(known["baseline"].items() & known["candidate"].items())
     parted = {side: {name: value for name, value in own.items() if name not in both} for side, own in known.items()}
@@ -273,12 +274,12 @@ def part_facts(record: ComparisonRecord) -> dict[str, dict[str, str]]:
 
 
 def format_moment(iso: str | None) -> str | None:
-    """Return an ISO 8601 moment in a readable form, and any other text unchanged."""
+    """Return an ISO 8601 UTC time as `2026-01-31 12:00:00 UTC`, any other text unchanged, and None if it is empty."""
     return re.sub(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)$", r"\1 \2 UTC", iso) if iso else None
 
 
 def describe_coverage(arm: ArmSummary) -> str:
-    """Return one line about the completeness of the arm's log and its reading."""
+    """Return one line about how completely the arm's log was written and read."""
     cover = arm.coverage
     seen = cover.step_lines_seen
     parts = [f"{cover.step_lines_parsed} of {seen} step lines read" if seen else "no step line"]
