@@ -238,7 +238,7 @@ class DecoderStack(nn.Module):
 
 
 class Decoder(nn.Module):
-    """The whole decoder. `key` contains seed and step; dropout folds in layer and site. None switches dropout off."""
+    """The complete decoder. `key` contains seed and step; dropout folds in layer and site. None: no dropout."""
 
     config: TrainConfig
 

@@ -248,7 +248,7 @@ class DecoderStack(nnx.Module):
 
 
 class Decoder(nnx.Module):
-    """The whole decoder. `key` contains seed and step; dropout folds in layer and site. None switches dropout off."""
+    """The complete decoder. `key` contains seed and step; dropout folds in layer and site. None: no dropout."""
 
     def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
         self.config = config

@@ -18,7 +18,7 @@ MESH_AXES = tuple(MESH_KEYS)
 
 type MeshAxes = str | tuple[str, ...] | None
 
-# logical axis -> mesh axes; the names are MaxText's, so that its list of parameters can be compared with ours
+# logical axis -> mesh axes; the names are MaxText's, so that both lists of parameters can be compared
 RULES: dict[str, MeshAxes] = {
     # parameters
     "vocab": "tensor",

@@ -11,11 +11,11 @@ from model.train.objective import Metrics
 
 
 class Api(Protocol):
-    """A decoder and its state (`arrays`; `to_tree`: in a checkpoint's layout). Parameters are `params/decoder/…`."""
+    """A decoder and its training state, `arrays`; `to_tree` returns the state in the layout of its checkpoints."""
 
     name: str  # "linen" or "nnx"
 
-    def declare(self) -> dict[str, Declaration]: ...
+    def declare(self) -> dict[str, Declaration]: ...  # `params/decoder/…` -> parameter
     def first_state(self, params: dict[str, Any]) -> Tree: ...
     def train_step(self, arrays: Any, batch: Batch) -> tuple[Any, Metrics]: ...
     def eval_step(self, arrays: Any, batch: Batch) -> Metrics: ...

@@ -64,7 +64,7 @@ cross_entropy.defvjp(_forward, _backward)
 
 
 def count_blocks(vocabulary: int) -> int:
-    """Return the number of equal blocks of whole lanes; 1 without whole lanes, or if devices split the vocabulary."""
+    """Return the number of equal blocks, each a multiple of LANES; 1 if impossible, or if devices split the kernel."""
     axis = RULES["vocab"]
     if jax.sharding.get_abstract_mesh().shape.get(axis, 1) > 1 or vocabulary % LANES:
         return 1

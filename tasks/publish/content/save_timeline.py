@@ -8,7 +8,7 @@ from tasks.records import ArmSummary, CheckpointLife, ComparisonRecord, LifeSpan
 
 WIDTH = 1000.0  # of the time axis; unit of all x and widths
 LEAST = 3.0  # least width of a bar
-LATER = 1.5  # if all saves and proofs take longer than the saves by this factor, late proofs are behind a break
+LATER = 1.5  # the axis has a break before late proofs if proofs end later than the saves by this factor
 BREAK = 0.94  # x of the break, as a share of the width
 
 
@@ -53,7 +53,7 @@ def draw_lives(record: ComparisonRecord) -> Timeline | None:
     per_second = WIDTH * (BREAK if broken else 1.0) / (end - begin)
 
     def draw_bar(part: str, start: float, seconds: float, words: str) -> LifeBar:
-        later = start > end  # drawn behind the break
+        later = start > end  # drawn to the right of the break
         place = WIDTH * (BREAK + 1) / 2 if later else (start - begin) * per_second
         x = min(WIDTH - LEAST, max(0.0, place))
         width = LEAST if later else min(WIDTH - x, max(LEAST, seconds * per_second))

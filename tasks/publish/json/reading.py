@@ -25,7 +25,7 @@ def to_json(reading: LogReading) -> dict[str, Any]:
 
 
 def json_text(reading: LogReading) -> Iterator[str]:
-    """Yield the object's JSON text in pieces, so that the text of a large table is never in memory as a whole."""
+    """Yield the object's JSON text in pieces, so that the text of a large table is never completely in memory."""
     yield f'{{\n"format": {json.dumps(reading.format)},\n"runs": ['
     for number, run in enumerate(reading.runs):
         yield ",\n{" if number else "\n{"

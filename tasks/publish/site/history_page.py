@@ -28,7 +28,7 @@ from tasks.store import Store
 SIDES: tuple[Line, ...] = ("baseline", "candidate")
 HEIGHT = 40.0  # of a chart, whose width is 100
 EDGE = 4.0  # from a chart's border to its highest and lowest value
-LEAST_REACH = 0.02  # least distance from the middle to an end of the axis, relative to the middle: noise stays small
+LEAST_REACH = 0.02  # half the height of a chart is at least this share of its middle value, so that noise looks small
 # the metrics whose charts are shown without a click
 MAIN = (STEP_TIME.quick, *(metric.name for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP)))
 TITLES = {metric.name: metric.middle or metric.title for metric in METRICS}

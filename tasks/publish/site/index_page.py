@@ -50,10 +50,10 @@ BROKEN = ("died", "failed", "regressed", "changed")  # the worst first
 SHOWN_NIGHTS = 40  # last comparisons of a case that its pages list
 LISTED = 40  # comparisons that are visible without JavaScript
 TREND_NIGHTS = 14  # comparisons in a trend
-LEAST_REACH = 0.05  # least change of the ratio that half the height of a trend stands for: noise stays small
+LEAST_REACH = 0.05  # half the height of a trend is at least this change of the ratio, so that noise looks small
 LOCK = ".index.lock"
 ATTEMPTS = 20
-PAUSE_S = 0.2  # longest pause after the first conflict. It is random, so that the same writers do not conflict again.
+PAUSE_S = 0.2  # longest pause after the first conflict; random, so that two writers do not conflict repeatedly
 LONGEST_WAIT_S = 120.0
 
 
@@ -99,7 +99,7 @@ def publish_night(store: Store, record: NightRecord) -> None:
 
 
 def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) -> None:
-    """Write `cases.js` of a comparison: each case's newest result, earlier results and quarantine. None: do nothing."""
+    """Write `cases.js` of a comparison: results and quarantine of each case. Does nothing if `index` is None."""
     if index is None:
         return
     quarantined = {
