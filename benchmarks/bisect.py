@@ -120,7 +120,7 @@ def git_bisect(truth: Sequence[float], draw: Draw, repeats: int) -> tuple[int, i
     return high, visited * repeats
 
 
-def draw_line(random_: np.random.Generator, culprit: int, programs: int) -> Line:
+def weigh_commits(random_: np.random.Generator, culprit: int, programs: int) -> Line:
     """Return a line with this number of commits that change the program, including the culprit; 0: all are suspects."""
     if not programs:
         return Line(weights=(0.0, *[1.0] * COMMITS), alike=tuple(range(POINTS)))
@@ -169,7 +169,7 @@ def _simulate(
     for _ in range(trials):
         culprit = int(random_.integers(1, POINTS))
         truth = step(size, culprit, POINTS)
-        found, used = search(truth, draw, draw_line(random_, culprit, programs), noise, ends=ends)
+        found, used = search(truth, draw, weigh_commits(random_, culprit, programs), noise, ends=ends)
         right = bool(size) and found.culprit == culprit
         counts["right" if right else "wrong" if found.culprit is not None else found.outcome] += 1
         runs.append(used)

@@ -35,12 +35,12 @@ SINGULAR: Mapping[Kind, str] = {
     "comparability": "set of findings",
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_NAMES = "a name begins with a letter or digit and has only letters, digits, '.', '_' and '-', at most 64"
+_NAME_RULE = "a name begins with a letter or digit and has only letters, digits, '.', '_' and '-', at most 64"
 
 
 def _check_name(text: str) -> str:
     if not _NAME.fullmatch(text):
-        raise ValueError(_NAMES)
+        raise ValueError(_NAME_RULE)
     return text
 
 
@@ -58,7 +58,7 @@ def _check_tolerance(name: str) -> str:
 
 Name = Annotated[str, AfterValidator(_check_name)]
 ToleranceName = Annotated[str, AfterValidator(_check_tolerance)]
-Slice = Annotated[str, AfterValidator(lambda name: find_topology(name).name)]
+TopologyName = Annotated[str, AfterValidator(lambda name: find_topology(name).name)]
 Count = Annotated[int, Field(ge=1, strict=True)]  # strict: `true` is not a number
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Size = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
@@ -190,7 +190,7 @@ class Target(Frozen):
     name: Name
     backend: BackendName
     devices: Count
-    topology: Slice | None = None  # name in configs/topologies.py, for ahead-of-time compiles
+    topology: TopologyName | None = None  # name in configs/topologies.py, for ahead-of-time compiles
     memory_gib: Size | None = None  # GiB per device; omit for CPUs and for targets with a topology
     dollars_per_chip_hour: Size | None = None  # US dollars; only used to estimate the cost of further runs
     model: Name
@@ -293,7 +293,7 @@ def find(kind: Kind, name: str, *, root: Path = CONFIG_ROOT) -> Path:
     names = list_names(kind, root=root)
     if name in names:
         return root / kind / f"{name}.yml"
-    shape = "" if _NAME.fullmatch(name) else f"; {_NAMES}"
+    shape = "" if _NAME.fullmatch(name) else f"; {_NAME_RULE}"
     raise ConfigError(
         [f"unknown {SINGULAR[kind]} '{name}'{suggest(name, names)}{shape}; there are: {', '.join(names)}"]
     )
@@ -382,7 +382,7 @@ def load_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -
     return layer_from_map(read_yaml(path), path, layer)
 
 
-def set_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
+def read_set_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
     """Return the config values under `set:` in a valid target's or comparison's file, labelled `layer`."""
     path = find(kind, name, root=root)
     data = read_yaml(path).get("set")

@@ -15,7 +15,7 @@ from tasks.bisect.corners import compare_corners, contrast_corners
 from tasks.bisect.describe_bisection import describe_points, name_point, spent_seconds, write_record
 from tasks.bisect.ends import find_question
 from tasks.bisect.judge_points import RunJudge
-from tasks.bisect.ledger import draw_line, ledger_key, read_entry, search_ledger
+from tasks.bisect.ledger import ledger_key, read_entry, search_ledger, weigh_commits
 from tasks.bisect.line import describe_commit
 from tasks.bisect.points import (
     Span,
@@ -36,7 +36,7 @@ from tasks.launch.owners import forget
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.preflight.compile_lanes import count_lanes
 from tasks.publish.content.page_address import PublishedPage
-from tasks.records import BisectedPoint, Bisection, Corner, LedgerEntry, RunPlan, RunRecord
+from tasks.records import BisectedPoint, Bisection, FactorEffect, LedgerEntry, RunPlan, RunRecord
 from tasks.resolve.options import BisectOptions
 from tasks.services.cleanup import end_jobs
 from tasks.services.endings import REGRESSED, log_result
@@ -127,7 +127,7 @@ class Search:
 
     def find(self) -> Bisection:
         """Return the case's record; if a merge is the culprit, the record of a search inside the merge."""
-        corners: tuple[Corner, ...] = ()
+        corners: tuple[FactorEffect, ...] = ()
         if self.request.more.packages and not (self.span.points[0].version or self.span.software):
             corners = self._corners()
             packages = _blames(corners, "packages") and not _blames(corners, "code")
@@ -138,7 +138,7 @@ class Search:
             finish = search_ledger(points, asked) or Finish(outcome="no difference", why="nothing was trained")
             why = f"the compile ledger of {len(points)} commits: nothing was trained"
             finish = finish.model_copy(update={"outcome": "no difference", "culprit": None, "why": why})
-            record = self._record(finish, draw_line(points, asked), points, asked)
+            record = self._record(finish, weigh_commits(points, asked), points, asked)
             return record.model_copy(update={"outcome": "ledger"})
         finish, line = self._search(points)
         assert self.question is not None  # a search that ends early sets a placeholder
@@ -148,7 +148,7 @@ class Search:
         return record
 
     def _search(self, points: tuple[BisectedPoint, ...]) -> tuple[Finish, tuple[Line, dict[int, str]]]:
-        """Run points until the culprit is found or a limit is reached; return the result and `draw_line`'s value."""
+        """Run points until the culprit is found or a limit is reached; return the result and the weights."""
         limits = Limits(
             ends=load_comparison(self.request.comparison).repeats, budget_s=self.request.read_budget(),
             most_runs=self.request.more.max_runs,
@@ -160,11 +160,11 @@ class Search:
             asked = self._ask_ends(last, limits)
             if isinstance(asked, Finish):
                 self.question = TIME
-                return asked, draw_line(points, self.question)
+                return asked, weigh_commits(points, self.question)
             self.question = asked
             EVENTS.put(Extended((), f"{self.case}: {asked.title} of bad differs from good's"))
         known = search_ledger(points, self.question)
-        drawn = draw_line(points, self.question)
+        drawn = weigh_commits(points, self.question)
         if known is not None:
             return known, drawn
         if self.question != DIED:
@@ -285,7 +285,7 @@ class Search:
 
     def _record(
         self, finish: Finish, drawn: tuple[Line, dict[int, str]], points: tuple[BisectedPoint, ...], question: Question,
-        corners: tuple[Corner, ...] = (),
+        corners: tuple[FactorEffect, ...] = (),
     ) -> Bisection:  # fmt: skip
         line, ruled_out = drawn
         judge = self._judge(question) if self._has_ends(line.last) else None
@@ -317,7 +317,7 @@ class Search:
         note = f"{merge} is a merge; none of the commits that it brought in shows it alone"
         return record.model_copy(update={"notes": (*record.notes, note)})
 
-    def _corners(self) -> tuple[Corner, ...]:
+    def _corners(self) -> tuple[FactorEffect, ...]:
         """Run old and new code with old and new packages; return the effects of both. Also sets `question` if unset."""
         square = Search(
             self.request, corner_span(self.request, self.span), self.case, self.store, self.jobs, like=self.like
@@ -339,5 +339,5 @@ class Search:
         return contrast_corners(levels, judge.noise, judge.tolerance)
 
 
-def _blames(corners: tuple[Corner, ...], name: str) -> bool:
+def _blames(corners: tuple[FactorEffect, ...], name: str) -> bool:
     return any(one.name == name and one.verdict in ("regressed", "changed") for one in corners)

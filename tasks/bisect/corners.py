@@ -11,7 +11,7 @@ from configs.comparison import Tolerance
 from tasks.bisect.terms import WORSE, Rated
 from tasks.diff.effect import CONFIDENCE
 from tasks.diff.noise import Noise
-from tasks.records import Corner, Verdict
+from tasks.records import FactorEffect, Verdict
 from tasks.records.text import show_interval
 
 CONTRASTS: dict[Literal["code", "packages", "interaction"], tuple[float, float, float, float]] = {
@@ -19,7 +19,7 @@ CONTRASTS: dict[Literal["code", "packages", "interaction"], tuple[float, float, 
 }  # fmt: skip
 
 
-def contrast_corners(levels: Sequence[Sequence[float]], noise: Noise, tolerance: Tolerance) -> tuple[Corner, ...]:
+def contrast_corners(levels: Sequence[Sequence[float]], noise: Noise, tolerance: Tolerance) -> tuple[FactorEffect, ...]:
     """Return the effects of code and packages on a time, each averaged over the other, and their interaction.
 
     levels: logarithms of the runs' seconds for each corner: (old code, old packages), (new, old), (old, new), (new,
@@ -38,7 +38,7 @@ def contrast_corners(levels: Sequence[Sequence[float]], noise: Noise, tolerance:
         low, high = estimate - half, estimate + half
         text = show_interval(expm1(estimate), expm1(low), expm1(high))
         verdict = _word(estimate, low, high, tolerance)
-        found.append(Corner(name=name, verdict=verdict, text=text, estimate=estimate, low=low, high=high))
+        found.append(FactorEffect(name=name, verdict=verdict, text=text, estimate=estimate, low=low, high=high))
     return tuple(found)
 
 
@@ -49,15 +49,15 @@ def _word(estimate: float, low: float, high: float, tolerance: Tolerance) -> Ver
     return "same" if -within <= low and high <= within else "unknown"
 
 
-def compare_corners(compare: Callable[[int, int], Rated]) -> tuple[Corner, ...]:
+def compare_corners(compare: Callable[[int, int], Rated]) -> tuple[FactorEffect, ...]:
     """Return the effects on a metric without noise. compare: verdict on two corners, in `contrast_corners`' order."""
     code, packages = (compare(0, 1), compare(2, 3)), (compare(0, 2), compare(1, 3))
-    found = [Corner(name="code", **_both(code)), Corner(name="packages", **_both(packages))]
+    found = [FactorEffect(name="code", **_both(code)), FactorEffect(name="packages", **_both(packages))]
     apart = code[0].verdict != code[1].verdict or packages[0].verdict != packages[1].verdict
     known = "unknown" not in {one.verdict for one in (*code, *packages)}
     text = "one changes what the other does" if apart else "each does the same whichever the other is"
     verdict: Verdict = "unknown" if not known else "changed" if apart else "same"
-    return (*found, Corner(name="interaction", verdict=verdict, text=text))
+    return (*found, FactorEffect(name="interaction", verdict=verdict, text=text))
 
 
 def _both(pair: tuple[Rated, Rated]) -> dict[str, Any]:

@@ -6,14 +6,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from tasks.bisect.ledger import tell_programs
+from tasks.bisect.ledger import describe_program_change
 from tasks.bisect.points import Span
 from tasks.bisect.posterior import Belief
 from tasks.bisect.questions import Question
 from tasks.bisect.search import NOT_SURE, mark_points
 from tasks.bisect.terms import MOST_RUNS, Finish, Judge, Line
 from tasks.diff.decide import show_duration
-from tasks.records import BisectedPoint, Bisection, Corner, RunRecord, seconds_between
+from tasks.records import BisectedPoint, Bisection, FactorEffect, RunRecord, seconds_between
 from tasks.resolve.options import BisectOptions
 
 _POINT = re.compile(r"\{(\d+)\}")
@@ -95,14 +95,14 @@ def _name_suspects(finish: Finish, points: Sequence[BisectedPoint]) -> str:
 
 def write_record(
     request: BisectOptions, span: Span, case: str, target: str, question: Question, finish: Finish,
-    points: Sequence[BisectedPoint], runs: Mapping[int, Sequence[RunRecord]], *, corners: Sequence[Corner] = (),
+    points: Sequence[BisectedPoint], runs: Mapping[int, Sequence[RunRecord]], *, corners: Sequence[FactorEffect] = (),
     commit: tuple[str, str] = ("", ""),
 ) -> Bisection:  # fmt: skip
     """Return the record of one case. commit: (message, diffstat) of the culprit."""
     culprit, programs = finish.culprit, ""
     if culprit is not None:
         compiled = [point.ledger for point in points[:culprit] if point.ledger.program]
-        programs = tell_programs(compiled[-1], points[culprit].ledger) if compiled else ""
+        programs = describe_program_change(compiled[-1], points[culprit].ledger) if compiled else ""
     done = [run for records in runs.values() for run in records]
     facts = [request.comparison, case, target, span.good.sha, span.bad.sha, request.more.packages, question.metric]
     words = next_words(request, span, case, finish)

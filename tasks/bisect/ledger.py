@@ -29,8 +29,8 @@ TAIL_LINES = 3  # of stderr, in the error of a compile that left no report
 # Error type from model/compile_record.py: the trainer ended without a separate compile. The entry stays empty.
 NOTHING_COMPILED = "NothingCompiled"
 # Prior weight of a commit whose program equals the previous commit's, by kind of metric (a changed program has 1):
-LAST = 0.02  # step times: only a change of the host loop can matter
-HOST = 0.2  # losses: only a change of data or random numbers can matter
+TIME_PRIOR = 0.02  # step times: only a change of the host loop can matter
+LOSS_PRIOR = 0.2  # losses: only a change of data or random numbers can matter
 PREFIXES = ("", "k", "M", "G", "T", "P")
 MORE_MEMORY = 1.001  # a point is bad if its memory exceeds good's by this factor, the tolerance of the memory row
 
@@ -67,7 +67,7 @@ def make_entry(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerE
 
 
 def _compile(plan: RunPlan, target: Target, folder: Path, programs: Path) -> LedgerEntry:
-    argv = probe_words(plan, target, folder, programs)
+    argv = compile_argv(plan, target, folder, programs)
     if argv is None:
         return LedgerEntry()
     place = {"run_name": folder.name, "base_output_directory": str(folder.parent)}
@@ -109,7 +109,7 @@ def summarise_program(program: CompiledProgram, optimised: Path) -> LedgerEntry:
     )
 
 
-def probe_words(plan: RunPlan, target: Target, folder: Path, programs: Path) -> tuple[str, ...] | None:
+def compile_argv(plan: RunPlan, target: Target, folder: Path, programs: Path) -> tuple[str, ...] | None:
     """Return the command that compiles a plan's step without training; None for a custom command or one without `-m`.
 
     A plan that compiles ahead of time keeps its command, and only its folder is replaced by `folder`. Otherwise
@@ -138,11 +138,11 @@ def _rules_of(metric: str) -> tuple[float, str]:
     if metric in (MEMORY.name, PROGRAM):
         return 0.0, "its program is that of the commit before it"
     if metric in TIMES:
-        return LAST, ""
-    return (1.0 if metric in (CHECKPOINTS.name, END.name) else HOST), ""
+        return TIME_PRIOR, ""
+    return (1.0 if metric in (CHECKPOINTS.name, END.name) else LOSS_PRIOR), ""
 
 
-def draw_line(points: Sequence[BisectedPoint], question: Question) -> tuple[Line, dict[int, str]]:
+def weigh_commits(points: Sequence[BisectedPoint], question: Question) -> tuple[Line, dict[int, str]]:
     """Return the search line of these points, and point → reason for each point that needs no run.
 
     A commit with the same source as the previous commit trains the same. With another source but the same program, a
@@ -202,7 +202,7 @@ def _last_change(points: Sequence[BisectedPoint], is_bad: Sequence[bool | None],
     return Finish(outcome="found", why="", culprit=bad, before=good, notes=tuple(notes))
 
 
-def tell_programs(before: LedgerEntry, here: LedgerEntry) -> str:
+def describe_program_change(before: LedgerEntry, here: LedgerEntry) -> str:
     """Return one line that describes how two entries' programs differ; empty if an entry has no program."""
     if before.program is None or here.program is None:
         return ""

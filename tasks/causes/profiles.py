@@ -13,7 +13,7 @@ from tasks.causes.source_lines import name_place
 from tasks.records import CodeLine, TimeDifference, TimeExplanation
 
 MOST_LISTED = 20  # differences in the record
-HEADLINE = 3  # differences in the sentence
+SUMMARIZED = 3  # differences that the sentence names
 # A difference is sure if it exceeds LEAST_SPREADS × the larger spread of the arms + LEAST_SHARE × the time of a step's
 # operations. Between profiles of one program, no difference did (decision 0079).
 LEAST_SPREADS, LEAST_SHARE = 2.0, 0.02
@@ -171,5 +171,5 @@ def _find_line(part: Part, kind: str) -> CodeLine | None:
 
 def _say_largest(found: Sequence[TimeDifference], steps: Sequence[float], names: tuple[str, str]) -> str:
     said = f"a step takes {1e3 * steps[0]:.1f} ms in {names[0]} and {1e3 * steps[1]:.1f} ms in {names[1]}"
-    largest = "; ".join(one.sentence for one in found[:HEADLINE] if one.sure)
+    largest = "; ".join(one.sentence for one in found[:SUMMARIZED] if one.sure)
     return f"{said}: {largest or 'no line differs by more than the steps of one arm do'}"

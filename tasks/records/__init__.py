@@ -1,7 +1,7 @@
 """Frozen pydantic records that the packages under tasks/ exchange and store. Values carry their log position."""
 
 from tasks.records.baseline import Baseline, Blessing
-from tasks.records.bisection import BisectedPoint, Bisection, Corner, LedgerEntry, Mark
+from tasks.records.bisection import BisectedPoint, Bisection, FactorEffect, LedgerEntry, Mark
 from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, CheckpointState, Problem, Restore
 from tasks.records.checkpoint_difference import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
 from tasks.records.checkpoint_life import CheckpointLife, LifeSpan, pair_saves

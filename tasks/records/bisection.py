@@ -40,7 +40,7 @@ class BisectedPoint(Frozen):
     chance: float = 0.0  # posterior probability that this point is the culprit
 
 
-class Corner(Frozen):
+class FactorEffect(Frozen):
     """One effect in the 2 × 2 experiment of old and new code with old and new packages."""
 
     name: Literal["code", "packages", "interaction"]
@@ -70,7 +70,7 @@ class Bisection(Frozen):
     suspects: tuple[int, ...] = ()  # indices of the remaining points, if the outcome is "range"
     effect: str = ""  # the culprit's change of the metric, with its interval, as text; empty without a culprit
     notes: tuple[str, ...] = ()  # sentences about other changes, reverts and merges
-    corners: tuple[Corner, ...] = ()  # empty unless both commits and packages differ
+    corners: tuple[FactorEffect, ...] = ()  # empty unless both commits and packages differ
     diffstat: str = ""  # of the culprit's commit, by git
     message: str = ""  # the culprit's commit message
     programs: str = ""  # difference in size between the culprit's program and the program before it

@@ -20,7 +20,7 @@ from configs.comparison import (
     load_comparison,
     load_layer,
     load_target,
-    set_layer,
+    read_set_layer,
 )
 from configs.custom_trainer import CommandTemplate
 from configs.data_checks import find_data_problems
@@ -85,7 +85,7 @@ def resolve_config(
     readers = layers_of_case(target, case, model, root)
     readers += [
         partial(arm_layer, comparison.name, arm, root=root),
-        partial(set_layer, "comparisons", comparison.name, "comparison", root=root),
+        partial(read_set_layer, "comparisons", comparison.name, "comparison", root=root),
         partial(layer_from_overrides, overrides),
     ]
     read = [layer for reader in readers if (layer := problems.attempt(reader)) is not None]
@@ -124,7 +124,7 @@ def layers_of_case(target: Target, case: str, model: str | None, root: Path) -> 
     base, model = root / "base.yml", model or target.model
     return [
         lambda: layer_from_map(read_yaml(base), base, "base"),
-        partial(set_layer, "targets", target.name, "target", root=root),
+        partial(read_set_layer, "targets", target.name, "target", root=root),
         partial(load_layer, "models", model, "model", root=root),
         partial(load_case, case, model, root),
     ]

@@ -24,7 +24,7 @@ from tasks.verify.layout import (
     telling_what_is_away,
 )
 from tasks.verify.manifest import manifest_path
-from tasks.verify.ocdbt import patient_context, shorten
+from tasks.verify.ocdbt import low_load_context, shorten
 from tasks.verify.trees import Pair, first_difference, pair_arrays
 from tasks.verify.value_differences import Job, Side, UnreadableError, compare_values, reusing_memory
 from tasks.verify.values import decoded_bytes
@@ -123,7 +123,7 @@ def _open_tree(found: FoundStep) -> _Tree:
     item, index = max(verification.indexes, key=lambda one: sum(map(decoded_bytes, one[1].arrays.values())))
     place = folder / item.prefix
     return _Tree(
-        tuple(index.arrays.values()), Side(place, patient_context()), _read_sharding(place), proof.committed_at
+        tuple(index.arrays.values()), Side(place, low_load_context()), _read_sharding(place), proof.committed_at
     )
 
 

@@ -111,7 +111,7 @@ def find_steps(path: str | os.PathLike[str]) -> list[FoundStep]:
 def _list_names(root: epath.Path) -> set[str]:
     try:
         _forget_listings(root)
-        look_at_bucket(root)
+        raise_if_unreachable(root)
         if not root.exists():
             raise CheckpointError(f"{root}: does not exist; {_what_instead(root)}")
         if not root.is_dir():
@@ -128,7 +128,7 @@ def _list_names(root: epath.Path) -> set[str]:
         ) from error
 
 
-def look_at_bucket(place: epath.Path) -> None:
+def raise_if_unreachable(place: epath.Path) -> None:
     """Raise BucketError with the reason if `place` is in an unreachable bucket; epath would take minutes, and then
     report every file as missing."""
     if str(place).startswith("gs://"):
@@ -153,7 +153,7 @@ def telling_what_is_away(*places: epath.Path) -> Iterator[None]:
         raise
     except Exception as error:
         for place in remote:
-            look_at_bucket(place)
+            raise_if_unreachable(place)
         if not remote or isinstance(error, CheckpointError):
             raise
         reason = f"reading broke off ({type(error).__name__}: {error}); try again"
@@ -265,7 +265,7 @@ def read_small(path: epath.Path) -> str:
     except UnicodeDecodeError as error:
         raise DamagedFile(f"is damaged: byte {error.start} is not text") from error
     except OSError as error:
-        look_at_bucket(path.parent)
+        raise_if_unreachable(path.parent)
         raise DamagedFile(f"cannot be read ({error.strerror or error})") from error
     if not text:
         raise DamagedFile("is empty")

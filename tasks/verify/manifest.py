@@ -21,8 +21,8 @@ from tasks.verify.layout import (
     CheckpointError,
     DamagedFile,
     FoundStep,
-    look_at_bucket,
     open_path,
+    raise_if_unreachable,
     read_json,
     step_number,
 )
@@ -87,7 +87,7 @@ def checksum_files(
         except FileNotFoundError:
             return name, None
         except OSError as error:
-            look_at_bucket(folder)
+            raise_if_unreachable(folder)
             message = f"cannot be read: {error.strerror or error}; the disk may be failing"
             problems.append(Problem(check="manifest", path=name, message=message))
             return name, None

@@ -14,7 +14,7 @@ from etils import epath
 from tasks.records import Problem
 from tasks.verify.array_index import FileRange, Index, array_name
 from tasks.verify.chunk_files import check_chunk_files
-from tasks.verify.layout import MOST_BYTES, OCDBT_MANIFEST, DamagedFile, look_at_bucket, read_small
+from tasks.verify.layout import MOST_BYTES, OCDBT_MANIFEST, DamagedFile, raise_if_unreachable, read_small
 
 NODES = "cache_pool#nodes"
 _LOCATION = re.compile(r"(btreenode|value):([^:]*):([^:]*):(\d+):(\d+)")
@@ -26,7 +26,7 @@ def kvstore_spec(folder: epath.Path) -> dict[str, Any] | str:
     return text.rstrip("/") + "/" if "://" in text else {"driver": "file", "path": text.rstrip("/") + "/"}
 
 
-def patient_context() -> ts.Context:
+def low_load_context() -> ts.Context:
     """Return a TensorStore context that keeps little in memory, because a trainer may be running.
 
     Only B-tree nodes are cached (NODES): without that, every opened array would decode the node that lists all arrays.
@@ -94,11 +94,11 @@ class _Walk:
             self._fail(OCDBT_MANIFEST, f"is damaged: {self.files[OCDBT_MANIFEST]:,} bytes are no manifest")
             return self.index
         try:
-            self.store = ts.KvStore.open(kvstore_spec(self.folder), context=patient_context()).result()
+            self.store = ts.KvStore.open(kvstore_spec(self.folder), context=low_load_context()).result()
             manifest = ts.ocdbt.dump(self.store).result()
             root = manifest["versions"][-1]["root"]
         except (ValueError, OSError, KeyError, IndexError, TypeError) as error:
-            look_at_bucket(self.folder)
+            raise_if_unreachable(self.folder)
             self._fail(OCDBT_MANIFEST, f"is damaged: {shorten(error)}")
             return self.index
         if "location" in root:
@@ -151,7 +151,7 @@ class _Walk:
         try:
             return ts.ocdbt.dump(self.store, location).result()
         except (ValueError, OSError) as error:
-            look_at_bucket(self.folder)
+            raise_if_unreachable(self.folder)
             self._fail(place.file, f"is damaged: the {kind} at byte {place.offset} cannot be read: {shorten(error)}")
             return None
 

@@ -13,8 +13,8 @@ from etils import epath
 
 from tasks.records import Problem
 from tasks.verify.array_index import ArraySpec, Index
-from tasks.verify.layout import OCDBT_MANIFEST, look_at_bucket
-from tasks.verify.ocdbt import NODES, kvstore_spec, patient_context, shorten
+from tasks.verify.layout import OCDBT_MANIFEST, raise_if_unreachable
+from tasks.verify.ocdbt import NODES, kvstore_spec, low_load_context, shorten
 
 _BUDGET = 512 << 20  # bytes of decoded chunks in memory; a chunk larger than half of that is decoded alone
 _WORKERS = 2  # few, because a trainer may be running
@@ -22,7 +22,7 @@ _WORKERS = 2  # few, because a trainer may be running
 
 def check_values(folder: epath.Path, index: Index, on_bytes: Callable[[int], None] | None = None) -> list[Problem]:
     """Return one problem per array that cannot be decoded or contains NaN or infinities; paths below the item."""
-    context = patient_context()
+    context = low_load_context()
     problems = []
     for spec in sorted(index.arrays.values(), key=lambda spec: spec.name):
         problem = _check_array(folder, index, spec, context, on_bytes)
@@ -71,7 +71,7 @@ def _check_array(
                 if on_bytes:
                     on_bytes(size)
     except (ValueError, OSError, KeyError, NotImplementedError) as error:
-        look_at_bucket(folder)
+        raise_if_unreachable(folder)
         return Problem(check="values", path=path, message=f"{spec.name} cannot be decoded: {shorten(error)}")
     if bad:
         message = (

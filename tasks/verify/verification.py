@@ -27,8 +27,8 @@ from tasks.verify.layout import (
     find_items,
     find_steps,
     list_files,
-    look_at_bucket,
     open_path,
+    raise_if_unreachable,
     read_json,
     step_number,
     telling_what_is_away,
@@ -93,11 +93,11 @@ def _verify_step(
         proof = verification.run()
         lacking = {problem.check for problem in proof.problems} & {"commit", "metadata", "ranges"}
         if lacking and "://" in str(found.path):
-            look_at_bucket(found.path)
+            raise_if_unreachable(found.path)
             time.sleep(_LISTING_LAG_S)
             proof = verification.run()
         if proof.problems:
-            look_at_bucket(found.path)
+            raise_if_unreachable(found.path)
         return proof
 
 

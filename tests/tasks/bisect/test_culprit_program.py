@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 from tasks.bisect.culprit_program import compare_culprit_program
-from tasks.bisect.ledger import FOLDER, ledger_key, tell_programs
+from tasks.bisect.ledger import FOLDER, describe_program_change, ledger_key
 from tasks.records import BisectedPoint, Commit, LedgerEntry, RunPlan
 from tasks.records.compiled import LOWERED
 from tasks.records.observation import PROGRAM
@@ -87,4 +87,4 @@ def test_equal_or_missing_programs_are_not_reported(store: Store, plan: RunPlan)
         keep(store, plan, point, jax.jit(step).lower(X).as_text(debug_info=True))
     assert compare_culprit_program(points, 1, plan, {}, store) is None
     same = LedgerEntry(program="a")
-    assert tell_programs(same, same).startswith("the same program as before: the host loop")
+    assert describe_program_change(same, same).startswith("the same program as before: the host loop")

@@ -9,7 +9,7 @@ import pytest
 
 from configs.comparison import Tolerance, load_target
 from tasks.bisect.corners import compare_corners, contrast_corners
-from tasks.bisect.ledger import draw_line, make_entry, probe_words, search_ledger, show_size
+from tasks.bisect.ledger import compile_argv, make_entry, search_ledger, show_size, weigh_commits
 from tasks.bisect.questions import DIED, Question, read_question
 from tasks.bisect.terms import Rated
 from tasks.diff.noise import Noise
@@ -36,7 +36,7 @@ def points(sources: str, programs: str, memory: str = "") -> list[BisectedPoint]
 
 
 def test_equal_source_is_ruled_out_for_everything_and_an_equal_program_for_memory() -> None:
-    line, why = draw_line(points("aabbcd", "ppppqq"), TIME)
+    line, why = weigh_commits(points("aabbcd", "ppppqq"), TIME)
     assert [weight > 0 for weight in line.weights] == [False, False, True, False, True, True]
     assert why == {1: "no source of the trainer changed", 3: "no source of the trainer changed"}
     # with an equal program only the host loop can have changed: possible, but tried last
@@ -45,16 +45,16 @@ def test_equal_source_is_ruled_out_for_everything_and_an_equal_program_for_memor
     assert line.weights[5] < line.weights[4] / 10
     # each group has the runs of its first commit; the last group has the runs of the bad end
     assert line.alike == (0, 0, 2, 2, 4, 5)
-    memory, _ = draw_line(points("aabbcd", "ppppqq"), MEMORY)
+    memory, _ = weigh_commits(points("aabbcd", "ppppqq"), MEMORY)
     assert [weight > 0 for weight in memory.weights] == [False, False, False, False, True, False]
     assert memory.alike == (0, 0, 0, 0, 5, 5)
-    died, _ = draw_line(points("aabbcd", "ppppqq"), DIED)
+    died, _ = weigh_commits(points("aabbcd", "ppppqq"), DIED)
     assert died.weights[2] == died.weights[4]
 
 
 def test_thirty_of_thirty_two_commits_without_source_are_never_trained() -> None:
     sources = "a" * 10 + "b" * 10 + "c" * 13
-    line, why = draw_line(points(sources, sources), LOSS)
+    line, why = weigh_commits(points(sources, sources), LOSS)
     assert len(why) == 30
     assert sorted(set(line.alike)) == [0, 10, 32]
 
@@ -99,14 +99,14 @@ def test_sizes_are_shown_with_prefixes(size: int | None, shown: str) -> None:
 def test_our_trainer_compiles_through_the_recorder_and_a_custom_command_is_unchanged(make_plan: object) -> None:
     plan = make_plan("pass")  # type: ignore[operator]
     argv = ("python", "-m", "model.train", f"{plan.directory}/config.yml")
-    words = probe_words(plan.model_copy(update={"argv": argv, "trainer": "maxview"}), load_target("cpu"),
+    words = compile_argv(plan.model_copy(update={"argv": argv, "trainer": "maxview"}), load_target("cpu"),
                         Path("/there/key"), Path("/there/programs"))  # fmt: skip
     assert words is not None
     assert words[-2:] == ("model.train", "/there/key/config.yml")
     assert words[words.index("--out") + 1] == "/there/key"
     assert "--stop" in words
     command = plan.model_copy(update={"argv": argv, "trainer": "command"})
-    assert probe_words(command, load_target("cpu"), Path("/x"), Path("/y")) is None
+    assert compile_argv(command, load_target("cpu"), Path("/x"), Path("/y")) is None
 
 
 @pytest.mark.parametrize("trainer", ["maxview", "maxtext"])
