@@ -1,4 +1,4 @@
-"""MaxText's dialect, and our own trainer's: ` completed step: 12, seconds: 0.409, TFLOP/s/device: 33.186, …`."""
+"""The dialect of MaxText and of maxview's trainer: `completed step: 12, seconds: 0.409, TFLOP/s/device: 33.186, …`."""
 
 import re
 
