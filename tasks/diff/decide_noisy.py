@@ -169,10 +169,7 @@ def show_cost(cost: Cost, runs: int) -> str:
 
 
 def ask_for_more(repeats: int, wanted: int | None, instead: str, cost: str = "") -> str:
-    """Return the request for more runs, with the option to type and the cost.
-
-    repeats: present runs per arm. wanted: runs per arm that are needed; None: more than MOST_RUNS.
-    """
+    """Return the request for more than the present `repeats` runs per arm. wanted: None means more than MOST_RUNS."""
     if wanted is None:
         return f"more than {MOST_RUNS} runs per arm would be needed; reduce the noise first"
     asked = f"run each arm {counted(wanted - repeats, 'more time')}"

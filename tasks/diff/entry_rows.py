@@ -70,10 +70,7 @@ def _entry_row(
 
 
 def _cell(metric: Metric, arm: ArmRuns, steady_s: float | None, place: Source | None) -> Measured:
-    """Return the value of an arm: from its steady step if `of_steps`, of all runs if `of_runs`, else of its first run.
-
-    steady_s: seconds of the steady step; place: where its row is in the log.
-    """
+    """Return the value of an arm: from its steady step (`of_steps`), of all runs (`of_runs`), or of its first run."""
     if metric.of_steps:
         value = metric.of_steps(arm.first, steady_s) if steady_s else None
         return Measured() if value is None else number(value, metric.decimals or 0, place)
@@ -133,10 +130,7 @@ def _decide_jax(cells: Cells, arms: Arms) -> Decision:
 
 
 def _sign_flip(cells: Cells, steady: float | None, level: str) -> str:
-    """Return a note if the mean step and the judged level disagree about which arm is faster; else "".
-
-    steady: the difference of the judged levels in seconds.
-    """
+    """Return a note if the mean step and the judged level (`steady`: difference in s) disagree on the faster arm."""
     left, right = cells[0].value, cells[1].value
     if left is None or right is None or steady is None or (right - left) * steady >= 0:
         return ""

@@ -49,10 +49,7 @@ def _check_effect(metric: Metric, cells: Cells, decision: Decision) -> None:
 
 
 def show_difference(difference: float | None, decimals: int | None, *, thousands: str = "") -> str:
-    """Return the difference as MaxView prints it: with a sign; `0` if it rounds to 0; `—` if unknown or infinite.
-
-    decimals: None: the metric shows no difference, also `—`.
-    """
+    """Return the difference as MaxView prints it: with a sign; `0` if it rounds to 0; `—` if unknown or not shown."""
     if difference is None or decimals is None or not isfinite(difference):
         return "—"
     return f"{difference:+{thousands}.{decimals}f}" if round(difference, decimals) else "0"

@@ -49,10 +49,7 @@ def next_look(record: ComparisonRecord, *, repeats: int, patience: Patience, spe
 
 
 def next_repeats(repeats: int, wanted: int | None, *, most: int) -> int:
-    """Return the repeats for the next look: `wanted`, but at least one more and at most twice as many; at most `most`.
-
-    wanted: the estimate of the undecided rows; None: no estimate.
-    """
+    """Return the repeats for the next look: `wanted`, but at least one more, and at most twice as many or `most`."""
     reasonable = max(AT_MOST_TIMES * repeats, LEAST_REPEATS)
     return min(most, max(repeats + 1, min(wanted or reasonable, reasonable)))
 

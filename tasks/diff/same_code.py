@@ -64,8 +64,7 @@ def _code_is_meant_to_differ(arms: Arms) -> bool:
 
 
 def find_commits(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observations:
-    """Yield findings if a commit is compared with itself, if arms that should share a commit do not, or if a checkout
-    had uncommitted changes.
+    """Yield findings for a commit compared with itself, undeclared other commits, and uncommitted changes.
 
     `declared`: the config keys that are declared to differ.
     """

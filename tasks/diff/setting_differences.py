@@ -105,8 +105,7 @@ def _compare(
 
 
 def _without_own(values: Mapping[str, str], run: RunRecord) -> dict[str, str]:
-    """Return the settings without those for the run's own names, folders, ports and hosts; LEFT_OUT replaces the
-    run's own words inside other values."""
+    """Return the settings without the run's own names, folders, ports and hosts; LEFT_OUT replaces these in values."""
     inert = inert_of(run)
     own = {text for name, text in values.items() if inert.is_own(name)} | _own_words(run)
     words = sorted((text for text in own if _is_telling(text)), key=len, reverse=True)

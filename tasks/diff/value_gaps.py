@@ -21,8 +21,7 @@ def varies_at(values: Values, *, exact: bool) -> NDArray[np.bool_]:
 def gaps_between(sides: tuple[Values, Values]) -> Values:
     """Return the distance between the nearest values of two arms at each step. sides: [runs, steps] of each.
 
-    0 where their ranges overlap; where some values are NaN or infinite, 0 if both arms have such a value of the same
-    kind or finite ranges that overlap, else inf.
+    0 where the finite ranges overlap, or both arms have NaN or the same infinity; else inf where a value is not finite.
     """
     finite = [np.isfinite(side) for side in sides]
     low = [np.where(known, side, inf).min(axis=0) for side, known in zip(sides, finite, strict=True)]

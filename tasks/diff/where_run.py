@@ -49,8 +49,7 @@ def place_of_run(run: RunRecord) -> str:
 
 
 def _groups(runs: tuple[RunRecord, ...], arm: str, *, near: bool) -> list[Group]:
-    """Return the group of each run; near: the arms' runs alternate in time. Runs without a known place share a group
-    only with runs of their own arm."""
+    """Return the group of each run. Runs on an unknown machine share a group only with runs of their own arm."""
     if near:
         return [(place_of_run(run) or f"of {arm}", "") for run in runs]
     found, session = [], 0

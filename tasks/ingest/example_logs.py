@@ -89,8 +89,7 @@ def _commits(count: int) -> tuple[Commit, ...]:
 def _log(
     seed: str, now: datetime, *, slower: float = 1.0, host: bool = False, dies: bool = False, parameters: str = "0.001"
 ) -> str:
-    """Return one log in MaxText's format. slower: factor of the step time; host: two of three steps wait for input;
-    dies: at step 30."""
+    """Return one log in MaxText's format. slower: × step time; host: 2 of 3 steps wait for input; dies: at step 30."""
     draw = random.Random(seed)
     lines = [f"XPK Start: {now:%a %b %d %H:%M:%S} UTC 2026"]
 

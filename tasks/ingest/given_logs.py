@@ -57,8 +57,7 @@ class LoggedArms(Frozen):
 def sort_words(
     logs: Sequence[str], baseline: Sequence[str], candidate: Sequence[str]
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the arguments of baseline and candidate; a single page is both. Raises LogFormatError with the command to
-    type instead."""
+    """Return the arguments of each side; a single page is on both. Raises LogFormatError with the command to type."""
     if logs and (baseline or candidate):
         raise LogFormatError(f"{logs[0]}: name the side of every log: {HOW}")
     if len(logs) == 1:
@@ -99,8 +98,7 @@ def read_pair(logs: Sequence[Path]) -> LoggedArms:
 
 
 def read_arms(baseline: Sequence[tuple[Path, bool]], candidate: Sequence[tuple[Path, bool]]) -> LoggedArms:
-    """Read the runs of each side from (path, whether the user named this file). A file that was only found in a folder
-    is skipped if it is no log. Raises LogFormatError."""
+    """Read the runs of each side from (path, whether the user named it): other files may be no logs and are skipped."""
     known: dict[Path, LogReading] = {}
     shared = dict(baseline).keys() & dict(candidate).keys()
     sides = [_read_side(files, number, known, shared) for number, files in enumerate((baseline, candidate))]
@@ -240,8 +238,7 @@ def _ordered(side: Sequence[LoggedRun]) -> list[LoggedRun]:
 
 
 def name_arms(sides: Sequence[Sequence[LoggedRun]]) -> tuple[str, str]:
-    """Return a name for each arm: the common begin of its runs' names, else of its files' or folders' names; if these
-    are empty or equal for both arms, SIDES."""
+    """Return different names for the arms: the common begin of each one's runs, files or folders, or else SIDES."""
     for names in (
         [[run.reading.name for run in side] for side in sides],
         [[run.file.stem for run in side] for side in sides],

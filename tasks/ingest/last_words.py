@@ -78,8 +78,7 @@ def find_end(log: Path, span: tuple[int, int]) -> Source:
 
 
 def find_refusal(log: Path, span: tuple[int, int]) -> LogError | None:
-    """Return the last message of a program that refused its input: the last lines before the frame's end that no
-    logger printed. None without any."""
+    """Return a program's refusal of its input: the last lines before the frame's end, if no logger printed them."""
     with mapped(log, span) as (data, begin, end):
         end = max(data.rfind(b"XPK End: ", begin, end), begin) or end
         filled = dropwhile(lambda item: not item[1].strip(), lines_back(data, begin, end))

@@ -93,10 +93,7 @@ def _keep(stream: BinaryIO, file: Any, on_progress: Progress | None) -> None:
 def _read_all[Place](
     whole: str, places: Sequence[Place], read: Callable[[Place], LogReading]
 ) -> list[tuple[Place, LogReading]]:
-    """Return (path or address, reading) of the files that are logs; others (checkpoints, configs) are skipped.
-
-    whole: the folder, for the LogFormatError that is raised without any log.
-    """
+    """Return (path or address, reading) of the files that are logs. Raises LogFormatError if none of `whole` is."""
     readings = []
     for place in places:
         try:

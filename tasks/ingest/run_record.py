@@ -99,8 +99,7 @@ def with_place(reading: RunReading, log: Path) -> RunReading:
 
 
 def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReading:
-    """Return the reading of a failed run with a cause of death: the cluster's reason, else the error in its log, else
-    one that follows from its exit code.
+    """Return the reading of a failed run with a cause: the cluster's reason, or the log's error, or the exit code.
 
     supervised: maxview's supervisor ran the trainer. It writes the exit code, so a missing one means that it was killed
     too. In other logs it means nothing, because most trainers print none.
@@ -134,8 +133,7 @@ def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReadin
 
 
 def with_full_disk(reading: RunReading, folder: Path) -> RunReading:
-    """Return the reading; if a full disk ended the run and the error names no path, with a message that names the
-    disk of `folder` (on this machine)."""
+    """Return the reading; if the run died of a full disk and its error names no path, with the disk of `folder`."""
     error = reading.error
     if error is None or error.kind != "disk_full" or "/" in error.message:
         return reading

@@ -78,10 +78,7 @@ def _measured(run: RunRecord, column: str) -> NDArray[np.float64] | None:
 
 
 def place_of(steps: pl.DataFrame, index: int = 0, *, run: int = 0) -> Source | None:
-    """Return where a row of a table of steps lies in the log of the arm's run number `run`.
-
-    None if the table has no such row, or the log does not contain the step.
-    """
+    """Return the place of a row of a table of steps in the log of run number `run`; None if row or place is unknown."""
     if not -steps.height <= index < steps.height or steps["line"][index] is None:
         return None
     return Source(line=steps["line"][index], offset=steps["offset"][index], run=run)

@@ -15,10 +15,7 @@ NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # parts of
 
 
 def account_death(run: RunRecord) -> TimeAccount | None:
-    """Return the time account of a run that died too early for `account_run`: start, first steps, end.
-
-    None if the run did not die, or its log has no times.
-    """
+    """Return the time account of a run that died too early for `account_run`; None for others, or without times."""
     length = seconds_between(run.reading.started, run.reading.ended)
     if not run.has_died or not length:
         return None

@@ -68,11 +68,10 @@ def stalled(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
 
 
 def goodput(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
-    """Return the percentage of wall time in productive steps, over all runs with a known length. A stalled step counts
-    as a median step; a step that a restart repeated does not count.
+    """Return the percentage of wall time in productive steps, over all runs with a known length.
 
-    The note has the other percentages (badput) by category, the largest first. The categories are those of
-    github.com/AI-Hypercomputer/ml-goodput-measurement.
+    A stalled step counts as a median step, a repeated step once. The note has the other percentages (badput), by the
+    categories of github.com/AI-Hypercomputer/ml-goodput-measurement.
     """
     spent: dict[str, float] = defaultdict(float)
     for run, one in zip(runs, facts, strict=True):

@@ -21,8 +21,7 @@ LOOK_BACK = 200
 
 
 def prefix_before(window: Window, position: int) -> tuple[str | None, str | None]:
-    """Return time (`MMDD hh:mm:ss.ffffff`) and source (`file.py:line`) of the absl prefix before `position` on its
-    line; None for both without a prefix."""
+    """Return time (`MMDD hh:mm:ss.ffffff`) and source (`file.py:line`) of the last absl prefix before `position`."""
     found = list(PREFIX.finditer(line_before(window.data, position, LOOK_BACK)))
     return (found[-1][1].decode(), found[-1][2].decode()) if found else (None, None)
 

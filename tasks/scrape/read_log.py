@@ -63,8 +63,7 @@ def scrape_text(data: bytes, *, name: str) -> LogReading:
 
 
 def scrape_chunks(raw: Chunks, *, name: str) -> LogReading:
-    """Read a log of any size; each call of `raw` yields its chunks from the start. name: for messages. Raises
-    LogFormatError."""
+    """Read a log of any size; each call of `raw` yields its chunks from the start. Raises LogFormatError."""
     _check_text(head_of(raw), name)
     labels, text = unpack(raw, name)
     _check_text(head_of(text), name)
@@ -216,8 +215,7 @@ def _read_windows(text: Iterator[Window], dialect: LogDialect, run_name: str) ->
 
 
 def _find_dialect(chunks: Iterator[bytes], name: str) -> LogDialect:
-    """Return the dialect of the first chunk with rows; without rows, the first recognised one. Raises LogFormatError.
-    """
+    """Return the dialect of the first chunk with rows, else the first recognised one. Raises LogFormatError."""
     shown, lines = None, 1
     for chunk in chunks:
         dialect = recognise(chunk)

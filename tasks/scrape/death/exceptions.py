@@ -179,10 +179,7 @@ def _below(lines: Iterator[tuple[int, bytes]]) -> bytes:
 
 
 def _read_notebook(data: bytes, position: int) -> Raised | None:
-    """Return the exception of a notebook's traceback, `XlaRuntimeError   Traceback (most recent call last)`.
-
-    Its message is on the next line that begins with the same name. None without such a line.
-    """
+    """Return the exception of a notebook's `XlaRuntimeError   Traceback (…)`, from the next line with that name."""
     begin = data.rfind(b"\n", max(0, position - LOOK_BACK), position) + 1
     named = _NOTEBOOK.fullmatch(data, begin, position)
     if named is None:

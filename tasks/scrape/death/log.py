@@ -8,10 +8,9 @@ A log may contain many exceptions that did not end the run. The cause is the fir
    logged and survived (a retry), raised in another thread or at exit, followed by further steps, or printed after the
    trainer finished. Of a chain, the last exception is the cause; if its class is `other`, an earlier one decides the
    class. If several processes died, the cause is the first death that is not a mere report of another death;
-3. a usage error of the command line;
-4. a signal, printed or implied by an exit code of at least 128, or else an eviction;
-5. a launcher's report that its child failed;
-6. if the run failed, an exception that rule 2 excluded; or else an exception without a traceback.
+3. a usage error; a signal, printed or implied by an exit code of at least 128; an eviction;
+4. a launcher's report that its child failed;
+5. if the run failed, an exception that rule 2 excluded; an exception without a traceback.
 
 An exception that an eviction may have caused (a broken connection, a time-out) gets the class of the eviction.
 """
@@ -200,8 +199,7 @@ class DeathLog:
         return self._explain(error, chain[-1].text, late)
 
     def _stopped(self, strong: list[Found]) -> tuple[list[Found], str] | None:
-        """Return the first message that the program stops, or the exception of the same class after it; None without.
-        """
+        """Return the first message that the program stops, or a later exception of the same class; None without."""
         stop = next((one for one in strong if one.form == "stop"), None)
         if stop is None:
             return None

@@ -1,6 +1,6 @@
-"""Defines `LogDialect`, the description of a trainer's log format, and `EventCollector`, which reads its other lines.
+"""Defines `LogDialect`, a trainer's log format, and `EventCollector`, which reads all lines but rows (lines of steps).
 
-A new dialect is one module with a `LogDialect`, listed in `dialects/__init__.py`. A row is a step's line.
+A new dialect is one module with a `LogDialect`, listed in `dialects/__init__.py`.
 """
 
 import re
@@ -99,8 +99,7 @@ class EventCollector:
         )  # fmt: skip
 
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
-        """Return the fields of the `RunReading`, and two flags: "is_ended", the log shows how the run ended; "is_cut",
-        the log ends within a line."""
+        """Return the fields of the `RunReading`; "is_ended": the log shows the end; "is_cut": it ends within a line."""
         steps = steps.with_columns(time=iso_dates(pl.col("time")))
         ending = self.ending(steps, table, table.total)
         over = self.death.exit_code is not None or self.finished_at is not None or ending["error"] is not None

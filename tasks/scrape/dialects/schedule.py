@@ -16,6 +16,8 @@ _EVENT = re.compile(rb"rank %s (forward|backward) (start|finished) tensor %s(?=\
 
 
 class ScheduleLog:
+    """Collects the events of all ranks, in log order."""
+
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
         self.glued: set[int] = set()  # numbers of the lines that contain several events or records

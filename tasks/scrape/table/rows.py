@@ -121,10 +121,7 @@ def shape_of(text: bytes, width: int = 0) -> Shape:
 
 
 def layout_of(line: bytes, row: Row, time: re.Pattern[bytes], start: bytes) -> Layout | None:
-    """Return the layout of a row on its line; None if a value is a word, or unexpected text follows the row.
-
-    start: pattern of the position at which the row's line or record begins.
-    """
+    """Return the layout of a row; None if a value is a word. start: pattern of the begin of its line or record."""
     if any(one.shape[0] == "word" for one in row.fields) or not re.match(b"(?m:" + row.tail + b")", line[row.end :]):
         return None
     before = line[: row.begin]

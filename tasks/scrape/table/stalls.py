@@ -6,19 +6,17 @@ step of a process has no steady neighbours before it and is compared with the st
 
 - `restart`: the first step after the step number decreased, or after another process started;
 - `compile`: the first step of the log, or a step with another number of tokens than the step before;
-- `dispatch`: the neighbouring steps are shorter by the same time. Steps are dispatched asynchronously, so one line can
-  show too much time and another too little. No time was lost if the two steps before and the two after the step lack
-  at least half of its excess;
+- `dispatch`: the two steps before and the two after are together shorter by at least half of the excess. Steps are
+  dispatched asynchronously, so one line can show too much time and others too little, without a loss of time;
 - `checkpoint`: a save was in flight during the step;
 - `eval`: an evaluation ended during the step;
 - `profiler`: the profiler started or wrote its data during the step;
 - `restart`, `compile`: the step before has this cause; the step's time includes the execution of the step before;
 - `unexplained`: none of these.
 
-Which lines were printed during a step depends on the trainer. If it prints a step when that is done, they are the lines
-since the step before. MaxText is deferred: it prints each step one iteration late, so that printing does not wait for
-the device. Lines between those of steps k and k+1 were printed in iteration k+2, after its time was measured, so they
-were printed during step k+3.
+Lines between those of steps k and k+1 were printed during step k+1, if the trainer prints each step when it is done.
+MaxText is deferred: it prints each step one iteration late, so that printing does not wait for the device. It printed
+these lines in iteration k+2, after its time was measured, and so during step k+3.
 """
 
 import math
@@ -113,8 +111,7 @@ def _resized(timed: pl.DataFrame) -> NDArray[np.bool_]:
 
 
 def _usual(seconds: NDArray[np.float64], first: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the expected seconds of each step: the median around it, without the first step of each process; else
-    inf."""
+    """Return the usual seconds around each step: the median without the first steps of processes; inf if unknown."""
     calm = pl.Series(seconds).set(pl.Series(first), None)
     median = calm.rolling_median(NEIGHBOURS, min_samples=1, center=True)
     return median.fill_null(math.inf).to_numpy()

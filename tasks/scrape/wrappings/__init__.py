@@ -40,10 +40,7 @@ class Unwrapped:
 
 @contextmanager
 def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
-    """Yield a file's unwrapped logs, readable inside the block. Each call of `raw` yields the file from the start.
-
-    name: for messages. Raises LogFormatError for damaged archives.
-    """
+    """Yield a file's unwrapped logs; each call of `raw` yields it from the start. LogFormatError: damaged archives."""
     packed = head_of(raw)
     labels, chunks = unpack(raw, name)
     head = head_of(chunks)  # raises if only the first bytes look like an archive

@@ -43,8 +43,7 @@ def clean(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[byte
 
 
 def _certain(data: bytes) -> int:
-    """Return the length of the part that can be cleaned now, without an escape sequence, a carriage return or zero
-    bytes at its end that may continue in the next piece."""
+    """Return the length without a final escape sequence, carriage return or zero bytes that may go on in later data."""
     escape = data.rfind(b"\x1b", max(0, len(data) - LONGEST))
     if escape >= 0 and not _ESCAPE.match(data, escape):
         return escape

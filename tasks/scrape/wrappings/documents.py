@@ -116,8 +116,7 @@ def fenced_blocks(data: bytes) -> list[tuple[int, int]]:
 def split_excerpts(data: bytes) -> list[tuple[bytes, tuple[int, int]]]:
     """Return (text, byte range) of every run in a guide. The text is `data` with spaces in place of all else.
 
-    Consecutive excerpts (fenced blocks) belong to one run until the step number decreases. An excerpt whose step lines
-    all occurred before is dropped.
+    Excerpts (fenced blocks) belong to one run until the step number decreases; repeated excerpts are dropped.
     """
     runs: list[list[tuple[int, int]]] = [[]]
     last = -1

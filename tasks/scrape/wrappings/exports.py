@@ -1,7 +1,4 @@
-"""Reads exports of Cloud Logging, container runtimes and notebooks: yields the text of each source (pod, cell).
-
-The entries of an export are sorted by time.
-"""
+"""Reads exports of Cloud Logging, container runtimes and notebooks: the text of each source (pod, cell) by time."""
 
 import codecs
 import csv
@@ -114,8 +111,7 @@ def _printed(output: dict[str, Any]) -> str:
 
 
 class Entries:
-    """The entries of an export, sorted by time, insertId and position, like Cloud Logging's. SQLite limits the memory.
-    """
+    """The entries of an export, sorted by time, insertId and position, like Cloud Logging's. SQLite limits memory."""
 
     def __init__(self, values: Objects, lose: Lose) -> None:
         self._found = sqlite3.connect("")
@@ -126,8 +122,7 @@ class Entries:
         self.sources = [source for (source,) in came]
 
     def text(self, source: str) -> Iterator[bytes]:
-        """Yield the text of one source in chunks. An entry's text ends with a line break unless the next continues it.
-        """
+        """Yield the text of one source in chunks. Each entry ends with a line break unless the next continues it."""
         wanted = "SELECT text, part, goes_on FROM entries WHERE source = ? ORDER BY stamp, part, number"
         rows = self._found.execute(wanted, (source,))
         lines = (
@@ -142,10 +137,7 @@ class Entries:
 
 
 def _entries_of(values: Objects, lose: Lose) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows for the table of `Entries`.
-
-    goes_on: the `part` of the entry that continues the line; "": whichever is next; None: the line is complete.
-    """
+    """Yield `Entries`' rows. goes_on: `part` of the entry that continues the line; "": the next entry; None: none."""
     for number, value in enumerate(values):
         payload = value.get("jsonPayload")
         fields = payload if isinstance(payload, dict) else value

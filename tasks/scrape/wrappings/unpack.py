@@ -22,8 +22,7 @@ HEAD = 1 << 20  # bytes by which wrappings are recognised
 
 
 def unpack(raw: Chunks, name: str) -> tuple[tuple[str, ...], Chunks]:
-    """Return the names of the archives and the encoding around a text, and the text. Reading the text raises
-    LogFormatError if an archive is damaged or a bomb (expands too much)."""
+    """Return (names of archives and encoding, text). Reading damaged or exploding archives raises LogFormatError."""
     labels: tuple[str, ...] = ()
     for magic, label, opened in (
         (GZIP, "gzip", partial(zlib.decompressobj, wbits=31)),

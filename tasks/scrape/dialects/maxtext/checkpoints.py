@@ -26,6 +26,7 @@ class Save(CheckpointEvent, frozen=False):
     done: int | None = None  # offset of the first line that shows that the save no longer slows training, if any
 
     def decide_state(self, *, visible: bool) -> CheckpointState:
+        """Return the last state that the log shows. visible: whether its host prints commits."""
         if self.restored_line is not None:
             return "restored"
         if self.committed_line is not None:
@@ -41,6 +42,8 @@ class Save(CheckpointEvent, frozen=False):
 
 @dataclass
 class CheckpointLog:
+    """Collects the saves of a run, in order of their first lines."""
+
     saves: list[Save] = field(default_factory=list)
     primary: int | None = 0  # process number of the host that commits; None: each host commits
     _newest: dict[int, Save] = field(default_factory=dict)  # step → its newest save
@@ -117,10 +120,7 @@ class CheckpointLog:
         return any(save.offset < end and (save.done is None or save.done > begin) for save in self.saves)
 
     def events(self, *, first_day: datetime | None, process: int | None, ended: bool) -> tuple[CheckpointEvent, ...]:
-        """Return the checkpoints. `committed` is False only in the finished log of a host that commits; None: unknown.
-
-        process: number of the process that wrote the log; None if unknown. ended: the log shows the end of the run.
-        """
+        """Return the checkpoints. Missing commits are certain only if the log has ended and its `process` commits."""
         commits = process is not None and self.primary in (None, process)
         return tuple(
             CheckpointEvent(

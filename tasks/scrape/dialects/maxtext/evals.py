@@ -71,6 +71,8 @@ def _values(text: str) -> dict[str, float | str]:
 
 @dataclass
 class WaitLog:
+    """Collects the waits for saves; `beside` adds blocking saves and evaluations."""
+
     printed: list[Wait] = field(default_factory=list)  # waits with printed seconds
     timed: list[tuple[str, str, Source]] = field(default_factory=list)  # other waits: (begin, end, place)
     _begun: tuple[str, Source] | None = None
