@@ -112,7 +112,7 @@ def find_same_log(arms: Arms, *, aa: bool) -> Observations:
 
 
 def _find_same_file(one: RunRecord, other: RunRecord) -> str | None:
-    """Return which files show that two runs are the same run, by place, time and values, or by step times; else None."""
+    """Return which files show that two runs are the same run, by all values or by their step times; else None."""
     steps, others = one.reading.steps, other.reading.steps
     dated = steps["time"].null_count() < steps.height
     if (dated and steps.equals(others)) or have_equal_times(steps, others):

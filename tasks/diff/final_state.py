@@ -80,7 +80,7 @@ def _frozen_of(run: RunRecord) -> list[str] | None:
     start, end = _digests(run, "initial_state"), _digests(run, "state")
     if not start or not end or run.reading.steps.height < LEAST_STEPS:
         return None
-    # in a digest of the whole state, parameters have the prefix params/
+    # in digests of the complete state, the paths of parameters have the prefix params/
     return [path for path, digest in start.items() if digest == end.get(path, end.get(f"params/{path}"))]
 
 

@@ -36,7 +36,7 @@ _STOP = re.compile(
 # a line that ends a multi-line message, e.g. JAX's horizontal rule
 _BELOW = re.compile(rb"-{20}\s*\Z|For simplicity, JAX has removed|[|+] |\s+\+-")
 LINES_BELOW = 12  # most further lines of a message
-BYTES_BELOW = 2000  # most bytes of them
+BYTES_BELOW = 2000  # most bytes of these lines
 
 _CHAINED = re.compile(rb"(?:During handling of the above exception|The above exception was the direct)[^\n]*\s*\Z")
 # (text before a traceback that may not have ended its process, the reason in words)

@@ -199,7 +199,8 @@ class DeathLog:
         return self._explain(error, chain[-1].text, late)
 
     def _stopped(self, strong: list[Found]) -> tuple[list[Found], str] | None:
-        """Return the first message that the program stops, or a later exception of the same class; None without."""
+        """Return the first message that the program stops, or a later exception of the same class that no logger
+        printed; None without such a message."""
         stop = next((one for one in strong if one.form == "stop"), None)
         if stop is None:
             return None

@@ -11,7 +11,7 @@ step of a process has no steady neighbours before it and is compared with the st
 - `checkpoint`: a save was in flight during the step;
 - `eval`: an evaluation ended during the step;
 - `profiler`: the profiler started or wrote its data during the step;
-- `restart`, `compile`: the step before has this cause; the step's time includes the execution of the step before;
+- `restart`, `compile`: it applies to the step before, whose execution is included in this step's time;
 - `unexplained`: none of these.
 
 Lines between those of steps k and k+1 were printed during step k+1, if the trainer prints each step when it is done.
