@@ -14,10 +14,10 @@ from tasks.records import CheckpointDifference, Commit, ComparisonRecord, Progra
 class CaseRuns(Frozen):
     """All runs of one case of a comparison, in the order in which they ran."""
 
-    comparison: str
+    comparison: str  # name of its file in configs/comparisons, or `ingest` for given logs
     case: str
-    target: str
-    runs: tuple[RunRecord, ...]
+    target: str  # name of the machine that the runs ran on
+    runs: tuple[RunRecord, ...]  # of both arms
     cases: int = 1  # number of cases in the comparison: they share its chance of a false alarm
     look: int | None = None  # with --until-decided: how often this case has been decided, including now
     checkpoints: CheckpointDifference | None = None  # at the last step of which both first runs have a checkpoint

@@ -44,7 +44,7 @@ def excuse_of(arms: Arms, floors: list[Floor]) -> str:
     if any(_host_side(plan) != _host_side(plans[0]) for plan in plans):
         return ""
     sources = {plan.versions.get(SOURCE) or (None if plan.dirty else plan.commit) for plan in plans}
-    codes = {plan.code for plan in plans}  # hash of the code; "" for a trainer outside a checkout
+    codes = {plan.code for plan in plans}  # digests without comments and local names; "" if unknown
     if None in sources or len(codes) > 1 or (len(sources) > 1 and codes == {""}):
         return ""
     return ONE_SOURCE if len(sources) == 1 else ONE_CODE

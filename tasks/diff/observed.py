@@ -16,8 +16,8 @@ class Observed(Frozen):
     """A finding without its effect on the verdict."""
 
     kind: FindingKind
-    message: str
-    evidence: tuple[Evidence, ...] = ()
+    message: str  # a clause that can stand in a headline
+    evidence: tuple[Evidence, ...] = ()  # values of the arms, with their places in the logs
 
 
 def judge(observed: Iterator[Observed] | list[Observed], effects: Effects) -> list[Finding]:

@@ -25,8 +25,8 @@ LEFT_OUT = "…"  # replaces a run's own names and folders
 class Difference(Frozen):
     """A setting in which two runs differ: both values, and the kind of its finding."""
 
-    name: str
-    values: tuple[str, str]
+    name: str  # config key or environment variable
+    values: tuple[str, str]  # of the first run, of the second run
     kind: FindingKind  # "inert" if the difference has no effect
     why: str = ""  # the reason why it has no effect; else empty
 

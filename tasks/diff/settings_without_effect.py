@@ -28,9 +28,9 @@ OFF = frozenset({"False", "false", "0", "0.0"})  # values of enable_dropout that
 class Field(Frozen):
     """The values of one field of the step lines, over all runs of an arm."""
 
-    count: int
-    low: float
-    high: float
+    count: int  # number of values
+    low: float  # the smallest value
+    high: float  # the largest value
     place: Source | None  # of the first value that is not 0 in the first run with the field, else of its first step
 
     @property

@@ -36,9 +36,9 @@ class ExamplePair(Frozen):
 
     comparison: str
     case: str
-    night: int
+    night: int  # from 0
     created: datetime
-    names: tuple[str, str]
+    names: tuple[str, str]  # of the baseline and of the candidate
     logs: tuple[tuple[str, ...], tuple[str, ...]]  # text of the log of each run, for both arms
     further: tuple[tuple[str, ...], tuple[str, ...]]  # logs of the extra runs
     commits: tuple[Commit, ...] = ()  # of the branch, the newest first; the last entry is main's; () without a branch

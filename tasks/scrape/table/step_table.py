@@ -28,7 +28,7 @@ class StepTable:
 
     def __init__(self, dialect: RowGrammar, *, live: bool = False) -> None:
         self.dialect, self._live = dialect, live
-        self.seen = self.parsed = 0
+        self.seen = self.parsed = 0  # number of heads of rows; number of rows in the table
         self.unread: list[UnreadLine] = []
         self.glued: list[int] = []  # line numbers of rows that share their line with another record
         self.total: int | None = None  # printed number of steps of the run; None if not printed

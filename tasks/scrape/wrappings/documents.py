@@ -35,12 +35,12 @@ _LINE = re.compile(rb"[^\n]*completed step: (\d+)[^\n]*")
 
 
 class PageLog(Frozen):
-    """One arm's log on a page: the arm's name there, and the log's byte range."""
+    """One arm's log on a page."""
 
-    name: str
+    name: str  # the arm's name on the page
     branch: str | None
     commit: str | None
-    span: tuple[int, int] = (0, 0)
+    span: tuple[int, int] = (0, 0)  # the log's byte range; (0, 0) before it is found
 
 
 def is_page(data: bytes) -> bool:
