@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 
 from tasks.records import Stall
 
-TIMES = 3.0
-SECONDS_MORE = 0.1
-NEIGHBOURS = 21
-PAID_BACK = 0.5
+TIMES = 3.0  # × median of the neighbours: least seconds of a stall
+SECONDS_MORE = 0.1  # least seconds of a stall above that median
+NEIGHBOURS = 21  # steps of which the median is taken, with the step itself in the middle
+PAID_BACK = 0.5  # least share of a step's excess that its neighbours lack after a dispatch artefact
 LATE = 2  # in deferred logs, a step's time begins this many step lines earlier
 
 
