@@ -1,3 +1,3 @@
-"""Turns the records of two arms into one comparison: findings, rows, floors, curves and a verdict."""
+"""Compares the run records of two arms: findings, metric rows, floors (proofs of equality), curves and a verdict."""
 
 from tasks.diff.compare_runs import diff, exit_status

@@ -1,4 +1,4 @@
-"""Combines the runs of one arm into its summary, curves and time accounts."""
+"""Defines `ArmRuns`, the runs of one arm, and computes its summary, curves and time accounts."""
 
 from configs.kernels import describe_attention
 from configs.schema import Frozen, TrainConfig
@@ -11,16 +11,16 @@ from tasks.records import ArmSummary, Curve, Restore, RunFacts, RunPlan, RunRead
 
 
 class ArmRuns(Frozen):
-    """The runs of one arm, in order, with the arm's name and label."""
+    """The runs of one side of a comparison, in the order in which they ran."""
 
-    name: str
-    label: str
+    name: str  # in records and files, e.g. "nnx"
+    label: str  # for users: name and commit
     runs: tuple[RunRecord, ...]
-    counts_from: int = 0  # number of the first step in its logs; `runs` are renumbered from 0
+    counts_from: int = 0  # number of the first step in the arm's logs; 1: `runs` have been renumbered from 0
 
     @property
     def first(self) -> RunRecord:
-        """The run whose values and log stand for the arm where one run is enough."""
+        """The first run; used wherever one run represents the arm."""
         return self.runs[0]
 
     @property
@@ -30,12 +30,12 @@ class ArmRuns(Frozen):
 
     @property
     def dead(self) -> RunRecord | None:
-        """The first run that did not end well."""
+        """The first run that died; None if none did."""
         return next((run for run in self.runs if run.has_died), None)
 
     @property
     def facts(self) -> tuple[RunFacts, ...]:
-        """The facts of its runs."""
+        """The facts of each run."""
         return tuple(map(facts_of, self.runs))
 
     def name_run(self, number: int) -> str:
@@ -44,7 +44,7 @@ class ArmRuns(Frozen):
 
 
 def summarise(arm: ArmRuns) -> ArmSummary:
-    """Return the facts of an arm that every surface shows beside its name."""
+    """Return the arm's summary, which pages and commands show; its error and exit code are those of its first death."""
     dead = arm.dead
     shown = (dead or arm.first).reading
     number = next((number for number, run in enumerate(arm.runs) if run is dead), 0)
@@ -71,20 +71,20 @@ def summarise(arm: ArmRuns) -> ArmSummary:
 
 
 def _attention_of(plan: RunPlan | None) -> str | None:
-    """Return the attention kernel of a run of maxview's trainer; None for other trainers, or if config keys changed."""
+    """Return the attention kernel of maxview's trainer; None for other trainers, or a config of another version."""
     if plan is None or plan.trainer != "maxview" or plan.config.keys() != TrainConfig.model_fields.keys():
         return None
     return describe_attention(TrainConfig.model_validate(plan.config))
 
 
 def _resumed_from(reading: RunReading) -> tuple[Restore, ...]:
-    """Return the restores before the last step; later ones read the other arm's checkpoints, as a proof."""
+    """Return the restores before the last step. Later ones are excluded: they test the other arm's checkpoints."""
     last = -1 if reading.steps.is_empty() else int(reading.steps["offset"][-1])
     return tuple(restore for restore in reading.restores if restore.offset < last)
 
 
 def numbered[T: Frozen](item: T, run: int) -> T:
-    """Return a copy of a record from a log with the number of its run."""
+    """Return a copy of a record from a log with the number of its run in the arm, from 0."""
     return item.model_copy(update={"run": run})
 
 
@@ -106,7 +106,7 @@ def curves_of(arm: ArmRuns) -> list[Curve]:
 
 
 def times_of(arm: ArmRuns) -> list[TimeAccount]:
-    """Return the time accounts of the runs with steady steps; if there are none, those of the runs that died."""
+    """Return the time accounts of the runs with steady steps; if no run has these, the accounts of its deaths."""
     found = []
     for number, (run, facts) in enumerate(zip(arm.runs, arm.facts, strict=True)):
         if account := facts.account:

@@ -14,22 +14,22 @@ from tasks.records import CheckpointDifference, Commit, ComparisonRecord, Progra
 class CaseRuns(Frozen):
     """All runs of one case of a comparison, in the order in which they ran."""
 
-    comparison: str
+    comparison: str  # name of its file in configs/comparisons, or `ingest` for given logs
     case: str
-    target: str
-    runs: tuple[RunRecord, ...]
+    target: str  # name of the machine that the runs ran on
+    runs: tuple[RunRecord, ...]  # of both arms
     cases: int = 1  # number of cases in the comparison: they share its chance of a false alarm
-    look: int | None = None  # with --until-decided: the number of this look, from 1
-    checkpoints: CheckpointDifference | None = None  # of the last step common to the first run of each arm
+    look: int | None = None  # with --until-decided: how often this case has been decided, including now
+    checkpoints: CheckpointDifference | None = None  # at the last step of which both first runs have a checkpoint
     program: ProgramExplanation | None = None  # difference of the compiled steps; None if a run has none
-    rules: VerdictRules | None = None  # at the time of the request; None: from the present files
-    commits: dict[str, tuple[Commit, ...]] = {}  # arm -> its commits that the other arm lacks
+    rules: VerdictRules | None = None  # as stored when the runs were requested; None: read from configs/
+    commits: dict[str, tuple[Commit, ...]] = {}  # name of the arm -> its commits that the other arm lacks
 
 
 def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> ComparisonRecord:
     """Compare the two arms of a case.
 
-    past: per noisy metric, the differences of equal runs in the history of the target.
+    past: name of a noisy metric's series -> differences of equal runs in the target's history.
     """
     rules = _rules_of(case)
     baseline, candidate = _sides(case, rules)
@@ -64,6 +64,6 @@ def _sides(case: CaseRuns, rules: VerdictRules) -> list[list[RunRecord]]:
 
 
 def is_control(rules: VerdictRules, runs: Sequence[RunRecord]) -> bool:
-    """Return whether the arms should be equal, to measure noise: declared with --aa, or because they set nothing."""
+    """Return whether the arms should be equal, to measure noise: because of --aa, or as neither arm sets anything."""
     declared = any(run.plan is not None and run.plan.aa for run in runs)
     return declared or (rules.alike and not any(run.plan and run.plan.software for run in runs))

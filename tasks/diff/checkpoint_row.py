@@ -1,4 +1,4 @@
-"""Turns the checkpoints of two arms, and their proofs, into one row."""
+"""Judges the checkpoints of two arms: the row of the metric `checkpoints`."""
 
 from collections.abc import Sequence
 
@@ -21,8 +21,8 @@ def checkpoint_row(
     """Return the row that judges whether each run's checkpoints exist and whether both arms have the same ones.
 
     `found`: the comparison of both arms' checkpoints of one step. NaN or infinite values in one arm only are always
-    judged. Other differences are judged only if a floor proves that the arms train the same bits, or if every `loss` is
-    equal bit for bit; else they are reported, and other rows judge the training.
+    judged. Other differences are judged only if the arms must have equal checkpoints: a floor proves that they train
+    the same bits, or every `loss` is equal bit for bit. Else they are only reported.
     """
     saved = read_saved(arms[0].runs, arms[0].name_run), read_saved(arms[1].runs, arms[1].name_run)
     cells = (_cell(arms[0], saved[0]), _cell(arms[1], saved[1]))
@@ -73,7 +73,7 @@ def _judge(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:
 
 
 def _are_proved(floors: Sequence[Floor]) -> bool:
-    """Return whether the arms are proved to train the same bits, so that their checkpoints must be the same."""
+    """Return whether no floor failed and one proves the same bits, so that the checkpoints must be equal."""
     held = {floor.name for floor in floors if floor.holds}
     return not any(floor.holds is False for floor in floors) and bool(held & {"same bits", "same checkpoint"})
 

@@ -1,4 +1,4 @@
-"""Checks that two arms differ only where they were meant to; each difference is a finding with its evidence."""
+"""Collects the findings on two arms: undeclared differences, deaths, incomplete logs, settings without effect."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -28,8 +28,8 @@ def find_findings(
 ) -> list[Finding]:
     """Return all findings, blocking ones first.
 
-    `declared`: the config keys that are declared to differ; `effects`: each finding's effect on the verdict;
-    `parities`: the step-by-step comparisons, the loss first.
+    `declared`: the config keys that are declared to differ; `effects`: kind of finding → effect on the verdict;
+    `aa`: the arms should be equal; `parities`: the step-by-step comparisons, the loss first.
     """
     return judge(
         chain(

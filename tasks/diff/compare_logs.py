@@ -1,4 +1,4 @@
-"""Turns the logs of two arms into run records in the store, and these into their comparison."""
+"""Compares logs that the user gives: copies them into the store as run records, then compares the two arms."""
 
 import shlex
 import shutil
@@ -25,8 +25,8 @@ from tasks.store import Store, check_name, safe_name
 from tasks.store.mirror import out_option
 
 INGEST = "ingest"  # the name of every comparison of logs
-AGAIN = "linen-vs-nnx"  # trains a case on this machine, without a checkout
-MORE_DEVICES = "cpu-8"  # the target for cases that one device cannot run
+AGAIN = "linen-vs-nnx"  # the comparison that a suggested command runs: it needs this machine only, no checkout
+MORE_DEVICES = "cpu-8"  # the target of that command for cases that need several devices
 UNTITLED = "logs"  # the case if it is unknown
 UNNAMED = "as logged"  # the target if it is unknown; no target's name contains a space
 
@@ -39,7 +39,7 @@ class Given(Frozen):
 
 
 def archive(arms: LoggedArms, store: Store) -> list[RunRecord]:
-    """Copy each log into a run folder of the store and write its record there: the archive outlives the log."""
+    """Copy each log into a run folder of the store and write its record there; returns the records, baseline first."""
     sides = zip(arms.names, (arms.baseline, arms.candidate), strict=True)
     return [_archive(run, name, store) for name, runs in sides for run in runs]
 
@@ -69,14 +69,14 @@ def _archive(run: LoggedRun, arm: str, store: Store) -> RunRecord:
 
 
 def case_runs(records: Sequence[RunRecord], *, case: str, target: str | None) -> CaseRuns:
-    """Return the runs as those of a case, to look them up in the target's history."""
+    """Return the runs as a case of the comparison `ingest`, to look up the target's history."""
     return CaseRuns(comparison=INGEST, case=case, target=target or UNNAMED, runs=tuple(records))
 
 
 def check_words(target: str | None, tolerances: str) -> None:
-    """Raise ValueError for a target that is no plain name, and for an unknown set of tolerances.
+    """Raise ValueError for an unknown set of tolerances, or for a target that cannot be a file name.
 
-    The target of logs needs no file in configs/targets.
+    The target of given logs needs no file in configs/targets.
     """
     if target is not None:
         check_name(target, "target")
@@ -95,8 +95,8 @@ def compare_pair(
 ) -> ComparisonRecord:
     """Return the comparison of the ingested runs of two arms, baseline first.
 
-    `target`: the machine they ran on; `past`: differences of equal runs there, as `tasks/history/prior.py` reads them;
-    `given`: the log arguments.
+    `target`: the machine of the runs; `past`: differences of equal runs there, from `tasks/history/prior.py`;
+    `given`: the log arguments, for the suggested command; None: the archived logs.
     """
     baseline = [run for run in records if run.arm == records[0].arm]
     candidate = [run for run in records if run.arm != records[0].arm]
@@ -119,14 +119,14 @@ def compare_pair(
 
 
 def ingest_rules(question: str, target: str | None, tolerances: str = "default") -> VerdictRules:
-    """Return the rules for judging logs: a set of tolerances, and the costs of the target if it is a known one."""
+    """Return the rules for judging logs: a set of tolerances, and the costs of a target that configs/targets has."""
     known = load_target(target) if target in list_names("targets") else None
     declared = tuple(sorted(IMPLEMENTATION_KEYS))
     return make_rules(question, load_tolerances(tolerances), load_effects(), known, declared=declared)
 
 
 def circumstances_of(target: str | None, past: Mapping[str, Past]) -> Circumstances:
-    """Return the circumstances for judging the noise of logs."""
+    """Return the noise history of the target, and the text that suggests how to get more evidence."""
     instead = "give maxview ingest the logs of further runs"
     if target is None:
         instead += " (with --target NAME of the machine they ran on, its noise history counts too)"
@@ -136,7 +136,7 @@ def circumstances_of(target: str | None, past: Mapping[str, Past]) -> Circumstan
 
 
 def options_of(case: str, target: str | None, tolerances: str = "default", *, aa: bool = False) -> list[str]:
-    """Return the options of an `ingest` command."""
+    """Return the options of an `ingest` command, without those that have their default value."""
     words = [] if case == UNTITLED else ["--case", case]
     words += [] if target in (None, UNNAMED) else ["--target", str(target)]
     words += [] if tolerances == "default" else ["--tolerances", tolerances]
@@ -146,8 +146,8 @@ def options_of(case: str, target: str | None, tolerances: str = "default", *, aa
 def suggest_next(record: ComparisonRecord, again: list[str]) -> list[str]:
     """Return the command that can settle the verdict; empty if it is settled.
 
-    Linen and NNX of a known case are trained on this machine. For other arms it is `again`, which reads the same logs
-    and takes those of further runs.
+    For Linen and NNX of a known case, the command trains both on this machine. For other arms it is `again`, the
+    present command, to which the user adds the logs of further runs.
     """
     if record.verdict in ("same", "improved"):
         return []

@@ -1,4 +1,4 @@
-"""Turns the run records of two arms into the comparison record that every surface draws."""
+"""Turns the run records of two arms into a `ComparisonRecord`, with its verdict and headline."""
 
 import hashlib
 from collections.abc import Sequence
@@ -44,8 +44,8 @@ WORDS: tuple[tuple[Verdict, str], ...] = (
     ("unknown", "not enough evidence for {}"),
     ("improved", "{} improved, nothing regressed"),
 )
-COMPUTED = frozenset(metric.name for metric in METRICS if metric.result)  # a headline names these first
-# rows that have the verdict of another row, which is named instead
+COMPUTED = frozenset(metric.name for metric in METRICS if metric.result)  # named first in a headline
+# rows that have the verdict of another row; a headline names the other row only
 SHARE_A_WORD = frozenset(metric.name for metric in METRICS if metric.word_of)
 
 
@@ -62,10 +62,10 @@ def diff(
     checkpoints: CheckpointDifference | None = None,
     program: ProgramExplanation | None = None,
 ) -> ComparisonRecord:
-    """Compare the repeats of two arms by rules that were read when they were asked for.
+    """Compare the runs of two arms by the given rules.
 
-    `given`: further inputs for judging noise; `checkpoints`: the comparison of both arms' checkpoints of one step;
-    `program`: the comparison of the recorded training steps.
+    `aa`: the arms should be equal; `given`: further inputs for judging noise; `checkpoints`: the comparison of both
+    arms' checkpoints of one step; `program`: the comparison of the recorded training steps.
     """
     left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
     left, right = arms = number_alike((left, right))
@@ -81,7 +81,7 @@ def diff(
         rules=rules, proved=proved, other_draws=draws_differ(arms), instead=given.instead, among=len(compared)
     )
     loss = judge_loss(parity, judged)
-    # weights that give equal losses throughout give equal ones in an evaluation
+    # arms with equal losses at all steps have equal weights, so their evaluations must be equal too
     equal = proved or (parity.parity.steps >= LEAST_STEPS and parity.parity.first is None and not parity.varies)
     measured = [cpu_seconds(run) is not None for arm in arms for run in arm.runs]
     shared = given.shared_by(1 + all(measured))
@@ -137,7 +137,7 @@ def diff(
 
 
 def allow(row: MetricDiff, rules: VerdictRules) -> MetricDiff:
-    """Return the row, with the reason if its verdict is *changed* and the comparison's file allows that."""
+    """Return the row; if its verdict is *changed* and the comparison's file allows that, with the file's reason."""
     why = rules.allowed.get(BY_NAME[row.metric].tolerance, "")
     return row.model_copy(update={"allowed": why}) if why and row.verdict == "changed" else row
 
@@ -150,9 +150,9 @@ def conclude(
     floors: Sequence[Floor],
     host: str = "",
 ) -> tuple[Verdict, str]:
-    """Return the overall verdict and the headline: the worst judged row, once the arms are comparable.
+    """Return the overall verdict and the headline: of a death, else of a blocking finding, else of the worst row.
 
-    `host`: the explanation of a time difference between arms that run one program, else empty.
+    `host`: the explanation of a time difference between arms that run the same program, else empty.
     """
     between = f"{candidate.label} against {baseline.label}"
     died = [finding.message for finding in findings if finding.kind == "died"]
@@ -208,7 +208,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def comparison_id(comparison: str, case: str, runs: Sequence[RunRecord]) -> str:
-    """Return the comparison's id: equal for the same runs, so that a page keeps its address."""
+    """Return the comparison's id, a hash of its name, case and runs: equal runs always have the same page address."""
     facts = [comparison, case, *(run.plan.identity if run.plan else Path(run.log).parent.name for run in runs)]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:10]
 

@@ -1,5 +1,5 @@
-"""Finds contradictions within a run: between its log and its metrics file, repeated steps, an exception without a
-failure. Also finds arms that differ by no more than the rounding of printed values."""
+"""Finds contradictions within a run: its log and metrics file disagree, steps are repeated without a restart, or the
+log has an exception but exit code 0. Also finds two logs of one run, and differences that rounding can explain."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -19,9 +19,9 @@ from tasks.metrics.printed import printed_units
 from tasks.records import RunRecord, Source
 from tasks.records.counted import counted
 
-SECONDS = ("seconds", "step_time_s")  # columns of a step's time: of the log, of the metrics file
+SECONDS = ("seconds", "step_time_s")  # column of the step time in the log, and in the metrics file
 CLOCK_READS = 2.0  # printed units by which two readings of one step's time may differ
-FLOAT32 = 2.0**-22  # of a value: a float32 that was read from JSON, printed and read again
+FLOAT32 = 2.0**-22  # relative error of a float32 that was converted to decimal and back twice
 
 
 def find_contradictions(arms: Arms, parities: Sequence[MetricParity]) -> Observations:
@@ -35,7 +35,7 @@ def find_contradictions(arms: Arms, parities: Sequence[MetricParity]) -> Observa
 
 
 def _log_against_metrics(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
-    """Yield the first step at which log and metrics file differ by more than the rounding of printed values."""
+    """Yield a finding for the first step at which log and metrics file differ by more than the log's rounding."""
     if not is_exact(run) or run.metrics is None:
         return
     log, metrics = last_of_each_step(run.reading.steps), last_of_each_step(run.metrics)
@@ -64,7 +64,7 @@ def _log_against_metrics(arm: ArmRuns, number: int, run: RunRecord) -> Observati
 
 
 def _disagree(left: NDArray[np.float64], right: NDArray[np.float64], units: float) -> NDArray[np.bool_]:
-    """Return where printed values (left) differ from full ones by more than `units` of the last printed digit."""
+    """Return where printed values (left) differ from precise ones by more than `units` × the last printed digit."""
     finite = np.isfinite(left) & np.isfinite(right)
     known = np.where(finite, left, 0.0)
     allowed = units * printed_units(known) * (1 + 1e-6) + FLOAT32 * np.abs(known)
@@ -80,7 +80,7 @@ def _repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
     again = above.filter(pl.col("step").diff() == 0).rows(named=True)
     restarts = [restore.offset for restore in run.reading.restores]
     odd = [row for row in again if not any(row["since"] < offset < row["offset"] for offset in restarts)]
-    # a silent restart repeats one step only, and prints other lines before it
+    # a restart that the log does not report repeats one step only, and prints other lines before it: no finding
     if odd and (len(odd) > 1 or odd[0]["line"] - odd[0]["above"] <= 1):
         first = odd[0]
         place = Source(line=first["line"], offset=first["offset"], run=number)
@@ -97,9 +97,9 @@ def _repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
 
 
 def find_same_log(arms: Arms, *, aa: bool) -> Observations:
-    """Yield a finding for two logs or two metrics files of one run, one on each side.
+    """Yield a finding for each two runs, one of each arm, whose logs or metrics files are of the same run.
 
-    Given logs are checked in a comparison of equal runs only; other comparisons reject them earlier.
+    Given logs are checked only if `aa`; for other comparisons `check_apart` has rejected them earlier.
     """
     for (number, run), (other, theirs) in product(enumerate(arms[0].runs), enumerate(arms[1].runs)):
         given = run.plan is None and theirs.plan is None
@@ -112,7 +112,7 @@ def find_same_log(arms: Arms, *, aa: bool) -> Observations:
 
 
 def _find_same_file(one: RunRecord, other: RunRecord) -> str | None:
-    """Return the kind of file in which two runs have one place, time and value of every step, or equal step times."""
+    """Return which files show that two runs are the same run, by all values or by their step times; else None."""
     steps, others = one.reading.steps, other.reading.steps
     dated = steps["time"].null_count() < steps.height
     if (dated and steps.equals(others)) or have_equal_times(steps, others):
@@ -122,7 +122,7 @@ def _find_same_file(one: RunRecord, other: RunRecord) -> str | None:
 
 
 def _survived(arms: Arms) -> Observations:
-    """Yield a finding for exceptions in the logs of runs that ended with exit code 0."""
+    """Yield one finding for all exceptions in the logs of runs that ended with exit code 0."""
     shown = [
         (arm, number, error) for arm in arms for number, run in enumerate(arm.runs) if (error := run.reading.survived)
     ]
@@ -137,7 +137,7 @@ def _survived(arms: Arms) -> Observations:
 
 
 def _last_digits(arms: Arms, parities: Sequence[MetricParity]) -> Observations:
-    """Yield a finding for values that differ by one unit of the last printed digit, as equal values may."""
+    """Yield a finding for values that differ by at most one unit of the last printed digit, which may be rounding."""
     found = [item for item in parities if is_rounding(item)]
     if found and (first := found[0].parity.first):
         names = ", ".join(item.parity.metric for item in found)

@@ -11,23 +11,23 @@ from tasks.diff.effect import CONFIDENCE
 from tasks.metrics.printed import Values
 
 MOST_BLOCKS = 4  # blocks of steps whose means are compared; they share the chance of a false difference
-AT_ONCE = 5e-5  # of a value: after equal values in full precision, a larger jump is too large for rounding
-SAME_GAP = 1e-6  # of a value: gaps that differ by less count as equal
-MOVED = 0.25  # of the first gap: an offset's gap moves by no more; a gap that moves by more may wander
-FEWEST = 2  # minimum number of steps that show an offset
-OFFSET_CHANCE = 0.001  # that flips of the last digit look like an offset; wandering gaps do up to ten times as often
-DIGIT_STEPS = 10  # minimum for an offset of one printed unit: a wandering gap stays at one for fewer in up to 5 %
+AT_ONCE = 5e-5  # relative to the value: a larger first difference of precise values is not a rounding difference
+SAME_GAP = 1e-6  # relative to the largest value: gaps that differ by less count as equal
+MOVED = 0.25  # relative to the first gap: the gap of an offset changes by no more; random gaps change by more
+FEWEST = 2  # least number of steps that show an offset
+OFFSET_CHANCE = 0.001  # false alarm rate for random flips of the last digit; for random walks, up to ten times that
+DIGIT_STEPS = 10  # least steps of an offset of one printed unit; up to 5 % of random walks stay there for fewer
 
 
 class Block(Frozen):
-    """The means of both arms over neighbouring steps: candidate − baseline, half of its 99 % interval, its chance."""
+    """A block of consecutive steps: the difference of the arms' mean values over it."""
 
-    first: int
+    first: int  # number of its first step
     last: int
-    baseline: float
-    difference: float
-    half: float = inf
-    chance: float = 1.0
+    baseline: float  # the baseline's mean value
+    difference: float  # candidate − baseline
+    half: float = inf  # half of the difference's confidence interval; inf if unknown
+    chance: float = 1.0  # p-value of the difference; 1 if unknown
 
     @property
     def steps(self) -> str:
@@ -41,9 +41,9 @@ class Block(Frozen):
 
 
 def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tuple[Block, ...]:
-    """Return Student's t test of each block's means; with one run of an arm, `half` and `chance` are unknown.
+    """Return the blocks with Student's t test of their means; if an arm has one run, `half` and `chance` are unknown.
 
-    Neighbouring steps of a run are not independent, so each run contributes one mean per block.
+    sides: [runs, steps] of each arm. Neighbouring steps are not independent, so a run gives one mean per block.
     """
     counts = [len(side) for side in sides]
     degrees = sum(counts) - 2
@@ -65,11 +65,11 @@ def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tu
 def is_offset(sides: tuple[Values, Values], *, exact: bool, unit: float = 0.0) -> bool:
     """Return whether the curves differ by an offset from one step on, which neither rounding nor chance explains.
 
-    Nondeterminism starts small and grows. In full precision, the first difference after equal steps is therefore small;
-    in printed values, single last digits flip before all steps differ. So an offset of printed values has to be present
-    at every step from the first difference on, in one direction, and as large as at first: the chance that n flips
-    among all steps are the last n and of one sign is 2^(1 - n) ÷ C(steps, n). Curves that differ from the first step on
-    may be other draws, unless the gap is the same at every step. unit: of the last printed digit; 0 in full precision.
+    Nondeterminism starts small and grows. In full precision (`exact`), a large first difference after equal steps is
+    an offset. In printed values, single last digits flip before all steps differ. So an offset must be present at every
+    step from the first difference on, in one direction, and about as large as at first: n random flips are the last n
+    steps and of one sign with probability 2^(1 - n) ÷ C(steps, n). Curves that differ from the first step on may have
+    other random weights or data, unless the gap is the same at every step. unit: of the last printed digit, or 0.
     """
     gaps = sides[1][0] - sides[0][0]
     differs = np.flatnonzero(gaps)

@@ -1,7 +1,6 @@
 """Decides the verdict on a deterministic metric from two values, a tolerance and the printed precision.
 
-`decide_noisy` decides noisy times, and `parity_rows` decides curves. `docs/verdict.md` explains the rules with
-examples.
+`decide_noisy` decides times, `parity_rows` decides curves. `docs/verdict.md` explains the rules with examples.
 """
 
 from math import isclose, isfinite, isnan, log10
@@ -9,10 +8,10 @@ from math import isclose, isfinite, isnan, log10
 from configs.comparison import Tolerance
 from tasks.records import Better, Decision, Verdict
 
-LEAST_REPEATS = 3  # minimum number of runs of one arm for estimating its noise
-ONE_RUN = "one run of each"  # the weakest evidence for a verdict
-ONE_PROGRAM = "one program"  # both arms run the same program, so a measured difference is noise
-ROUNDING = 1e-9  # relative slack: the difference of two decimal numbers is not exact in binary
+LEAST_REPEATS = 3  # least number of runs of an arm for estimating its noise
+ONE_RUN = "one run of each"  # evidence text; the weakest evidence for a verdict
+ONE_PROGRAM = "one program"  # evidence text: both arms run the same program, so a measured difference is noise
+ROUNDING = 1e-9  # relative slack, because the difference of two decimal numbers is not exact in binary
 
 
 def decide_exact(
@@ -47,7 +46,7 @@ def decide_exact(
 
 
 def threshold_of(tolerance: Tolerance, baseline: float) -> float:
-    """Return the tolerance in the metric's own unit."""
+    """Return the tolerance in the metric's own unit; `baseline`: the value that a relative tolerance refers to."""
     if tolerance.absolute is not None:
         return tolerance.absolute
     assert tolerance.relative is not None  # Tolerance has exactly one of the two

@@ -1,4 +1,4 @@
-"""The decision rule for metrics with noise, from the levels of two arms' runs. In prose: docs/verdict.md."""
+"""Decides the verdict on a noisy metric (a time) from one level per run of both arms. Explained in docs/verdict.md."""
 
 from math import expm1, log1p
 
@@ -11,11 +11,11 @@ from tasks.records import Decision, Verdict
 from tasks.records.counted import counted
 from tasks.records.text import show_interval
 
-CHANCE = 0.01  # of a false "different" in a whole comparison: in any case, at any look
-MOST_SHOWN = 50.0  # logarithm of the largest ratio shown
-WIDEST_SHOWN = 10.0  # an interval of more than 1000 % says nothing
-RAREST = 1000  # the tail beyond one time in so many is an assumption of the fitted distribution
-# Shares of the chance. Steady steps get more: those of equal runs agree best, and they show most differences.
+CHANCE = 0.01  # probability that a comparison of equal arms finds a difference, over all its cases and looks
+MOST_SHOWN = 50.0  # logarithm of the largest ratio shown; prevents an overflow
+WIDEST_SHOWN = 10.0  # an interval wider than this (1000 %) is shown as "anything"
+RAREST = 1000  # largest N in "1 time in N": rarer events depend on the tail of the assumed distribution
+# How the two tests share the chance. Steady steps get more: they vary least in equal runs, and show most differences.
 SHARES = {"steady steps": 2 / 3, "middle steps": 1 / 3}
 
 MIXED_RUNS = ", because runs of one arm lie among those of the other"
@@ -28,23 +28,23 @@ SOONER = (
 class Cost(Frozen):
     """The cost of one more run of each arm."""
 
-    seconds: float
-    chips: int | None = None  # of the target, if it has chips
+    seconds: float  # of both runs together
+    chips: int | None = None  # number of chips of the target; None if it has none
     price: float | None = None  # US dollars per chip and hour
 
 
 class Remedy(Frozen):
-    """The ways to more evidence: further runs with their cost, and an alternative."""
+    """What a message suggests to a user who needs more evidence: further runs with their cost, and an alternative."""
 
-    cost: Cost | None = None
-    instead: str = ""  # the alternative if only logs were given, which cannot be run again
+    cost: Cost | None = None  # None if unknown
+    instead: str = ""  # the alternative if only logs were given, whose runs cannot be repeated; else empty
 
 
 def chance_of(*, cases: int = 1, look: int | None = None) -> float:
-    """Return the chance of a false "different" that one decision may take.
+    """Return the part of CHANCE for one decision: the probability that it finds a difference between equal arms.
 
-    Bonferroni over the cases, and with --until-decided over the looks: the k-th look gets 1 / (k (k + 1)), which adds
-    up to 1 over any number of looks.
+    CHANCE is divided by the number of cases (Bonferroni). With --until-decided a case is decided several times, each
+    time with more runs. The k-th of these looks gets the share 1 / (k (k + 1)); all shares add up to at most 1.
     """
     spent = 1.0 if look is None else 1.0 / (look * (look + 1))
     return CHANCE * spent / cases
@@ -59,9 +59,9 @@ def decide_noisy(
     remedy: Remedy | None = None,
     chance: float = CHANCE,
 ) -> Decision:
-    """Decide a measured time, from the steady steps and the middle steps of every run.
+    """Decide a time from the levels of the steady steps (`quick`) and of the middle steps (`middle`) of every run.
 
-    excuse: why any difference is noise, e.g. the same program and host code. chance: see `chance_of`.
+    excuse: why any difference is noise, e.g. equal program and host code; else empty. chance: see `chance_of`.
     """
     samples = {"steady steps": quick, "middle steps": middle}
     effects = {name: measure_effect(sample) for name, sample in samples.items()}
@@ -75,10 +75,10 @@ def decide_noisy(
     beyond = {name: effect for name, effect in significant.items() if not are_mixed(samples[name], effect)}
     used, allowed = effects["steady steps"], show_threshold(tolerance)
     shown, wanted, cost = show_effect(used), None, ""
-    # which level keeps the decision open: the steady steps while their interval exceeds the tolerance
+    # the level that prevents the verdict *same*: the steady steps if their interval exceeds the tolerance
     name = "steady steps" if max(abs(end) for end in used.interval()) > within else "middle steps"
     verdict: Verdict
-    judged = "steady steps"  # the row shows their effect
+    judged = "steady steps"  # the level whose effect the row shows
     if excuse:
         verdict, reason = "same", f"noise by construction: {excuse}; measured {shown}"
     elif beyond:
@@ -116,14 +116,14 @@ def decide_noisy(
 
 
 def _limits(tolerance: Tolerance, base: float) -> tuple[float, float]:
-    """Return the tolerance and the least effect, as logarithms of the ratio."""
+    """Return the tolerance and the least effect, as logarithms of ratios. base: the baseline's mean level (seconds)."""
     scale = 1.0 if tolerance.relative is not None else 1.0 / base
     size = tolerance.relative if tolerance.relative is not None else tolerance.absolute
     return log1p((size or 0.0) * scale), log1p((tolerance.least or 0.0) * scale)
 
 
 def _basis(effect: Effect) -> str:
-    """Return the number of runs and the source of the noise, in words."""
+    """Return the noise, its source and the number of runs, in words."""
     noise = effect.noise
     source = f"by {noise.pairs} pairs of the {noise.source}" if noise.pairs else f"as stated: {noise.source}"
     if effect.wide:
@@ -141,7 +141,7 @@ def show_runs(runs: tuple[int, int]) -> str:
 
 
 def show_effect(effect: Effect) -> str:
-    """Return the effect with its interval, e.g. `-6.6 % (-9.1 … -4.0)`."""
+    """Return the effect with its interval, e.g. `-6.6 % (-9.1 … -4.0)`, or `-6.6 % (anything)` if that is too wide."""
     low, high = _ends(effect)
     if high - low > WIDEST_SHOWN:
         return f"{100 * expm1(effect.estimate):+.1f} % (anything)"
@@ -154,12 +154,12 @@ def _ends(effect: Effect) -> tuple[float, float]:
 
 
 def show_chance(p: float) -> str:
-    """Return the chance of such a difference between equal arms, in words; only for a measured noise."""
+    """Return a p-value in words, e.g. `by chance 1 time in 40`. For a measured noise; a stated one is too rough."""
     return f"by chance 1 time in {1 / p:.0f}" if p > 1 / RAREST else f"by chance less than 1 time in {RAREST}"
 
 
 def show_cost(cost: Cost, runs: int) -> str:
-    """Return the cost of more runs of each arm: time, and for a target with chips also chip-hours and their price."""
+    """Return the cost of `runs` more runs of each arm: time, and if the target has chips, chip-hours and price."""
     text = f"about {show_duration(runs * cost.seconds)}"
     if cost.chips is None:
         return text
@@ -169,7 +169,7 @@ def show_cost(cost: Cost, runs: int) -> str:
 
 
 def ask_for_more(repeats: int, wanted: int | None, instead: str, cost: str = "") -> str:
-    """Return how many more runs are needed, the option to type, and the cost."""
+    """Return the request for more than the present `repeats` runs per arm. wanted: None means more than MOST_RUNS."""
     if wanted is None:
         return f"more than {MOST_RUNS} runs per arm would be needed; reduce the noise first"
     asked = f"run each arm {counted(wanted - repeats, 'more time')}"

@@ -1,4 +1,4 @@
-"""Turns one level per run into the difference of two arms, with its interval and p-value, and the runs still needed."""
+"""Estimates the difference of two arms' step times from one level per run: interval, p-value, and runs still needed."""
 
 from functools import cached_property
 from math import sqrt
@@ -13,40 +13,40 @@ from tasks.diff.noise import FINEST, Noise
 
 type Values = NDArray[np.float64]
 
-CONFIDENCE = 0.99  # of the intervals, both those shown and those that decide *same*
+CONFIDENCE = 0.99  # confidence level of the intervals: of those that are shown, and of those that decide *same*
 POWER = 0.8  # probability that the suggested number of runs decides
 MOST_RUNS = 100  # per arm: more are never suggested
-WIDE = 0.003  # chance that runs with the stated scatter are judged to scatter more
-ENOUGH = 6  # degrees of freedom, i.e. four runs of each, from which the runs' own scatter is a lower bound
-TOGETHER = 0.05  # chance that independent arms are judged to rise and fall together
-RANKED = 5  # runs of each arm from which on their order counts
-MIXED = 0.02  # chance of such an order of equal runs, above which the arms are mixed
+WIDE = 0.003  # significance level of the test whether the runs scatter more than the noise allows
+ENOUGH = 6  # degrees of freedom (four runs of each arm), from which the runs' own scatter is a lower bound
+TOGETHER = 0.05  # significance level of the test whether the n-th runs of both arms rise and fall together
+RANKED = 5  # least number of runs of each arm for the rank test
+MIXED = 0.02  # p-value of the rank test, above which the runs of the arms count as mixed
 
 
 class Sample(Frozen):
-    """One level per run in seconds, in the order of the runs. Errors are relative."""
+    """The levels of both arms: one per run (see `step_time_levels`), in the order of the runs. Errors are relative."""
 
-    baseline: tuple[float, ...]
-    candidate: tuple[float, ...]
-    noise: Noise  # of a pair of equal runs
-    error: float = 0.0  # standard error of one run's level, from its own steps
-    between: float = 0.0  # standard deviation between the arms' places and days, which more runs do not reduce
+    baseline: tuple[float, ...]  # seconds
+    candidate: tuple[float, ...]  # seconds
+    noise: Noise  # of the difference of two equal runs
+    error: float = 0.0  # mean standard error of a run's level, estimated from the run's own steps
+    between: float = 0.0  # standard deviation due to other machines or days, which more runs do not reduce
     apart: str = ""  # the reason for `between`, e.g. "the arms ran at other times"
 
 
 class Effect(Frozen):
-    """The natural logarithm of candidate ÷ baseline, with its interval and its p-value."""
+    """The difference of two arms, with its interval and its p-value. All figures are natural logarithms of ratios."""
 
-    estimate: float
-    scale: float  # standard deviation of the difference of one run of each arm
-    df: float
-    runs: tuple[int, int]
-    noise: Noise
+    estimate: float  # logarithm of candidate ÷ baseline
+    scale: float  # standard deviation of the difference between one run of the baseline and one of the candidate
+    df: float  # degrees of freedom of `scale`
+    runs: tuple[int, int]  # number of runs of the baseline and of the candidate
+    noise: Noise  # as in `Sample`, like the next two
     between: float = 0.0
     apart: str = ""
-    wide: bool = False  # the runs scatter more than stated, so only their own scatter counts
-    paired: bool = False  # the runs of both arms rise and fall together
-    seen: float | None = None  # standard deviation of a pair, from these runs only; None: too few runs
+    wide: bool = False  # the runs scatter more than the noise allows, so `scale` is estimated from them alone
+    paired: bool = False  # the runs of both arms rise and fall together, so `scale` is that of their pairs
+    seen: float | None = None  # `scale` as estimated from these runs alone; None: an arm has fewer than LEAST_REPEATS
 
     @cached_property
     def error(self) -> float:
@@ -55,41 +55,41 @@ class Effect(Frozen):
 
     @cached_property
     def error_df(self) -> float:
-        """The degrees of freedom of the error (Welch–Satterthwaite): `between` is stated, the scale is estimated."""
+        """The degrees of freedom of `error` (Welch–Satterthwaite). `between` counts as known, `scale` as estimated."""
         return self.df * (self.error**2 / (self.scale**2 * share_of_pair(*self.runs))) ** 2
 
     @property
     def p(self) -> float:
-        """The two-sided p-value of no difference."""
+        """The two-sided p-value: the probability that equal arms differ at least as much."""
         return float(2 * stdtr(self.error_df, -abs(self.estimate) / self.error))
 
     def interval(self) -> tuple[float, float]:
-        """Return the ends of the interval with CONFIDENCE."""
+        """Return the low and the high end of the confidence interval, as logarithms."""
         half = float(stdtrit(self.error_df, (1 + CONFIDENCE) / 2)) * self.error
         return self.estimate - half, self.estimate + half
 
 
 def share_of_pair(baseline: int, candidate: int) -> float:
-    """Return the variance of the difference of two means, as a share of that of one run of each."""
+    """Return var(difference of the arms' means) ÷ var(difference of two runs), from the number of runs of each arm."""
     return (1 / baseline + 1 / candidate) / 2
 
 
 def measure_effect(sample: Sample) -> Effect:
     """Return the mean difference of two arms and its noise.
 
-    If the runs of both arms rise and fall together, neighbours form pairs, which share the state of the machine.
+    If the n-th runs of both arms rise and fall together, they are compared as pairs, which share the machine's state.
     Otherwise each run scatters around the mean of its arm. The variance is the mean of the runs' own variance and of
     the prior (`Noise`, plus the error of each run's level), weighted by degrees of freedom. The prior never hides a
-    larger scatter: with ENOUGH degrees of freedom the runs' own variance is a lower bound, and runs that scatter more
-    than the prior allows (chance WIDE) use their own variance only. Agreeing runs do not lower a history's scale.
-    `Sample.between` is added for any number of runs.
+    larger scatter: from ENOUGH degrees of freedom on, the runs' own variance is a lower bound, and unpaired runs that
+    scatter more than the prior allows (test at the level WIDE) use their own variance only. A noise that was learnt
+    from a history is a lower bound too. `Sample.between` is not reduced by more runs.
     """
     left, right = np.log(np.asarray(sample.baseline)), np.log(np.asarray(sample.candidate))
     noise = sample.noise
     paired = left.size == right.size and not sample.between and _move_together(left, right)
     if paired:
         squares, seen_df = float(np.sum((right - left - np.mean(right - left)) ** 2)), left.size - 1
-    else:  # a pair of independent runs has the variance of both
+    else:  # the difference of two independent runs has the sum of their variances
         squares = 2 * float(np.sum((left - left.mean()) ** 2) + np.sum((right - right.mean()) ** 2))
         seen_df = left.size + right.size - 2
     seen = squares / seen_df if seen_df else 0.0
@@ -97,10 +97,10 @@ def measure_effect(sample: Sample) -> Effect:
     variance = (noise.df * known + squares) / df
     wide = not paired and seen_df > 0 and squares > known * chdtri(seen_df, WIDE)
     if wide:
-        df = max(1.0, seen_df / 2)  # as many as there are pairs, less one: two states are not normal
+        df = max(1.0, seen_df / 2)  # fewer than seen_df: a machine with two clock states does not scatter normally
     if wide or seen_df >= ENOUGH:
         variance = max(variance, seen)
-    if noise.pairs and seen_df:  # a few runs that agree by chance do not outweigh a history: its clocks have two states
+    if noise.pairs and seen_df:  # a few runs may by chance all have one clock state; the history contains every state
         variance = max(variance, noise.scale**2)
     return Effect(
         estimate=float(right.mean() - left.mean()),
@@ -117,11 +117,11 @@ def measure_effect(sample: Sample) -> Effect:
 
 
 def are_mixed(sample: Sample, effect: Effect) -> bool:
-    """Return whether the order of the runs does not show a difference (Mann and Whitney, exact, at MIXED).
+    """Return whether the rank test of Mann and Whitney (exact) shows no difference: its p-value is above MIXED.
 
     A machine with two clock states can give one arm five slow runs and the other arm one: the means differ by more
-    than the scatter, but one run lies among those of the other arm. A history knows such states. Three runs of each
-    have too few orders for this test.
+    than the scatter, but one run lies among those of the other arm. False without the test for fewer than RANKED runs
+    of an arm, for pairs, and for a noise that was learnt from a history, because that contains both clock states.
     """
     if min(effect.runs) < RANKED or effect.noise.pairs or effect.paired:
         return False
@@ -133,7 +133,7 @@ def are_mixed(sample: Sample, effect: Effect) -> bool:
 def _move_together(left: Values, right: Values) -> bool:
     """Return whether the runs of two arms rise and fall together: a one-sided test of their correlation.
 
-    Two pairs are too few for the test and count as correlated.
+    Two runs of each arm are too few for the test and count as correlated. One run of each does not.
     """
     if left.size < LEAST_REPEATS:
         return left.size > 1
@@ -147,11 +147,11 @@ def _move_together(left: Values, right: Values) -> bool:
 
 
 def runs_wanted(effect: Effect, *, least: float, within: float, chance: float) -> int | None:
-    """Return the runs per arm that decide with probability POWER, if the estimate is true; None above MOST_RUNS.
+    """Return how many runs per arm decide with probability POWER, if the estimate is true; None if above MOST_RUNS.
 
-    They decide if they show a difference of at least `least` (at the level `chance`), or an interval inside ±`within`.
-    All figures are logarithms of the ratio. The further runs are assumed to be neighbours in time and to scatter like
-    the present ones, so the scale moves towards the scatter of the present runs.
+    They decide if the difference is at least `least` with a p-value of at most `chance`, or if the interval lies inside
+    ±`within`. `least` and `within` are logarithms of ratios. Further runs of both arms are assumed to alternate on one
+    machine and to scatter like the present ones, so the scale moves towards the scatter of the present runs.
     """
     size, lucky = abs(effect.estimate), float(ndtri(POWER))
     runs = np.arange(max(effect.runs) + 1, MOST_RUNS + 1)

@@ -1,4 +1,4 @@
-"""Turns the entries of the table of metrics into rows: each arm's value, judged as the entry says."""
+"""Builds the rows of a comparison: for each metric of the table, both arms' values and the decision on them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -23,10 +23,10 @@ def table_rows(
     given: Mapping[str, MetricDiff | None],
     decisions: Mapping[str, Decision],
 ) -> Iterator[MetricDiff]:
-    """Yield the rows in the order of the table.
+    """Yield the rows in the order of METRICS.
 
-    `given`: rows that have a rule of their own, by metric; None: left out. `decisions`: of the steady steps and of the
-    losses of all steps, which other rows share.
+    `given`: metric → its row, if other modules built it; None: no row. `decisions`: metric → decision, of the step time
+    and of the losses of all steps, which other rows share.
     """
     steady = given[STEP_TIME.name]
     assert steady is not None
@@ -57,7 +57,7 @@ def _entry_row(
         judging = decisions[metric.word_of]
         level = f"the {judging.level}" if judging.level else "the step time"
         flip = _sign_flip(cells, steady.difference, level) if metric is MEAN_STEP else ""
-        # no threshold and no effect: the row shows the difference of its own numbers
+        # threshold and effect of the other row are not copied: they belong to other numbers
         decision = Decision(
             verdict=judging.verdict,
             reason=f"see {level}: {metric.why}{flip}",
@@ -70,7 +70,7 @@ def _entry_row(
 
 
 def _cell(metric: Metric, arm: ArmRuns, steady_s: float | None, place: Source | None) -> Measured:
-    """Return the value of an arm: from its steady step, or of its first run, unless the entry combines the runs."""
+    """Return the value of an arm: from its steady step (`of_steps`), of all runs (`of_runs`), or of its first run."""
     if metric.of_steps:
         value = metric.of_steps(arm.first, steady_s) if steady_s else None
         return Measured() if value is None else number(value, metric.decimals or 0, place)
@@ -99,7 +99,7 @@ def _decide(
     if metric is JAX:
         return _decide_jax(cells, arms)
     left, right = cells[0].value, cells[1].value
-    assert left is not None  # an exact metric but JAX has a number where it has a text
+    assert left is not None  # every exact metric except JAX has a number if its cell has a text
     assert right is not None
     if metric is FINAL_LOSS:
         last = [arm.reading.steps["step"][-1] for arm in arms]
@@ -107,7 +107,7 @@ def _decide(
             reason = f"the last steps are not the same ({last[0]} and {last[1]})"
             # after a death the losses of the common steps are judged instead
             return not_judged(reason) if any(arm.dead for arm in arms) else Decision(verdict="unknown", reason=reason)
-        if left != right:  # one of the values of the row of all steps: the same word
+        if left != right:  # the row of all steps contains this loss, so both rows have the same verdict
             loss = decisions[LOSS.name]
             return loss.model_copy(update={"reason": f"{loss.reason}; one of the losses of all steps"})
     return decide_exact(
@@ -130,7 +130,7 @@ def _decide_jax(cells: Cells, arms: Arms) -> Decision:
 
 
 def _sign_flip(cells: Cells, steady: float | None, level: str) -> str:
-    """Return a note if the means of all steps and the judged level disagree about the faster arm."""
+    """Return a note if the mean step and the judged level (`steady`: difference in s) disagree on the faster arm."""
     left, right = cells[0].value, cells[1].value
     if left is None or right is None or steady is None or (right - left) * steady >= 0:
         return ""

@@ -1,4 +1,4 @@
-"""Turns the evaluations of two arms into one row, judged as losses are, and finds evaluations that one arm lacks."""
+"""Compares the evaluations of two arms in one row, like losses, and finds evaluations that one arm lacks."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,11 @@ from tasks.metrics.result_metrics import EVALUATION
 from tasks.records import Decision, Measured, MetricDiff
 from tasks.records.counted import counted
 
-SHOWN = 5  # steps that a message names
+SHOWN = 5  # most steps that a message names
 
 
 def compare_evaluations(arms: Arms) -> list[MetricParity]:
-    """Return the comparison of each deterministic value of the evaluations, losses first."""
+    """Return the step-by-step comparison of each deterministic value of the evaluations, losses first."""
     names = shared_metrics(arms, "evals")
     return [compare_metric(arms, name, "evals") for name in sorted(names, key=lambda name: LOSS_LIKE not in name)]
 
@@ -43,7 +43,7 @@ def evaluation_row(arms: Arms, found: Sequence[MetricParity], decision: Decision
 
 
 def _last_cell(arm: ArmRuns) -> Measured:
-    """Return the loss of the first run's last evaluation; without losses, the number of evaluations."""
+    """Return the last evaluation loss of the first run; without losses, the number of evaluations; else no value."""
     table = eval_table(arm.first)
     losses = [name for name, kind in table.schema.items() if LOSS_LIKE in name and kind.is_numeric()]
     if table.is_empty() or not losses:

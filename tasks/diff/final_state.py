@@ -1,4 +1,4 @@
-"""Turns the digests of initial and final states into a row, and finds the arrays that training never changed."""
+"""Compares the digests of the arms' final arrays in one row, and finds the arrays that training never changed."""
 
 from collections.abc import Mapping
 
@@ -10,15 +10,15 @@ from tasks.metrics.result_metrics import FINAL_STATE
 from tasks.records import Decision, Measured, MetricDiff, RunRecord
 from tasks.records.counted import counted
 
-SHOWN = 3
+SHOWN = 3  # most arrays that a message names
 
-type Digests = Mapping[str, str]  # of each array, by its path
+type Digests = Mapping[str, str]  # path of an array in the state → digest of its bytes
 
 
 def final_state_row(arms: Arms, loss: MetricParity) -> MetricDiff | None:
-    """Return the row that compares the arms' final arrays; None unless every run has a digest of each array.
+    """Return the row that compares the arms' final arrays; None unless every run has digests of its arrays.
 
-    Judged only if the losses are equal bit for bit: different losses imply different arrays.
+    Different arrays are judged only if all losses are equal bit for bit; else the row of the losses judges them.
     """
     states = [[_digests(run, "state") for run in arm.runs] for arm in arms]
     if not all(state for side in states for state in side):
@@ -48,7 +48,7 @@ def _judge(states: list[list[Digests]], loss: MetricParity) -> Decision:
 
 
 def find_untrained(arms: Arms) -> Observations:
-    """Yield the parameter arrays that training never changed, by the trainers' digests: in one arm only, or in both."""
+    """Yield findings for parameter arrays with the same digest before and after training, in one arm or in both."""
     frozen = _frozen(arms[0]), _frozen(arms[1])
     for here in (0, 1):
         arm, other, mine, theirs = arms[here], arms[1 - here], frozen[here], frozen[1 - here]
@@ -70,7 +70,7 @@ def _some(paths: list[str]) -> str:
 
 
 def _frozen(arm: ArmRuns) -> tuple[int, list[str]] | None:
-    """Return the run with the most arrays that training did not change, and these; None without digests."""
+    """Return the number of the run with the most unchanged arrays, and their paths; None if no run has digests."""
     known = [(number, _frozen_of(run)) for number, run in enumerate(arm.runs)]
     told = [(number, paths) for number, paths in known if paths is not None]
     return max(told, key=lambda pair: len(pair[1]), default=None)
@@ -80,7 +80,7 @@ def _frozen_of(run: RunRecord) -> list[str] | None:
     start, end = _digests(run, "initial_state"), _digests(run, "state")
     if not start or not end or run.reading.steps.height < LEAST_STEPS:
         return None
-    # in a digest of the whole state, parameters have the prefix params/
+    # in digests of the complete state, the paths of parameters have the prefix params/
     return [path for path, digest in start.items() if digest == end.get(path, end.get(f"params/{path}"))]
 
 

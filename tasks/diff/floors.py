@@ -1,4 +1,4 @@
-"""Decides the three floors of equality from the proofs that the trainers wrote, over all runs of both arms."""
+"""Decides the three floors (levels of proved equality): same program, same bits, same checkpoint, over all runs."""
 
 import numpy as np
 import polars as pl
@@ -15,10 +15,10 @@ OTHER_STEPS = "the arms did not train the same steps"
 
 
 def floors_of(baseline: ArmRuns, candidate: ArmRuns, program: ProgramExplanation | None = None) -> list[Floor]:
-    """Return the three floors; empty if the runs contain no proof, as with logs from elsewhere.
+    """Return the three floors; empty if no run contains a proof, as with given logs.
 
-    program: the comparison of the recorded training steps. For trainers that are not maxview's, only this can prove the
-    first floor.
+    program: the comparison of the recorded training steps. For other trainers than maxview's, nothing else can prove
+    the floor `same program`.
     """
     runs = (*baseline.runs, *candidate.runs)
     if silent := _silent_trainer(*runs):
@@ -38,7 +38,7 @@ def floors_of(baseline: ArmRuns, candidate: ArmRuns, program: ProgramExplanation
 
 
 def _floor_of_programs(program: ProgramExplanation) -> Floor:
-    """Return the first floor, decided by the canonical hashes of both steps."""
+    """Return the floor `same program`, decided by the comparison of the recorded training steps."""
     same, shown = program.answer != "differs", [one[:12] for one in program.hashes]
     hashes = f"{shown[0]}…" if same else f"{shown[0]}… and {shown[1]}…"
     return Floor(
@@ -50,13 +50,13 @@ def _floor_of_programs(program: ProgramExplanation) -> Floor:
 
 
 def _silent_trainer(*runs: RunRecord) -> str | None:
-    """Return the name of the first trainer that is not maxview's: it writes no proof, only metrics."""
+    """Return the name of the first trainer that is not maxview's and so writes no proofs; None if all are maxview's."""
     plans = [run.plan for run in runs if run.plan is not None]
     return next((TRAINERS[plan.trainer] for plan in plans if plan.trainer != "maxview"), None)
 
 
 def _compare_programs(baseline: ArmRuns, candidate: ArmRuns) -> tuple[bool | None, str]:
-    """Return whether every run of both arms lowered the same train step, and the evidence."""
+    """Return whether every run lowered the same train step (None: unknown), and the evidence in words."""
     hashes = [[run.program.get("stablehlo_sha256") for run in arm.runs] for arm in (baseline, candidate)]
     if not all(isinstance(value, str) for side in hashes for value in side):
         return None, "an arm ended before its train step was lowered"
@@ -70,7 +70,7 @@ def _compare_programs(baseline: ArmRuns, candidate: ArmRuns) -> tuple[bool | Non
 
 
 def _same_bits(baseline: ArmRuns, candidate: ArmRuns) -> Floor:
-    """Return whether every run, also of the same arm, computed the same bits as the first one."""
+    """Return the floor `same bits`: whether every other run of both arms computed the same bits as the first run."""
     first, *others = [(arm.name_run(n), run) for arm in (baseline, candidate) for n, run in enumerate(arm.runs)]
     found = [(name, *_compare_bits(first[1], run)) for name, run in others]
     several = len(others) > 1
@@ -110,9 +110,9 @@ def _compare_bits(left: RunRecord, right: RunRecord) -> tuple[bool | None, str]:
 
 
 def _compare_metrics(left: RunRecord, right: RunRecord) -> tuple[str | None, list[str]]:
-    """Return the first difference of losses and norms in words, None if they are equal, and the names compared.
+    """Return the first difference of losses and norms in words (None: equal), and the names of the compared metrics.
 
-    `OTHER_STEPS` if the runs have different steps; None and no names if a run has no metrics.
+    `OTHER_STEPS` and no names if the runs have different steps; None and no names if a run has no metrics file.
     """
     if left.metrics is None or right.metrics is None:
         return None, []

@@ -1,4 +1,4 @@
-"""Decides whether the arms can differ in time at all, and finds the part of the host loop that takes longer."""
+"""Decides whether a time difference of the arms must be noise, and which part of the host loop explains another one."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from tasks.records import Decision, Floor, RunPlan
 from tasks.resolve.trainers.trainer_source import SOURCE
 
 STEP = "step_time_s"
-# parts of a step's time in the trainer's JSON lines, with the host's work in each
+# column of a part of the step time in the trainer's JSON lines → what the host does in that part
 PARTS: Mapping[str, str] = {
     "device_s": "the device and waiting for it",
     "input_s": "waiting for input",
@@ -24,19 +24,19 @@ ONE_CODE = (
     "one program, config and software, and the sources differ only in comments, docstrings, layout or names of local "
     "variables"
 )
-MOST_OF_IT = 0.25  # share of the difference from which a part is named
+MOST_OF_IT = 0.25  # least share of the difference for which a part is named
 
 
 def has_same_program(floors: list[Floor]) -> bool:
-    """Return whether the programs of both arms were proved to have the same text."""
+    """Return whether the floor `same program` proves that the programs of both arms have the same text."""
     return any(floor.name == "same program" and floor.holds and floor.same_text for floor in floors)
 
 
 def excuse_of(arms: Arms, floors: list[Floor]) -> str:
-    """Return the reason why any difference in time is noise, or an empty string.
+    """Return the reason why any difference in time must be noise; empty if it may be real.
 
-    An equal program covers the device only. The host must be equal too: code, software, environment, and every config
-    key except those of the implementation.
+    Equal programs make only the device's work equal. The host's must be equal too: code, software, environment, and
+    every config key except those that choose the implementation.
     """
     plans = [run.plan for arm in arms for run in arm.runs if run.plan is not None]
     if not has_same_program(floors) or len(plans) < sum(len(arm.runs) for arm in arms):
@@ -44,21 +44,21 @@ def excuse_of(arms: Arms, floors: list[Floor]) -> str:
     if any(_host_side(plan) != _host_side(plans[0]) for plan in plans):
         return ""
     sources = {plan.versions.get(SOURCE) or (None if plan.dirty else plan.commit) for plan in plans}
-    codes = {plan.code for plan in plans}  # empty for a trainer that is not in a checkout
+    codes = {plan.code for plan in plans}  # digests without comments and local names; "" if unknown
     if None in sources or len(codes) > 1 or (len(sources) > 1 and codes == {""}):
         return ""
     return ONE_SOURCE if len(sources) == 1 else ONE_CODE
 
 
 def _host_side(plan: RunPlan) -> tuple[object, ...]:
-    """Return all inputs of the host loop except its code."""
+    """Return all inputs of the host loop except its code, for comparison."""
     config = {key: value for key, value in plan.config.items() if key not in IMPLEMENTATION_KEYS | {"run_name"}}
     versions = {name: version for name, version in plan.versions.items() if name != SOURCE}
     return versions, plan.environment, config, plan.software
 
 
 def name_host(decision: Decision, arms: Arms) -> str:
-    """Return which part of the host loop explains a time difference of one program from two sources; empty if none."""
+    """Return which part of the host loop explains a decided time difference of equal programs; empty without one."""
     if decision.verdict not in ("regressed", "improved"):
         return ""
     parts = explain_time(arms)
@@ -67,7 +67,7 @@ def name_host(decision: Decision, arms: Arms) -> str:
 
 
 def explain_time(arms: Arms) -> str:
-    """Return the parts of a step that take longer or shorter in the candidate, as text; empty if unknown."""
+    """Return the parts of a step that explain most of the candidate's time difference, in words; empty if unknown."""
     sides = [_parts(arm) for arm in arms]
     if not all(sides):
         return ""
@@ -79,7 +79,7 @@ def explain_time(arms: Arms) -> str:
 
 
 def _parts(arm: ArmRuns) -> dict[str, float]:
-    """Return each part's mean seconds per step, without first steps; empty unless all runs recorded them."""
+    """Return each part's mean seconds per step, without each run's first step; empty unless all runs recorded them."""
     tables = [run.metrics for run in arm.runs]
     if not all(table is not None and {STEP, *PARTS} <= set(table.columns) for table in tables):
         return {}

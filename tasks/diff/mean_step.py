@@ -1,19 +1,19 @@
-"""Finds arms whose mean steps differ although most of their steps take equally long."""
+"""Finds arms whose mean step times differ although their steady and middle steps take equally long."""
 
 from tasks.diff.metric_row import Arms
 from tasks.metrics.step_time_levels import CLOSE
 from tasks.metrics.time_account import COMPUTE, is_steady
 from tasks.records import TimeAccount
 
-MOST = 1.05  # largest ratio of the shortest mean step of one arm's runs to the longest of the other's
-MOST_OF_ALL = 1.2  # largest ratio of the means over all runs: larger, because single runs stall
+MOST = 1.05  # largest accepted ratio of the slower arm's shortest mean step to the other arm's longest
+MOST_OF_ALL = 1.2  # largest accepted ratio of the arms' averages: larger than MOST, because single runs may stall
 START_AND_END = ("start", "end", "outside", "wait at the end", "evaluation at the end")
 
 
 def differ_in_mean(arms: Arms, means: tuple[list[float], list[float]]) -> str:
-    """Return why the arms are not the same; empty unless one has a longer mean step in every run, or over all runs.
+    """Return why the arms are not the same, in words; empty if their mean steps agree (see MOST, MOST_OF_ALL).
 
-    means: for each run, the mean seconds from step to step without the first step, with stalls and time between steps.
+    means: of each arm's runs, the mean seconds per step after the first, with stalls and time between steps.
     """
     left, right = (sum(side) / len(side) for side in means)
     slower = int(right > left)

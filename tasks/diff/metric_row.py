@@ -1,4 +1,4 @@
-"""Turns the cells of two arms and a decision into one row of the table, with its texts."""
+"""Builds one row of the comparison's table from a metric, the values of both arms and a decision."""
 
 from math import isclose, isfinite
 
@@ -8,14 +8,14 @@ from tasks.records import Decision, Measured, MetricDiff
 
 DIED = "–, died"  # the cell of an arm that ended before it had a value
 ABSENT = "not in the log"
-NOT_JUDGED = "not judged"  # the word of rows that never decide the verdict
+NOT_JUDGED = "not judged"  # the verdict of rows that never decide the overall verdict
 
 type Arms = tuple[ArmRuns, ArmRuns]
 type Cells = tuple[Measured, Measured]
 
 
 def make_row(metric: Metric, cells: Cells, arms: Arms, decision: Decision) -> MetricDiff:
-    """Return a row, with the difference candidate − baseline; an empty cell shows why it is empty."""
+    """Return a row, with the difference candidate − baseline. An empty cell gets the text DIED or ABSENT."""
     left, right = cells
     _check_effect(metric, cells, decision)
     difference = None if left.value is None or right.value is None else right.value - left.value
@@ -49,17 +49,17 @@ def _check_effect(metric: Metric, cells: Cells, decision: Decision) -> None:
 
 
 def show_difference(difference: float | None, decimals: int | None, *, thousands: str = "") -> str:
-    """Return the difference as MaxView prints it: signed, `0` for none, `—` if it is not shown, unknown or infinite."""
+    """Return the difference as MaxView prints it: with a sign; `0` if it rounds to 0; `—` if unknown or not shown."""
     if difference is None or decimals is None or not isfinite(difference):
         return "—"
     return f"{difference:+{thousands}.{decimals}f}" if round(difference, decimals) else "0"
 
 
 def missing_decision(cells: Cells, arms: Arms) -> Decision | None:
-    """Return the decision for a missing value; None if both arms have one."""
+    """Return the decision for a row with a missing value; None if both arms have a value."""
     missing = [arm for cell, arm in zip(cells, arms, strict=True) if not cell.text]
     dead = [arm for arm in missing if arm.dead]
-    if dead:  # another row judges its end
+    if dead:  # the row of the metric `end` judges the death
         return not_judged(f"{' and '.join(arm.label for arm in dead)} died before it had a value")
     if len(missing) == 2:
         return not_judged("neither log has a value")
@@ -67,7 +67,7 @@ def missing_decision(cells: Cells, arms: Arms) -> Decision | None:
 
 
 def is_unfilled(row: MetricDiff) -> bool:
-    """Return whether neither arm has a value; CPUs, for instance, have no memory statistics."""
+    """Return whether neither arm has a value, like memory statistics on CPUs."""
     return {row.baseline_text, row.candidate_text} <= {ABSENT, DIED}
 
 

@@ -9,10 +9,10 @@ from tasks.diff.parity import compare_metric
 
 
 def number_alike(arms: Arms) -> Arms:
-    """Return both arms with steps that start at 0, if one arm counts its steps from 1.
+    """Return both arms; if only one counts its steps from 1, its steps are renumbered from 0.
 
-    The steps change only if all runs have equally many and the losses then lie closer together: a log that lacks its
-    step 0 also begins at 1, but its losses agree with unchanged steps.
+    They are renumbered only if all runs have equally many steps and the losses then agree better: a log that lacks its
+    step 0 also begins at 1, but its losses agree without renumbering.
     """
     steps = [[run.reading.steps["step"] for run in arm.runs] for arm in arms]
     begins = [{table.first() for table in side} for side in steps]
@@ -33,6 +33,6 @@ def _from_zero(arm: ArmRuns) -> ArmRuns:
 
 
 def _apart(arms: Arms) -> float:
-    """Return the mean absolute difference of the arms' losses at the steps that all runs have."""
+    """Return the mean absolute difference of the first runs' losses at the steps of all runs; inf without any."""
     left, right = (side[0] for side in compare_metric(arms).sides)
     return float(np.abs(right - left).mean()) if left.size else np.inf

@@ -1,4 +1,4 @@
-"""Observations about two arms, which become findings when the config adds their effect on the verdict."""
+"""Defines observations about two arms. The config gives each its effect on the verdict, which makes it a finding."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,11 +13,11 @@ type Observations = Iterator["Observed"]
 
 
 class Observed(Frozen):
-    """A finding without its effect."""
+    """A finding without its effect on the verdict."""
 
     kind: FindingKind
-    message: str
-    evidence: tuple[Evidence, ...] = ()
+    message: str  # a clause that can stand in a headline
+    evidence: tuple[Evidence, ...] = ()  # values of the arms, with their places in the logs
 
 
 def judge(observed: Iterator[Observed] | list[Observed], effects: Effects) -> list[Finding]:
@@ -32,7 +32,7 @@ def judge(observed: Iterator[Observed] | list[Observed], effects: Effects) -> li
 
 
 def notice(kind: FindingKind, message: str, *shown: tuple[ArmRuns, object, Source | None]) -> Observed:
-    """Return an observation with evidence: (arm, value, place in the log) each."""
+    """Return an observation. Each item of its evidence is (arm, value, place in the log or None)."""
     evidence = tuple(Evidence(arm=arm.name, value=str(value), source=place) for arm, value, place in shown)
     return Observed(kind=kind, message=message, evidence=evidence)
 
@@ -55,11 +55,11 @@ def compare(
     message: str,
     places: tuple[Source | None, Source | None] = (None, None),
 ) -> Observations:
-    """Yield an observation if both arms have a value and the values differ. message: with `{}` for each value."""
+    """Yield an observation if both arms have a value and the values differ. `{}` in `message` stands for a value."""
     if None not in values and values[0] != values[1]:
         yield contrast(arms, kind, message.format(*values), values, places)
 
 
 def places_of(arms: Arms, name: str) -> tuple[Source | None, Source | None]:
-    """Return where the first run of each arm prints a value of its environment or config."""
+    """Return where the first run of each arm prints the fact `name` (`jax`, `config.KEY`); None if it does not."""
     return arms[0].reading.sources.get(name), arms[1].reading.sources.get(name)

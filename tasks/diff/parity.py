@@ -1,4 +1,4 @@
-"""Finds the step at which the values of two arms stop being equal, at the best precision that all runs have."""
+"""Compares a metric of two arms step by step, at the best precision that all runs have; finds the first difference."""
 
 import re
 from functools import reduce
@@ -18,8 +18,8 @@ from tasks.records import FirstDivergence, Parity, RunRecord, Source
 EXACT = "the last bit (float32)"
 WHOLE = "the last digit (whole numbers)"
 EXPONENTS = frozenset({"megatron"})  # the dialects that print 1.090931E+01
-PLACES = frozenset({"step", "line", "offset", "time"})
-# measured values, which differ between any two runs
+PLACES = frozenset({"step", "line", "offset", "time"})  # columns that are no metrics
+# names of measured values, which differ between any two runs
 MEASURED = re.compile(
     r"second|(?:^|[^a-z])(?:time|ms|s|tps|wps|mfu|mem|power|energy)(?:[^a-z]|$)|"
     r"(?:tokens|samples)[ _]per|flops|memory|elapsed|throughput",
@@ -29,30 +29,30 @@ LEAST_STEPS = 3  # fewer values are equal by chance
 LOSS_LIKE = "loss"  # in the name of a value: lm_loss, moe_lb_loss, eval_loss
 DERIVED = re.compile(r"perplexity|(?:^|[^a-z])ppl(?:[^a-z]|$)", re.IGNORECASE)  # exp(loss); the loss itself is compared
 
-type Runs = tuple[tuple[int, RunRecord], ...]  # with their numbers in the arm
-type Part = Literal["steps", "evals"]  # of a reading: its training steps, or its evaluations
+type Runs = tuple[tuple[int, RunRecord], ...]  # (number in the arm, run)
+type Part = Literal["steps", "evals"]  # which values of a run: of its training steps, or of its evaluations
 
 
 class Within(Frozen):
     """The first step at which the runs of one arm differ among themselves."""
 
     step: int
-    numbers: tuple[int, ...]  # of the runs in the arm
-    values: tuple[str, ...]  # at `step`, run by run
-    places: tuple[Source | None, ...]
+    numbers: tuple[int, ...]  # numbers of the compared runs in the arm
+    values: tuple[str, ...]  # the value of each run at `step`
+    places: tuple[Source | None, ...]  # the place of each value in its run's log
 
 
 class MetricParity(Frozen, arbitrary_types_allowed=True):
-    """The step-by-step comparison of one metric of two arms, with the values for its row."""
+    """The step-by-step comparison of one metric of two arms."""
 
-    parity: Parity
-    steps: NDArray[np.int64]
-    sides: tuple[Values, Values]  # [runs, steps] of each arm
-    exact: bool = False
-    unit: float  # one unit of the last printed digit at the largest gap; 0 where values are known in full
+    parity: Parity  # the summary that the comparison's record stores
+    steps: NDArray[np.int64]  # the steps that all runs have
+    sides: tuple[Values, Values]  # values at these steps: [runs, steps] of each arm
+    exact: bool = False  # the values are known in full precision (float32)
+    unit: float  # one unit of the last printed digit at the largest gap; 0 for full precision or whole numbers
     places: tuple[Source | None, Source | None] = (None, None)  # of the first difference
-    within: tuple[Within | None, Within | None] = (None, None)
-    finite: Self | None = None  # where both sides have NaN or infinities: the same of the steps at which no run has any
+    within: tuple[Within | None, Within | None] = (None, None)  # per arm; None: its runs are equal
+    finite: Self | None = None  # the comparison of the finite steps; None unless both arms have NaN or infinite values
 
     @property
     def varies(self) -> bool:
@@ -61,14 +61,14 @@ class MetricParity(Frozen, arbitrary_types_allowed=True):
 
     @property
     def has_equal_bits(self) -> bool:
-        """Whether every run has the same values in full precision, at one step or more."""
+        """Whether every run has the same values in full precision; False if the runs have no step in common."""
         return self.exact and self.parity.first is None and not self.varies and self.parity.steps > 0
 
 
 def shared_metrics(arms: tuple[ArmRuns, ArmRuns], part: Part = "steps") -> list[str]:
-    """Return the deterministic metrics that every run has, the training loss first.
+    """Return the names of the deterministic metrics that every run has, the training loss first.
 
-    Metrics of training steps come from the trainers' metrics files, else from the logs.
+    Metrics of training steps come from the trainers' metrics files if every run has one, else from the logs.
     """
     tables = [_table(run, part, exact=_all_exact(arms)) for arm in arms for run in arm.runs]
     shared = [
@@ -81,7 +81,7 @@ def shared_metrics(arms: tuple[ArmRuns, ArmRuns], part: Part = "steps") -> list[
 
 
 def is_compared(name: str) -> bool:
-    """Return whether a metric should be equal in equal runs, and is not computed from another one."""
+    """Return whether a metric should be equal in equal runs, and is not computed from another metric."""
     return name not in PLACES and not MEASURED.search(name) and not DERIVED.search(name)
 
 
@@ -90,9 +90,9 @@ def compare_metric(
 ) -> MetricParity:
     """Compare a metric step by step: bit for bit if every run has a metrics file, else as the logs print it.
 
-    If the runs of an arm differ among themselves, the arms differ at a step where all runs of one lie beyond all runs
-    of the other; the gap is the distance between the nearest two. only_finite: leave out steps at which a run has NaN
-    or an infinity.
+    If the runs of an arm differ among themselves at a step, the arms differ there only if all values of one arm lie
+    above all values of the other; the gap is the distance between the two nearest values. only_finite: leave out steps
+    at which a run has NaN or an infinity.
     """
     exact = part == "steps" and _all_exact(arms)
     runs = (_whole_runs(arms[0]), _whole_runs(arms[1]))
@@ -164,9 +164,9 @@ def eval_table(run: RunRecord) -> pl.DataFrame:
 
 
 def _series(run: RunRecord, metric: str, part: Part, *, exact: bool) -> pl.DataFrame:
-    """Return (step, value), ascending, without skipped steps; a repeated step has its last value."""
+    """Return (step, value), ascending, without steps that have no value; a repeated step has its last value."""
     table = _table(run, part, exact=exact)
-    if part == "evals":  # of other data sets at the same step
+    if part == "evals":  # leaves out evaluations of other data sets at the same step
         table = table.filter(pl.col(metric).is_not_null())
     values = last_of_each_step(table).select(pl.col("step").cast(pl.Int64), value=pl.col(metric).cast(pl.Float64))
     return values.drop_nulls("value")
@@ -180,7 +180,7 @@ def _align(series: list[pl.DataFrame]) -> tuple[NDArray[np.int64], Values]:
 
 
 def _whole_runs(arm: ArmRuns) -> Runs:
-    """Return the runs that ended well, with their numbers, else all: a dead run must not hide later steps."""
+    """Return the runs that did not die, so that later steps are compared; all runs if every run died."""
     numbered = tuple(enumerate(arm.runs))
     return tuple(pair for pair in numbered if not pair[1].has_died) or numbered
 
@@ -201,7 +201,7 @@ def _within(
 
 
 def _place(runs: Runs, part: Part, side: Values, index: int, step: int, value: float) -> Source | None:
-    """Return the step's line in the log of the run that has this value there."""
+    """Return the place of the step in the log of the run that has this value at it."""
     rows = np.flatnonzero((side[:, index] == value) | (np.isnan(side[:, index]) & np.isnan(value)))
     number, run = runs[int(rows[0]) if rows.size else 0]
     return _line_of_step(run, part, step, number)

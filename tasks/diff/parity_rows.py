@@ -1,4 +1,4 @@
-"""Decides curves: turns the step-by-step comparison of the loss, and of all other deterministic values, into rows."""
+"""Judges the step-by-step comparisons (curves): one row for the loss, one for all other deterministic values."""
 
 from collections.abc import Sequence
 from math import inf
@@ -25,7 +25,7 @@ OTHER_DRAWS = "other first weights or other data"
 
 
 def loss_row(arms: Arms, found: MetricParity, decision: Decision) -> MetricDiff:
-    """Return the row that compares the losses at every common step of every run."""
+    """Return the row of the losses, with the values of the first difference, else the number of steps."""
     cells = (_steps_cell(arms[0]), _steps_cell(arms[1]))
     metric, first = LOSS, found.parity.first
     if first is not None and missing_decision(cells, arms) is None:
@@ -39,17 +39,17 @@ def loss_row(arms: Arms, found: MetricParity, decision: Decision) -> MetricDiff:
 
 
 class Judged(Frozen):
-    """The inputs that all values of a comparison are judged with."""
+    """The inputs, besides its curves, for judging any value of a comparison."""
 
     rules: VerdictRules
-    proved: bool = False  # both arms run one program
-    other_draws: bool = False  # the arms are declared to draw other weights or data
+    proved: bool = False  # both arms provably run the same program
+    other_draws: bool = False  # the arms are known to have other random first weights or other data
     instead: str = ""  # the alternative to more runs, if only logs were given
-    among: int = 1  # values that share the chance of a false alarm
+    among: int = 1  # number of compared values, which share the chance of a false alarm
 
 
 def judge_value(found: MetricParity, given: Judged) -> Decision:
-    """Decide one value over all steps: the loss and its parts as a loss, others as values without a better side."""
+    """Decide one value over all steps: like a loss if its name contains `loss`, else without a better direction."""
     if LOSS_LIKE in found.parity.metric:
         return judge_loss(found, given)
     tolerances = given.rules.tolerances
@@ -75,7 +75,7 @@ def _never_moves(found: MetricParity) -> bool:
 
 
 def judge_values(found: Sequence[MetricParity], given: Judged) -> Decision | None:
-    """Return the worst decision over several values, with a reason that names these values; None without values."""
+    """Return the worst decision over several values; its reason names the values it applies to. None without values."""
     if not found:
         return None
     judged = [(item.parity, judge_value(item, given)) for item in found]
@@ -104,10 +104,10 @@ def values_row(arms: Arms, found: Sequence[MetricParity], given: Judged) -> Metr
 def judge_curve(
     found: MetricParity, tolerance: Tolerance, given: Judged, *, chance_makes: Tolerance | None = None
 ) -> Decision:
-    """Decide a pair of curves by the rules in docs/verdict.md.
+    """Decide the curves of one value by the rules in docs/verdict.md.
 
-    `chance_makes`: given for losses, where lower is better: the largest difference that other first weights, other data
-    or nondeterminism can make.
+    `chance_makes`: given for losses only, where lower is better: the largest difference that other first weights, other
+    data or nondeterminism can cause.
     """
     parity, allowed = found.parity, show_threshold(tolerance, found.unit)
 
@@ -132,7 +132,7 @@ def judge_curve(
     ends = f"{abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in {last.steps}"
     if not found.varies and _is_within(found, tolerance):
         return say("same", f"{where}; within {show_threshold(tolerance)}: {tolerance.why}")
-    known = given.proved or min(parity.runs) > 1  # equal runs give equal values
+    known = given.proved or min(parity.runs) > 1  # the trainer is known to be deterministic, unless `found.varies`
     small = _is_one_digit(found)
     if not found.varies and (is_offset(found.sides, exact=found.exact, unit=found.unit) or (known and not small)):
         return say(word, f"{where}; {ends}")
@@ -166,7 +166,7 @@ def _is_one_digit(found: MetricParity) -> bool:
 
 
 def _judge_broken(found: MetricParity) -> tuple[Verdict, str] | None:
-    """Return the verdict on NaN and infinite values in any run, and its reason; None without any."""
+    """Return the verdict on NaN and infinite values, and its reason; None if no run has any."""
     bad = [~np.isfinite(side) for side in found.sides]
     runs = [int(side.any(axis=1).sum()) for side in bad]
     if not any(runs):
@@ -199,7 +199,7 @@ def _steps_of(steps: NDArray[np.int64], chosen: NDArray[np.bool_]) -> str:
 def _judge_blocks(
     blocks: Sequence[Block], tolerance: Tolerance, word: Verdict, where: str, among: int
 ) -> tuple[Verdict, str]:
-    """Decide by Student's t test of the means over blocks of steps. among: values that share the chance."""
+    """Return verdict and reason by Student's t test of the means over blocks. word: the verdict if they differ."""
     limits = [threshold_of(tolerance, block.baseline) for block in blocks]
     beyond = [
         block
@@ -218,7 +218,7 @@ def _judge_blocks(
 
 
 def _is_within(found: MetricParity, tolerance: Tolerance) -> bool:
-    """Return whether the arms differ by no more than the tolerance at every step."""
+    """Return whether the arms' first runs differ by no more than the tolerance at every step."""
     gaps = np.abs(found.sides[1][0] - found.sides[0][0])
     limits = np.array([threshold_of(tolerance, float(value)) for value in found.sides[0][0]])
     return bool(np.all(gaps <= limits * (1 + ROUNDING)))

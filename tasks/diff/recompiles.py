@@ -6,11 +6,11 @@ from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, notice
 from tasks.records import StepCompile
 
-SHOWN = 3  # arguments that a message names
+SHOWN = 3  # most arguments that a message names
 
 
 def find_recompiles(arms: Arms) -> Observations:
-    """Yield one finding per arm: the first run whose step was compiled again, with both signatures."""
+    """Yield one finding per arm: its first run with several compiles, and the signatures of the first two."""
     for arm in arms:
         for number, run in enumerate(arm.runs):
             compiles = run.compiles or run.reading.compiles

@@ -1,4 +1,4 @@
-"""Decides whether a comparison gets more repeats, how many, and why."""
+"""Decides with --until-decided whether a comparison gets more repeats (runs of each arm), how many, and why."""
 
 from math import inf
 
@@ -8,25 +8,25 @@ from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.counted import counted
 
-AT_MOST_TIMES = 2  # largest growth at once: the estimate from few runs is rough
+AT_MOST_TIMES = 2  # largest factor by which repeats grow at once, because an estimate from few runs is rough
 
 
 class Patience(Frozen):
-    """The limits of a comparison: seconds since its start, and repeats of each arm."""
+    """The limits of a comparison."""
 
-    budget_s: float | None = None
-    most: int = ENOUGH_REPEATS
+    budget_s: float | None = None  # seconds since the comparison's start; None: no limit
+    most: int = ENOUGH_REPEATS  # repeats
 
 
 class NextLook(Frozen):
-    """The repeats of each arm at the next look (None: stop), and the reason as a sentence."""
+    """The repeats at the next look, i.e. decision (None: stop), and the reason in words ("" if all is decided)."""
 
     repeats: int | None
     why: str
 
 
 def next_look(record: ComparisonRecord, *, repeats: int, patience: Patience, spent_s: float) -> NextLook:
-    """Return the next look, after one at `repeats` runs of each arm, `spent_s` seconds after the comparison's start."""
+    """Return the next look after `record`, the result of `repeats` runs of each arm. spent_s: since the start."""
     rows = undecided_rows(record)
     if not rows:
         return NextLook(repeats=None, why="")
@@ -55,13 +55,13 @@ def next_repeats(repeats: int, wanted: int | None, *, most: int) -> int:
 
 
 def undecided_rows(record: ComparisonRecord) -> list[MetricDiff]:
-    """Return the rows that more runs may decide, each measurement once; none if a finding blocks the verdict."""
+    """Return the undecided rows that more runs may decide; none if a finding blocks the verdict."""
     if any(finding.effect == "blocks" for finding in record.findings):
         return []
     return [
         row
         for row in record.rows
-        if row.group == "ours"  # MaxView's rows of single steps share the decision of the steady ones
+        if row.group == "ours"  # MaxView's rows share the decision of such a row
         and row.verdict == "unknown"
         and (row.runs_wanted is not None or row.effect is not None)
     ]

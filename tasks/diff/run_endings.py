@@ -1,4 +1,4 @@
-"""Finds deaths with their cause, incomplete logs, and runs that started far apart."""
+"""Finds deaths with their cause, incomplete logs, and arms that started far apart in time."""
 
 import polars as pl
 
@@ -12,11 +12,11 @@ from tasks.metrics.result_metrics import END
 from tasks.records import Decision, Measured, MetricDiff, RunReading, RunRecord, Source, seconds_between
 from tasks.records.counted import counted
 
-FAR_APART_S = 15 * 60
+FAR_APART_S = 15 * 60  # a larger distance between the arms' starts is a finding
 
 
 def find_deaths(arms: Arms) -> Observations:
-    """Yield a finding for every arm with a run that did not end well: when, how far it came, and why."""
+    """Yield a finding for every arm with a run that died: its last step, time since its start, and cause."""
     for arm in arms:
         dead = [(number, run) for number, run in enumerate(arm.runs) if run.has_died]
         if not dead:
@@ -42,7 +42,7 @@ def _cause(number: int, reading: RunReading) -> tuple[str, Source | None]:
 
 
 def death_row(arms: Arms) -> MetricDiff:
-    """The end of both arms: a run that died is a result, with its cause; nothing else of it can be judged."""
+    """Return the row with the end of both arms. Used if an arm died: *regressed* if only the candidate did."""
     cells = (_end_cell(arms[0]), _end_cell(arms[1]))
     verdict = "regressed" if arms[1].dead and not arms[0].dead else "unknown"
     dead = " and ".join(arm.label for arm in arms if arm.dead)
@@ -56,7 +56,7 @@ def _end_cell(arm: ArmRuns) -> Measured:
         loss = "" if steps.is_empty() else f", final loss {steps['loss'][-1]}"
         return Measured(text=f"{counted(steps.height, 'step')}{loss}")
     error = run.reading.error
-    # without the message, which is text of the log: Prefect's classic UI reads a table's cell as markup
+    # The error's message is left out: it is text of the log, and Prefect's classic UI interprets cells as markup.
     cause = "died" if error is None else f"died: {error.words or error.type}"
     place = None if error is None else Source(line=error.line, offset=error.offset)
     return Measured(text=cause, source=place)
@@ -106,7 +106,7 @@ def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
 
 
 def find_distance(arms: Arms) -> Observations:
-    """Yield a finding if the runs started so far apart that machine, network and storage may have changed."""
+    """Yield a finding if the first runs started so far apart that machine, network and storage may have changed."""
     starts = arms[0].reading.started, arms[1].reading.started
     apart = seconds_between(*starts)
     if apart is not None and abs(apart) > FAR_APART_S:

@@ -1,4 +1,4 @@
-"""Finds arms that ran other code than planned or declared."""
+"""Finds arms that ran other code than planned or declared, and whether they started from the same state."""
 
 from tasks.diff.floors import TRAINERS
 from tasks.diff.metric_row import Arms
@@ -8,13 +8,13 @@ from tasks.diff.software_differences import software_differs, trainers_differ
 from tasks.metrics.merged_steps import place_of
 from tasks.resolve.trainers.trainer_source import SOURCE
 
-SEVERAL = 3  # fewer moved messages may come from several call sites, or from a Python that counts lines differently
-SHOWN = 3  # arguments in a message
+SEVERAL = 3  # least moved messages that prove other code: fewer may have several call sites, or other Python versions
+SHOWN = 3  # most arguments that a message names
 IMPLEMENTATIONS = frozenset({"linen", "nnx"})  # names of arms
 
 
 def find_writers(arms: Arms) -> Observations:
-    """Yield findings if different code wrote the two logs: by source lines of messages, trainers and log formats."""
+    """Yield findings if different code wrote the two logs, by the source lines of messages, trainers and formats."""
     places = place_of(arms[0].reading.steps), place_of(arms[1].reading.steps)
     commits = {arm.first.commit for arm in arms}
     if _claim_one_commit(arms):
@@ -42,21 +42,21 @@ def find_writers(arms: Arms) -> Observations:
 
 
 def _claim_one_commit(arms: Arms) -> bool:
-    """Return whether both logs name one commit, although their messages show that different code ran."""
+    """Return whether both logs name the same commit, although their messages show that different code ran."""
     commits = {arm.first.commit for arm in arms}
     moved = len(_moved_messages(arms)) >= SEVERAL
     return moved and len(commits) == 1 and None not in commits and not _code_is_meant_to_differ(arms)
 
 
 def _moved_messages(arms: Arms) -> list[tuple[str, str]]:
-    """Return the pairs of source lines of common messages that another line of the same file printed."""
+    """Return both source lines (`file.py:12`) of each common message that the arms print at other lines of a file."""
     left, right = ({"step": arm.reading.source_file or ""} | arm.reading.printers for arm in arms)
     pairs = [(left[name], right[name]) for name in left if name in right]
     return [(one, two) for one, two in pairs if one != two and one.partition(":")[0] == two.partition(":")[0]]
 
 
 def _code_is_meant_to_differ(arms: Arms) -> bool:
-    """Return whether two trainers, or two versions of MaxText, are compared: their messages move between releases."""
+    """Return whether the arms are declared to run two trainers, or two versions of an external trainer (MaxText)."""
     plans = [arm.first.plan for arm in arms]
     versions = {plan.versions.get(SOURCE) for plan in plans if plan and plan.trainer != "maxview"}
     refs = {plan.ref for plan in plans if plan}
@@ -64,7 +64,7 @@ def _code_is_meant_to_differ(arms: Arms) -> bool:
 
 
 def find_commits(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observations:
-    """Yield findings if one commit is compared with itself, or if arms that should share a commit do not.
+    """Yield findings for a commit compared with itself, undeclared other commits, and uncommitted changes.
 
     `declared`: the config keys that are declared to differ.
     """
@@ -102,8 +102,8 @@ def _differ_as_declared(arms: Arms, declared: frozenset[str]) -> bool:
 def draws_differ(arms: Arms) -> bool:
     """Return whether the arms are known to draw different weights or data.
 
-    True for different trainers or seeds, and for MaxText's two implementations, which draw different weights from one
-    seed, unless the arms share their start and no dropout draws at random.
+    True for different trainers or seeds, and for MaxText's two implementations, which draw different weights from the
+    same seed. False if the arms start from the same state and no run uses dropout.
     """
     left, right = (config_of(arm.first) for arm in arms)
     seeds = any("seed" in key and left[key] != right[key] for key in left.keys() & right.keys())
@@ -124,7 +124,7 @@ def drops_units(arms: Arms) -> bool:
 
 
 def find_start(arms: Arms) -> Observations:
-    """Yield the outcome of sharing the baseline's start with the candidate, if that was asked for."""
+    """Yield a finding with the outcome of starting the candidate from the baseline's state, if that was requested."""
     reports = [run.start for run in arms[1].runs if run.start is not None]
     if not reports:
         return

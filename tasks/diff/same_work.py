@@ -13,8 +13,8 @@ from tasks.diff.software_differences import software_differs
 from tasks.metrics.merged_steps import RATE, place_of
 from tasks.records import RunReading
 
-OTHER_UNIT = 1.5  # ratio of the products; rounding of two printed numbers causes far less
-SINGLE = 5  # more differing keys than this become one finding
+OTHER_UNIT = 1.5  # least ratio of the arms' tokens per step for a finding; rounding causes far smaller ratios
+SINGLE = 5  # most differing keys of a kind with a finding each; more become one finding
 
 
 def find_work(arms: Arms, declared: frozenset[str]) -> Observations:
@@ -38,7 +38,7 @@ def find_work(arms: Arms, declared: frozenset[str]) -> Observations:
 
 
 def _clocks(arms: Arms) -> Observations:
-    """Yield a finding if seconds × tokens per second, the tokens of a step, differs: it is independent of speed."""
+    """Yield a finding if tokens per step (seconds × tokens per second) differ. Speed does not change this product."""
     left, right = (_tokens_of_step(arm.reading) for arm in arms)
     if left is not None and right is not None and not left / OTHER_UNIT <= right <= left * OTHER_UNIT:
         message = (
@@ -64,15 +64,15 @@ def _at(reading: RunReading, column: str, index: int) -> Any:
 
 def _configs(arms: Arms, declared: frozenset[str]) -> Observations:
     if "pure_nnx" in declared:
-        declared |= IMPLEMENTATION_KEYS  # MaxText has three keys for it
-    # two releases print different configs on purpose
+        declared |= IMPLEMENTATION_KEYS  # MaxText has three keys for the implementation
+    # releases have different default configs, so only planned keys are compared between different software
     runs = arms[0].first, arms[1].first
     found = [item for item in config_differences(*runs, planned=software_differs(arms)) if item.name not in declared]
     yield from _observe(arms, [*found, *variable_differences(*runs)])
 
 
 def _observe(arms: Arms, found: Sequence[Difference]) -> Observations:
-    """Yield one observation per setting; one for all settings without effect for one reason, and for many of a kind."""
+    """Yield one observation per setting. Settings without effect for the same reason, or many of a kind, share one."""
     for kind, why in dict.fromkeys((item.kind, item.why) for item in found):
         same = [item for item in found if (item.kind, item.why) == (kind, why)]
         if len(same) > SINGLE or why:

@@ -1,4 +1,4 @@
-"""Finds the settings in which two runs differ, except a run's own names and folders, and marks those without effect."""
+"""Finds the settings in which two runs differ, without a run's own names and folders; marks those without effect."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,9 +10,9 @@ from configs.schema import Frozen
 from tasks.records import RunRecord
 
 FLAG_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
-# these choose the implementation, so they always differ between Linen and NNX
+# MaxText's keys that choose the implementation: they always differ between Linen and NNX
 IMPLEMENTATION_KEYS = frozenset({"pure_nnx", "enable_nnx", "pure_nnx_decoder"})
-# kind of a key of MaxText, of our trainer or of Megatron
+# (kind of finding, pattern of config keys): keys of MaxText, maxview's trainer and Megatron; the first match is used
 KEYS: tuple[tuple[FindingKind, re.Pattern[str]], ...] = (
     ("seed", re.compile(r"seed")),
     ("data", re.compile(r"^(data|dataset|eval_dataset|train_data|hf|grain|tfds|tokenizer|c4_mlperf)(_|$)|_split$|"
@@ -25,10 +25,10 @@ LEFT_OUT = "…"  # replaces a run's own names and folders
 class Difference(Frozen):
     """A setting in which two runs differ: both values, and the kind of its finding."""
 
-    name: str
-    values: tuple[str, str]
-    kind: FindingKind
-    why: str = ""  # the reason if it has no effect
+    name: str  # config key or environment variable
+    values: tuple[str, str]  # of the first run, of the second run
+    kind: FindingKind  # "inert" if the difference has no effect
+    why: str = ""  # the reason why it has no effect; else empty
 
 
 def kind_of(key: str) -> FindingKind:
@@ -43,12 +43,12 @@ def config_of(run: RunRecord) -> dict[str, str]:
 
 
 def own_config(run: RunRecord) -> dict[str, str]:
-    """Return the config without the run's own names and folders: equal for all runs of one request."""
+    """Return the config of a run without its own names and folders, so that all runs of a request have the same."""
     return _without_own(config_of(run), run)
 
 
 def differences(left: RunRecord, right: RunRecord) -> Iterator[Difference]:
-    """Yield every setting in which two runs differ."""
+    """Yield every config key and environment variable in which two runs differ."""
     yield from config_differences(left, right)
     yield from variable_differences(left, right)
 
@@ -64,7 +64,7 @@ def config_differences(left: RunRecord, right: RunRecord, *, planned: bool = Fal
 
 
 def variable_differences(left: RunRecord, right: RunRecord) -> Iterator[Difference]:
-    """Yield the differing variables set by the launcher. FLAG_VARIABLES are compared flag by flag, as one."""
+    """Yield the differing variables that the launcher set; FLAG_VARIABLES together, flag by flag."""
     if left.plan is None or right.plan is None:
         return
     sides = _without_own(left.plan.environment, left), _without_own(right.plan.environment, right)
@@ -77,7 +77,7 @@ def variable_differences(left: RunRecord, right: RunRecord) -> Iterator[Differen
 
 
 def inert_of(run: RunRecord) -> Inert:
-    """Return the settings without effect: as of the run's request, or for given logs from the present files."""
+    """Return the list of settings without effect: as stored with the run's plan, or from configs/ for given logs."""
     rules = run.plan.rules if run.plan else None
     return rules.inert if rules else load_inert()
 
@@ -94,7 +94,7 @@ def _compare(
         return
     flags = [set(value.split()) for value in values]
     reasons = {flag: inert.why(flag.strip("-'\"").partition("=")[0]) for flag in flags[0] ^ flags[1]}
-    for only in (False, True):  # flags with and without effect separately
+    for only in (False, True):  # False: flags with effect; True: flags without
         alone = [
             " ".join(sorted(f for f in side if f in reasons and (reasons[f] is not None) == only)) for side in flags
         ]
@@ -105,7 +105,7 @@ def _compare(
 
 
 def _without_own(values: Mapping[str, str], run: RunRecord) -> dict[str, str]:
-    """Return the settings without the run's own names, folders, ports and hosts, also inside other values."""
+    """Return the settings without the run's own names, folders, ports and hosts; LEFT_OUT replaces these in values."""
     inert = inert_of(run)
     own = {text for name, text in values.items() if inert.is_own(name)} | _own_words(run)
     words = sorted((text for text in own if _is_telling(text)), key=len, reverse=True)
@@ -114,7 +114,7 @@ def _without_own(values: Mapping[str, str], run: RunRecord) -> dict[str, str]:
     for name, text in values.items():
         if inert.is_own(name):
             continue
-        # a value that also occurs in the run's name (quantization: int8) is kept
+        # a complete value that is also a word of the run's name (quantization: int8) is kept
         keep = inert.is_input(name) or kind_of(name) in ("data", "seed") or (text in own and "/" not in text)
         left[name] = text if keep else pattern.sub(LEFT_OUT, text)
     return left
@@ -132,5 +132,5 @@ def _own_words(run: RunRecord) -> set[str]:
 
 
 def _is_telling(text: str) -> bool:
-    """Return whether a text is specific enough to be searched for: no number, no switch, no single letter."""
+    """Return whether a text is specific enough to be replaced in other values: no number, boolean, single letter."""
     return len(text) > 1 and not re.fullmatch(r"[\d.]+|(?i:true|false|none|null)|\W+", text)

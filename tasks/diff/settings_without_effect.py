@@ -1,5 +1,5 @@
-"""Finds settings without effect, fields that one arm lacks or never changes, arrays that are not trained, and
-nondeterministic runs."""
+"""Finds settings without effect, fields of step lines that one arm lacks or that never change, untrained arrays, and
+arms whose runs differ among themselves."""
 
 import re
 from collections.abc import Sequence
@@ -18,20 +18,20 @@ from tasks.diff.software_differences import trainers_differ
 from tasks.metrics.merged_steps import is_exact, place_of
 from tasks.records import Source
 
-# a difference in one of these changes the losses of any training, sooner or later
+# config keys that change the losses of any training, sooner or later
 EFFECTIVE = ("enable_dropout", "dropout_rate", "quantization", "learning_rate", "dtype", "weight_dtype",
              "init_weights_seed", "data_shuffle_seed")  # fmt: skip
 _ARRAY = re.compile(r"param")
-OFF = frozenset({"False", "false", "0", "0.0"})
+OFF = frozenset({"False", "false", "0", "0.0"})  # values of enable_dropout that disable dropout
 
 
 class Field(Frozen):
-    """One field of the step lines of an arm, over all of its runs."""
+    """The values of one field of the step lines, over all runs of an arm."""
 
-    count: int
-    low: float
-    high: float
-    place: Source | None  # of its first value that is not 0, else of its first value
+    count: int  # number of values
+    low: float  # the smallest value
+    high: float  # the largest value
+    place: Source | None  # of the first value that is not 0 in the first run with the field, else of its first step
 
     @property
     def is_constant(self) -> bool:
@@ -69,7 +69,7 @@ def find_noops(arms: Arms, declared: frozenset[str], parities: Sequence[MetricPa
 
 
 def read_fields(arm: ArmRuns, *, exact: bool) -> dict[str, Field]:
-    """Return the numeric fields of the arm's step lines; `exact`: of its metrics file."""
+    """Return name → values of the numeric fields of the arm's step lines; `exact`: of its metrics files instead."""
     fields: dict[str, Field] = {}
     for number, run in enumerate(arm.runs):
         table = run.metrics if exact and run.metrics is not None else run.reading.steps
@@ -117,7 +117,7 @@ def _fields(arms: Arms, left: dict[str, Field], right: dict[str, Field]) -> Obse
 
 
 def _frozen_fields(arm: ArmRuns, fields: dict[str, Field]) -> Observations:
-    """Yield findings for values of single parameter arrays (`params/…`, `param_norm/…`) that never change."""
+    """Yield findings for fields about a parameter array (`params/…`, `param_norm/…`) that never change."""
     for name, field in fields.items():
         if _ARRAY.match(name) and field.is_constant and field.count >= LEAST_STEPS:
             message = f"{name} of {arm.label} is {field.low:g} in all {field.count} steps: not trained"
@@ -125,7 +125,7 @@ def _frozen_fields(arm: ArmRuns, fields: dict[str, Field]) -> Observations:
 
 
 def _without_effect(arms: Arms, declared: frozenset[str], parities: Sequence[MetricParity]) -> Observations:
-    """Yield settings that differ and change any training's losses, if the losses are equal all the same."""
+    """Yield a finding for each of the EFFECTIVE keys that differs between the arms although their losses are equal."""
     if not parities or parities[0].parity.first is not None or parities[0].parity.steps < LEAST_STEPS:
         return
     loss = parities[0].parity

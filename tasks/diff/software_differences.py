@@ -1,4 +1,4 @@
-"""Finds differences of the software and hardware that the two arms ran on and were not declared to differ in."""
+"""Finds undeclared differences in the software and hardware of two arms, and lists the declared ones."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,10 +15,10 @@ from tasks.records import Environment, RunRecord
 from tasks.resolve.trainers.trainer_source import SOURCE
 
 WITH_JAX = frozenset({"jax", "jaxlib", "libtpu"})  # released together: installing one of them changes the others
-ALL = frozenset({"*"})
+ALL = frozenset({"*"})  # stands for all packages
 NOTHING = "not installed"
 
-# (finding, field of Environment, message)
+# (kind of finding, field of Environment, message with `{}` for each arm's value)
 FIELDS: tuple[tuple[FindingKind, str, str], ...] = (
     ("jax-version", "jax", "different JAX versions ({} and {}): this alone can change speed, memory and losses"),
     ("jaxlib-version", "jaxlib", "different jaxlib versions ({} and {}): another compiler"),
@@ -40,7 +40,8 @@ def find_surroundings(arms: Arms) -> Observations:
     here = arms[0].reading.environment, arms[1].reading.environment
     for kind, name, message in FIELDS:
         values = getattr(here[0], name), getattr(here[1], name)
-        if is_declared(name, declared) or (name == "jaxlib" and here[0].jax != here[1].jax):  # the versions go along
+        # if JAX differs, so does jaxlib: no second finding
+        if is_declared(name, declared) or (name == "jaxlib" and here[0].jax != here[1].jax):
             continue
         yield from compare(arms, kind, values, message, places_of(arms, name))
     meshes = show_mesh(here[0]), show_mesh(here[1])
@@ -62,7 +63,7 @@ def trainers_differ(arms: Arms) -> bool:
 
 
 def declared_packages(arms: Arms) -> frozenset[str]:
-    """Return the packages whose versions are declared to differ; ALL if whole environments are."""
+    """Return the packages whose versions are declared to differ; ALL if complete environments are."""
     if not software_differs(arms):
         return frozenset()
     if trainers_differ(arms):
@@ -74,13 +75,13 @@ def declared_packages(arms: Arms) -> frozenset[str]:
             names.add(Requirement(word).name.lower().replace("_", "-"))
         except InvalidRequirement:  # `python PATH`, `image NAME`
             return ALL
-    if names & {"project", "maxtext"}:  # their requirements decide all versions
+    if names & {"project", "maxtext"}:  # their requirements determine the versions of all packages
         return ALL
     return frozenset(names | (WITH_JAX if names & WITH_JAX else set()))
 
 
 def is_declared(package: str, declared: frozenset[str]) -> bool:
-    """Return whether a package is in the result of `declared_packages`, or is released together with one of these."""
+    """Return whether a package is declared to differ. declared: see `declared_packages`; ALL covers only WITH_JAX."""
     return package in declared or (declared == ALL and package in WITH_JAX)
 
 
@@ -91,18 +92,18 @@ def show_mesh(environment: Environment) -> str | None:
 
 
 def _plans(arms: Arms, declared: frozenset[str]) -> Observations:
-    """Yield findings for package versions that differ, known only for runs that maxview launched."""
+    """Yield findings for other packages with undeclared differences, by the plans of runs that maxview launched."""
     left, right = (arm.first.plan for arm in arms)
     if left is None or right is None or declared == ALL:
         return
-    shown = {"jax", "jaxlib", SOURCE} | declared  # by the logs and by the commits
+    shown = {"jax", "jaxlib", SOURCE} | declared  # other findings show these
     for key in sorted((left.versions.keys() | right.versions.keys()) - shown):
         values = str(left.versions.get(key)), str(right.versions.get(key))
         yield from compare(arms, "package-version", values, f"different versions of {key} ({{}} and {{}})")
 
 
 def _declared_versions(arms: Arms, declared: frozenset[str]) -> Observations:
-    """Yield one observation with all packages whose versions differ as declared; none if an arm's are unknown."""
+    """Yield one observation with all packages whose versions differ as declared; none if an arm's are not known."""
     known = [installed_in(arm) for arm in arms]
     if not declared or not all(versions for versions, _ in known):
         return
@@ -121,7 +122,7 @@ def _declared_versions(arms: Arms, declared: frozenset[str]) -> Observations:
 
 
 def installed_in(arm: ArmRuns) -> tuple[Mapping[str, str], bool]:
-    """Return the versions of an arm's packages, and whether its first run itself reported them."""
+    """Return package → version of an arm's first run, and whether the run reported them itself (else: its plan)."""
     said = arm.first.program.get("trainer")
     if isinstance(said, dict) and isinstance(said.get("versions"), dict):
         return said["versions"], True
@@ -130,7 +131,7 @@ def installed_in(arm: ArmRuns) -> tuple[Mapping[str, str], bool]:
 
 
 def _mixed_runs(arms: Arms) -> Observations:
-    """Yield a finding for each condition that differs between the repeats of one arm."""
+    """Yield a finding for each condition, and for the first setting, that differs between the runs of one arm."""
     reads: tuple[tuple[str, str, Callable[[RunRecord], Any]], ...] = (
         ("commits", "", lambda run: run.commit),
         ("source lines of their steps", "", lambda run: run.reading.source_file),

@@ -1,4 +1,4 @@
-"""Turns the step times of two arms into two rows: step time and processor time."""
+"""Judges the times of two arms: builds the rows for the step time and for the CPU time per step."""
 
 from collections.abc import Mapping
 from math import expm1, log
@@ -22,19 +22,19 @@ from tasks.metrics.step_time_levels import CLOSE
 from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME, TOO_FEW
 from tasks.records import Decision, Measured, MetricDiff, StepLevels, seconds_between
 
-SHIFTING = frozenset({"tpu", "gpu"})  # on CPUs, other load comes in bursts, which do not change the steady steps
-SHIFTED = 2.0  # in stated deviations of equal runs: a larger shift of the step time makes a run's level uncertain
+SHIFTING = frozenset({"tpu", "gpu"})  # kinds with checked shifts; on CPUs, bursts of load leave the steady level as is
+SHIFTED = 2.0  # × stated noise: a larger shift of the step time during a run makes the run's level uncertain
 MOST_SLOW = 0.2  # largest difference of the shares of slow steps between arms that are the same
 
-type SideLevels = tuple[list[StepLevels], list[StepLevels]]  # of each arm's runs
+type SideLevels = tuple[list[StepLevels], list[StepLevels]]  # the levels of the baseline's and the candidate's runs
 
 
 class Circumstances(Frozen):
     """The inputs of a decision about noise besides the runs and the rules: see `decide_noisy`."""
 
-    past: Mapping[str, Past] = {}  # by the names of the series: of a clock's middle steps, and of its steady steps
-    chance: float = CHANCE
-    excuse: str = ""  # why any difference is noise
+    past: Mapping[str, Past] = {}  # series (`Metric.quick`: steady levels; `Metric.name`: middle levels) → its history
+    chance: float = CHANCE  # see `chance_of`
+    excuse: str = ""  # why any difference is noise; empty if it may be real
     instead: str = ""  # the alternative to more runs, if only logs were given
 
     def shared_by(self, metrics: int) -> "Circumstances":
@@ -43,8 +43,8 @@ class Circumstances(Frozen):
 
 
 def step_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> tuple[MetricDiff, Decision]:
-    """Return the row that judges the speed, and its decision, which MaxView's rows share."""
-    # if a run did not measure its waits, all are compared by wall time
+    """Return the row of the step time, and its decision, which MaxView's rows of times share."""
+    # waits for other programs are subtracted only if every run measured them
     less_waits = all(waited_seconds(run) is not None for arm in arms for run in arm.runs)
     sides = [[one.levels.get(STEP_TIME.name) if less_waits else one.wall for one in arm.facts] for arm in arms]
     left, right = ([levels for levels in side if levels] for side in sides)
@@ -52,10 +52,10 @@ def step_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> tupl
 
 
 def cpu_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> MetricDiff | None:
-    """Return the row of a step's processor time; None unless the runs measured it, as they do on CPUs.
+    """Return the row of the CPU time per step; None unless all runs that ended well measured it, as on CPUs.
 
-    Other load on the machine doubles the wall time of a step, but changes its processor time by a few percent
-    (docs/decisions/0010). So on a shared machine this row finds differences that the steady step time cannot.
+    Other load on the machine can double the wall time of a step, but changes its CPU time by a few percent only
+    (docs/decisions/0010). So on a shared machine this row finds differences that the step time cannot show.
     """
     left, right = ([one.levels[CPU_TIME.name] for one in arm.facts if CPU_TIME.name in one.levels] for arm in arms)
     levels = (left, right)
@@ -78,7 +78,7 @@ def _clock_row(
             reason = f"{given.excuse}; {reason} to see its speed"
         decision = Decision(verdict="same" if given.excuse else "unknown", reason=reason)
     decision = decision or decide_levels(levels, metric, arms, rules, given)
-    if decision.level == "middle steps":  # all numbers of the row are of the judged level
+    if decision.level == "middle steps":  # the row shows the levels that decided
         metric = metric.at_middle()
         cells = (_level_cell(arms[0], levels[0], metric), _level_cell(arms[1], levels[1], metric))
     return make_row(metric, cells, arms, decision), decision
@@ -87,7 +87,7 @@ def _clock_row(
 def decide_levels(
     levels: SideLevels, metric: Metric, arms: Arms, rules: VerdictRules, given: Circumstances
 ) -> Decision:
-    """Decide a time from the levels of both arms' runs; lower is better."""
+    """Decide the step time or the CPU time (`metric`) from the levels of both arms' runs; lower is better."""
     kind = kind_of(arms) if metric is STEP_TIME else "cpu_time"
     between, apart = lie_apart(arms, rules.noises[kind])
     shifts = [[_shift_of(run, kind, rules) for run in side] for side in levels]
@@ -123,9 +123,9 @@ def decide_levels(
 
 
 def _shift_of(run: StepLevels, kind: DeviceKind, rules: VerdictRules) -> float:
-    """Return the uncertainty of a run's level due to its shift during the run, as a logarithm."""
+    """Return the uncertainty of a run's level due to its shift during the run, as a logarithm; 0 for small shifts."""
     known = kind in SHIFTING and run.shift > SHIFTED * rules.noises[kind].equal_runs
-    return run.shift / 2 if known else 0.0  # the standard deviation of two levels that are equally likely
+    return run.shift / 2 if known else 0.0  # standard deviation of two equally likely levels at this distance
 
 
 def _name_shift(arms: Arms, shifts: list[list[float]]) -> str:
@@ -135,10 +135,7 @@ def _name_shift(arms: Arms, shifts: list[list[float]]) -> str:
 
 
 def _why_not_same(levels: SideLevels, arms: Arms) -> str:
-    """Return why arms with equal steady and middle steps are not the same: the mean step, or the share of slow steps.
-
-    Empty if neither differs.
-    """
+    """Return why arms with equal levels are not the same: the mean step, or the share of slow steps; else ""."""
     if why := differ_in_mean(arms, ([run.mean for run in levels[0]], [run.mean for run in levels[1]])):
         return why
     slow = [float(np.mean([run.slow for run in side])) for side in levels]
@@ -149,7 +146,7 @@ def _why_not_same(levels: SideLevels, arms: Arms) -> str:
 
 
 def kind_of(arms: Arms) -> DeviceKind:
-    """Return the kind of device that the arms ran on: from the log, else from the plan."""
+    """Return the kind of device of the baseline's first run: from its log, else from its plan."""
     run = arms[0].first
     told = run.plan.environment.get("JAX_PLATFORMS") if run.plan is not None else None
     here = run.reading.environment
@@ -170,5 +167,5 @@ def _level_cell(arm: ArmRuns, levels: list[StepLevels], metric: Metric) -> Measu
     shown = [run.middle if metric.title == metric.middle else run.quick for run in levels]
     # the geometric mean over the runs, because effects are differences of logarithms
     level = float(np.exp(np.mean([log(run.seconds) for run in shown])))
-    # no error of this level: the interval of the difference includes it, and readers compare that one
+    # the level's own error is not shown: the interval of the difference includes it
     return Measured(value=level, text=f"{level:.{metric.decimals}f}", source=place_of(arm.reading.steps, 1))

@@ -1,4 +1,4 @@
-"""Finds the steps at which runs have different values, and the distance between the values of two sides."""
+"""Finds the steps at which runs have different values, and the distance between the values of two arms."""
 
 from math import inf
 
@@ -9,19 +9,19 @@ from tasks.metrics.printed import Values
 
 
 def varies_at(values: Values, *, exact: bool) -> NDArray[np.bool_]:
-    """Return at which steps not all rows are equal. NaN equals NaN; in full precision 0.0 differs from -0.0."""
+    """Return, per step, whether the runs differ. values: [runs, steps]. NaN equals NaN; if `exact`, 0.0 is not -0.0."""
     first = values[:1]
     if exact:
-        # all NaNs are equal: the trainer does not choose their bits
+        # gives all NaNs the same bits, which otherwise depend on the hardware
         bits = np.where(np.isnan(values), np.nan, values).view(np.int64)
         return np.asarray((bits != bits[:1]).any(axis=0))
     return np.asarray(~((values == first) | (np.isnan(values) & np.isnan(first))).all(axis=0))
 
 
 def gaps_between(sides: tuple[Values, Values]) -> Values:
-    """Return the distance between the nearest values of two sides at each step.
+    """Return the distance between the nearest values of two arms at each step. sides: [runs, steps] of each.
 
-    0 where their ranges overlap; inf where one side has only values that the other lacks (NaN, infinities).
+    0 where the finite ranges overlap, or both arms have NaN or the same infinity; else inf where a value is not finite.
     """
     finite = [np.isfinite(side) for side in sides]
     low = [np.where(known, side, inf).min(axis=0) for side, known in zip(sides, finite, strict=True)]
@@ -37,7 +37,7 @@ def gaps_between(sides: tuple[Values, Values]) -> Values:
 
 
 def nearest_at(sides: tuple[Values, Values], index: int) -> tuple[float, float]:
-    """Return the two values, one of each side, that lie nearest to each other at a step at which the sides differ."""
+    """Return the two values, one of each arm, that are nearest to each other at the step with this index."""
     left, right = (side[:, index] for side in sides)
     with np.errstate(invalid="ignore"):
         distance = np.nan_to_num(np.abs(left[:, None] - right[None, :]), nan=inf, posinf=inf)

@@ -1,4 +1,4 @@
-"""Estimates how far two arms differ because they ran on other slices, hosts or days; more runs do not reduce that."""
+"""Estimates the noise between arms that ran on different slices, hosts or days. More runs do not reduce it."""
 
 from collections import Counter
 from itertools import pairwise
@@ -8,23 +8,23 @@ from configs.noise import DeviceNoise
 from tasks.diff.metric_row import Arms
 from tasks.records import RunRecord, seconds_between
 
-NEIGHBOURS_S = 600.0  # longest gap between neighbouring runs; later, the machine may have other work
+NEIGHBOURS_S = 600.0  # longest pause between neighbouring runs; after longer ones, the machine may have other load
 OTHER_TIMES, OTHER_PLACES = "the arms ran at other times", "the arms ran in other places"
 NO_PLACE = "the logs do not say where they ran: taken as two places"
 
-type Group = tuple[str, str]  # slice or host, and session
+type Group = tuple[str, str]  # (slice or host, session: neighbouring runs of one arm)
 
 
 def lie_apart(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
-    """Return the standard deviation between the arms' places and days, as a logarithm, and its reason; 0 if none.
+    """Return the standard deviation due to the arms' machines and days, as a logarithm, and its reason; 0 if none.
 
-    Runs with the same place and session form a group. Each group has one random offset, however many runs it has.
-    Arms spread over the same groups share the offsets.
+    Runs on the same machine in the same session form a group. All runs of a group have the same random offset. If both
+    arms have runs in the same groups, these offsets cancel.
     """
     near = are_neighbours(arms)
     groups = [_groups(arm.runs, arm.name, near=near) for arm in arms]
     shares = [Counter(found) for found in groups]
-    # the stated deviation is that of two arms with one group each
+    # `stated` below is for arms with one group each, for which `apart` is 2
     apart = sum(
         (shares[0][group] / len(groups[0]) - shares[1][group] / len(groups[1])) ** 2
         for group in {*groups[0], *groups[1]}
@@ -41,7 +41,7 @@ def lie_apart(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
 def place_of_run(run: RunRecord) -> str:
     """Return the machine or slice of a run; empty if unknown.
 
-    Runs that we launched on this machine have one place. On a cluster, the nodes of a run are its place.
+    All runs that maxview launched on this machine have the same place; on a cluster, it is the run's nodes.
     """
     if run.reading.environment.place:
         return run.reading.environment.place
@@ -49,7 +49,7 @@ def place_of_run(run: RunRecord) -> str:
 
 
 def _groups(runs: tuple[RunRecord, ...], arm: str, *, near: bool) -> list[Group]:
-    """Return the group of each run. A run without a known place shares one with its own arm only."""
+    """Return the group of each run. Runs on an unknown machine share a group only with runs of their own arm."""
     if near:
         return [(place_of_run(run) or f"of {arm}", "") for run in runs]
     found, session = [], 0
@@ -61,9 +61,9 @@ def _groups(runs: tuple[RunRecord, ...], arm: str, *, near: bool) -> list[Group]
 
 
 def are_neighbours(arms: Arms) -> bool:
-    """Return whether the n-th runs of both arms ran shortly after one another.
+    """Return whether the n-th runs of both arms ran shortly after one another; True for logs without times.
 
-    A reused baseline did not, nor did logs of two days. Logs without times count as neighbours.
+    False e.g. for the reused runs of an earlier baseline, or logs from different days.
     """
     sides = [sorted(arm.runs, key=_started) for arm in arms]
     if len(sides[0]) == len(sides[1]):

@@ -1,1 +1,1 @@
-"""Turns given logs, or the folder of a finished run, into run records."""
+"""Reads given logs, or the folder of a finished run, into the runs of a comparison."""

@@ -1,4 +1,4 @@
-"""Turns a gs:// address into its logs: one object, or the objects below a folder that can be logs."""
+"""Lists the logs at a gs:// address (an object, or the objects below a folder) and copies them to this machine."""
 
 import shutil
 import tempfile
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from tasks.store.gcs import GcsFiles
 
 SCHEME = "gs://"
-LOOK = 4096  # bytes of an object by which logs are recognised
-LOOKS = 10  # concurrent reads
+LOOK = 4096  # bytes of an object that are read to recognise a log
+LOOKS = 10  # objects that are read at the same time
 
 
 def list_logs(address: str) -> list[str]:
-    """Return the object at an address, or the objects below it that can be logs: not empty, and text or packed.
+    """Return the addresses of the object at an address, or of the objects below it that can be logs (see `can_be_log`).
 
-    Only the beginning of other objects, such as arrays of a checkpoint, is read. Raises LogFormatError.
+    Only the beginning of each object is read. Raises LogFormatError.
     """
     folder, name = _split(address)
     with _log_errors(address):
@@ -39,7 +39,7 @@ def list_logs(address: str) -> list[str]:
 
 
 def can_be_log(head: bytes) -> bool:
-    """Whether a file that begins with `head` can be a log: text has no NUL bytes."""
+    """Whether a file that begins with `head` can be a log: it is compressed, or text, which has no NUL bytes."""
     return head.startswith((GZIP, ZSTD)) or b"\0" not in head
 
 
@@ -54,7 +54,7 @@ def on_this_machine(logs: Sequence[str]) -> Iterator[list[Path]]:
 
 
 def _bring(address: str, folder: Path) -> Path:
-    """Copy one object into a local folder, under its own and its folder's name; returns the path."""
+    """Copy one object into a local folder, with its own name below its parent folder's name; returns the path."""
     place, name = _split(address)
     target = folder.joinpath(
         *(part for part in address.removeprefix(SCHEME).split("/")[-2:] if part not in ("", ".", ".."))

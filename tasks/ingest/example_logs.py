@@ -1,4 +1,4 @@
-"""Generates the logs of a week of nightly runs with a regression, a gain, a new parameter, a slow host and a death."""
+"""Generates example logs: a week of nightly runs with a regression, a gain, more parameters, a slow host, a death."""
 
 import hashlib
 import random
@@ -12,7 +12,7 @@ from tasks.records import Commit
 FIRST = datetime(2026, 11, 15, 2, 0, tzinfo=UTC)
 NIGHTS = 7
 STEPS = 80
-MOVED_FROM, DIED_ON = 4, 6  # nights, counted from 0
+MOVED_FROM, DIED_ON = 4, 6  # first nights (from 0) on which the branch's last commit is run, and on which a case dies
 LINEN_VS_NNX, MAIN_VS_BRANCH = "linen-vs-nnx", "main-vs-branch"
 BRANCH = "feat/fused-attention"
 CASES = (
@@ -20,9 +20,9 @@ CASES = (
     (MAIN_VS_BRANCH, "01_base"), (MAIN_VS_BRANCH, "03_dropout"), (MAIN_VS_BRANCH, "04_int8"),
     (MAIN_VS_BRANCH, "06_moe"), (MAIN_VS_BRANCH, "10_shardy_true"), (MAIN_VS_BRANCH, "16_f32_exact"),
 )  # fmt: skip
-REPEATS = {LINEN_VS_NNX: 3, MAIN_VS_BRANCH: 1}  # one pair decides only a large difference
-FURTHER = 2  # more runs of each arm of a single pair, for the command that its page suggests
-PACE = {"01_base": 0.94, "04_int8": 1.08}  # of the branch from MOVED_FROM on, relative to main
+REPEATS = {LINEN_VS_NNX: 3, MAIN_VS_BRANCH: 1}  # runs of each arm; one decides only a large difference
+FURTHER = 2  # extra runs of each arm if it has only one, for the command that its page suggests
+PACE = {"01_base": 0.94, "04_int8": 1.08}  # case → step time of the branch ÷ that of main, from MOVED_FROM on
 
 SUBJECTS = (
     "fused attention: a kernel of its own for the forward pass",
@@ -36,23 +36,23 @@ class ExamplePair(Frozen):
 
     comparison: str
     case: str
-    night: int
+    night: int  # from 0
     created: datetime
-    names: tuple[str, str]
-    logs: tuple[tuple[str, ...], tuple[str, ...]]  # of each arm's runs
-    further: tuple[tuple[str, ...], tuple[str, ...]]
-    commits: tuple[Commit, ...] = ()  # of the branch, the newest first; the last entry is main's
+    names: tuple[str, str]  # of the baseline and of the candidate
+    logs: tuple[tuple[str, ...], tuple[str, ...]]  # text of the log of each run, for both arms
+    further: tuple[tuple[str, ...], tuple[str, ...]]  # logs of the extra runs
+    commits: tuple[Commit, ...] = ()  # of the branch, the newest first; the last entry is main's; () without a branch
 
 
 def example_pairs() -> Iterator[ExamplePair]:
-    """Yield every pair of logs of the week, night by night; deterministic."""
+    """Yield every comparison of the week, night by night. The random numbers have fixed seeds."""
     for night in range(NIGHTS):
         for number, (comparison, case) in enumerate(CASES):
             start = FIRST + timedelta(days=night, minutes=12 * number)
             on_branch = comparison == MAIN_VS_BRANCH
             names = ("main", BRANCH) if on_branch else ("linen", "nnx")
             has_moved = on_branch and night >= MOVED_FROM
-            # the case that regresses in the last night was clearly the same before
+            # the case that regresses in the last night has more runs before, so that its verdict is *same*
             steady = case == "03_dropout" and night < NIGHTS - 1
             count = REPEATS[LINEN_VS_NNX if steady else comparison]
             starts = [start + timedelta(minutes=2 * run) for run in range(count + FURTHER * (count == 1))]
@@ -89,7 +89,7 @@ def _commits(count: int) -> tuple[Commit, ...]:
 def _log(
     seed: str, now: datetime, *, slower: float = 1.0, host: bool = False, dies: bool = False, parameters: str = "0.001"
 ) -> str:
-    """Return one log in MaxText's format. `host`: two of three steps wait for their batch; `dies`: at step 30."""
+    """Return one log in MaxText's format. slower: × step time; host: 2 of 3 steps wait for input; dies: at step 30."""
     draw = random.Random(seed)
     lines = [f"XPK Start: {now:%a %b %d %H:%M:%S} UTC 2026"]
 

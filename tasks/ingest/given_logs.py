@@ -1,4 +1,4 @@
-"""Reads existing logs, or a saved page with both, into the runs of two arms, and refuses logs that cannot be
+"""Reads given logs, or a saved MaxView page with two logs, as the runs of two arms. Rejects logs that cannot be
 compared."""
 
 import glob
@@ -27,17 +27,17 @@ _NUMBER_AT_END = re.compile(r"[\W_]*(?:(?<![a-z])(?:r|run|rep|repeat|log))?[\W_]
 
 
 class LoggedRun(Frozen):
-    """One run: its file, and the log's name in it if the file contains several."""
+    """One run from a given file."""
 
     file: Path
-    digest: str
+    digest: str  # first digits of the file's SHA-256
     reading: RunReading
-    pod: str | None = None
-    case: str | None = None  # as a page names it
+    pod: str | None = None  # the run's name in a file with the logs of several pods; else None
+    case: str | None = None  # printed on a page; else None
 
 
 class LoggedArms(Frozen):
-    """The runs of two arms, each in order of time."""
+    """The runs of two arms, each in order of start, if all its logs show that."""
 
     names: tuple[str, str]
     baseline: tuple[LoggedRun, ...]
@@ -57,7 +57,7 @@ class LoggedArms(Frozen):
 def sort_words(
     logs: Sequence[str], baseline: Sequence[str], candidate: Sequence[str]
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the arguments by side. Raises LogFormatError with the command to type instead."""
+    """Return the arguments of each side; a single page is on both. Raises LogFormatError with the command to type."""
     if logs and (baseline or candidate):
         raise LogFormatError(f"{logs[0]}: name the side of every log: {HOW}")
     if len(logs) == 1:
@@ -76,7 +76,7 @@ def sort_words(
 def open_arms(sides: tuple[Sequence[str], Sequence[str]], *, aa: bool = False) -> Iterator[LoggedArms]:
     """Yield the runs of both sides from files, folders, patterns and gs:// addresses; copies are removed afterwards.
 
-    aa: one log may be used for both sides. Raises LogFormatError.
+    aa: the sides may have logs of the same run. Raises LogFormatError.
     """
     found = [[item for word in words for item in _find(word)] for words in sides]
     places = list(dict.fromkeys(place for side in found for place, _ in side))
@@ -98,7 +98,7 @@ def read_pair(logs: Sequence[Path]) -> LoggedArms:
 
 
 def read_arms(baseline: Sequence[tuple[Path, bool]], candidate: Sequence[tuple[Path, bool]]) -> LoggedArms:
-    """Read the runs of each side; files found in a folder, not named, may be other than logs. Raises LogFormatError."""
+    """Read the runs of each side from (path, whether the user named it): other files may be no logs and are skipped."""
     known: dict[Path, LogReading] = {}
     shared = dict(baseline).keys() & dict(candidate).keys()
     sides = [_read_side(files, number, known, shared) for number, files in enumerate((baseline, candidate))]
@@ -110,7 +110,7 @@ def read_arms(baseline: Sequence[tuple[Path, bool]], candidate: Sequence[tuple[P
 
 
 def _find(word: str) -> list[tuple[str, bool]]:
-    """Return (place, whether it was named itself) of the logs behind an argument."""
+    """Return (path or address, whether the argument is this file itself) of the files that an argument denotes."""
     wild = WILD.search(word)
     if word.startswith(SCHEME):
         found = list_logs(word[: word.rindex("/", 0, wild.start()) + 1] if wild else word)
@@ -137,7 +137,7 @@ def _read_side(
         except LogFormatError as error:
             if named:
                 raise
-            refused = error  # the folder may contain checkpoints, records, configs too
+            refused = error  # a folder may also contain checkpoints, records, configs
     if not runs:
         folder = os.path.commonpath([path.parent for path, _ in files])
         raise LogFormatError(f"{folder}: none of {len(files)} files is a training log of the {SIDES[side]}; {refused}")
@@ -158,7 +158,7 @@ def _run_of(reading: LogReading, path: Path, side: int, *, holds_both: bool) -> 
 
 
 def choose_process(reading: LogReading, path: Path) -> RunReading:
-    """Return the run of process 0, the only one that prints commits, from a file with the logs of a job's pods.
+    """Return the run of process 0, the only one that prints checkpoint commits, from a file with a job's pods.
 
     Raises LogFormatError if the file contains other runs, or process 0 is ambiguous.
     """
@@ -177,7 +177,7 @@ def choose_process(reading: LogReading, path: Path) -> RunReading:
 
 
 def check_apart(arms: LoggedArms) -> None:
-    """Raise LogFormatError if a run is on both sides: the same file, a copy, also packed differently, cut or edited."""
+    """Raise LogFormatError if a run is on both sides: the same file, or a compressed, cut or edited copy."""
     for other, run in itertools.product(arms.baseline, arms.candidate):
         if not _is_same_run(other, run):
             continue
@@ -191,7 +191,7 @@ def check_apart(arms: LoggedArms) -> None:
 
 
 def _is_same_run(one: LoggedRun, other: LoggedRun) -> bool:
-    """Whether two logs are of one run: copies, or with equal step times."""
+    """Whether two logs are of the same run: copies, or logs with equal step times."""
     return _has_same_text(one, other) or have_equal_times(one.reading.steps, other.reading.steps)
 
 
@@ -207,7 +207,7 @@ def _has_same_text(one: LoggedRun, other: LoggedRun) -> bool:
 
 
 def _check_alike(side: Sequence[LoggedRun]) -> None:
-    """Raise LogFormatError unless an arm's runs are different runs of one case and trainer, as far as logs show."""
+    """Raise LogFormatError if two of an arm's logs are of the same run, or of different cases or trainers."""
     for one, run in itertools.combinations(side, 2):
         if _is_same_run(one, run):
             raise LogFormatError(f"{one.file} and {run.file}: are the same log, and count as one run; give one")
@@ -232,13 +232,13 @@ def _first_tokens(reading: RunReading) -> int | None:
 
 
 def _ordered(side: Sequence[LoggedRun]) -> list[LoggedRun]:
-    """Return the runs in order of their start, if every log shows it, so that runs of equal number were neighbours."""
+    """Return the runs in order of their start, if every log shows it, so that both arms' n-th runs were neighbours."""
     starts = [run.reading.started for run in side]
     return list(side) if None in starts else sorted(side, key=lambda run: str(run.reading.started))
 
 
 def name_arms(sides: Sequence[Sequence[LoggedRun]]) -> tuple[str, str]:
-    """Return a name for each arm: the common part of its runs' names, else of their files or folders."""
+    """Return different names for the arms: the common begin of each one's runs, files or folders, or else SIDES."""
     for names in (
         [[run.reading.name for run in side] for side in sides],
         [[run.file.stem for run in side] for side in sides],
@@ -255,7 +255,7 @@ def _common(names: Sequence[str]) -> str:
 
 
 def _named(side: Sequence[LoggedRun], arm: str) -> list[LoggedRun]:
-    """Name a single run like its arm; several runs keep the differing parts of their names."""
+    """Return the runs with names: a single run has its arm's; several keep theirs, or are numbered if these repeat."""
     names = [run.reading.name for run in side]
     if len(side) == 1 or len(set(names)) < len(side):
         names = [arm] if len(side) == 1 else [f"{arm}-{number + 1}" for number in range(len(side))]

@@ -1,4 +1,4 @@
-"""Finds the cause of a run's end in the last lines of its log, if there is no exception; needs constant memory."""
+"""Finds the launcher's notes and a refusal of the input in a run's log, in constant memory, if it has no exception."""
 
 import mmap
 import re
@@ -17,7 +17,7 @@ from tasks.scrape.window import text_of
 
 CHUNK = 1 << 22
 MOST_LINES = 20
-# lines that are not part of a refusal: loggers, the frame, source locations of C++ libraries
+# lines that end a refusal: empty ones, those of loggers, of the frame, and source locations of C++ libraries
 _OTHERS = re.compile(
     rb"\s*\Z|" + ABSL + rb"|XPK (?:Start|End): |[^\n]{0,40}\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d|maxview: |\S+\.cc:\d+\s*\Z"
 )
@@ -27,7 +27,7 @@ type Text = mmap.mmap | bytes
 
 @contextmanager
 def mapped(log: Path, span: tuple[int, int]) -> Iterator[tuple[Text, int, int]]:
-    """Map a file into memory, so that only the parts in use are read; yields it with the run's byte range."""
+    """Yield (bytes, begin, end): the file mapped into memory, so that only used parts are read, and the run's range."""
     with log.open("rb") as file, ExitStack() as stack:
         data: Text = b""
         with suppress(ValueError):  # an empty file cannot be mapped
@@ -42,7 +42,7 @@ def source_at(data: Text, offset: int) -> Source:
 
 
 def find_platform_cause(log: Path, span: tuple[int, int]) -> LogError | None:
-    """Return the cluster's reason for ending a job, as the launcher noted it at the log's end; None without one."""
+    """Return the cluster's reason for ending a job, which the launcher writes at the log's end; None without one."""
     with mapped(log, span) as (data, begin, end):
         found = [(one.start(), text_of(one[1]), text_of(one[2])) for one in CAUSE_PATTERN.finditer(data, begin, end)]
         if not found:
@@ -55,14 +55,14 @@ def find_platform_cause(log: Path, span: tuple[int, int]) -> LogError | None:
 
 
 def find_lost_lines(log: Path, span: tuple[int, int]) -> tuple[str, ...]:
-    """Return the launcher's notes about lines that it could not read: from when to when, and why."""
+    """Return the launcher's notes about lines that it could not read from the cluster: which period, and why."""
     with mapped(log, span) as (data, begin, end):
         notes = [text_of(found[0]).removeprefix("maxview: ") for found in LOST_PATTERN.finditer(data, begin, end)]
     return tuple(notes)
 
 
 def find_place(log: Path, span: tuple[int, int]) -> str | None:
-    """Return the cluster and nodes of a run, as the launcher noted them; several if the run was restarted elsewhere."""
+    """Return the cluster and nodes of a run by the launcher's notes, joined if it was restarted elsewhere; or None."""
     with mapped(log, span) as (data, begin, end):
         places = [text_of(found[1]) for found in PLACE_PATTERN.finditer(data, begin, end)]
     return "; then ".join(dict.fromkeys(places)) or None
@@ -78,7 +78,7 @@ def find_end(log: Path, span: tuple[int, int]) -> Source:
 
 
 def find_refusal(log: Path, span: tuple[int, int]) -> LogError | None:
-    """Return the last message of a program that refused its input: the text after its log, before the frame's end."""
+    """Return a program's refusal of its input: the last lines before the frame's end, if no logger printed them."""
     with mapped(log, span) as (data, begin, end):
         end = max(data.rfind(b"XPK End: ", begin, end), begin) or end
         filled = dropwhile(lambda item: not item[1].strip(), lines_back(data, begin, end))

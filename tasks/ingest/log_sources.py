@@ -1,4 +1,4 @@
-"""Reads logs from files, folders, gs:// addresses or a stream; several become one reading."""
+"""Reads logs from files, folders, gs:// addresses or a stream into one `LogReading`."""
 
 import tempfile
 import time
@@ -15,9 +15,9 @@ from tasks.scrape.window import read_file
 STREAM = "-"
 PIECE = 1 << 20
 REPORT_EVERY_S = 1.0
-TAIL = 64 << 10  # bytes of a stream searched for its last line
+TAIL = 64 << 10  # last bytes of a stream that are searched for its last line
 
-type Progress = Callable[[int, bytes], None]  # bytes so far, the last complete line
+type Progress = Callable[[int, bytes], None]  # arguments: number of bytes so far, last complete line
 
 
 def read_sources(
@@ -25,7 +25,7 @@ def read_sources(
 ) -> LogReading:
     """Read files, folders, gs:// addresses and `-` (the stream) into one reading with all their runs.
 
-    Raises LogFormatError with all problems of all of them.
+    Raises LogFormatError with the problems of all sources.
     """
     readings: list[tuple[str, LogReading]] = []
     problems: list[str] = []
@@ -64,9 +64,9 @@ def _read_source(name: str, stream: BinaryIO | None, on_progress: Progress | Non
 
 
 def scrape_stream(stream: BinaryIO, *, on_progress: Progress | None = None) -> LogReading:
-    """Read a stream until it ends or the user interrupts; the text so far is the log.
+    """Read a stream until it ends or the user interrupts; an interrupted stream is read as far as it came.
 
-    A temporary file keeps the text, because a stream cannot be read twice. `on_progress` is called every second.
+    A temporary file stores the text, because a stream cannot be read twice. `on_progress` is called every second.
     """
     with tempfile.NamedTemporaryFile() as file:
         try:
@@ -93,7 +93,7 @@ def _keep(stream: BinaryIO, file: Any, on_progress: Progress | None) -> None:
 def _read_all[Place](
     whole: str, places: Sequence[Place], read: Callable[[Place], LogReading]
 ) -> list[tuple[Place, LogReading]]:
-    """Return (place, reading) of the logs among files; others (checkpoints, records, configs) are skipped."""
+    """Return (path or address, reading) of the files that are logs. Raises LogFormatError if none of `whole` is."""
     readings = []
     for place in places:
         try:

@@ -33,14 +33,14 @@ from tasks.scrape import LogFormatError, scrape_run
 from tasks.store import RunDirectory
 from tasks.store.disk import explain_full
 
-REFUSED = 2
+REFUSED = 2  # exit code of programs that refuse their input
 
 
 def read_run_log(log: Path) -> RunReading:
     """Return the reading of a launched run's log.
 
-    A log without the launcher's frame was removed or overwritten by the run itself: it is kept under another name, and
-    the reading is of a log with that cause of death.
+    A log that cannot be read was removed or overwritten by the run itself. It is renamed, and a new log with only this
+    cause of death is written and read.
     """
     try:
         return scrape_run(log)
@@ -54,10 +54,10 @@ def read_run_log(log: Path) -> RunReading:
 def build_record(
     plan: RunPlan, directory: RunDirectory, reading: RunReading, proofs: Sequence[CheckpointProof]
 ) -> RunRecord:
-    """Return the record of a run in this store."""
+    """Return the record of a run from its folder; `reading` is that of its log, `proofs` those of its checkpoints."""
     keep_step_program(directory.path)
     program = directory.read_program() or {}
-    # the run's own report has priority
+    # the commit that the trainer reported has priority over the planned one
     commit = program.get("trainer", {}).get("commit") or plan.commit or reading.commit
     lost = find_lost_lines(directory.log, reading.span)
     named = {"name": plan.run_name, "coverage": reading.coverage.model_copy(update={"lost": lost})}
@@ -76,7 +76,7 @@ def build_record(
         start=read_start(plan),
         crossing=read_crossing(directory.path),
         program=program,
-        # programs of several attempts lie in one folder
+        # unknown for a run with several attempts, because their compiled programs are in one folder
         compiles=() if list_earlier_logs(directory.log) else read_compiles(directory.path),
     )
     return with_facts(record)
@@ -93,16 +93,16 @@ def name_version(plan: RunPlan, commit: str | None) -> str:
 
 
 def with_place(reading: RunReading, log: Path) -> RunReading:
-    """Return the reading with the cluster and nodes of its run, if the launcher noted them."""
+    """Return the reading with the cluster and nodes of its run, if the launcher wrote them into the log."""
     place = find_place(log, reading.span)
     return reading.model_copy(update={"environment": reading.environment.model_copy(update={"place": place})})
 
 
 def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReading:
-    """Return the reading with a cause of its end: without an exception or a signal, its exit code.
+    """Return the reading of a failed run with a cause: the cluster's reason, or the log's error, or the exit code.
 
-    supervised: a supervisor writes the exit code unless it was killed too, so a missing exit code is a cause. In other
-    logs it is not, because most trainers print none.
+    supervised: maxview's supervisor ran the trainer. It writes the exit code, so a missing one means that it was killed
+    too. In other logs it means nothing, because most trainers print none.
     """
     if reading.exit_code == 0:
         return reading
@@ -114,7 +114,7 @@ def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReadin
     code = reading.exit_code
     if code is None and not supervised:
         return reading
-    # programs that refuse their input exit with 2: our trainer, argparse
+    # maxview's trainer and argparse exit with 2 if they refuse their input
     refused = code == REFUSED and reading.steps.is_empty()
     if refused and (said := find_refusal(log, reading.span)):
         return reading.died_of(said)
@@ -133,7 +133,7 @@ def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReadin
 
 
 def with_full_disk(reading: RunReading, folder: Path) -> RunReading:
-    """Return the reading of a run on this machine with the disk that was full, unless its log names a path."""
+    """Return the reading; if the run died of a full disk and its error names no path, with the disk of `folder`."""
     error = reading.error
     if error is None or error.kind != "disk_full" or "/" in error.message:
         return reading
@@ -143,7 +143,7 @@ def with_full_disk(reading: RunReading, folder: Path) -> RunReading:
 
 
 def read_run_metrics(plan: RunPlan, directory: RunDirectory, reading: RunReading) -> pl.DataFrame | None:
-    """Return the metrics that the trainer wrote in full precision, in any format; None without any.
+    """Return the metrics that the trainer wrote in full precision: JSON lines or TensorBoard files; None without any.
 
     TensorBoard files count only if they contain every step of the log: a killed trainer may not have flushed the last
     steps.
@@ -160,9 +160,9 @@ def read_run_metrics(plan: RunPlan, directory: RunDirectory, reading: RunReading
 def read_metrics(path: Path) -> pl.DataFrame | None:
     """Return the trainer's JSON lines as a frame; None without any. A last line cut off by a crash is dropped.
 
-    Lines without a step are left out; values that are no numbers become null. MaxText's files are recognised by their
-    contents, because a replayed log may have left them whatever the plan names. Raises ValueError naming a line that
-    is not a JSON object, or whose step is no number of a step.
+    Lines without a step are left out; values that are no numbers become null. MaxText's JSON lines are recognised by
+    their content: a replayed run's file may be MaxText's whatever its plan says. Raises ValueError naming a line that
+    is not a JSON object, or whose step is no whole number.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")

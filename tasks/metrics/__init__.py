@@ -1,1 +1,1 @@
-"""The one table of all metrics, and the facts of a run, from which every surface takes its values."""
+"""The table of all metrics, and the facts of a run: every page, table and command takes its values from them."""

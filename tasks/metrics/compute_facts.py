@@ -1,4 +1,4 @@
-"""Computes the facts of a run once: its levels, where its time went, and the value of every metric."""
+"""Computes the facts of a run, which its record stores: step time levels, time account, and each metric's value."""
 
 import hashlib
 from functools import cache
@@ -13,7 +13,7 @@ from tasks.records import RunFacts, RunRecord
 
 
 def facts_of(run: RunRecord) -> RunFacts:
-    """Return the stored facts of a run; computes those of an older maxview, or of other code, at their first use."""
+    """Return the facts of a run: the stored ones, or facts computed here if this package's code has changed since."""
     if run.facts is not None and run.facts.code == digest_code():
         return run.facts
     return run.derive("facts", compute_facts)
@@ -29,7 +29,7 @@ def compute_facts(run: RunRecord) -> RunFacts:
     table, unit = timed_steps(run)
     seconds, waited = table["seconds"].to_numpy()[1:], waited_seconds(run)
     wall = find_levels(seconds, unit=unit)
-    # other work on the machine that trains is no part of a step: docs/decisions/0050
+    # waiting for other programs on the same machine is not counted as step time: docs/decisions/0050
     steady = wall if waited is None else find_levels(seconds - waited, unit=unit)
     between = seconds_between_steps(run)
     wall, steady = (levels and levels.model_copy(update={"mean": levels.mean + between}) for levels in (wall, steady))
@@ -47,6 +47,6 @@ def compute_facts(run: RunRecord) -> RunFacts:
 
 @cache
 def digest_code() -> str:
-    """Return a digest of this package's source: facts that other code computed may differ."""
+    """Return a digest of this package's source, stored with the facts: other code may compute other facts."""
     sources = sorted(Path(__file__).parent.glob("*.py"))
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]

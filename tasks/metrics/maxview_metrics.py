@@ -1,4 +1,4 @@
-"""MaxView's seven metrics, with MaxView's rules, digit for digit."""
+"""The seven metrics of a MaxView page, computed by MaxView's rules, so that all printed digits agree."""
 
 from collections.abc import Callable
 
@@ -6,12 +6,12 @@ from tasks.metrics.merged_steps import place_of
 from tasks.metrics.metric import Metric, number
 from tasks.records import Measured, RunFacts, RunRecord, Source
 
-MEMORY_DECIMALS = 2  # of the `Using (GB)` lines, from which the percentage comes
+MEMORY_DECIMALS = 2  # of the sizes in `Using (GB)` lines; their rounding limits the precision of the percentage
 SINGLE_STEP = "a single step is not a measurement"
 
 
 def last_step(column: str, decimals: int) -> Callable[[RunRecord, RunFacts], Measured]:
-    """Return a reader of the last step's value in a column of the log."""
+    """Return a function that returns the last step's value in a column of the log."""
 
     def read(run: RunRecord, facts: RunFacts) -> Measured:
         steps = run.reading.steps
@@ -23,14 +23,14 @@ def last_step(column: str, decimals: int) -> Callable[[RunRecord, RunFacts], Mea
 
 
 def mean_step(run: RunRecord, facts: RunFacts) -> Measured:
-    """Return the printed seconds of a step without step 0, on average."""
+    """Return the mean of the printed seconds of all steps except step 0."""
     steps = run.reading.steps
     steps = steps.filter((steps["step"] != 0) & steps["seconds"].is_not_null())
     return Measured() if steps.is_empty() else number(float(steps["seconds"].sum()) / steps.height, 3, place_of(steps))
 
 
 def parameters(run: RunRecord, facts: RunFacts) -> Measured:
-    """Return the printed number of parameters. A count that was rounded to nothing is compared as it is printed."""
+    """Return the printed number of parameters. The value is 0 if the printed number is 0.000, as for small models."""
     found = run.reading.parameters
     if found.printed is None:
         return Measured()
@@ -38,7 +38,7 @@ def parameters(run: RunRecord, facts: RunFacts) -> Measured:
 
 
 def memory_percent(run: RunRecord, facts: RunFacts) -> Measured:
-    """Return the used memory of the fullest device; the unit is of the smallest device."""
+    """Return the used memory of the fullest device in percent; its unit (rounding) is that of the smallest device."""
     devices = run.reading.memory.devices
     if not devices:
         return Measured()

@@ -15,16 +15,16 @@ WAIT_COLUMN = "step_wait_s"
 
 
 def step_table(run: RunRecord) -> pl.DataFrame:
-    """Return (step, seconds, loss, line, offset), ascending, each step once (its last line), at the best precision.
+    """Return (step, seconds, loss, line, offset), ascending. A step that was run twice has the values of its last line.
 
     Seconds and losses come from the trainer's JSON lines, if it wrote them, else from the log, refined by
-    `step_seconds`. Steps before a crash and resume may exist only in the JSON lines: `line` and `offset` are null.
+    `step_seconds`. `line` and `offset` (place in the log) are null for steps that only the JSON lines contain.
     """
     return timed_steps(run)[0]
 
 
 def timed_steps(run: RunRecord) -> tuple[pl.DataFrame, float]:
-    """Return the same, and the unit of the last known digit of step times in seconds; 0 for full precision."""
+    """Return `step_table`, and the unit of the last known digit of its seconds, in seconds; 0 for full precision."""
     return run.derive("timed steps", _merge)
 
 
@@ -46,27 +46,27 @@ def _merge(run: RunRecord) -> tuple[pl.DataFrame, float]:
 
 
 def last_of_each_step(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows by ascending step; of a repeated step, the last row."""
+    """Return the rows by ascending step, with only the last row of each repeated step."""
     if (table["step"].diff() > 0).all():  # true for most logs
         return table
     return table.unique("step", keep="last", maintain_order=True).sort("step")
 
 
 def is_exact(run: RunRecord) -> bool:
-    """Whether losses are known in full precision."""
+    """Whether the trainer's JSON lines contain step times and losses, so that these are known in full precision."""
     return run.metrics is not None and not run.metrics.is_empty() and set(run.metrics.columns) >= METRICS_COLUMNS
 
 
 def waited_seconds(run: RunRecord) -> NDArray[np.float64] | None:
-    """Return, for every step after the first, the seconds its threads waited for other work on the machine.
+    """Return, for every step after the first, the seconds its threads waited for other programs on the machine.
 
-    None if the trainer did not measure it; meaningful only on CPUs.
+    None if the trainer did not measure it for every step. Meaningful only on CPUs.
     """
     return _measured(run, WAIT_COLUMN) if is_exact(run) else None
 
 
 def cpu_seconds(run: RunRecord) -> NDArray[np.float64] | None:
-    """Return the CPU time in seconds of every step after the first; None if the trainer did not measure it."""
+    """Return the CPU time in seconds of every step after the first; None unless it was measured for every step."""
     return _measured(run, CPU_COLUMN)
 
 
@@ -78,7 +78,7 @@ def _measured(run: RunRecord, column: str) -> NDArray[np.float64] | None:
 
 
 def place_of(steps: pl.DataFrame, index: int = 0, *, run: int = 0) -> Source | None:
-    """Return the place of a row of a table of steps in the log of the arm's run with this number; None without one."""
+    """Return the place of a row of a table of steps in the log of run number `run`; None if row or place is unknown."""
     if not -steps.height <= index < steps.height or steps["line"][index] is None:
         return None
     return Source(line=steps["line"][index], offset=steps["offset"][index], run=run)

@@ -1,4 +1,4 @@
-"""Defines the fields of an entry in the table of metrics."""
+"""Defines `Metric`, an entry of the table of metrics: how its value is computed, judged and shown."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -6,8 +6,8 @@ from typing import Literal
 from configs.schema import Frozen
 from tasks.records import Better, CompiledProgram, Measured, ProgramWork, RunFacts, RunRecord, Source
 
-# exact: equal or not, within the tolerance; noise: levels of step times; steps: the values of every step;
-# proof: verified, by a rule of its own; shown: never judged
+# How a metric is judged. exact: equal within the tolerance; noise: by the step time levels of all runs; steps: by its
+# values at all steps; proof: by a rule in tasks/diff that checks evidence; shown: not at all.
 Judged = Literal["exact", "noise", "steps", "proof", "shown"]
 type OfRun = Callable[[RunRecord, RunFacts], Measured]
 type OfRuns = Callable[[Sequence[RunRecord], Sequence[RunFacts]], Measured]
@@ -15,57 +15,57 @@ type OfProgram = Callable[[CompiledProgram, ProgramWork | None], float | None]
 
 
 class Printed(Frozen):
-    """The same metric as logs print it, for comparisons in which some run has no precise value."""
+    """A metric as logs print it, for comparisons in which a run has no precise value."""
 
-    of: Callable[[RunRecord], Measured]
-    decimals: int
-    precision: str
+    of: Callable[[RunRecord], Measured]  # the printed value of one run
+    decimals: int  # of the difference
+    precision: str  # of the values, in words
 
 
 class Metric(Frozen):
-    """One metric: its name, its values, its judgement and where it is shown. Rows are in the order of the table."""
+    """One metric: its name, how its value is computed, how it is judged, and where it is shown."""
 
-    name: str  # in records, files and `--metric`: never changed
-    title: str
-    unit: str
-    better: Better
-    rule: str  # how the value is computed
-    decimals: int | None  # of the difference; None: it shows none
+    name: str  # identifier in records, files and `--metric`; must not change
+    title: str  # the name that users see
+    unit: str  # of the value; empty if it has none
+    better: Better  # which values are better: lower, higher, or only equal ones
+    rule: str  # how the value is computed, in words
+    decimals: int | None  # shown decimals of the difference; None: no difference is shown
     judged: Judged
     why: str = ""  # the reason why a metric is only shown, or has the verdict of another row
-    tolerance: str = ""  # the class in configs/tolerances; empty: exact
-    precision: str = "printed precision"  # of the values that `of` returns
-    maxview: bool = False  # one of MaxView's rows
-    word_of: str = ""  # the metric whose verdict this row takes
-    of: OfRun | None = None  # the value of one run
-    of_runs: OfRuns | None = None  # the value of an arm, or of a single run; None: an arm has that of its first run
-    of_steps: Callable[[RunRecord, float], float | None] | None = None  # the value of an arm, from its steady step in s
-    of_program: OfProgram | None = None  # the value of one compiled program
-    printed: Printed | None = None
+    tolerance: str = ""  # name of the tolerance in configs/tolerances; empty: values must be equal
+    precision: str = "printed precision"  # of the values that `of` returns, in words
+    maxview: bool = False  # whether MaxView's page has this row too
+    word_of: str = ""  # name of the metric whose verdict this row takes; empty: it has its own
+    of: OfRun | None = None  # computes the value of one run
+    of_runs: OfRuns | None = None  # computes the value of an arm from all its runs; None: the first run's value is used
+    of_steps: Callable[[RunRecord, float], float | None] | None = None  # computes it from first run and steady step (s)
+    of_program: OfProgram | None = None  # computes the value of one compiled program
+    printed: Printed | None = None  # as logs print it, if that is less precise than `of`
     lacking: str = ""  # the text for an arm that ended well and has no value
-    optional: bool = False  # no row, not even an empty one, unless both arms have a value, or the other arm died
+    optional: bool = False  # the table has no row for it unless both arms have a value, or the arm without one died
     result: bool = False  # a result of the computation: headlines name it before times and memory
     trend: bool = False  # `history` keeps each run's value
-    quick: str = ""  # judged by noise: the name of its series of steady steps
-    middle: str = ""  # judged by noise: title, and name of the series, if the middle steps decide
+    quick: str = ""  # judged by noise: name of the history's series of steady steps
+    middle: str = ""  # judged by noise: title of the row if the middle steps decide
     curve: str = ""  # the column that its curve draws, in the step table, the log's rows or the trainer's metrics file
     curve_title: str = ""  # title of its curve, if other than `title`
     bisected: bool = False  # `bisect --metric` accepts it
     explained: bool = False  # an explanation looks for its difference in the compiled program
 
     def value_of(self, run: RunRecord, facts: RunFacts) -> Measured | None:
-        """Return the value of one run; None if runs have none of their own."""
+        """Return the value of one run; None if the metric has neither `of_runs` nor `of`."""
         if self.of_runs is not None:
             return self.of_runs([run], [facts])
         return self.of and self.of(run, facts)
 
     def at_middle(self) -> "Metric":
-        """Return the metric for a row in which the middle steps decide, with its own title."""
+        """Return a copy with the title and the rule of a row in which the middle steps decide."""
         return self.model_copy(
             update={"title": self.middle, "rule": "mean of the steps near the median, mean of the runs"}
         )
 
 
 def number(value: float, decimals: int, source: Source | None, *, unit: float = 0.0) -> Measured:
-    """Return a number with the text that shows it."""
+    """Return a value with its text and its place in the log. `unit`: of its last printed digit; 0: full precision."""
     return Measured(value=value, text=f"{value:.{decimals}f}", source=source, unit=unit)

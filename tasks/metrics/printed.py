@@ -13,15 +13,15 @@ MOST_DECIMALS = 15  # no log prints more
 
 
 def shared_decimals(values: Values) -> int:
-    """Return the decimals that every run prints; a run's decimals are those of its value with most decimals."""
+    """Return the number of decimals that all runs print at least. A run's number is the largest of its values'."""
     return min((_decimals(row) for row in values), default=0)
 
 
 def printed_units(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the unit of the last printed digit of each of a log's values, as far as the values show it.
+    """Return the unit of the last printed digit of each of a log's values, estimated from the values alone.
 
-    Trailing zeros are invisible, so values of the same size show the decimals. Smaller values may have more, if a log
-    prints a number of significant digits, or an exponent.
+    Trailing zeros are lost, so a value gets the largest number of decimals of all values that are at least as large.
+    Larger values do not count the decimals of smaller ones, because a log may print significant digits or exponents.
     """
     order = np.argsort(-np.abs(values), kind="stable")
     needed = np.array([_needed(float(values[at])) for at in order], dtype=np.float64)
@@ -45,8 +45,8 @@ def _decimals(row: NDArray[np.float64]) -> int:
 
 
 def last_digit(value: float, values: Values, decimals: int, *, exponents: bool) -> float:
-    """Return the unit of the last printed digit of a value: by decimals, or, if the log prints exponents, by the
-    largest number of significant digits in `values`."""
+    """Return the unit of a value's last printed digit: from `decimals`; if the log prints exponents, from the largest
+    number of significant digits in `values`, if that unit is larger."""
     fixed = 10.0**-decimals
     if not exponents or not isfinite(value) or value == 0:
         return fixed
@@ -59,5 +59,5 @@ def _digits(value: float) -> int:
 
 
 def round_to(values: Values, decimals: int) -> Values:
-    """Round the values to the decimals of a log; rows with no more decimals are unchanged."""
+    """Round the values of each run that has more than `decimals` decimals; other runs are unchanged."""
     return np.stack([np.round(row, decimals) if _decimals(row) > decimals else row for row in values])

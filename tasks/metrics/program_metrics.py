@@ -1,4 +1,4 @@
-"""The metrics of the compiled step: of a run, and of two programs that are compared before any run."""
+"""The metrics of the compiled training step: for runs, and for two programs that are compared without running them."""
 
 from collections.abc import Iterable
 
@@ -6,12 +6,12 @@ from tasks.metrics.metric import Metric, Printed, number
 from tasks.records import CompiledProgram, Measured, ProgramMemory, ProgramWork, RunFacts, RunRecord
 
 GIB, MIB = 2**30, 2**20  # MaxText prints GiB as GB
-MEMORY_PARTS = ("argument", "output", "temp")  # minus "alias", shared by arguments and outputs: MaxText's sum
+MEMORY_PARTS = ("argument", "output", "temp")  # MaxText prints their sum less "alias", which two of them share
 PART_OF_SUM = "the sum is judged"
 
 
 def program_memory(run: RunRecord, facts: RunFacts) -> Measured:
-    """Return the compiler's forecast for one device in GiB: from the trainer's own report, else as printed."""
+    """Return the memory per device in GiB, as estimated by the compiler: from the trainer's report, else as printed."""
     stated = run.program.get("memory_bytes")
     sizes = [stated.get(name) for name in (*MEMORY_PARTS, "alias")] if isinstance(stated, dict) else [None]
     known = [size for size in sizes if isinstance(size, int)]
@@ -21,13 +21,13 @@ def program_memory(run: RunRecord, facts: RunFacts) -> Measured:
 
 
 def compiled_programs(run: RunRecord, facts: RunFacts) -> Measured:
-    """Return the number of compiles of the training step, from JAX's files or its log; its place is the last one's."""
+    """Return how often JAX compiled the training step, from JAX's files, else from the log, with the last place."""
     compiles = run.compiles or run.reading.compiles
     return number(len(compiles), 0, compiles[-1].source) if compiles else Measured()
 
 
 def printed_memory(run: RunRecord) -> Measured:
-    """Return the same as the log prints it, in units of 0.1."""
+    """Return the memory per device that the log prints, in GiB with one decimal."""
     memory = run.reading.memory
     return Measured() if memory.total_gb is None else number(memory.total_gb, 1, memory.source, unit=0.1)
 
@@ -44,7 +44,7 @@ COMPILED_PROGRAMS = Metric(
     rule="how often JAX compiled the training step", decimals=0,
     judged="exact", precision="the last digit", of=compiled_programs, optional=True, trend=True,
 )  # fmt: skip
-STEP_PROGRAM_METRICS = (MEMORY, COMPILED_PROGRAMS)  # of a run
+STEP_PROGRAM_METRICS = (MEMORY, COMPILED_PROGRAMS)  # metrics of runs
 
 
 def _memory_part(name: str, title: str) -> Metric:
@@ -83,7 +83,7 @@ COMPILES = Metric(
     name="compiles", title="Compiles and fits", unit="", better="equal", rule="the compile", decimals=None,
     judged="proof",
 )  # fmt: skip
-# the same metrics as of a run, known before a run
+# metrics of compiled programs, known without a run; this one has the name and tolerance of the run's MEMORY
 PROGRAM_MEMORY = MEMORY.model_copy(
     update={
         "title": "Memory of a device",
@@ -119,7 +119,7 @@ COMPILE_TIME = Metric(
     judged="shown", of_program=lambda program, work: program.compile_cpu_seconds,
 )  # fmt: skip
 
-# of two compiled programs, in the order of the rows
+# metrics of two compiled programs, in the order of the table's rows
 PROGRAM_METRICS = (
     COMPILES, PROGRAM_MEMORY,
     *(_memory_part(name, title) for name, title in (

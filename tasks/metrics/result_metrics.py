@@ -1,4 +1,4 @@
-"""The metrics of a run's results: losses, values, state, checkpoints. `tasks/diff` has a rule for each."""
+"""The metrics of a run's results: losses, values, state, checkpoints. Each is judged by its own rule in tasks/diff."""
 
 from tasks.metrics.metric import Metric
 

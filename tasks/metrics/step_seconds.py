@@ -1,4 +1,4 @@
-"""Refines the printed seconds of steps by the tokens per second of the same row, which have three more digits."""
+"""Refines the printed seconds of steps by the tokens per second of the same line, which have three more digits."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,17 +6,17 @@ from numpy.typing import NDArray
 from tasks.metrics.printed import shared_decimals
 
 PRINTED_UNIT_S = 0.001  # every dialect prints milliseconds or finer
-FEWEST = 2  # rows; a single row proves nothing
+FEWEST = 2  # least number of lines: a single line cannot show a contradiction
 
 type Values = NDArray[np.float64]
 
 
 def refine_seconds(seconds: Values, rate: Values) -> tuple[Values, float]:
-    """Return the refined seconds, and the unit of their last digit in seconds.
+    """Return the refined seconds, and the unit of their last digit in seconds. Missing values are NaN.
 
     `seconds: 0.071` is any time from 0.0705 to 0.0715; `Tokens/s/device: 1812.056` gives the same step to six digits if
-    the number of tokens is known. Each row bounds that number (a stalled step narrowly), and all rows must agree. Both
-    inputs are NaN for missing values.
+    the number of tokens per step is known. Each line bounds that number, a long step most narrowly. If the bounds of
+    two lines exclude each other, the seconds are returned as printed.
     """
     known = np.isfinite(seconds) & np.isfinite(rate) & (seconds > 0) & (rate > 0)
     tokens = tokens_of(seconds[known], rate[known]) if known.sum() >= FEWEST else None
@@ -28,7 +28,7 @@ def refine_seconds(seconds: Values, rate: Values) -> tuple[Values, float]:
 
 
 def tokens_of(seconds: Values, rate: Values) -> float | None:
-    """Return the tokens per step and device, the product seconds × rate of each row; None if rows disagree."""
+    """Return the tokens per step and device: seconds × rate, equal at all steps; None if no number fits all steps."""
     halves = [10.0 ** -shared_decimals(values[None]) / 2 for values in (seconds, rate)]
     low = float(np.max(np.maximum(seconds - halves[0], 0) * np.maximum(rate - halves[1], 0)))
     high = float(np.min((seconds + halves[0]) * (rate + halves[1])))

@@ -1,4 +1,4 @@
-"""Turns the step times of one run into two levels: of its steady steps, and of its middle steps."""
+"""Computes a run's two levels (typical step times): steady, the 10 % quantile; middle, the mean near the median."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -8,37 +8,37 @@ from numpy.typing import NDArray
 
 from tasks.records import StepLevel, StepLevels
 
-QUICK = 0.1  # the quantile of the steady steps
-REACH = 3.0  # of the middle steps from the median step, in distances of a quantile
-MOST_REACH = 1.4  # times longer or shorter than the median step
+QUICK = 0.1  # the quantile that is the steady level
+REACH = 3.0  # middle steps: at most this many times as far from the median as the closer of two quantiles
+MOST_REACH = 1.4  # middle steps: at most this ratio to the median
 LEAST_STEPS = 2
-FEW = 3  # steps that lie together by no accident
-CLOSE, ENOUGH = 1.25, 0.25  # usual is the quickest time that so many of the steps take, or up to so much longer
-TOO_QUICK = 0.8  # of the usual step: no step is that much quicker, its neighbours took the time for it
-SHORTEST = 3  # steps of a stretch with a level of its own
-LONGER = 1.25  # times: the next stretch length
-MOST_PLACES = 500  # of a run, that a stretch can begin at: more steps are taken together
-FIFTHS = 5  # parts of a run whose levels are compared if the level changes
-SHUFFLES = 1000  # one in so many runs that keep their level is taken to leave it
-FIRST = 100  # of them: enough to clear most runs that keep their level
-RESAMPLES = 100
+FEW = 3  # least number of steps whose times must be close for the usual step
+CLOSE, ENOUGH = 1.25, 0.25  # usual step: the shortest time t with a share ENOUGH of the steps between t and CLOSE × t
+TOO_QUICK = 0.8  # × usual step: a shorter time is a dispatch artefact; a neighbouring step has the missing time
+SHORTEST = 3  # least steps of a stretch (consecutive steps) that can have a level of its own
+LONGER = 1.25  # ratio of consecutive stretch lengths in the search
+MOST_PLACES = 500  # most positions at which a stretch can begin; in longer runs, steps are combined into groups
+FIFTHS = 5  # parts of a run whose levels are compared if the level shifts
+SHUFFLES = 1000  # random orders of the steps: the false alarm rate is 1 in SHUFFLES
+FIRST = 100  # random orders that are tried first; they clear most runs without a shift
+RESAMPLES = 100  # bootstrap samples
 SEED = 20260418
-MOST_STEPS = 5000  # of a longer run, the first ones suffice
+MOST_STEPS = 5000  # steps that are resampled: the first ones of a longer run
 
 type Seconds = NDArray[np.float64]
 
 
 def find_levels(seconds: Seconds, *, unit: float = 0.0) -> StepLevels | None:
-    """Return the levels of one run from its steps but the first, in order; None with fewer than two usable steps.
+    """Return the levels of one run from the seconds of its steps after the first; None if fewer than two are usable.
 
-    unit: of the last printed digit. Other work on a machine only adds time, so the 10 % quantile of the steps varies
-    far less between equal runs than the middle steps do. Time that is added to most steps shows in the middle steps.
+    unit: of the last printed digit, in seconds. Other work on a machine only adds time, so the 10 % quantile varies far
+    less between equal runs than the middle level. Time that is added to most steps shows only in the middle level.
     """
     timed = seconds[np.isfinite(seconds) & (seconds > 0)]
     usable = usable_steps(timed)
     if usable.size < LEAST_STEPS:
         return None
-    rounding = unit / 12**0.5  # the standard deviation of what rounding adds
+    rounding = unit / 12**0.5  # standard deviation of the rounding error
     found = []
     for steps, level_of in ((usable, steady_level), (timed, middle_level)):
         finer = spread_rounded(steps, unit)
@@ -61,28 +61,28 @@ def steady_level(logs: Seconds) -> Seconds:
 def middle_level(logs: Seconds) -> Seconds:
     """Return the mean of each row's values near its median. logs: [..., steps], sorted logarithms.
 
-    The mean of many calm steps varies less than their median. Slow steps beside most calm ones are not near: the
-    distance is REACH × that of the 10 % or the 90 % quantile, whichever is closer, and at most MOST_REACH.
+    The mean of many undisturbed steps varies less than their median. Near means: at most REACH times as far away as the
+    10 % or the 90 % quantile, whichever is closer, and at most a ratio of MOST_REACH. Slow steps are thus left out.
     """
-    median = logs[..., (logs.shape[-1] - 1) // 2]  # the lower one of two, so that one step at least is near
+    median = logs[..., (logs.shape[-1] - 1) // 2]  # of an even number, the lower one: at least this value is near
     closer = np.minimum(median - _quantile(logs, QUICK), _quantile(logs, 1 - QUICK) - median)
-    near = np.clip(REACH * closer, 0, np.log(MOST_REACH))  # of two steps, the quantiles lie between
+    near = np.clip(REACH * closer, 0, np.log(MOST_REACH))  # with two steps, `closer` is negative
     return np.asarray(logs.mean(axis=-1, where=np.abs(logs - median[..., None]) <= near[..., None]))
 
 
 def _quantile(logs: Seconds, share: float) -> Seconds:
-    """Return a quantile of each row; numpy's own takes three times as long. logs: [..., steps], sorted."""
+    """Return a quantile of each row; numpy.quantile takes three times as long. logs: [..., steps], sorted."""
     at = share * (logs.shape[-1] - 1)
     below, above = logs[..., int(at)], logs[..., min(int(at) + 1, logs.shape[-1] - 1)]
     return np.asarray(below + (at - int(at)) * (above - below))
 
 
 def spread_rounded(seconds: Seconds, unit: float) -> Seconds:
-    """The steps, those printed alike spread evenly over the times that are printed so.
+    """Return the seconds; equal printed values are spread evenly over the interval of times that are rounded to them.
 
-    A quantile of rounded steps is one of the printed values, and jumps by a whole unit from run to run; of spread ones
-    it follows how many steps were rounded up and down. Steps that are all printed alike stay as they are. The order of
-    equal steps is drawn, with a fixed seed.
+    A quantile of rounded values is one of the printed values, so it jumps by a complete unit from run to run. After
+    spreading, it changes gradually with the number of steps that were rounded up. Nothing changes if all values are
+    equal, or all different. The order of equal values is random, with a fixed seed.
     """
     values, place, counts = np.unique(seconds, return_inverse=True, return_counts=True)
     if not unit or values.size in (1, seconds.size):
@@ -94,10 +94,10 @@ def spread_rounded(seconds: Seconds, unit: float) -> Seconds:
 
 
 def find_shift(seconds: Seconds) -> float:
-    """Return the change of a run's level inside it, as a logarithm; 0 if chance can explain it.
+    """Return the change of the step time level during a run, as a logarithm; 0 if chance can explain it.
 
-    Throttling, a clock that flips and a drift have one thing in common: some stretch of steps differs from the rest by
-    more than any stretch does where the same steps come in a random order. `usual_step` bounds what a stall adds.
+    Throttling, another clock state and a drift have one thing in common: some stretch of steps differs from the rest by
+    more than any stretch of the same steps in random order. Times are clipped near `usual_step`, to limit stalls.
     The seed is fixed. Source: binary segmentation by permutation (A. Olshen and others, Biostatistics 5 (2004)).
     """
     group = -(-seconds.size // MOST_PLACES)
@@ -113,7 +113,7 @@ def find_shift(seconds: Seconds) -> float:
             return 0.0
     inside = np.zeros(logs.size, dtype=bool)
     inside[start : start + length] = True
-    # a drift has moved further at its ends than the means of its halves show
+    # the ends of a drift differ by more than the stretch and the rest, so parts of the run are compared too
     parts = np.array_split(steps, min(FIFTHS, steps.size // SHORTEST))
     levels = np.log([np.median(part) for part in parts])
     change = np.log(np.median(steps[inside]) / np.median(steps[~inside]))
@@ -121,9 +121,9 @@ def find_shift(seconds: Seconds) -> float:
 
 
 def _most_apart(logs: Seconds) -> tuple[Seconds, tuple[int, int]]:
-    """Return how far the most different stretch of each row lies from its rest, and the first row's start and length.
+    """Return per row how far its most different stretch lies from the rest; and that stretch of the first row.
 
-    logs: [rows, steps], the mean of each row is 0.
+    logs: [rows, steps], the mean of each row is 0. A stretch is (index of its first step, length).
     """
     n = logs.shape[1]
     sums = np.cumsum(np.pad(logs, ((0, 0), (1, 0))), axis=1)
@@ -137,27 +137,27 @@ def _most_apart(logs: Seconds) -> tuple[Seconds, tuple[int, int]]:
 
 
 def stretches(n: int) -> list[int]:
-    """Lengths of stretches to look at, each a quarter longer than the one before, up to half of n steps."""
+    """Return the stretch lengths to search, each a quarter longer than the one before, up to half of n steps."""
     count = int(np.log(n / 2 / SHORTEST) / np.log(LONGER)) + 1
     return sorted({round(SHORTEST * LONGER**power) for power in range(count)})
 
 
 @lru_cache(maxsize=4)
 def draw_orders(n: int) -> NDArray[np.int64]:
-    """[SHUFFLES, n]: random orders of n steps."""
+    """Return [SHUFFLES, n]: random orders of the indices of n steps."""
     return np.random.default_rng(SEED).permuted(np.tile(np.arange(n), (SHUFFLES, 1)), axis=1)
 
 
 def usable_steps(seconds: Seconds) -> Seconds:
-    """The steps that can be steady: a dispatch artefact is not, its time stands with another step."""
+    """Return the steps without dispatch artefacts: steps so short that a neighbour must have part of their time."""
     timed = seconds[np.isfinite(seconds) & (seconds > 0)]
     return timed[timed >= TOO_QUICK * usual_step(timed)] if timed.size else timed
 
 
 def usual_step(seconds: Seconds) -> float:
-    """The quickest time that a quarter of the steps take, up to a quarter longer; stalls and artefacts lie apart.
+    """Return the shortest time t for which a quarter of the steps take t to 1.25 t, or the median if there is none.
 
-    Where no quarter of the steps lies that close together it is the median.
+    Neither stalls nor dispatch artefacts are numerous and close enough to be the usual step.
     """
     values = np.sort(seconds)
     count = min(max(FEW, int(np.ceil(ENOUGH * values.size))), values.size)
@@ -166,11 +166,11 @@ def usual_step(seconds: Seconds) -> float:
 
 
 def block_error(values: Seconds, level_of: Callable[[Seconds], Seconds]) -> float:
-    """Return the relative standard error of a level, by resampling blocks: neighbouring steps are not independent.
+    """Return the relative standard error of a level, by resampling blocks, as neighbouring steps are not independent.
 
-    The circular block bootstrap of D. Politis and J. Romano (1992) with blocks of √n steps, and a fixed seed: the same
-    steps always have the same error. The error is half of the distance between the 16 % and the 84 % quantile of the
-    resampled values, so that a sample of mostly stalls does not count.
+    The circular block bootstrap of D. Politis and J. Romano (1992) with blocks of √n steps; the fixed seed makes it
+    reproducible. The error is half of the distance between the 16 % and the 84 % quantile of the resampled levels,
+    so that a sample that contains mostly stalls does not matter.
     """
     whole = values.size
     values = values[:MOST_STEPS]
@@ -180,9 +180,9 @@ def block_error(values: Seconds, level_of: Callable[[Seconds], Seconds]) -> floa
     return float((high - low) / 2 * (n / whole) ** 0.5)
 
 
-@lru_cache(maxsize=4)  # the runs of a comparison have as many steps
+@lru_cache(maxsize=4)  # most runs of a comparison have equally many steps
 def draw_blocks(n: int) -> NDArray[np.int64]:
-    """[RESAMPLES, n]: which of n values each draw holds, in circular blocks of √n."""
+    """Return [RESAMPLES, n]: the indices of the n values in each bootstrap sample, in circular blocks of √n."""
     block = max(1, round(n**0.5))
     starts = np.random.default_rng(SEED).integers(0, n, (RESAMPLES, -(-n // block), 1))
     return (starts + np.arange(block)).reshape(RESAMPLES, -1)[:, :n] % n

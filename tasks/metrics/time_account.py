@@ -1,4 +1,4 @@
-"""Takes the time of each run apart: compilation, computing, stalls by cause, waits beside the steps, the rest."""
+"""Divides a run's wall time into parts: compilation, computing, stalls by cause, waits outside the steps, the rest."""
 
 import numpy as np
 import polars as pl
@@ -8,14 +8,14 @@ from tasks.metrics.step_time_levels import LEAST_STEPS
 from tasks.records import RunReading, RunRecord, Source, TimeAccount, TimePart, seconds_between
 
 COMPUTE = "compute"
-FIRST_STEPS = "first steps"  # of a run that died before there was a steady one: they compile and compute
-WHOLE_S = 1.0  # a clock that prints whole seconds leaves so much open
-FRAME_S = 1.0  # the frame of a log tells whole seconds: a line may be later than the end by as much
-NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # parts of steps
+FIRST_STEPS = "first steps"  # the steps of a run that died too early to separate compiling from computing
+WHOLE_S = 1.0  # the error of a difference of two times that are printed in full seconds
+FRAME_S = 1.0  # start and end of a log's frame are full seconds, so a line's time may lie this much outside
+NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # parts of the steps that are not lost time
 
 
 def account_death(run: RunRecord) -> TimeAccount | None:
-    """Return the time account of a run that died before it was steady: start, first steps, end; None without dates."""
+    """Return the time account of a run that died too early for `account_run`; None for others, or without times."""
     length = seconds_between(run.reading.started, run.reading.ended)
     if not run.has_died or not length:
         return None
@@ -30,16 +30,16 @@ def account_death(run: RunRecord) -> TimeAccount | None:
 
 
 def account_run(run: RunRecord) -> TimeAccount | None:
-    """Return the time account of a run, from its log; None with fewer than two steps after the first.
+    """Return the time account of a run, from its log; None with fewer than two timed steps after the first.
 
-    A median step of every stall counts as compute, the rest as the cause of the stall. The time of a dispatch artefact
-    is missing from the steps around it, so that `compute` and `dispatch` together are the time of the computation.
+    A stalled step counts as compute up to the median step; its further time belongs to the stall's cause. A dispatch
+    artefact moves time between steps, so only the sum of `compute` and `dispatch` is the time of the computation.
     """
     later = step_table(run)[1:].filter(pl.col("seconds").is_finite())["seconds"].to_numpy()
     timed = run.reading.steps.filter(pl.col("seconds").is_finite())
     if later.size < LEAST_STEPS or timed.is_empty():
         return None
-    median = float(np.median(later))  # robust: moves only if half the steps are stalls
+    median = float(np.median(later))  # robust, unless half of the steps are stalls
     spent = float(timed["seconds"].sum())
     parts: dict[str, TimePart] = {}
     for stall in sorted(run.reading.stalls, key=lambda stall: -stall.seconds):
@@ -63,7 +63,7 @@ def _account(run: RunRecord, found: list[TimePart]) -> TimeAccount:
 
 
 def is_steady(account: TimeAccount) -> bool:
-    """Return whether the run reached a steady state, so that its account tells computing from stalls."""
+    """Return whether the run had enough steps for `account_run`, so that compute and stalls are separate parts."""
     return any(part.part == COMPUTE for part in account.parts)
 
 
@@ -83,7 +83,7 @@ def _outside(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[Tim
     if before is None or after is None or min(before, after) < -FRAME_S:
         spans = {"outside": left}
     else:
-        # a line that is printed late comes after the step that follows it
+        # deferred: a step's line is printed only after the following step
         seen = sum(timed["seconds"].head(2 if reading.deferred else 1).to_list())
         start = min(max(before - seen, 0.0), left)
         end = min(max(after, 0.0), left - start)
@@ -99,15 +99,15 @@ def _outside(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[Tim
 
 
 def _add(parts: dict[str, TimePart], name: str, seconds: float, place: Source, *, steps: int = 0) -> None:
-    """Add to a part, which is found at the place of the first that is added: of the longest."""
+    """Add to a part. Its place in the log is that of the first addition; callers add the longest first."""
     part = parts.get(name) or TimePart(part=name, seconds=0.0, share=0.0, source=place)
     parts[name] = part.model_copy(update={"seconds": part.seconds + seconds, "steps": part.steps + steps})
 
 
 def seconds_between_steps(run: RunRecord) -> float:
-    """The seconds per step that pass between the printed seconds: the dates of the lines, less the steps between.
+    """Return the mean seconds per step that no printed step time includes: time from first to last line, less steps.
 
-    0 where the log does not date its lines. A line that is printed late comes after the step that follows it.
+    0 if not every step line has a time. In a deferred log, a step's line is printed only after the following step.
     """
     rows, table = run.reading.steps, step_table(run)
     if rows.height < 3 or rows["time"].null_count() or table.height != rows.height:

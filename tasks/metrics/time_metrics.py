@@ -1,4 +1,4 @@
-"""The metrics of time: steps, stalls, the use of the devices."""
+"""The metrics of time: step time, CPU time, stalls, first step, MFU (share of peak FLOP/s), goodput."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from tasks.records import Measured, RunFacts, RunRecord, seconds_between
 
 TOO_FEW = "too few steps"
 PRODUCTIVE = "productive step time"
-# parts of the time account -> the words of ml-goodput-measurement; every other part: "other"
+# part of the time account -> category of ml-goodput-measurement; every other part: "other"
 BADPUT = {
     COMPUTE: PRODUCTIVE, "dispatch": PRODUCTIVE,
     "start": "initialization", "compile": "program startup", "restart": "infrastructure recovery",
     "checkpoint": "checkpoint save", "blocking saves": "checkpoint save", "waits for saves": "checkpoint save",
     "wait at the end": "checkpoint save", "eval": "evaluation", "evaluation at the end": "evaluation",
 }  # fmt: skip
-# the beginning of a device's name -> its TFLOP/s in bfloat16, dense, by its maker; the first that fits
+# beginning of a device's name -> the maker's figure for its dense bfloat16 TFLOP/s; the first match is used
 PEAKS = {
     "TPU v4": 275.0, "TPU v5 lite": 197.0, "TPU v5e": 197.0, "TPU v5": 459.0, "TPU v6": 918.0,
     "NVIDIA A100": 312.0, "NVIDIA H100 80GB HBM3": 989.0, "NVIDIA H200": 989.0, "NVIDIA B200": 2250.0,
@@ -38,16 +38,16 @@ def first_step(run: RunRecord, facts: RunFacts) -> Measured:
 
 
 def mfu_percent(run: RunRecord, seconds: float) -> float | None:
-    """Return the share of the device's FLOP/s that steps of so many seconds use; None for an unknown device."""
+    """Return the percentage of the device's peak FLOP/s in steps of `seconds`; None if peak or FLOPs are unknown."""
     kind, flops = run.reading.environment.device_kind or "", run.reading.flops.total_tflops
     peak = next((peak for name, peak in PEAKS.items() if kind.startswith(name)), None)
     return None if peak is None or flops is None else 100 * flops / seconds / peak
 
 
 def stalled(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
-    """Return the seconds of the stalls above the median step, the median over the runs.
+    """Return the seconds that stalls lasted beyond the median step: summed per run, then the median of the runs.
 
-    The text counts the stalls by cause; the place is that of the longest.
+    The text has the number of stalls by cause, over all runs. The place is that of the longest part.
     """
     samples = sum(step_table(run).height - 1 for run in runs)
     accounts = [one.account for one in facts if one.account and is_steady(one.account)]
@@ -68,10 +68,10 @@ def stalled(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
 
 
 def goodput(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
-    """Return the percentage of wall time spent in steps that counted, over all runs with a known length.
+    """Return the percentage of wall time in productive steps, over all runs with a known length.
 
-    The note has the badput by category, the largest first.
-    Source: the words of github.com/AI-Hypercomputer/ml-goodput-measurement. A stalled step counts as a median step.
+    A stalled step counts as a median step, a repeated step once. The note has the other percentages (badput), by the
+    categories of github.com/AI-Hypercomputer/ml-goodput-measurement.
     """
     spent: dict[str, float] = defaultdict(float)
     for run, one in zip(runs, facts, strict=True):
@@ -90,7 +90,7 @@ def goodput(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
 
 
 def _repeated_seconds(run: RunRecord) -> float:
-    """Return the seconds of the steps that a restart repeated, each up to the median step."""
+    """Return the seconds of the steps that a restart ran again; of each step at most a median step."""
     steps = run.reading.steps.filter(pl.col("seconds").is_finite())
     lost = steps.filter(~pl.col("offset").is_in(last_of_each_step(steps)["offset"].implode()))["seconds"]
     return float(lost.clip(upper_bound=float(np.median(steps["seconds"]))).sum()) if len(lost) else 0.0

@@ -1,4 +1,4 @@
-"""Turns a training log into its runs: steps, checkpoints, environment, how it ended, and what could not be read."""
+"""Reads training logs: their runs with steps, checkpoints, environment, ending, and a receipt of unreadable lines."""
 
 from tasks.scrape.follow import LogFollower
 from tasks.scrape.read_log import copy_log, scrape, scrape_chunks, scrape_run, scrape_text

@@ -1,4 +1,4 @@
-"""Turns the windows of a log, complete or growing, into events and finally a `RunReading`."""
+"""Reads the windows of one run's log, complete or growing: yields matched lines, and finally a `RunReading`."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,11 +10,11 @@ from tasks.scrape.dialects.dialect import LogDialect, Match
 from tasks.scrape.table.step_table import StepTable, gaps_between
 from tasks.scrape.window import Window, find_all
 
-UNREAD_SHOWN = 20
+UNREAD_SHOWN = 20  # most unread lines in a reading
 
 
 class RunBuilder:
-    """Builds the reading of one run. `live`: the caller needs each row as soon as it is complete."""
+    """Builds the reading of one run. `live`: `table.single` has every row of each window, as `LogFollower` needs."""
 
     def __init__(self, dialect: LogDialect, *, live: bool = False) -> None:
         self.dialect, self.table, self.collector = dialect, StepTable(dialect, live=live), dialect.collector()
@@ -22,7 +22,7 @@ class RunBuilder:
     def take(self, window: Window) -> Iterator[tuple[str, Match]]:
         """Read the next window; yields (pattern name, match) of every line that is not a row."""
         spans = self.table.add(window)
-        if self.collector.death.ranks:  # rows after a death refute it
+        if self.collector.death.ranks:  # an error with further rows after it did not end the run
             self.collector.death.forget(self.table.last_offset)
         for name, match in find_all(self.dialect.patterns, window, spans):
             self.collector.take(name, match, window, self.table)

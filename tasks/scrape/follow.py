@@ -1,4 +1,4 @@
-"""Turns a growing log into events as its bytes arrive."""
+"""Reads a growing log and reports its steps, checkpoints and end as events."""
 
 from typing import Any
 
@@ -10,19 +10,19 @@ from tasks.scrape.prefixes import PREFIX
 from tasks.scrape.window import CONTEXT, Window, text_of
 from tasks.scrape.wrappings.clean import Cleaner
 
-UNKNOWN_MOST = 4 << 20  # bytes kept while no dialect is recognised
+UNKNOWN_MOST = 4 << 20  # most bytes kept before a dialect is recognised
 LONGEST_TEXT = 2_000  # characters of a step line that an event carries
 
 
 class LogFollower:
-    """Reads a log in pieces cut anywhere; a line counts once it is complete.
+    """Reads a log in pieces that may end anywhere; a line is read once it is complete.
 
-    Line numbers and offsets refer to the text without colour codes, as in a reading.
+    Line numbers and offsets refer to the text without colour codes, like those of a `RunReading`.
     """
 
     def __init__(self) -> None:
         self._data, self._base, self._line = b"", 0, 1
-        self._done = self._looked = 0  # positions: reported up to here; searched for a dialect up to here
+        self._done = self._looked = 0  # indices in _data: events are reported, and a dialect is searched, up to here
         self._saving: set[int] = set()  # steps with an announced save
         self._ended = False
         self._live = Cleaner()
@@ -31,12 +31,12 @@ class LogFollower:
     def feed(self, data: bytes) -> list[LogEvent]:
         """Read new bytes of the log; returns their events in order."""
         self._data += self._live.feed(data)
-        # complete up to the last line break, or up to the last record of a line that lost its line breaks
+        # the text is complete up to its last line break, or, without line breaks, up to the last record's begin
         end = self._data.rfind(b"\n", self._done) + 1 or self._done
         return self._advance(max([end, *(match.start() for match in PREFIX.finditer(self._data, end))]), last=False)
 
     def close(self) -> list[LogEvent]:
-        """End the log; returns the events of its last, unfinished line and of a missing end."""
+        """End the log; returns the events of its last line, and of a death if the log has no exit code."""
         self._data += self._live.feed(b"", last=True)
         events = self._advance(len(self._data), last=True)
         if self._ended or self._builder is None:
@@ -54,7 +54,7 @@ class LogFollower:
             text, before = self._data[self._looked : end], self._builder and self._builder.dialect
             dialect = recognise(text) or (DIALECTS[-1] if last else None)
             if dialect is not None and (before is None or (dialect is not before and dialect.row in text)):
-                self._builder = RunBuilder(dialect, live=True)  # rows count more than marks
+                self._builder = RunBuilder(dialect, live=True)  # a row replaces a dialect that only marks suggested
             self._looked = end
         if self._builder is None:
             if len(self._data) > UNKNOWN_MOST:
@@ -88,7 +88,7 @@ class LogFollower:
         return []
 
     def _forget(self, end: int) -> None:
-        """Drop reported text except the context of the next line and incomplete tracebacks."""
+        """Drop the text whose events are reported, except the context of the next line and incomplete tracebacks."""
         self._done, keep = end, end - CONTEXT
         if self._builder is not None and (pending := self._builder.collector.death.pending):
             keep = min(keep, pending[0] - self._base - CONTEXT)

@@ -1,4 +1,4 @@
-"""Reads prefixes of loggers and launchers, and their dates: absl's `I0418 00:55:39.221671 1351… x.py:196] `, `1:`, …"""
+"""Reads the line prefixes of loggers and launchers, e.g. absl's `I0418 00:55:39.221671 1351 x.py:196] `, and dates."""
 
 import re
 from datetime import UTC, datetime
@@ -7,21 +7,21 @@ import polars as pl
 
 from tasks.scrape.window import Window
 
-# severity, MMDD, time of day, thread, source file and line; there is no year
+# absl's prefix: severity, MMDD, time of day, thread, source file and line; it has no year
 ABSL = rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\] ?"
 PREFIX = re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ ([\w.+-]+:\d+)\] ?")
-# free text ends at a line break, at the next record, or at a line without a prefix
+# pattern of the end of free text: a line break, or the next record in logs that have lost their line breaks
 NEXT = (
     rb"\n|\Z|%s|Config param |System Information: |Num_devices: |completed step|XPK End:|EXIT_CODE=|"
     rb"Traceback \(most |Per train step:" % ABSL
 )
 END = rb"(?=\s*(?:%s))" % NEXT
-# longer than any prefix with its thread, file name and phase
+# bytes; longer than any prefix
 LOOK_BACK = 200
 
 
 def prefix_before(window: Window, position: int) -> tuple[str | None, str | None]:
-    """Return time (`MMDD hh:mm:ss.ffffff`) and source (`file.py:line`) of the logger prefix before `position`."""
+    """Return time (`MMDD hh:mm:ss.ffffff`) and source (`file.py:line`) of the last absl prefix before `position`."""
     found = list(PREFIX.finditer(line_before(window.data, position, LOOK_BACK)))
     return (found[-1][1].decode(), found[-1][2].decode()) if found else (None, None)
 
@@ -38,15 +38,15 @@ def parse_date(text: str) -> datetime | None:
 
 
 def iso_time(raw: str | None, first_day: datetime | None) -> str | None:
-    """Return `0418 00:55:39.221671` as ISO 8601, in the year nearest to `first_day`; None without `first_day`."""
+    """Return `0418 00:55:39.221671` as ISO 8601, in the year that makes it nearest to `first_day`; None if that is."""
     return pl.select(iso_in_year(pl.lit(raw, pl.String), first_day)).item()  # type: ignore[no-any-return]
 
 
 def iso_in_year(raw: pl.Expr, first_day: datetime | None) -> pl.Expr:
-    """The column of `iso_time`."""
+    """Return `iso_time` of a column."""
     if first_day is None:
         return pl.lit(None, pl.String)
-    # runs last less than half a year, but may cross a new year
+    # a run lasts less than half a year, so a distance of more than six months means another year
     apart = raw.str.slice(0, 2).cast(pl.Int32, strict=False) - first_day.month
     year = first_day.year + (apart < -6).cast(pl.Int32) - (apart > 6).cast(pl.Int32)
     return pl.format("{}-{}-{}T{}", year, raw.str.slice(0, 2), raw.str.slice(2, 2), raw.str.slice(5))
@@ -64,12 +64,12 @@ _PART = (
 )
 _LAUNCHED = re.compile(rb"\A(?:%s)*" % _PART)
 TIME = re.compile(rb"(?:\[|(?:^|[\]:] ?)(?=%s - ))(%s)(?:\]| - )" % (DATE, DATE))
-# a bare number is a rank only before a blank: `grep -n` prints none
+# a bare number (`1: `) is a rank only with a blank after the colon: line numbers of `grep -n` have none
 RANK = re.compile(rb"(?:\[(?:rank-?|default|[\w.-]+:)?|rank-?|default|(?=\d+: ))(\d+)(?:/\d+)?\]?:")
 
 
 def line_begin(data: bytes, position: int, within: int = 400) -> int:
-    """Return the begin of the line at `position`, at most `within` bytes before."""
+    """Return the index at which the line at `position` begins, or `position - within` if that is later."""
     first = max(0, position - within)
     return max(first, data.rfind(b"\n", first, position) + 1)
 
@@ -80,13 +80,13 @@ def line_before(data: bytes, position: int, within: int = 400) -> bytes:
 
 
 def is_glued(before: bytes) -> bool:
-    """Whether the text before a record on its line ends with another record."""
+    """Whether the text before a record on its line, without prefixes, is part of another record."""
     rest = _LAUNCHED.sub(b"", before, count=1)
     return bool(rest) and not rest[-1:].isspace()
 
 
 def is_plain(before: bytes) -> bool:
-    """Whether only launcher and logger prefixes stand before a row on its line."""
+    """Whether the text before a row on its line contains only prefixes."""
     rest = _LAUNCHED.sub(b"", before, count=1)
     return bool(PREFIX.match(before)) or not re.search(rb"\w", re.sub(DATE, b"", rest))
 
@@ -103,6 +103,6 @@ def iso_of(date: bytes) -> str:
 
 
 def iso_dates(dates: pl.Expr) -> pl.Expr:
-    """The column of `iso_of`."""
+    """Return `iso_of` of a column."""
     plain = dates.str.replace(",", ".", literal=True).str.replace(r"^(\d{4})(\d\d)(\d\d)", "$1-$2-$3")
     return plain.str.slice(0, 10) + "T" + plain.str.slice(11)

@@ -1,4 +1,4 @@
-"""Turns a file or its bytes into a LogReading."""
+"""Reads a log file, a saved MaxView page or a Markdown guide into a `LogReading`; also copies and digests logs."""
 
 import hashlib
 import re
@@ -21,16 +21,16 @@ from tasks.scrape.wrappings.documents import is_guide, is_page, read_page, split
 from tasks.scrape.wrappings.exports import count_steps
 from tasks.scrape.wrappings.unpack import GZIP, UTF16, ZSTD, head_of, unpack
 
-# control characters or UTF-16: beside them, zero bytes show a binary file; alone, they are holes left by a crash or by
-# truncating a log while it was written
+# Control characters or UTF-16: a file with these and zero bytes is binary. Zero bytes alone are holes, left by a crash
+# or by truncating a log while it was written.
 _BINARY = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]|(?:[ -~]\0){8}")
-# refuse the file at this share and number of damaged step lines: a damaged archive repeats a wrong byte in many lines
+# share and number of damaged step lines, from which a zstd file without checksum is refused as damaged
 RUINED, RUINED_FROM = 0.25, 8
-WHOLE_UP_TO = 64 << 20  # bytes of a document (page, guide) that are read at once
+WHOLE_UP_TO = 64 << 20  # most bytes of a document (page, guide), which is read into memory
 
 
 def scrape(path: Path) -> LogReading:
-    """Read a log, a saved MaxView page with logs, or a Markdown guide with excerpts. Logs need constant memory.
+    """Read a log (in constant memory), a saved MaxView page with logs, or a Markdown guide with excerpts of logs.
 
     Raises LogFormatError if the file cannot be read, is empty or binary, or contains no training log.
     """
@@ -95,7 +95,7 @@ def scrape_chunks(raw: Chunks, *, name: str) -> LogReading:
 def copy_log(path: Path, target: Path, *, source: str | None = None) -> None:
     """Write a log without its wrappings; the line numbers and offsets of its reading refer to this text.
 
-    `source`: the run's name, needed if an export contains several. Raises LogFormatError without it.
+    `source`: the run's name; required if an export contains several runs, else LogFormatError is raised.
     """
     with unwrap(partial(read_file, path), str(path)) as found:
         if source is None and len(found.logs) == 1:
@@ -107,9 +107,9 @@ def copy_log(path: Path, target: Path, *, source: str | None = None) -> None:
 
 
 def digest_text(path: Path, run: RunReading, *, source: str | None = None) -> str:
-    """Return the SHA-256 of a run's text without wrappings and trailing blanks, so that copies of a log agree.
+    """Return the SHA-256 of a run's text without wrappings, trailing blanks and empty lines: equal for copies of a log.
 
-    `source`: the run's name, if an export contains several. Raises LogFormatError as `scrape` does.
+    `source`: the run's name, if an export contains several runs. Raises LogFormatError as `scrape` does.
     """
     raw = partial(read_file, path)
     digest, (begin, end) = hashlib.sha256(), run.span
@@ -129,7 +129,7 @@ def digest_text(path: Path, run: RunReading, *, source: str | None = None) -> st
 
 
 def _document(text: Chunks) -> bytes | None:
-    """Return the bytes of a text that begins like a document with logs; None for a plain log."""
+    """Return the bytes of a text that may be a document (page, guide); None for a plain log or a too large text."""
     head = head_of(text)
     if not is_page(head) and b"```" not in head and b"~~~" not in head:
         return None
@@ -146,14 +146,14 @@ def _covered(run: RunReading, **update: object) -> RunReading:
 
 
 def _read_wrapped(raw: Chunks, name: str) -> list[RunReading]:
-    """Return the runs of a wrapped log: one, or one per source of an export."""
+    """Return the runs of a log with its wrappings removed; of an export, those of each source (pod, notebook cell)."""
     runs: list[RunReading] = []
     refused: LogFormatError | None = None
     with unwrap(raw, name) as found:
         for source, text in found.logs.items():
             try:
                 runs += _read_windows(windows(text()), _find_dialect(text(), name), source or Path(name).stem)
-            except LogFormatError as error:  # the log of a sidecar container
+            except LogFormatError as error:  # e.g. the log of a sidecar container: skipped
                 refused = refused or error
                 if steps := sum(count_steps(text_of(chunk)) for chunk in text()):
                     found.lost.append(steps)
@@ -164,7 +164,7 @@ def _read_wrapped(raw: Chunks, name: str) -> list[RunReading]:
 
 
 def _with_receipt(run: RunReading, found: Unwrapped, name: str) -> RunReading:
-    """Return the run with its wrappings and the damaged entries; the run of a damaged entry is unknown."""
+    """Return the run with its wrappings and the number of damaged entries, which count for every run of the file."""
     wrappings, seen = tuple(found.wrappings), run.coverage.step_lines_seen + sum(found.lost)
     update: dict[str, object] = {"unwrapped": wrappings}
     if count := len(found.lost):
@@ -181,7 +181,7 @@ def _with_receipt(run: RunReading, found: Unwrapped, name: str) -> RunReading:
 
 
 def _read_part(data: bytes, span: tuple[int, int], run_name: str, name: str) -> RunReading:
-    """Read the run of a document's log in data[span]."""
+    """Read one run from the bytes data[begin:end] of a document."""
     begin, end = span
     builder = RunBuilder(_find_dialect(slices(data, begin, end), name))
     for window in windows(slices(data, begin, end), base=begin, line=data.count(b"\n", 0, begin) + 1):
@@ -191,13 +191,13 @@ def _read_part(data: bytes, span: tuple[int, int], run_name: str, name: str) -> 
 
 def _starts(window: Window, marks: tuple[bytes, ...]) -> list[int]:
     """Return the positions of these texts in a window, ascending."""
-    there = (mark for mark in marks if mark in window.data)  # a hundred times faster than a pattern
+    there = (mark for mark in marks if mark in window.data)  # for speed: `in` is a hundred times faster than a pattern
     found = (match.start() for mark in there for match in re.finditer(re.escape(mark), window.data))
     return sorted(start for start in found if window.start <= start < window.limit)
 
 
 def _read_windows(text: Iterator[Window], dialect: LogDialect, run_name: str) -> list[RunReading]:
-    """Read the runs of a log: a new run begins where the trainer starts again after a good end."""
+    """Read the runs of a log: a new run begins at a text in `dialect.afresh` if the run before it ended well."""
     builder, begin, end, runs = RunBuilder(dialect), 0, 0, list[RunReading]()
     for window in text:
         first, end = window.start, window.base + len(window.data)
@@ -215,7 +215,7 @@ def _read_windows(text: Iterator[Window], dialect: LogDialect, run_name: str) ->
 
 
 def _find_dialect(chunks: Iterator[bytes], name: str) -> LogDialect:
-    """Return the dialect of the first rows; without rows, the first dialect with a mark in the log."""
+    """Return the dialect of the first chunk with rows, else the first recognised one. Raises LogFormatError."""
     shown, lines = None, 1
     for chunk in chunks:
         dialect = recognise(chunk)
@@ -232,7 +232,7 @@ def _find_dialect(chunks: Iterator[bytes], name: str) -> LogDialect:
 
 
 def _check_text(head: bytes, name: str) -> None:
-    """Raise LogFormatError for a file that is not text."""
+    """Raise LogFormatError for a file that is empty, HTML or binary. head: its first bytes."""
     if not head.strip():
         what = "is empty" if not head else "holds nothing but white space"
         raise LogFormatError(f"{name}: {what}; check that the run started and that its output was saved")

@@ -1,10 +1,10 @@
-"""Reports how far long files have been read, to the live view of the command line."""
+"""Reports how many bytes of a long file have been read to listeners, e.g. the command line's progress display."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-LONG = 16 << 20  # bytes: shorter files are read in a second
+LONG = 16 << 20  # bytes; shorter files are read in a second and not reported
 
 type OnRead = Callable[[str, int, int], None]  # file name, bytes read, bytes of the file
 
@@ -12,7 +12,7 @@ _listeners: list[OnRead] = []
 
 
 def report_read(path: Path, done: int, size: int) -> None:
-    """Pass the progress of a long file to every listener; a file that is read again starts at 0 again."""
+    """Call every listener with the progress of a long file. `done` restarts at 0 if a file is read once more."""
     if size >= LONG:
         for listen in list(_listeners):
             listen(path.name, done, size)

@@ -17,7 +17,7 @@ from tasks.records import Source, UnreadLine
 from tasks.scrape.read_progress import report_read
 
 CHUNK = 4 << 20  # bytes read at a time
-FIRST = 1 << 20  # bytes of the first chunk, by which a text is recognised
+FIRST = 1 << 20  # bytes of the first chunk: small, because it is enough to recognise a text
 OVERLAP = 64 << 10  # longer than any match, so a match is complete in the window where it starts
 CONTEXT = 4 << 10  # bytes kept before a window, for the prefix of a match
 
@@ -25,7 +25,7 @@ type Chunks = Callable[[], Iterator[bytes]]  # each call yields a text from its 
 
 
 class LogFormatError(ValueError):
-    """The file is not a readable log. Messages: `file:line: what is wrong; what to do`."""
+    """The file is not a readable log. The message has the form `file:line: what is wrong; what to do`."""
 
 
 def text_of(data: bytes | None) -> str:
@@ -35,12 +35,12 @@ def text_of(data: bytes | None) -> str:
 
 @dataclass(frozen=True)
 class Window:
-    """A part of a log. Matches with `start <= position < limit` belong to it; the rest is context."""
+    """A part of a log. Matches that begin in data[start:limit] belong to it; the bytes around these are context."""
 
     data: bytes
     base: int  # offset of data[0] in the file
     line: int  # 1-based line number of data[0]
-    start: int
+    start: int  # index in `data`, like `limit`
     limit: int
     last: bool  # the log ends here
 
@@ -53,7 +53,7 @@ class Window:
         return Source(line=self.line + int(self.breaks.searchsorted(position)), offset=self.base + position)
 
     def place(self, position: int) -> dict[str, int]:
-        """Return the same as fields of a record."""
+        """Return `source(position)` as {"line": …, "offset": …}, the fields of many records."""
         return self.source(position).model_dump()
 
     def unread(self, position: int) -> UnreadLine:
@@ -65,7 +65,7 @@ class Window:
 def find_all(
     patterns: Mapping[str, re.Pattern[bytes]], window: Window, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[str, re.Match[bytes]]]:
-    """Return the (name, match) of all matches that start in `spans` and before the window's limit, ascending."""
+    """Return (name, match) of all matches inside `spans` that start before the window's limit, ascending."""
     text = b"\n".join([window.data[begin:end] for begin, end in spans])
     hits = [
         (match.start(), name, match)
@@ -80,7 +80,7 @@ def find_all(
 
 
 def may_match(pattern: re.Pattern[bytes], text: bytes) -> bool:
-    """Whether `text` contains a literal that every match needs: a hundred times faster than matching."""
+    """Return False if `text` cannot match: it lacks every literal that a match needs. 100 × faster than matching."""
     needed = _needed_by(pattern)
     return not needed or any(each in text for each in needed)
 
@@ -93,7 +93,7 @@ def _needed_by(pattern: re.Pattern[bytes]) -> frozenset[bytes]:
 
 
 def _needed_in(parsed: Any) -> frozenset[bytes]:
-    """Return the longest literals of which every match of a parsed pattern contains one; empty without any."""
+    """Return literals, as long as possible, of which every match contains at least one; empty if there are none."""
     found, run = [frozenset[bytes]()], b""
     for operation, argument in (*parsed, (None, None)):
         if operation is _constants.LITERAL:
@@ -110,9 +110,9 @@ def _needed_in(parsed: Any) -> frozenset[bytes]:
 
 
 def read_file(path: Path) -> Iterator[bytes]:
-    """Yield a file in chunks; the first is small, because callers often need only that.
+    """Yield a file in chunks; the first one is small, because callers often need only that.
 
-    A hole becomes one zero byte: a log that is truncated while it is written continues after gigabytes of holes.
+    A hole is replaced by one zero byte: a log that was truncated while it is written may contain gigabytes of holes.
     """
     with path.open("rb", buffering=0) as file:
         size, begin, whole = FIRST, 0, os.fstat(file.fileno()).st_size
@@ -130,7 +130,7 @@ def read_file(path: Path) -> Iterator[bytes]:
 
 
 def _written(descriptor: int) -> Iterator[tuple[int, int]]:
-    """Yield (begin, end) of the written parts of a file; at least its end."""
+    """Yield (begin, end) of the written parts of a sparse file; (size, size) last if the file ends with a hole."""
     size, end = os.fstat(descriptor).st_size, 0
     while end < size:
         try:

@@ -1,8 +1,8 @@
-"""Turns an error's text into a class of death, by a table of texts that programs print, with their sources.
+"""Classifies a run's death by the text of its error: a table of patterns, each with its class of death and a source.
 
-The first matching row counts. Rows are ordered: acts of the machine before messages of programs; certain causes before
-likely ones (out of memory before a failed checkpoint, a preemption before broken connections). Words that any program
-may print (`must be`) come last and count only before the first step.
+`classify` returns the class of the first row that matches. Rows for memory, evictions and preemptions come first,
+because these events cause the errors of later rows, e.g. a failed checkpoint or a time-out. Rows for words that any
+program may print (`must be`) come last and apply only before the first step.
 """
 
 import re
@@ -19,33 +19,33 @@ PYTHON = "https://docs.python.org/3/library"
 
 @dataclass(frozen=True)
 class Cause:
-    """One class of death, a pattern of its errors (`Type: message` and the lines below), and the pattern's source."""
+    """A row of the table: errors whose text contains a match of `pattern` belong to the class `kind`."""
 
     kind: DeathKind
-    pattern: str
-    source: str
-    on: str | None = None  # applies to this backend only
-    early: bool = False  # applies before the first step only
+    pattern: str  # regular expression; the text it is searched in is described at `classify`
+    source: str  # URL of a program, a documentation or a report with such an error
+    on: str | None = None  # the only JAX backend that the row applies to, e.g. "cpu"; None: all backends
+    early: bool = False  # the row applies only to errors before the first step
 
 
 CAUSES: tuple[Cause, ...] = (
-    # on a CPU backend the device's memory is the host's
+    # JAX's CPU backend allocates its arrays in host memory
     Cause("host_oom", r"RESOURCE_EXHAUSTED: .*[Oo]ut of memory|[Oo]ut of memory allocating \d+", XLA, on="cpu"),
     # XLA for TPU, at compile time: "Ran out of memory in memory space hbm. Used 21.95G of 15.48G hbm."
     Cause("device_oom", r"[Rr]an out of memory in memory space \w+|Exceeded \w+ capacity by",
         "https://github.com/LargeWorldModel/LWM/issues/60"),
     # the libtpu of JAX 0.10: "… the total memory required for HLO temporaries (44.00G) exceeds available HBM (31.25G)."
     Cause("device_oom", r"[Rr]an out of memory on HBM|exceeds available HBM", f"{JAX}/issues"),
-    # libtpu since 2026 prints a code; XLA warns of programs that can never fit
+    # libtpu since 2026 prints an error code; the row after it is XLA's warning about programs that never fit
     Cause("device_oom", r"CompileTime\w*Oom\b", "https://github.com/vllm-project/tpu-inference/pull/3194"),
     Cause("device_oom", r"unlikely to have enough memory\. Requires", f"{JAX}/issues/7822"),
-    # XLA for TPU, while it runs
+    # XLA for TPU, at run time
     Cause("device_oom",
         r"[Aa]ttempting to (?:allocate|reserve) [\d.]+\w* *(?:at the \w+ of memory)?\. That was not possible",
         "https://github.com/google-deepmind/gemma/issues/85"),
     # pinned memory is host memory on every backend
     Cause("host_oom", r"(?i)(?:failed|unable) to allocate .{0,80}(?:pinned|host) memory", f"{JAX}/issues/23599"),
-    # XLA for GPU; older JAX spells the status in words
+    # XLA for GPU; older JAX prints "Resource exhausted" instead of RESOURCE_EXHAUSTED
     Cause("device_oom",
         r"(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}: )?(?:[Oo]ut of memory|[Ff]ailed to allocate|"
         r"Error (?:allocating|loading)|Allocation (?:failure|type)|Attempting|XLA:TPU|TPU)|"
@@ -72,7 +72,7 @@ CAUSES: tuple[Cause, ...] = (
         f"{KUBERNETES}/blob/master/pkg/kubelet/eviction/helpers.go"),
     Cause("preempted", r"in response to imminent node shutdown",
         "https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/"),
-    # MaxText stops cleanly; it printed "Job is preempted." until 2026-06
+    # MaxText prints this and stops without an error; until 2026-06 it printed "Job is preempted."
     Cause("preempted", r"Job is preempted|Job received termination signal \(SIGTERM\)", f"{MAXTEXT}/pull/4124"),
     Cause("preempted",
         r"Preempted (?:to accommodate|by rule|in order to admit|by a pod)|EvictedDueTo\w+|PreemptionByScheduler",
@@ -82,7 +82,7 @@ CAUSES: tuple[Cause, ...] = (
         r"^Evicted$|\bEvicted\b.{0,200}\bpod\b",
         "https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions"),
     Cause("preempted", r"DUE TO JOB REQUEUE", "https://github.com/facebookincubator/submitit/issues/1708"),
-    # Megatron stops cleanly after a save if --exit-signal-handler is set
+    # with --exit-signal-handler, Megatron saves a checkpoint, prints this and stops without an error
     Cause("preempted", r"exiting program after receiving SIGTERM", "https://github.com/NVIDIA/Megatron-LM"),
     Cause("preempted", r"SIGTERM caught at", f"{XLA}/tree/main/xla/tsl/distributed_runtime/preemption"),
     Cause("preempted",
@@ -96,7 +96,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause("nan",
         r"\A(?:\w+\.)*FloatingPointError|invalid value \((?:nan|inf)\)|(?i:\bloss (?:is|was|became) (?:nan|inf))|"
         r"found (?:NaN|Inf) in|Unexpected result (?:nan|inf)|(?i:\bnan (?:detected|found) in)", f"{JAX}/issues/25701"),
-    # fp16 gradients overflow at every loss scale
+    # DeepSpeed: fp16 gradients are NaN or infinite even at the smallest loss scale
     Cause("nan", r"loss scale already at minimum",
         "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/fp16/loss_scaler.py"),
     # Orbax and JAX trees: the checkpoint belongs to another model
@@ -133,13 +133,13 @@ CAUSES: tuple[Cause, ...] = (
     Cause("storage", r"Error (?:opening|reading|writing) |InvalidLayoutError|commit_success\.txt|DATA_LOSS: |"
         r"(?i:checkpoint .{0,80}(?:not found|does not exist|is corrupt))|[Ff]ound incomplete checkpoint",
         "https://github.com/google/orbax/issues/924"),
-    # missing or damaged inputs: TensorFlow, the Hub, PyTorch, safetensors
+    # missing or damaged inputs: TensorFlow, the Hugging Face Hub, PyTorch, safetensors
     Cause("storage",
         r"\A(?:\w+\.)*(?:errors_impl\.(?:NotFoundError|PermissionDeniedError|DataLossError)|DatasetNotFoundError|"
         r"RepositoryNotFoundError|GatedRepoError|SafetensorError)\b|PytorchStreamReader failed",
         "https://github.com/tensorflow/tensorflow/issues/37132"),
     Cause("storage", r"Checkpointing failed", f"{MAXTEXT}/pull/1886"),
-    # writers of PyTorch, NumPy and C++ streams do not name the system's error
+    # failed writes of PyTorch, NumPy and C++ streams: their messages omit the operating system's error
     Cause("storage", r"PytorchStreamWriter failed|inline_container\.cc:\d+\] \. unexpected pos \d+ vs \d+|"
         r"\d+ requested and \d+ written|\biostream error",
         "https://github.com/pytorch/pytorch/blob/main/caffe2/serialize/inline_container.cc"),
@@ -160,7 +160,7 @@ CAUSES: tuple[Cause, ...] = (
         r"\A(?:\w+\.)*(?:ValidationError|UnrecognizedFlagError|IllegalFlagValueError|ConfigError|ConfigurationError|"
         r"ConfigAttributeError|MissingMandatoryValue|ArgumentError|ParserError|ScannerError)\b|"
         r"FATAL Flags parsing error|unrecognized arguments", "https://errors.pydantic.dev/latest/v/value_error"),
-    # the error was raised by the code that reads the settings
+    # the error was raised in a file that reads the settings: see the last line of the text in `classify`
     Cause("configuration",
         r"^in (?:pyconfig\w*|types|arguments|config\w*)\.py$|(?i:isn't in (?:the )?config|passed at the command line)",
         f"{MAXTEXT}/blob/main/src/maxtext/configs/pyconfig.py"),
@@ -171,7 +171,7 @@ CAUSES: tuple[Cause, ...] = (
         r"is required|\bis removed\b)", f"{MAXTEXT}/blob/main/src/maxtext/configs/types.py", early=True),
 )  # fmt: skip
 
-# errors that only report that another host died before
+# errors that only report the death of another process or host
 _FOLLOWERS = re.compile(
     r"JAX distributed service detected (?:fatal errors|failure)|another task died|coordination service|"
     r"(?:failed, got preempted, or crashed|stopped sending heartbeats)|[Hh]eartbeat timeout|Socket closed|"
@@ -181,16 +181,16 @@ _FOLLOWERS = re.compile(
 )
 
 
-# guesses of the coordination service about other hosts
+# The coordination service guesses why other hosts died. The guesses are removed: they would match "preempted".
 _GUESSES = re.compile(
     r"\(e\.g\. preemption, eviction\)|was preempted/died/restarted|has failed, got preempted, or crashed"
 )
 
 
 def classify(text: str, *, backend: str | None = None, before_steps: bool = False) -> DeathKind:
-    """Return the class of an error; `other` if no row of the table matches.
+    """Return the class of an error; `other` if no row of the table matches. `backend`: JAX's, None if unknown.
 
-    `text`: `Type: message`, the lines below it, and last, if known, `in file.py`, the file that raised it.
+    `text`: the line `Type: message`; the lines below it; and, if known, a last line `in FILE` with the raising file.
     """
     text = _GUESSES.sub("", text)
     for cause in CAUSES:
@@ -200,11 +200,11 @@ def classify(text: str, *, backend: str | None = None, before_steps: bool = Fals
     return "other"
 
 
-EXPLAINING: frozenset[DeathKind] = frozenset({"preempted", "host_oom", "disk_full"})  # classes of evictions
+EXPLAINING: frozenset[DeathKind] = frozenset({"preempted", "host_oom", "disk_full"})  # a platform evicts jobs for these
 
 
 def is_explained(kind: DeathKind, text: str) -> bool:
-    """Whether an eviction explains an error better than its own class does."""
+    """Whether an eviction in the same log explains an error: its class is vague, or it follows another death."""
     return kind in ("other", "killed", "timeout") or is_follower(text)
 
 

@@ -1,9 +1,9 @@
-"""Reads one traceback from a log, with or without line breaks, and tells whether it ended its process.
+"""Reads one traceback from a log, with or without line breaks, and judges whether it ended its process.
 
-Prefixes of each line are removed: `[rank0]: `, `(RayTrainWorker pid=354) `, `trainer-1  | `,
+Each line may have a prefix, called a mark: `[rank0]: `, `(RayTrainWorker pid=354) `, `trainer-1  | `,
 `2025-08-28 10:00:00 INFO - `, `> `, an indentation. The text before `Traceback (most recent call last):` on its line is
-such a prefix (a "mark") if a line right below begins with it too. Its numbers may differ, because they may be a time;
-lines of other ranks, with marks of their own, may stand between.
+a mark if a line below begins with the same text, or the next line with the same text and other numbers (a time).
+Lines of other ranks, with other marks, may be between the lines of a traceback.
 """
 
 import re
@@ -18,11 +18,11 @@ from tasks.scrape.window import OVERLAP, text_of
 _HEADER = b"Traceback (most recent call last)"
 _HEADER_LINE = re.compile(rb"Traceback \(most recent call last\):[ \t]*\r?\n")
 _LAST_LINE = re.compile(rb"([A-Za-z_][\w.]*)(?:: (.*))?")
-# Ray: the exception of a worker follows, with its own frames and without a header
+# Ray prints such a line before the frames and the exception of a worker, without another header: it is skipped
 _REMOTE = re.compile(rb"(?:ray\.exceptions\.)?RayTaskError\([\w.]+\): |ray::")
-# in a group of exceptions a margin stands before every line
+# every line of an ExceptionGroup begins with a margin
 _MARGIN = re.compile(rb"[ \t]*[|+] (?:Exception Group )?")
-# without line breaks: the first exception name after the last frame
+# a notebook's header line: exception name, blanks, `Traceback (most recent call last)`
 _NOTEBOOK = re.compile(rb"[ \t]*([A-Za-z_]\w{2,80}) {2,}")
 _FRAME = re.compile(rb"File \"([^\"\n]*)\", line \d+(?:, in \S+)?")
 _NAMED = re.compile(
@@ -33,13 +33,13 @@ _STOP = re.compile(
     rb"Traceback \(most recent call last\):|During handling of the above exception|The above exception was the direct|"
     rb"XPK End:|EXIT_CODE=|%s" % ABSL
 )
-# ends the lines below a message; JAX prints a horizontal rule
+# a line that ends a multi-line message, e.g. JAX's horizontal rule
 _BELOW = re.compile(rb"-{20}\s*\Z|For simplicity, JAX has removed|[|+] |\s+\+-")
-LINES_BELOW = 12
-BYTES_BELOW = 2000
+LINES_BELOW = 12  # most further lines of a message
+BYTES_BELOW = 2000  # most bytes of these lines
 
 _CHAINED = re.compile(rb"(?:During handling of the above exception|The above exception was the direct)[^\n]*\s*\Z")
-# text before a traceback that did not end its process, and the reason
+# (text before a traceback that may not have ended its process, the reason in words)
 _WEAK = (
     (re.compile(rb"Error in atexit\._run_exitfuncs:\s*\Z"), "at exit"),
     (re.compile(rb"Exception in thread [^\n]*:\s*\Z"), "in a thread"),
@@ -47,18 +47,18 @@ _WEAK = (
     (re.compile(rb"(?:\A|\n)(?:ERROR|WARNING|CRITICAL)(?::|\s-)[^\n]*\n\Z"), "logged"),
     (re.compile(rb"[EWF]\d{4} \S+ +\d+ [\w.+-]+\.py:\d+\] ?[^\n]*\n?\s*\Z"), "logged"),
 )
-# the interpreter prints errors of its clean-up in the same form
+# before a traceback of an error that the interpreter ignored
 _IGNORED = re.compile(rb"Exception ignored in[^\n]*\s*\Z")
-LOOK_BACK = 600
-LONGEST_MARK = 200  # bytes before the header on its line
-MARKED_WITHIN = 40  # lines below the header, of all writers, among which the mark must occur again
+LOOK_BACK = 600  # bytes before the header that are searched
+LONGEST_MARK = 200  # bytes; longer text before the header on its line is not a mark
+MARKED_WITHIN = 40  # lines below the header, of all writers, one of which must begin with the mark
 _NUMBER = re.compile(rb" *\d+")
 NO_MARK = b""
-_IN_GROUP = rb"[ \t]*\| ?"  # before the lines of a group of exceptions and of those in it
+_IN_GROUP = rb"[ \t]*\| ?"  # mark of the lines of an ExceptionGroup
 
 
 def marks_of(data: bytes, position: int, limit: int) -> list[bytes]:
-    """Return patterns of the line prefixes of the traceback whose header is at `position`, the likeliest first."""
+    """Return patterns for the mark of the traceback whose header is at `position`, the most likely first."""
     begin = data.rfind(b"\n", max(0, position - LONGEST_MARK), position) + 1
     before = data[begin:position]
     if not before or (begin == 0 and position > LONGEST_MARK):
@@ -76,13 +76,13 @@ def marks_of(data: bytes, position: int, limit: int) -> list[bytes]:
 
 
 def lines_below(data: bytes, position: int, limit: int, mark: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, line without mark and line break) of the writer's lines below `position`; skips other ranks'."""
+    """Yield (offset, line without mark and line break) of the lines with this mark between `position` and `limit`."""
     for line in re.compile(rb"\n%s([^\n]*)" % mark).finditer(data, position, limit):
         yield line.start(1), line[1].rstrip(b"\r")
 
 
 def lines_above(data: bytes, position: int, first: int, mark: bytes) -> bytes:
-    """Return the same writer's lines between `first` and the header at `position`, without marks."""
+    """Return the text of the lines with this mark between `first` and the header at `position`, without marks."""
     if not mark:
         return data[first:position]
     lines = re.compile(rb"(?m)^%s([^\n]*\n)" % mark).finditer(data[first:position])
@@ -91,17 +91,17 @@ def lines_above(data: bytes, position: int, first: int, mark: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception in a log, and the begin and end of its `Type: message` line in the searched bytes."""
+    """An exception in a log."""
 
     type: str
     message: str
-    position: int
-    end: int
-    detail: str = ""  # the lines below the message
-    file: str = ""  # where it was raised, without folders
-    mark: bytes = NO_MARK  # pattern of the prefix of its writer's lines
-    before: bytes = b""  # its writer's text before the traceback
-    grouped: bool = False  # part of an ExceptionGroup
+    position: int  # index at which its `Type: message` begins in the searched bytes
+    end: int  # index at which this text ends
+    detail: str = ""  # further lines of the message
+    file: str = ""  # name of the file that raised it, without folders
+    mark: bytes = NO_MARK  # pattern of the mark of its lines
+    before: bytes = b""  # text before the traceback, of lines with the same mark
+    grouped: bool = False  # it is inside an ExceptionGroup
 
     @property
     def text(self) -> str:
@@ -111,7 +111,7 @@ class Raised:
 
 
 def read_exception(data: bytes, position: int) -> Raised | None:
-    """Return the exception of the traceback at `position`; None if it is incomplete or the interpreter ignored it."""
+    """Return the exception of the traceback with the header at `position`; None if incomplete or ignored by Python."""
     limit = min(len(data), position + OVERLAP)
     marks = marks_of(data, position, limit)
     in_group = _IN_GROUP in marks
@@ -130,27 +130,27 @@ def read_exception(data: bytes, position: int) -> Raised | None:
 
 
 def is_chained(raised: Raised) -> bool:
-    """Whether an exception was caused by the one before it."""
+    """Whether the log states that an exception was caused by the one before it, or it is in an ExceptionGroup."""
     return raised.grouped or bool(_CHAINED.search(raised.before))
 
 
 def weakness(raised: Raised) -> str:
-    """Return the reason why an exception may not have ended its process; "" without one."""
+    """Return the reason why an exception may not have ended its process; "" if there is none."""
     for pattern, words in _WEAK:
         if pattern.search(raised.before):
             return words
-    # a log record right before the traceback, on the same line: the program logged it
+    # only a logger's prefix is right before the traceback: the program caught and logged the exception
     records = list(PREFIX.finditer(raised.before))
     return "logged" if records and not raised.before[records[-1].end() :].strip() else ""
 
 
 def is_followed(data: bytes, raised: Raised, position: int) -> bool:
-    """Whether the program went on to log after the traceback at a position."""
+    """Whether a log record follows the traceback at `position`, so that the program continued."""
     return PREFIX.search(data, raised.end, min(len(data), position + OVERLAP)) is not None
 
 
 def _read_last(lines: Iterator[tuple[int, bytes]], mark: bytes) -> Raised | None:
-    """Return the exception below the frames."""
+    """Return the exception in the lines below a header: the first line without indentation, after the frames."""
     file = b""
     for start, text in lines:
         line = text.rstrip()
@@ -179,7 +179,7 @@ def _below(lines: Iterator[tuple[int, bytes]]) -> bytes:
 
 
 def _read_notebook(data: bytes, position: int) -> Raised | None:
-    """Read `XlaRuntimeError   Traceback (most recent call last)`: the next line that begins with the name counts."""
+    """Return the exception of a notebook's `XlaRuntimeError   Traceback (…)`, from the next line with that name."""
     begin = data.rfind(b"\n", max(0, position - LOOK_BACK), position) + 1
     named = _NOTEBOOK.fullmatch(data, begin, position)
     if named is None:

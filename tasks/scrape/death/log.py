@@ -1,16 +1,16 @@
 """Finds the cause of a run's death: an exception, a signal, an eviction, or a message that the program stops.
 
-A log may show many exceptions that did not end the run. The following count, in this order:
+A log may contain many exceptions that did not end the run. The cause is the first of these that the log contains:
 
 1. a message that the program stops (`Aborting training due to NaN loss.`, `Training stopped: …`), or the exception that
-   it then raises for the same reason;
-2. tracebacks that ended their process, and fatal errors. Excluded: exceptions that the interpreter ignored, that were
+   the program then raises for the same reason;
+2. a traceback that ended its process, or a fatal error. Excluded: exceptions that the interpreter ignored, that were
    logged and survived (a retry), raised in another thread or at exit, followed by further steps, or printed after the
-   trainer finished. The last exception of a chain ended the process; if its class is `other`, an earlier one decides
-   the class. If several processes died, the first one counts that does not merely report another death. A launcher's
-   report counts only if no rank printed an error;
-3. signals and evictions, printed or implied by an exit code of at least 128;
-4. an exception without a traceback, and, if the run failed, the last exception that rule 2 excluded.
+   trainer finished. Of a chain, the last exception is the cause; if its class is `other`, an earlier one decides the
+   class. If several processes died, the cause is the first death that is not a mere report of another death;
+3. a usage error; a signal, printed or implied by an exit code of at least 128; an eviction;
+4. a launcher's report that its child failed;
+5. if the run failed, an exception that rule 2 excluded; an exception without a traceback.
 
 An exception that an eviction may have caused (a broken connection, a time-out) gets the class of the eviction.
 """
@@ -26,10 +26,10 @@ from tasks.scrape.death.exceptions import Raised, is_chained, is_followed, read_
 from tasks.scrape.death.patterns import NOTED, signal_name
 from tasks.scrape.window import OVERLAP, Window, text_of
 
-MOST, FIRST = 4000, 2000  # findings kept in memory, and how many of them are the first ones
-_REACHED = re.compile(r"Target loss .* is achieved|run out of training data")  # expected ends
+MOST, FIRST = 4000, 2000  # most findings kept in memory; the first FIRST are never dropped
+_REACHED = re.compile(r"Target loss .* is achieved|run out of training data")  # `Training stopped: ` without a death
 _LAUNCHERS = ("ChildFailedError", "SignalException", "CalledProcessError", "ProcessExitedException")
-# keeps the event's name only: `SLICE_FAILURE_CHIP_DRIVER_ERROR in session e6; …`
+# ends the name of an event: `SLICE_FAILURE_CHIP_DRIVER_ERROR in session e6; …`
 _NAME_ENDS = re.compile(r"[:;(*]| in session")
 _JOINT = rb"(?:During handling of the above exception|The above exception was the direct cause)"
 
@@ -39,14 +39,14 @@ class Found:
     """A line or traceback that may have ended the run."""
 
     form: str  # "traceback", "stop", "usage", "fatal", "signal", "event", "raised" or "exit"
-    type: str
+    type: str  # of the exception, or the signal's or event's name
     message: str
-    text: str
+    text: str  # classified by `classify`
     source: Source
-    detail: str = ""
-    weak: str = ""
-    chained: bool = False
-    mark: bytes = b""  # prefix of its writer's lines
+    detail: str = ""  # further lines of the message
+    weak: str = ""  # the reason why it may not have ended its process; empty if there is none
+    chained: bool = False  # caused by the exception before it
+    mark: bytes = b""  # pattern of the prefix of its writer's lines: see `exceptions`
     logged: bool = False  # printed by a logger, perhaps of another thread
 
     @property
@@ -57,22 +57,22 @@ class Found:
 
 @dataclass
 class DeathLog:
-    """Collects possible causes of death from a log. `ranks`: several ranks under one launcher write it."""
+    """Collects possible causes of death from a log."""
 
-    ranks: bool = False
+    ranks: bool = False  # several ranks under one launcher write the log
     found: list[Found] = field(default_factory=list)
-    pending: deque[int] = field(default_factory=deque)  # offsets of incomplete tracebacks, ascending
-    exit_code: int | None = None
+    pending: deque[int] = field(default_factory=deque)  # offsets of tracebacks that are not read yet, ascending
+    exit_code: int | None = None  # printed by the frame around the run; None if not (yet) printed
     begun: int = -1  # offset at which the last attempt of the job begins
-    since: int = -1  # findings before this offset do not count: steps followed them
-    _exit: Source | None = None
-    _early: bool = False  # there is no step yet
-    _header: int = -1  # where the last traceback begins
-    _backend: str | None = None
-    _processes: set[bytes] = field(default_factory=set)
+    since: int = -1  # matches before this offset are ignored, because steps followed them
+    _exit: Source | None = None  # place of the exit code
+    _early: bool = False  # the log has no step yet
+    _header: int = -1  # offset at which the last traceback begins
+    _backend: str | None = None  # JAX's
+    _processes: set[bytes] = field(default_factory=set)  # process numbers in the log
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
-        """Note a match of a death pattern; other names are ignored."""
+        """Collect a match of the death pattern `name`; matches of other patterns are ignored."""
         if window.base + match.start() < self.since and name not in ("exit_code", "start"):
             return
         groups = [text_of(text).strip() for text in match.groups() if text]
@@ -110,14 +110,14 @@ class DeathLog:
                 self._processes.add(match[1])
 
     def forget(self, offset: int) -> None:
-        """Drop the findings before the row at `offset`; lines of a pending traceback may still follow."""
+        """Drop the findings before the row at `offset`: the run continued after them."""
         self.since = offset - OVERLAP
         self.found = [one for one in self.found if one.source.offset > offset]
 
     def settle(self, window: Window, *, last: bool = False) -> None:
-        """Read the pending tracebacks that are complete. `last`: the log has ended."""
+        """Read the pending tracebacks whose text is complete in the window. `last`: read all, the log has ended."""
         everything = window.last or last
-        # pending tracebacks are read in order
+        # a traceback is complete if OVERLAP bytes follow its header; they are read in order
         while self.pending and (everything or len(window.data) - (self.pending[0] - window.base) >= OVERLAP):
             self._read(self.pending.popleft() - window.base, window)
 
@@ -131,13 +131,13 @@ class DeathLog:
             weak = weak or before.weak
         logged = weak == "logged"
         if logged and not self.ranks and not is_followed(window.data, raised, position):
-            weak = ""  # nothing follows the traceback
+            weak = ""  # logged, but no record follows, so it probably ended the process
         source = window.source(raised.position)
         said = raised.type, raised.message, raised.text
         self._keep(Found("traceback", *said, source, raised.detail, weak, chained, raised.mark, logged))
 
     def _is_joined(self, raised: Raised, before: Found, position: int, window: Window) -> bool:
-        """Whether the text links the two exceptions as a chain; lines of other ranks may stand between."""
+        """Whether the text between two exceptions links them as a chain; lines of other ranks may be between them."""
         begin = max(0, before.source.offset - window.base) if raised.mark else position
         return re.compile(raised.mark + _JOINT).search(window.data, begin, position) is not None
 
@@ -156,9 +156,9 @@ class DeathLog:
             del self.found[FIRST : len(self.found) - (MOST // 2 - FIRST // 2)]
 
     def survived(self, *, last_step: int) -> LogError | None:
-        """Return the exception that ended a process after the last step, although the exit code is 0; None without.
+        """Return the exception that ended a process after the last step although the exit code is 0; else None.
 
-        A shell reports 0 for `python train.py | tee log`, however Python ended. last_step: see `cause`.
+        For `python train.py | tee log` a shell reports the exit code of `tee`. last_step: see `cause`.
         """
         after = max(last_step, self.begun)
         late = [one for one in self.found if self.exit_code == 0 and one.source.offset > after]
@@ -168,8 +168,8 @@ class DeathLog:
     def cause(self, *, last_step: int, ordered: bool = True, finished: int | None = None) -> LogError | None:
         """Return the cause of death; None for a run that ended well.
 
-        last_step: offset of the last step line, -1 without one. ordered: step lines and errors share one stream;
-        otherwise an error may be printed before earlier steps. finished: offset of the trainer's final message.
+        last_step: offset of the last step line, -1 without one. ordered: step lines and errors are in order of time; if
+        not, an error may precede earlier steps in the log. finished: offset of the trainer's final message, or None.
         """
         self._early = last_step < 0 and not self.ranks
         found = sorted(self.found, key=lambda one: one.source.offset)
@@ -177,7 +177,7 @@ class DeathLog:
         if self.exit_code is None and finished is not None:
             late = [one for one in late if one.source.offset < finished]
         if self.exit_code == 0:
-            late = [one for one in late if one.source.offset > self.begun]  # a retry may have no step left to do
+            late = [one for one in late if one.source.offset > self.begun]  # excludes the attempt before a retry
             stops = [one for one in late if one.form == "stop" and one.type == "StopTraining"]
             return self._error(stops[0]) if stops else None
         if self._header > last_step:  # a bare exception is the last line of an unfinished traceback
@@ -187,7 +187,7 @@ class DeathLog:
         strong = [one for one in late if not one.weak and not one.is_launchers]
         chain, why = self._stopped(strong) or self._raised(strong)
         if not chain:
-            # wrappers print usage errors too, and the trainer may still start
+            # ranked below other errors: wrapper scripts print usage errors too, and the trainer may still start
             chain = [one for one in strong if one.form == "usage"][-1:]
         if not chain:
             return self._without_exception(late)
@@ -199,7 +199,8 @@ class DeathLog:
         return self._explain(error, chain[-1].text, late)
 
     def _stopped(self, strong: list[Found]) -> tuple[list[Found], str] | None:
-        """Return the message that the program stops, or the exception of the same class after it, which tells more."""
+        """Return the first message that the program stops, or a later exception of the same class that no logger
+        printed; None without such a message."""
         stop = next((one for one in strong if one.form == "stop"), None)
         if stop is None:
             return None
@@ -253,7 +254,7 @@ class DeathLog:
         return self._error(of["exit"][0]) if of["exit"] else None
 
     def _explain(self, error: LogError, text: str, late: Iterable[Found]) -> LogError:
-        """Return the error, with the class of an eviction in the log if that may have caused it."""
+        """Return the error; if an eviction in the log may have caused it, with the eviction's class."""
         events = (one for one in late if one.form == "event" and self._kind(one) in EXPLAINING)
         event = next(events, None) if is_explained(error.kind, text) else None
         if event is None:
@@ -272,7 +273,7 @@ class DeathLog:
 
 
 def _chains_of(strong: Iterable[Found]) -> list[list[Found]]:
-    """Return the chains of exceptions of each writer, and fatal errors, in the order of the log."""
+    """Return the chains of exceptions, and each fatal error as a chain of its own, in the order of the log."""
     chains: list[list[Found]] = []
     latest: dict[bytes, list[Found] | None] = {}  # writer → its open chain; a fatal error closes it
     for one in strong:

@@ -1,4 +1,4 @@
-"""Patterns of the lines that may show a run's death, by name."""
+"""Patterns of the lines that may show a run's death, and the kind of finding that each becomes. Key: pattern name."""
 
 import signal
 from contextlib import suppress
@@ -8,10 +8,10 @@ from tasks.scrape.prefixes import END
 _SRUN = rb"\bsrun: error: [^\s:]{1,200}: tasks? [\d,\- ]{1,200}: "
 _SIGNAL = rb"(?:Killed|Terminated|Aborted|Segmentation fault|Bus error)"
 
-# for every trainer
+# in the logs of every trainer
 DEATHS = {
     "exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)",
-    # a notebook prints the exception's name before, and no colon
+    # a notebook prints the exception's name before it, and no colon after it
     "traceback": rb"Traceback \(most recent call last\)(?::|(?=[ \t]*\r?\n))",
     "fatal_python": rb"Fatal Python error: ([^\n]*?)" + END,
     "usage": rb"FATAL Flags parsing error:\s+([^\n]*?)%s|(?m:^)(?!srun|slurmstepd|sbatch|salloc)"
@@ -43,10 +43,10 @@ DEATHS = {
     # an exception without its traceback
     "raised": rb"(?m:^)(?:\[?rank ?\d+\]?: ?)?((?:\w+\.)*[A-Z]\w*(?:Error|Exception))(?:: ([^\n]*))?(?m:\r?$)",
 }
-# for JAX programs
+# in the logs of JAX programs
 JAX_DEATHS = {
     "aborted": rb"(Aborting training due to (?:NaN|Inf) loss\.)",
-    # absl, and absl before it has read the time zone
+    # absl; before it has read the time zone, it prints the seconds since 1970
     "fatal": rb"F\d{4} \d\d:\d\d:(?:\d\d|\d{9,11})\.\d{6} +\d+ [\w.+-]+:\d+\] ?([^\n]*?)" + END,
     # TSL: `2025-04-05 18:39:10.838153: F external/xla/xla/pjrt/distributed/client.h:80] …`
     "fatal_tsl": rb": F +(?:\d+ +)?[\w./+-]+:\d+\] ?([^\n]*?)" + END,
@@ -54,7 +54,7 @@ JAX_DEATHS = {
     rb"LLVM ERROR: [^\n]{1,400})",
     "stopped": rb"Training stopped: ([^\n]*?)" + END,
 }
-# for several ranks under a launcher
+# in logs that several ranks under one launcher write
 RANK_DEATHS = {
     # SLURM: `slurmstepd: error: …`, `[2026-04-20T03:25:23.011] error: *** STEP … CANCELLED …`
     "slurm": rb"(?:slurmstepd: error: (?=[^\n]{0,300}(?:oom|OOM|Out Of Memory|CANCELLED|TIME LIMIT))|\] error: "
@@ -66,7 +66,7 @@ RANK_DEATHS = {
     "child": rb"exit(?:code {0,4}: |s with return code = )-(\d{1,3})(?!\d)(?:\) local_rank: \d{1,9})?"
     rb"(?: \(pid: \d{1,12}\))?",
 }
-# pattern name → (form, type) of the finding
+# pattern name → (form, type) of the `Found`
 NOTED = {
     "aborted": ("stop", "SystemExit"), "stopped": ("stop", "StopTraining"), "usage": ("usage", "ArgumentError"),
     "fatal": ("fatal", "Fatal"), "fatal_tsl": ("fatal", "Fatal"), "fatal_cpp": ("fatal", "Fatal"),

@@ -1,4 +1,7 @@
-"""Defines a log dialect. A new dialect is one module with a `LogDialect`, listed in `dialects/__init__.py`."""
+"""Defines `LogDialect`, a trainer's log format, and `EventCollector`, which reads all lines but rows (lines of steps).
+
+A new dialect is one module with a `LogDialect`, listed in `dialects/__init__.py`.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -23,8 +26,8 @@ type Match = re.Match[bytes]
 class EventCollector:
     """Collects the lines of a log other than its rows, in order, and builds the run's records at the end.
 
-    This class handles the end and deaths: "finished" is the trainer's final message, "exit_code" is printed by a frame
-    around it. Subclasses extend `take` and `records`.
+    This class handles endings: the pattern "finished" matches the trainer's final message, "exit_code" the line of a
+    frame (a wrapper script) around the trainer. Subclasses extend `take` and `records`.
     """
 
     ranks = True  # several ranks under one launcher may write the log
@@ -47,7 +50,7 @@ class EventCollector:
         return self.death.exit_code == 0 or (self.death.exit_code is None and self.finished_at is not None)
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
-        """Note a match of the dialect's pattern `name`."""
+        """Collect a match of the dialect's pattern `name`."""
         self.death.take(name, match, window)
         if name == "finished":
             self.finished_at = self.finished_at or window.base + match.start()
@@ -57,28 +60,28 @@ class EventCollector:
                 self.refuse(match, window)
 
     def refuse(self, match: Match, window: Window) -> None:
-        """Report a damaged record in the receipt."""
+        """Add a damaged line to the unread lines of the receipt (`Coverage`)."""
         self.unread.append(window.unread(match.start()))
 
     def note_fact(self, key: str, value: Any, source: Source) -> None:
-        """Keep the first value of a fact, with its place."""
+        """Store the first value of a fact, with its place; further values are ignored."""
         self.facts.setdefault(key, {"value": value, "line": source.line, "offset": source.offset})
 
     def settle(self, window: Window, table: StepTable) -> None:
-        """Finish a window; all its matches were taken."""
+        """Finish a window, after `take` of all its matches."""
         self.is_cut |= window.last and bool(window.data) and not window.data.endswith(b"\n")
 
     def cause(self, table: StepTable, last_step: int) -> LogError | None:
-        """Return the cause of death so far, if any; `last_step`: offset of the last row that counts."""
-        # with a logger, steps and errors share one stream
+        """Return the cause of death so far, or None; `last_step`: offset of the last row, -1 without one."""
+        # a logger prefix before rows: steps and errors were written to the same stream, so they are in order
         ordered = self.ranks or PREFIX.search(table.before) is not None
         return self.death.cause(last_step=last_step, ordered=ordered, finished=self.finished_at)
 
     def ending(self, steps: pl.DataFrame, table: StepTable, planned: int | None) -> dict[str, LogError | None]:
-        """Return `error`, the cause of death, and `survived`, an exception after all steps with exit code 0.
+        """Return `error`, the cause of death, and `survived`, an exception after the last step with exit code 0.
 
-        planned: the number of the last step, if the log shows it. A run that stopped before it, or before its first
-        step, has died of its exception, whatever its exit code.
+        planned: the number of the last planned step; None if unknown. A run that stopped before it, or before its first
+        step, died of its last exception, even if the exit code is 0.
         """
         last_step = int(steps["offset"][-1]) if steps.height else -1
         error, survived = self.cause(table, last_step), self.death.survived(last_step=last_step)
@@ -96,7 +99,7 @@ class EventCollector:
         )  # fmt: skip
 
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
-        """Return the fields of the `RunReading`, and "is_ended" (the log shows the end), "is_cut" (within a line)."""
+        """Return the fields of the `RunReading`; "is_ended": the log shows the end; "is_cut": it ends within a line."""
         steps = steps.with_columns(time=iso_dates(pl.col("time")))
         ending = self.ending(steps, table, table.total)
         over = self.death.exit_code is not None or self.finished_at is not None or ending["error"] is not None
@@ -117,12 +120,12 @@ def patterns(own: Mapping[str, bytes]) -> dict[str, re.Pattern[bytes]]:
 
 @dataclass(frozen=True, kw_only=True)
 class LogDialect(RowGrammar):
-    """Describe how a trainer writes its log: its rows, and the other lines that are read."""
+    """Describes a trainer's log format: its rows, and the other lines that are read."""
 
     name: str
     example: str  # a row, shown in messages
-    marks: re.Pattern[bytes]  # occurs only in this trainer's logs
-    row: bytes  # occurs in every row; text of another trainer before the first row is ignored
-    patterns: Mapping[str, re.Pattern[bytes]]  # lines other than rows, by name
+    marks: re.Pattern[bytes]  # identifies the dialect: occurs in this trainer's logs only
+    row: bytes  # occurs in every row; a log has the first recognised dialect of which it contains a row
+    patterns: Mapping[str, re.Pattern[bytes]]  # name → pattern of lines other than rows
     collector: Callable[[], EventCollector]
-    afresh: tuple[bytes, ...] = ()  # starts another run if the run before it ended well
+    afresh: tuple[bytes, ...] = ()  # texts that begin another run in the same file if the run before ended well

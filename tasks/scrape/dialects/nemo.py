@@ -6,8 +6,8 @@ from tasks.scrape.dialects.dialect import EventCollector, LogDialect, patterns
 from tasks.scrape.prefixes import TIME, is_glued
 from tasks.scrape.table.rows import GENERAL, Field, Row, Value, shape_of
 
-# nemo/lightning/pytorch/callbacks/progress_printer.py prints `.4`, and whole numbers without a point: a column contains
-# both, so the last number of a row may be cut
+# nemo/lightning/pytorch/callbacks/progress_printer.py prints four significant digits without trailing zeros, so the
+# digits do not show whether the last number of a row is complete
 _HEAD = re.compile(rb"Training epoch \d{1,9}, iteration (0|[1-9]\d{0,14})/(\d{1,15})(?= \|)")
 _FIELD = re.compile(rb" \| ([A-Za-z][^|:\n]{0,79}): ([^\s|]{1,40})(?= \||\s|\Z)")
 _NUMBER = re.compile(rb"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?|nan|inf)")
@@ -16,7 +16,7 @@ _KNOWN = frozenset({"lr", "consumed_samples", "global_batch_size", "val_loss", "
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
-    """Return the row at a position; None if damaged or cut. Its step is `global_step`: iterations restart per epoch."""
+    """Return the row at a position; None if damaged or cut. The step is `global_step`; iterations count per epoch."""
     head = _HEAD.match(line, position)
     if head is None:
         return None

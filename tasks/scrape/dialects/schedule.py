@@ -1,7 +1,7 @@
-"""Turns pipeline schedule events (`rank 6 forward start tensor 0`) into each rank's operations.
+"""Collects pipeline schedule events (`rank 6 forward start tensor 0`) and summarises each rank's operations.
 
-The events have no times, so the idle share is counted in events: of the intervals between consecutive events of all
-ranks, from a rank's first event to its last, the part in which that rank has no operation in flight.
+The events have no times, so a rank's idle share is counted in intervals between consecutive events of all ranks: the
+share of the intervals from its first event to its last in which it has no operation in flight.
 """
 
 import re
@@ -16,9 +16,11 @@ _EVENT = re.compile(rb"rank %s (forward|backward) (start|finished) tensor %s(?=\
 
 
 class ScheduleLog:
+    """Collects the events of all ranks, in log order."""
+
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
-        self.glued: set[int] = set()  # lines on which two ranks wrote
+        self.glued: set[int] = set()  # numbers of the lines that contain several events or records
 
     def take(self, position: int, window: Window, step_before: int | None) -> bool:
         """Read the event at a position; returns whether it is complete. `step_before`: iteration of the row before."""
@@ -42,7 +44,7 @@ class ScheduleLog:
         running: dict[int, dict[tuple[str, int], dict[str, Any]]] = {rank: {} for rank in final}
         counts = {rank: {way: {"started": 0, "finished": 0} for way in ("forward", "backward")} for rank in final}
         for index, event in enumerate(self.events):
-            for rank, operations in running.items():  # in the interval that ends with this event
+            for rank, operations in running.items():  # adds the interval that ends with this event
                 busy[rank] += bool(operations) and index <= final[rank]
             rank, key = event["rank"], (event["direction"], event["tensor"])
             if event["event"] == "start":

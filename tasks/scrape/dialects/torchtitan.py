@@ -15,7 +15,7 @@ from tasks.scrape.window import Window, text_of
 
 # torchtitan/components/metrics.py, MetricsProcessor.log; early versions have no tflops, grad_norm came in 2025
 HEAD = re.compile(rb"(?<!validate )(?<!\w)step: {1,9}\d{1,15}(?:/\d+ = [\d.]+%)?(?=  [a-z])")
-# occurs in every row; without a step before it, the row lost its step
+# occurs in every row after its head; elsewhere, a row has lost its head
 BODY = re.compile(rb"\bloss:\s{1,9}-?\d[\d.]{0,20}\s{1,9}(?:grad_norm|memory):|\)\s{1,9}tps:\s{1,9}\d")
 VALIDATE = rb"validate step: +\d{1,15}(?=  [a-z])"
 _STEP = re.compile(rb"(?:validate )?step: ( {0,8})(\d{1,15})(?:/\d+ = [\d.]+%)?(?=  [a-z])")
@@ -28,7 +28,7 @@ _MEMORY = re.compile(rb"(?: (?=\d\.)|(?=\d\d))((?:0|[1-9]\d{0,8})\.\d\d)GiB\(((?
 _MISSING = (b"N/A", b"--")
 _NAMED = {"tflops": "tflops_per_device", "tps": "tokens_per_s_per_device", "elapsed_time_per_step": "seconds",
           "step_time": "seconds"}  # fmt: skip
-# {:8.5f}, earlier {:7.4f}; {:7.4f}; {:5.2f}: padded only if one character stands before the point
+# keys printed with {:8.5f} (earlier {:7.4f}) and {:7.4f}: a blank is added if one digit is before the point
 _PADDED = frozenset({"loss", "grad_norm"})
 _DECIMALS = {"loss": (4, 5), "grad_norm": (4,), "tflops": (2,), "mfu": (2,), "tps": (0,), "wps": (0,)}
 _THOUSANDS = frozenset({"tps", "wps", "tflops"})
@@ -38,7 +38,7 @@ UNFINISHED = frozenset({"loss", "grad_norm", "tokens_per_s_per_device", "wps", "
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
-    """Return the row at a position; None if it is damaged or may be cut."""
+    """Return the row at a position (see `RowGrammar.parse`); None if it is damaged or may be cut."""
     head = _STEP.match(line, position)
     if head is None or (len(head[2]) < 2 and not head[1] and line.startswith(b"step", position)):
         return None
@@ -56,7 +56,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     row = Row(int(head[2]), tuple(fields), position, end, certain=sure)
     if "loss" not in keys or line[end:].strip() or (line.startswith(b"step", position) and row.ends_early(like)):
         return None
-    if is_end and end == len(line) and not sure:  # needs as many decimals as the row before
+    if is_end and end == len(line) and not sure:  # the last number must have as many decimals as in the row before
         last = fields[-1]
         if like is None or not any(one.key == last.key and one.shape == last.shape for one in like.fields):
             return None
@@ -101,7 +101,7 @@ ANCHORS = patterns(
         "mesh": rb"Building \d+-D device mesh with \[([^\]\n]{0,500})\], \[([\d, ]{0,200})\]",
         "saving": rb"Saving (?:a|the) (?:[\w ]+ )?checkpoint\b(?:[^\n]{0,80}?step (\d+))?",
         "saved": rb"Finished saving the checkpoint(?: \(or staging if async is enabled\))? ?in (\d+\.\d+) seconds",
-        # never asynchronous
+        # this save is never asynchronous, so the line proves the commit
         "saved_last": rb"Last step checkpoint completed in (\d+\.\d+)s",
         "loading": rb"Loading the checkpoint (?:from|at step) ([^\s]+?)\.?(?=\s)",
         "finished": rb"Training completed\b",
@@ -134,7 +134,7 @@ class TorchtitanEventCollector(EventCollector):
                 if not self.checkpoints or self.checkpoints[-1].step != step:  # the last step has two such lines
                     self.checkpoints.append(CheckpointEvent(step=step, **window.place(match.start())))
             case "saved" if self.checkpoints:
-                # asynchronous saves print this line after staging; it is not the commit
+                # asynchronous saves print this line after staging, so it does not prove the commit
                 self._update_last(blocking_s=float(match[1]))
             case "saved_last" if self.checkpoints:
                 self._update_last(
@@ -170,8 +170,8 @@ class TorchtitanEventCollector(EventCollector):
 
 
 def _choose(steps: pl.DataFrame) -> tuple[pl.DataFrame, tuple[dict[str, Any], ...]]:
-    """Return the rows of one rank, and a summary of each rank. Pipeline stages without a loss print −1: chosen last.
-    Repeated rows of unnamed ranks count once; rows that lost their rank fill gaps."""
+    """Return the rows of the rank with most rows, and a summary of each rank. A rank that prints only the loss −1, as
+    pipeline stages without a loss do, is chosen last. Rows without a rank fill gaps; repeated ones are dropped."""
     if "_rank" not in steps.columns or steps.is_empty():
         return steps.drop("_rank", strict=False), ()
     none, copy = pl.col("_rank").is_null(), pl.col("step") == pl.col("step").shift()
@@ -189,8 +189,8 @@ def _choose(steps: pl.DataFrame) -> tuple[pl.DataFrame, tuple[dict[str, Any], ..
 
 
 def _gaps(numbers: list[int], every_rank: set[int]) -> tuple[tuple[int, int], ...]:
-    """Return the gaps of the chosen rank: between its rows, after the first row, and steps of other ranks."""
-    rest = numbers[1:] if numbers[:1] == [1] else numbers  # prints step 1, then every log_freq-th step
+    """Return (first, last) missing step of each gap of the chosen rank. Steps of other ranks that it lacks are gaps."""
+    rest = numbers[1:] if numbers[:1] == [1] else numbers  # torchtitan prints step 1, then every log_freq-th step
     gaps, every = list(gaps_between(rest)), usual_jump(rest)
     if len(rest) < len(numbers) and every and rest[0] > max(every, 2):
         gaps.append((max(every, 2), rest[0] - every))

@@ -1,1 +1,1 @@
-"""The table of steps: rows of numbers, the forms in which they are printed, and stalled steps."""
+"""Builds a log's table of steps from its rows (lines of steps), rejects damaged rows, and finds stalled steps."""

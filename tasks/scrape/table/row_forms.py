@@ -1,4 +1,4 @@
-"""Keeps the forms in which a log prints its rows, and so tells a row that lost text from a row of another form."""
+"""Counts the forms (columns and number formats) of a log's rows, to find rows that lost text: their forms are rare."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -11,23 +11,23 @@ from tasks.records import UnreadLine
 from tasks.scrape.table.rows import Field, Row, Shape
 from tasks.scrape.window import Window
 
-FORMS_MOST, KEYS_MOST = 400, 400  # bounds memory (each key is a column); no trainer prints as many
-ALIKE = 3  # rows of the largest width that show that a terminal cut them
+FORMS_MOST, KEYS_MOST = 400, 400  # limits of memory (each key is a column), which no trainer reaches
+ALIKE = 3  # least number of rows with the largest width that show that a terminal cut lines at this width
 
-LOOSE = frozenset({"open", "general", "free", "word"})  # shapes that do not restrict their column's other values
+LOOSE = frozenset({"open", "general", "free", "word"})  # shapes that allow any other shape in the same column
 
-type Way = tuple[str, Shape]  # the key before a number, and the number's shape
+type Way = tuple[str, Shape]  # (printed key before a number, shape of the number)
 
 
 class RowForms:
-    """The forms of the rows read so far, each with a number and an example; arguments as in `RowGrammar`."""
+    """The forms of the rows read so far. Each has a number and an example row. Arguments: see `RowGrammar`."""
 
     def __init__(self, known: frozenset[str], unfinished: frozenset[str]) -> None:
         self._known, self._unfinished = known, unfinished
         self._numbers: dict[Any, int] = {}
         self._rows: dict[int, Row] = {}
         self._columns: dict[str, None] = {}
-        self._widest = self._at_widest = 0  # length of the longest lines in bytes, and their number
+        self._widest = self._at_widest = 0  # length of the longest line in bytes; number of lines with this length
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ class RowForms:
         return tuple(sorted({one.key for one in fields if one.column not in self._known}))
 
     def measure(self, window: Window) -> None:
-        """Update the largest line length from a window."""
+        """Update the largest line length with the lines of a window."""
         inside = window.breaks[(window.breaks >= window.start) & (window.breaks < window.limit)]
         lengths = np.diff(inside, prepend=window.start - 1) - 1
         if lengths.size and (most := int(lengths.max())) >= self._widest:
@@ -59,7 +59,7 @@ class RowForms:
         return number
 
     def odd(self, frame: pl.DataFrame) -> list[UnreadLine]:
-        """Return the rows that lost text or that a terminal may have cut, and forget their forms."""
+        """Return the rows that lost text or that a terminal may have cut; `unknown` then ignores the former."""
         step, rows = pl.col("step"), self._rows
         forms = (
             frame.select("_form", "step")
@@ -76,7 +76,7 @@ class RowForms:
         return _unread(frame.filter(pl.col("_form").is_in(odd)), "printed like no other") + self._cut(frame)
 
     def _ways(self, rows: Iterable[tuple[Row, set[int]]]) -> dict[str, set[Way]]:
-        """Return each column's accepted ways: seen at two steps, or else all, if they do not contradict each other."""
+        """Return column → accepted ways: those seen at two steps; if there are none, all that do not contradict."""
         came: dict[str, dict[Way, set[int]]] = defaultdict(lambda: defaultdict(set))
         for row, steps in rows:
             for one in row.fields:
@@ -88,7 +88,7 @@ class RowForms:
         return ways
 
     def _cut(self, frame: pl.DataFrame) -> list[UnreadLine]:
-        """Return the rows that a terminal may have cut within their last number."""
+        """Return the rows as long as the longest line, if a terminal may have cut them within their last number."""
         if "_width" not in frame.columns:
             return []
         widest = frame.filter(pl.col("_width") == self._widest)
@@ -121,7 +121,7 @@ def _is_odd(row: Row, usual: list[Row], ways: dict[str, set[Way]]) -> bool:
 
 
 def _has_torn_key(row: Row, keys: set[str]) -> bool:
-    """Whether a key of the row joins the head of one of these keys with the tail of another, as a lost block does."""
+    """Whether a key of the row is the begin of one of `keys` joined to the end of another: text between was lost."""
     return any(
         any(
             any(known.startswith(key[:at]) for known in keys) and any(known.endswith(key[at:]) for known in keys)
@@ -132,13 +132,13 @@ def _has_torn_key(row: Row, keys: set[str]) -> bool:
 
 
 def _fits(printed: Field, ways: set[Way]) -> bool:
-    """Whether a number is printed like others of its column."""
+    """Whether a number is printed in one of the accepted ways of its column."""
     kind, digits = printed.shape
-    shapes = {shape for key, shape in ways if key == printed.key}  # another key may mean another unit
+    shapes = {shape for key, shape in ways if key == printed.key}  # other keys of the column may have other units
     kinds = {one for one, _ in shapes}
     if not shapes or printed.shape in shapes or kind in LOOSE or kinds <= {"open", "word"}:
         return bool(shapes)
     widths = {width for other, width in shapes if other == "whole"} - {0}
-    # a whole number as wide as its column has no padding
+    # whole numbers are padded to the column's width; one as wide as that or wider has no padding
     outgrows = not widths or (not digits and printed.end - printed.begin >= min(widths))
     return kind == "whole" and ("general" in kinds or ("whole" in kinds and outgrows))

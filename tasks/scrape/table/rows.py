@@ -1,6 +1,6 @@
-"""Turns a row that a grammar has read into a strict pattern, and the rows that match the pattern into a table.
+"""Reads rows (lines of steps) fast: a pattern (`Layout`) that is derived from one row reads all rows like it.
 
-All dialects share this: the grammar yields a `Row`, `layout_of` its pattern, `read_layout` the table of matching rows.
+A dialect's `RowGrammar` parses single rows slowly; `layout_of` derives the pattern; `read_layout` reads its matches.
 """
 
 import re
@@ -14,7 +14,7 @@ from tasks.scrape.prefixes import is_plain
 _DIGITS = re.compile(rb"\d+")
 SEPARATOR = b"\x1f"
 _OPEN = (b"nan", b"inf", b"infinity")
-# numbers that Python prints with `.4`; whole numbers have no point
+# numbers in Python's format `.4`; whole numbers have no point
 GENERAL = re.compile(
     rb"[-+]?(?:0|[1-9]\d{0,17}|0\.0{0,3}[1-9](?:\d{0,2}[1-9])?|[1-9]\.(?:0|\d{0,2}[1-9])|[1-9]\d\.(?:0|\d?[1-9])|"
     rb"[1-9]\d\d\.\d|[1-9](?:\.\d{0,2}[1-9])?e(?:-(?:0[5-9]|[1-9]\d)|\+(?:0[3-9]|[1-9]\d)))"
@@ -37,37 +37,38 @@ type Value = float | int | str
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One value of a row, its text at [begin, end), and its `shape`: how it is printed.
+    """One value of a row.
 
-    Shapes: ("whole", column width or 0); ("fixed", "exponent" or "thousands", decimals); ("padded", decimals): fixed,
-    with a blank for a second digit; ("general", 0): at most four digits; "free"; "open": not finite; "word"."""
+    Its shape is its number format: ("whole", width to which it is padded or 0); ("fixed", "exponent" or "thousands",
+    decimals); ("padded", decimals): fixed, after a blank if one digit is before the point; ("general", 0): `.4`;
+    ("free", 0): any number; ("open", 0): NaN or infinite; ("word", 0): not a number."""
 
     column: str
     value: Value
-    begin: int
+    begin: int  # position at which its text begins, like `Row.begin`
     end: int
     shape: Shape
-    key: str = ""  # as printed
-    milli: bool = False  # the column stores a thousandth of the printed number
+    key: str = ""  # the printed key, which may differ from the column's name
+    milli: bool = False  # the column contains the printed number ÷ 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A complete row. `begin`: position of its head."""
+    """A complete row."""
 
     step: int
     fields: tuple[Field, ...]  # the step first
-    begin: int
-    end: int
-    certain: bool = True  # the last number is visibly complete
-    regular: bool = True  # numbers are printed as in every version
-    excused: bool = False  # may lack fields that other rows have
-    total: int | None = None  # steps of the whole run
-    tail: bytes = field(default=rb"[ \t]*\r?$", repr=False)  # text allowed after rows of this form
+    begin: int  # position of its head (see `RowGrammar`) in the text from which it was read
+    end: int  # position after its last field
+    certain: bool = True  # the text after the last number shows that it is complete
+    regular: bool = True  # the numbers have the formats of all known versions
+    excused: bool = False  # it may lack fields that other rows have
+    total: int | None = None  # printed number of steps of the run; None if not printed
+    tail: bytes = field(default=rb"[ \t]*\r?$", repr=False)  # pattern of the text allowed after the row
 
     @property
     def form(self) -> tuple[int | None, tuple[tuple[str, str, Shape], ...]]:
-        """The key by which rows that are printed alike are grouped."""
+        """The form: equal for rows with the same total, columns, keys and number formats."""
         return self.total, tuple((one.column, one.key, one.shape) for one in self.fields)
 
     @property
@@ -75,40 +76,40 @@ class Row:
         return tuple(one.column for one in self.fields)
 
     def ends_early(self, like: "Row | None") -> bool:
-        """Whether the similar row `like` has more fields than this row."""
+        """Whether the row `like` begins with the same columns and has further ones; False for None."""
         count = len(self.fields)
         return like is not None and len(like.fields) > count and like.columns[:count] == self.columns
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The pattern of the rows like one row: a group for the time before it, one for its begin, one per field."""
+    """The pattern that matches all rows printed like one row."""
 
-    pattern: re.Pattern[bytes]
-    following: re.Pattern[bytes]  # the same, from the end of the line before; empty if another line follows
-    row: Row
-    timed: bool
-    plain: bool  # nothing in the text before the row has to be read
+    pattern: re.Pattern[bytes]  # groups: the time before the row; its begin (empty); one per field
+    following: re.Pattern[bytes]  # at the end of a row: matches the row on the next line, or nothing
+    row: Row  # the row from which the pattern was derived
+    timed: bool  # rows have a time before them
+    plain: bool  # only prefixes are before the row, so that text needs no search for other records
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowGrammar:
-    """Describe how a trainer prints its rows."""
+    """Describes how a trainer prints its rows."""
 
-    head: re.Pattern[bytes]  # begins every row; each match is counted as seen
-    parse: Callable[[bytes, int, Row | None, bool], Row | None]  # (line, position, a similar row, is it the log's end)
-    time: re.Pattern[bytes]  # group 1: a time in the text before a row; the last match counts
-    known: frozenset[str] = frozenset()  # columns that some version prints
-    unfinished: frozenset[str] = frozenset()  # columns that are never the last in a row
-    body: re.Pattern[bytes] | None = None  # occurs in every row; without a head before it, the row lost its head
-    evaluation: re.Pattern[bytes] | None = None  # begins an evaluation's row, which has the body of a step's row
-    record: re.Pattern[bytes] | None = None  # begins a record, anywhere on a line
-    rank: re.Pattern[bytes] | None = None  # the rank, in the text before a row
-    glued: Callable[[bytes], bool] | None = None  # whether a row after this text shares its line with another record
+    head: re.Pattern[bytes]  # begin of every row; each match counts as a seen row
+    parse: Callable[[bytes, int, Row | None, bool], Row | None]  # (line, head's position, earlier row, is log's end)
+    time: re.Pattern[bytes]  # group 1: a time in the text before a row; the last match is used
+    known: frozenset[str] = frozenset()  # all columns that known versions print
+    unfinished: frozenset[str] = frozenset()  # columns that are never the last one of a complete row
+    body: re.Pattern[bytes] | None = None  # occurs in every row after its head; elsewhere, a row has lost its head
+    evaluation: re.Pattern[bytes] | None = None  # begin of an evaluation's line, which contains `body` too
+    record: re.Pattern[bytes] | None = None  # begin of a log record, anywhere on a line; None: records begin lines
+    rank: re.Pattern[bytes] | None = None  # group 1: the rank, at the begin of the text before a row
+    glued: Callable[[bytes], bool] | None = None  # whether the text before a row contains another record
 
 
 def shape_of(text: bytes, width: int = 0) -> Shape:
-    """Return the shape of a number; `width` includes the blanks before it, if it may be padded."""
+    """Return the shape of a number. `width`: with the blanks before it, for numbers that may be padded; else 0."""
     plain = text.lstrip(b"+-")
     if plain.isdigit():
         return "whole", width if width > len(text) else 0
@@ -120,7 +121,7 @@ def shape_of(text: bytes, width: int = 0) -> Shape:
 
 
 def layout_of(line: bytes, row: Row, time: re.Pattern[bytes], start: bytes) -> Layout | None:
-    """Return the layout of a row on its line; None if a value is a word. `start` begins its pattern."""
+    """Return the layout of a row; None if a value is a word. start: pattern of the begin of its line or record."""
     if any(one.shape[0] == "word" for one in row.fields) or not re.match(b"(?m:" + row.tail + b")", line[row.end :]):
         return None
     before = line[: row.begin]
@@ -149,7 +150,7 @@ def _literal(text: bytes, one: Field) -> bytes:
 
 
 def _likely(text: bytes) -> bytes:
-    """Return a pattern of the text before a row that admits other numbers."""
+    """Return a pattern that matches this text before a row, also with other numbers."""
 
     def likely_digits(found: re.Match[bytes]) -> bytes:
         count = len(found[0])
@@ -174,7 +175,7 @@ def read_layout(layout: Layout, rows: Sequence[bytes]) -> pl.DataFrame:
     ).drop("_")  # fmt: skip
     texts = [] if layout.timed else [pl.lit(None, pl.String).alias("time")]
     for name, one in fields.items():
-        if _is_moved(one):  # moves the point in the printed digits; dividing would round
+        if _is_moved(one):  # avoids the rounding error of a division by 1000
             texts.append((pl.col(name) + "e-3").cast(pl.Float64))
         elif kinds[name] == pl.String:
             texts.append(pl.col(name).str.replace_all(",", "").str.to_lowercase().cast(pl.Float64))

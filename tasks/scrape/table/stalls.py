@@ -1,22 +1,22 @@
-"""Finds the steps that took far longer than their neighbours, and the reason that the log shows.
+"""Finds stalls (steps that took far longer than their neighbours), and the causes that the log shows.
 
 A step is a stall if it took 3 times the median of the 21 steps centred on it (fewer at the ends of a log) and at least
 0.1 s more. The median is robust against the stall itself and against others, if they are fewer than half. The first
-step of a process has no steady neighbours before it and is compared with the steps after it. Reasons, in this order:
+step of a process has no steady neighbours before it and is compared with the steps after it. Causes, in this order:
 
-- `compile`: the first step of the log, or a step of another size than the one before it;
-- `restart`: the first step after the steps were rewound, or after another process started;
-- `dispatch`: the next steps are shorter by the same time. Steps are dispatched asynchronously, so one line can show too
-  much time and the next too little; no time was lost if the two next steps lack at least half of the excess;
-- `checkpoint`: a save was in flight in the time that the step's seconds cover;
-- `eval`: an evaluation ended in that time;
-- `profiler`: the profiler started or wrote its data in that time;
-- `compile` and `restart` again, for the second step of a program: its time includes the first step's execution;
+- `restart`: the first step after the step number decreased, or after another process started;
+- `compile`: the first step of the log, or a step with another number of tokens than the step before;
+- `dispatch`: the two steps before and the two after are together shorter by at least half of the excess. Steps are
+  dispatched asynchronously, so one line can show too much time and others too little, without a loss of time;
+- `checkpoint`: a save was in flight during the step;
+- `eval`: an evaluation ended during the step;
+- `profiler`: the profiler started or wrote its data during the step;
+- `restart`, `compile`: it applies to the step before, whose execution is included in this step's time;
 - `unexplained`: none of these.
 
-The lines that fall into that time depend on the trainer. If a step is printed when it is done, they are the lines since
-the step before. MaxText prints each step one iteration late, so that printing does not wait for the device: lines
-between steps k and k+1 were printed in iteration k+2, after its step was timed, and count for the time of k+3.
+Lines between those of steps k and k+1 were printed during step k+1, if the trainer prints each step when it is done.
+MaxText is deferred: it prints each step one iteration late, so that printing does not wait for the device. It printed
+these lines in iteration k+2, after its time was measured, and so during step k+3.
 """
 
 import math
@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 
 from tasks.records import Stall
 
-TIMES = 3.0
-SECONDS_MORE = 0.1
-NEIGHBOURS = 21
-PAID_BACK = 0.5
-LATE = 2  # step lines between a deferred step line and its time
+TIMES = 3.0  # × median of the neighbours: least seconds of a stall
+SECONDS_MORE = 0.1  # least seconds of a stall above that median
+NEIGHBOURS = 21  # steps of which the median is taken, with the step itself in the middle
+PAID_BACK = 0.5  # least share of a step's excess that its neighbours lack after a dispatch artefact
+LATE = 2  # in deferred logs, a step's time begins this many step lines earlier
 
 
 def find_stalls(
@@ -47,7 +47,8 @@ def find_stalls(
 ) -> tuple[Stall, ...]:
     """Return the stalls of a run. `saving(begin, end)`: whether a save was in flight between two offsets of the log.
 
-    starts: offsets where the run's processes started. deferred: whether step lines are printed one iteration late.
+    profiled_steps: steps during which the profiler started or ended. starts: offsets at which processes started.
+    deferred: whether step lines are printed one iteration late.
     """
     timed = steps.select("step", "seconds", "line", "offset", "total_weights").filter(pl.col("seconds").is_finite())
     if timed.height < 2:
@@ -65,7 +66,7 @@ def find_stalls(
     for index, usual in zip(long.tolist(), medians[long].tolist(), strict=True):
         begin = int(offsets[index - 1 - late]) if index > late else 0
         end = int(offsets[index])
-        # an evaluation explains only its own time; a save continues in the background
+        # an evaluation must end during the step; a save may be in flight for several steps
         over = int(offsets[max(index - late + 1, 0)]) if deferred else end
         reasons = (
             ("restart", first[index] and index > 0),
@@ -85,10 +86,10 @@ def find_stalls(
 
 
 def is_deferred(steps: pl.DataFrame, done: Sequence[tuple[int, int]]) -> bool:
-    """Whether steps are printed late: work after step n is printed before the line of step n-1.
+    """Whether step lines are printed late: the save after step n is printed before the line of step n-1.
 
-    done: (step, offset) of the begin of each save or evaluation that follows a step. A trainer that saves a step before
-    printing it is not late.
+    done: (step, offset of the begin) of each save or evaluation after a step. If it is printed before the line of step
+    n only, the trainer saves before it prints, and is not late.
     """
     offsets, numbers = steps["offset"].to_numpy(), steps["step"].to_numpy()
     after = np.searchsorted(offsets, [offset for _, offset in done])
@@ -103,14 +104,14 @@ def _any_between(offsets: NDArray[np.int64], begin: int, end: int) -> bool:
 
 
 def _resized(timed: pl.DataFrame) -> NDArray[np.bool_]:
-    """Mark the steps with another number of weights than the step before: their program is compiled again."""
+    """Mark the steps with another `total_weights` (number of tokens) than the step before: JAX compiles once more."""
     weights = timed["total_weights"].cast(pl.Float64, strict=False).to_numpy()
     before = np.concatenate([[np.nan], weights[:-1]])
     return np.asarray((weights != before) & ~np.isnan(weights) & ~np.isnan(before))
 
 
 def _usual(seconds: NDArray[np.float64], first: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the expected seconds of each step: the median around it, without the first step of each process."""
+    """Return the usual seconds around each step: the median without the first steps of processes; inf if unknown."""
     calm = pl.Series(seconds).set(pl.Series(first), None)
     median = calm.rolling_median(NEIGHBOURS, min_samples=1, center=True)
     return median.fill_null(math.inf).to_numpy()

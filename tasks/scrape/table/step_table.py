@@ -1,4 +1,4 @@
-"""Collects the rows of a log, window by window, into one table, and counts the rows that cannot be read."""
+"""Collects the rows (lines of steps) of a log, window by window, into one table, and counts unreadable rows."""
 
 import re
 from collections import Counter
@@ -15,40 +15,40 @@ from tasks.scrape.table.row_forms import RowForms
 from tasks.scrape.table.rows import SEPARATOR, Layout, Row, RowGrammar, layout_of, read_layout
 from tasks.scrape.window import Window
 
-LAYOUTS, LEARNT_FROM = 16, 3  # layouts kept at most, and rows of one form needed to learn its layout
-LINE = 8192  # bytes of a row's line at most
+LAYOUTS, LEARNT_FROM = 16, 3  # most layouts; number of rows of a form after which its layout is derived
+LINE = 8192  # most bytes of a row's line after its head
 _PLACES = ("time", "line", "offset")
 
 type Span = tuple[int, int]
-type Alike = tuple[list[bytes], list[int], list[int]]  # values of rows, positions of their heads, and their ends
+type Alike = tuple[list[bytes], list[int], list[int]]  # of rows with the same layout: values, head positions, ends
 
 
 class StepTable:
-    """The rows read so far. `live`: the caller needs each row as soon as it is complete."""
+    """The rows read so far. `live`: the grammar reads every row, so that `single` contains all of them."""
 
     def __init__(self, dialect: RowGrammar, *, live: bool = False) -> None:
         self.dialect, self._live = dialect, live
-        self.seen = self.parsed = 0
+        self.seen = self.parsed = 0  # number of heads of rows; number of rows in the table
         self.unread: list[UnreadLine] = []
         self.glued: list[int] = []  # line numbers of rows that share their line with another record
-        self.total: int | None = None  # steps of the whole run
-        self.before = b""  # the first row prefix that is not empty
-        self.first_offset = self.last_offset = -1  # positions of the first and the last row
-        self.single: list[dict[str, Any]] = []  # rows of the current window that the grammar read
+        self.total: int | None = None  # printed number of steps of the run; None if not printed
+        self.before = b""  # the first text before a row that is not empty
+        self.first_offset = self.last_offset = -1  # offsets of the first and of the last row; -1 without rows
+        self.single: list[dict[str, Any]] = []  # rows of the current window that the grammar read, not a layout
         self.forms = RowForms(dialect.known, dialect.unfinished)
-        self._until = -1  # end of the last row
-        self._usual: Row | None = None
+        self._until = -1  # offset of the end of the last row
+        self._usual: Row | None = None  # the row to which the grammar compares others
         self._layouts: list[Layout] = []
         self._came: Counter[Any] = Counter()  # row form → rows seen
         self._frames: list[pl.DataFrame] = []
-        self._steps, self._offsets = np.empty(0, np.int64), np.empty(0, np.int64)  # of the current window
-        self._step_before: int | None = None  # last step of the windows before
+        self._steps, self._offsets = np.empty(0, np.int64), np.empty(0, np.int64)  # of the rows in the current window
+        self._step_before: int | None = None  # last step of the earlier windows
 
     def add(self, window: Window) -> list[Span]:
-        """Read the rows that start in a window; returns the spans between them, which may contain other lines."""
+        """Read the rows that start in a window; returns the (begin, end) of the text between them."""
         self.forms.measure(window)
         data, left, alike = window.data, list[Span](), dict[Layout, Alike]()
-        edge = known = max(window.start, self._until - window.base)  # end of the last row; end of the last head
+        edge = known = max(window.start, self._until - window.base)  # end of the last row; where to search the next
         self.single = []
         while (head := self.dialect.head.search(data, known)) and (position := head.start()) < window.limit:
             begin, layout, match = self._find_alike(data, position)
@@ -64,7 +64,7 @@ class StepTable:
                 if row is None or not self.forms.admits(row):
                     self._refuse(window, position)
                     known = stop - 1 if data[stop - 1 : stop] == b"\n" else len(data)
-                    if following := self.dialect.head.search(data, head.end(), known):  # glued: another row
+                    if following := self.dialect.head.search(data, head.end(), known):  # another row on this line
                         known = following.start()
                     continue
                 first, end = max(begin, edge), position + row.end - row.begin
@@ -84,7 +84,7 @@ class StepTable:
         return int(self._steps[index]) if index >= 0 else self._step_before
 
     def frame(self) -> pl.DataFrame:
-        """Return all rows in log order: the columns of `STEP_SCHEMA`, with the log's other keys before the places."""
+        """Return the rows that did not lose text, in log order, with the columns of `arrange`."""
         frames, self._frames = self._frames, []
         frame = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=STEP_SCHEMA)
         if frames and (odd := self.forms.odd(frame)):
@@ -98,7 +98,7 @@ class StepTable:
         return frame
 
     def _find_alike(self, data: bytes, position: int) -> tuple[int, Layout | None, re.Match[bytes] | None]:
-        """Return the begin of a row's line or record, and the row's layout and match if its layout is known."""
+        """Return the begin of a row's line or record, and the layout that matches the row with its match, or None."""
         begin = line_begin(data, position)
         if self.dialect.record is not None:  # if a line contains several records, the last one counts
             begin = max((match.start() for match in self.dialect.record.finditer(data, begin, position)), default=begin)
@@ -146,7 +146,7 @@ class StepTable:
             self._learn(line, row)
 
     def _learn(self, line: bytes, row: Row) -> None:
-        """Learn the layout of a row whose form occurs often."""
+        """Derive the layout of a row if its form has occurred LEARNT_FROM times."""
         self._came[row.form] += 1
         if self._live or len(self._layouts) >= LAYOUTS or self._came[row.form] != LEARNT_FROM:
             return
@@ -185,7 +185,7 @@ class StepTable:
             widths = [end - line_begin(window.data, head) for head, end in zip(heads, ends, strict=True)]
             columns["_width"] = pl.Series(widths)
         form = pl.lit(self.forms.number_of(layout.row), pl.Int64)
-        # one chunk: differently chunked columns would be copied when the windows are concatenated
+        # rechunk: polars would copy columns with different chunks when the windows are concatenated
         return read_layout(layout, texts).with_columns(**columns, _form=form).rechunk()
 
     def _rank_of(self, before: bytes) -> int | None:
@@ -197,7 +197,7 @@ class StepTable:
         self.unread.append(window.unread(position))
 
     def _refuse_headless(self, window: Window, begin: int, end: int) -> None:
-        """Count the rows that lost their head, one per line."""
+        """Count the rows between two positions that lost their head, one per line, as unread."""
         evaluation = self.dialect.evaluation
         while self.dialect.body and (found := self.dialect.body.search(window.data, begin, end)):
             before = line_begin(window.data, found.start())
@@ -209,7 +209,7 @@ class StepTable:
 
 
 def frame_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    """Return rows as a table; a column with any word holds strings."""
+    """Return rows as a table; a column outside the schema with any word has strings only."""
     keys = dict.fromkeys(key for row in rows for key in row if key != "_text")
     columns = {}
     for key in keys:
@@ -221,7 +221,7 @@ def frame_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def arrange(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the table with the schema's columns in order, and the log's other keys before the places."""
+    """Return the table with the columns of STEP_SCHEMA in order, and the log's other keys before _PLACES."""
     other = [key for key in frame.columns if key not in STEP_SCHEMA]
     missing = [pl.lit(None, kind).alias(key) for key, kind in STEP_SCHEMA.items() if key not in frame.columns]
     named = [key for key in STEP_SCHEMA if key not in _PLACES]
@@ -237,7 +237,7 @@ def usual_jump(steps: Sequence[int]) -> int | None:
 
 
 def gaps_between(steps: Sequence[int], interval: int | None = None) -> tuple[tuple[int, int], ...]:
-    """Return the (first, last) missing step of every gap. `interval`: steps per line; None: the usual jump."""
+    """Return the (first, last) missing step of every gap. `interval`: steps from row to row; None: `usual_jump`."""
     interval = interval or usual_jump(steps) or 1
     return tuple(
         (before + interval, after - interval) for before, after in pairwise(steps) if after - before > interval

@@ -1,4 +1,4 @@
-"""Removes the wrappings of a log: compression, exports, prefixes of each line, colours, progress bars.
+"""Removes the wrappings of a log: compression, export formats, prefixes of each line, colours, progress bars.
 
 Line numbers and offsets of a reading refer to the unwrapped text, which `copy_log` writes.
 """
@@ -22,25 +22,25 @@ _NOTEBOOK = re.compile(rb'\{\s*"(?:cells|metadata|nbformat)[^{]*')
 
 @dataclass(frozen=True)
 class Unwrapped:
-    """The unwrapped logs: source name ("" if unnamed) → text."""
+    """The result of `unwrap`."""
 
-    logs: dict[str, Chunks] = field(default_factory=dict)
-    wrappings: dict[str, None] = field(default_factory=dict)  # filled while the text is read
-    lost: list[int] = field(default_factory=list)  # step lines of each omitted entry
-    checked: bool = True  # a checksum would have shown damage
+    logs: dict[str, Chunks] = field(default_factory=dict)  # name of a source, e.g. a pod ("" if unnamed) → its text
+    wrappings: dict[str, None] = field(default_factory=dict)  # names; complete after the text has been read
+    lost: list[int] = field(default_factory=list)  # number of step lines in each omitted entry
+    checked: bool = True  # False for zstd without a checksum, in which damage is not detected
 
     def note(self, wrapping: str) -> None:
         self.wrappings.setdefault(wrapping)
 
     def lose(self, text: str) -> None:
         """Count a damaged entry, which is omitted."""
-        if text.strip(" \t\r\n,]"):  # the closing bracket of the export is no entry
+        if text.strip(" \t\r\n,]"):  # else it is the closing bracket of the export
             self.lost.append(count_steps(text))
 
 
 @contextmanager
 def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
-    """Unwrap a file; each call of `raw` yields it from the start. Raises LogFormatError for damaged archives."""
+    """Yield a file's unwrapped logs; each call of `raw` yields it from the start. LogFormatError: damaged archives."""
     packed = head_of(raw)
     labels, chunks = unpack(raw, name)
     head = head_of(chunks)  # raises if only the first bytes look like an archive
@@ -88,7 +88,7 @@ def _pods(chunks: Chunks, found: Unwrapped) -> dict[str, Chunks]:
     pods = dict.fromkeys(pod for block in lines.whole_lines(chunks()) for pod in lines.POD.findall(block))
     if len(pods) == 1:
         return {text_of(next(iter(pods))): piped(chunks, partial(lines.replaced, lines.POD, b""))}
-    for block in lines.whole_lines(chunks()):  # the pod of a line without prefix is unknown
+    for block in lines.whole_lines(chunks()):  # lines without a prefix are omitted: their pod is unknown
         for line in lines.NO_POD.findall(block):
             found.lose(text_of(line))
     return {text_of(pod): piped(chunks, partial(lines.lines_of, pod)) for pod in pods}

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 # CSI sequences, OSC strings up to their end, and the two-byte escapes (ECMA-48)
 _ESCAPE = re.compile(rb"\x1b(?:\[[0-?]{0,40}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
-LONGEST = 256  # bytes of an escape sequence at most
-# zero bytes separate texts that were not written together; a carriage return before a line break stays
+LONGEST = 256  # most bytes of an escape sequence
+# (name, byte to search first, pattern, replacement). Zero bytes are holes between texts that were written separately.
+# A carriage return before a line break is kept.
 _NOISE = (
     ("zero bytes", b"\0", re.compile(rb"\0+"), b"\n"),
     ("colour codes", b"\x1b", _ESCAPE, b""),
@@ -34,7 +35,7 @@ class Cleaner:
 
 
 def clean(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[bytes]:
-    """Yield the text without colour codes; calls `note` with the name of each kind of noise."""
+    """Yield the text without the noise in _NOISE; calls `note` with the name of each kind that it contains."""
     cleaner = Cleaner(note)
     for chunk in chunks:
         yield cleaner.feed(chunk)
@@ -42,7 +43,7 @@ def clean(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[byte
 
 
 def _certain(data: bytes) -> int:
-    """Return the length of the final part: an escape sequence, a carriage return or zero bytes at its end may go on."""
+    """Return the length without a final escape sequence, carriage return or zero bytes that may go on in later data."""
     escape = data.rfind(b"\x1b", max(0, len(data) - LONGEST))
     if escape >= 0 and not _ESCAPE.match(data, escape):
         return escape

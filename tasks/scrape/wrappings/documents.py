@@ -1,4 +1,4 @@
-"""Finds logs in documents: case and logs of a saved MaxView page; runs of a Markdown guide with excerpts."""
+"""Finds logs in documents: the case and both logs of a saved MaxView page, and log excerpts in a Markdown guide."""
 
 import re
 
@@ -7,24 +7,24 @@ from tasks.scrape.dialects import recognise
 from tasks.scrape.dialects.maxtext.rows import HEAD
 from tasks.scrape.window import LogFormatError, text_of
 
-HEAD_BYTES = 16 << 10  # contain the title and the table's head
+HEAD_BYTES = 16 << 10  # bytes that contain a page's title and the head of its table
 _GAP = r"[\s\u00a0]"
 _TITLES = (
-    # a page copied from the browser: `Metrics: Linen vs NNX  ·  main`, the commits in the table's head; or of two
-    # branches: `Metrics: main (574ad3fb9) vs feat/x (e27fc1e97)`
+    # a page copied from the browser: `Metrics: Linen vs NNX  ·  main` (the table's head has the commits), or, for two
+    # branches, `Metrics: main (574ad3fb9) vs feat/x (e27fc1e97)`
     re.compile(
         rf"Metrics:{_GAP}+(?P<a>\S[^\n]*?){_GAP}+vs{_GAP}+(?P<b>[^\n]*?)(?:{_GAP}+·{_GAP}+(?P<branch>\S+))?\s*$", re.M
     ),
-    # the page of two branches: `main (574ad3fb9) vs feat/x (574ad3fb9)| Metric | …`
+    # another form of the page of two branches: `main (574ad3fb9) vs feat/x (574ad3fb9)| Metric | …`
     re.compile(r"^(?P<a>\S+ \([0-9a-f]{6,40}\)) vs (?P<b>\S+ \([0-9a-f]{6,40}\))(?P<branch>)", re.M),
 )  # fmt: skip
 _BRANCH = re.compile(rf"(\S+){_GAP}+\(([0-9a-f]{{6,40}})\)")
 # the case's name, between links to the cases before and after it
 _CASE = re.compile(r"^‹\s*\w*?Case:\s*(\d\d_\w+?)(?:\d\d_\w+)?\s*›\s*$", re.M)
-# `…/linen_xpk_main_20260418_180002_03_dropout/checkpoints`: without a headline, the paths name the case
+# the case in a path, for pages without the links: `…/linen_xpk_main_20260418_180002_03_dropout/checkpoints`
 _CASE_OF_PATH = re.compile(rb"/[\w.-]*?_(\d\d_[a-z]\w*)/checkpoints\b")
 _DOT = rb"(?:\s|\xc2\xa0)+\xc2\xb7(?:\s|\xc2\xa0)+"
-# begins a log: its heading on the page, `Linen · 147168c3a · main_20260417 · full log`, or its own first line
+# begin of a log: its heading on the page, `Linen · 147168c3a · main_20260417 · full log`, or its own first line
 _BEGIN = re.compile(
     rb"(?P<head>(?:^(?P<name>[^\n\xc2]{1,80}?)%s)?(?P<commit>\b[0-9a-f]{7,40})%s\S+%sfull log[ \t\r]*\n?)"
     rb"(?:[^X]{0,2}XPK Start: )?|XPK Start: " % (_DOT, _DOT, _DOT), re.M,
@@ -35,12 +35,12 @@ _LINE = re.compile(rb"[^\n]*completed step: (\d+)[^\n]*")
 
 
 class PageLog(Frozen):
-    """One arm's log on a page: the arm's name there, and the log's byte range."""
+    """One arm's log on a page."""
 
-    name: str
+    name: str  # the arm's name on the page
     branch: str | None
     commit: str | None
-    span: tuple[int, int] = (0, 0)
+    span: tuple[int, int] = (0, 0)  # the log's byte range; (0, 0) before it is found
 
 
 def is_page(data: bytes) -> bool:
@@ -50,7 +50,7 @@ def is_page(data: bytes) -> bool:
 
 
 def read_page(data: bytes, name: str) -> tuple[list[PageLog], str | None]:
-    """Return the page's logs and its case. Raises LogFormatError if an arm has no log."""
+    """Return the page's logs and its case (None if unknown). Raises LogFormatError if an arm has no log."""
     head = text_of(data[:HEAD_BYTES])
     arms = _read_arms(head)
     logs = _find_logs(data, arms)
@@ -71,8 +71,8 @@ def _read_arms(head: str) -> list[PageLog]:
     named = [match for name in names if (match := _BRANCH.fullmatch(name))]
     if len(named) == len(names):
         return [PageLog(name=match[1], branch=match[1], commit=match[2]) for match in named]
-    # the cells have lost their borders: `MetricLinen  29bbe47edNNX  29bbe47edDiff`; a commit ends at the other arm's
-    # name, which may begin with hexadecimal letters
+    # The copied cells have no borders: `MetricLinen  29bbe47edNNX  29bbe47edDiff`. A commit ends where the next arm's
+    # name begins, which may begin with hexadecimal letters too.
     cells = rf"{_GAP}+([0-9a-f]{{6,40}}?)".join([*map(re.escape, names), r"Diff \("])
     found = re.search(f"^Metric{cells}", head, re.M)
     commits = found.groups() if found else (None, None)
@@ -87,12 +87,12 @@ def _find_logs(data: bytes, arms: list[PageLog]) -> list[PageLog]:
     begins = list(_BEGIN.finditer(data))
     ends = [*(match.start() for match in begins[1:]), len(data)]
     logs: dict[int, PageLog] = {}
-    for found, end in zip(begins, ends, strict=False):  # without any begin, one end is left over
+    for found, end in zip(begins, ends, strict=False):  # `ends` has one more item if `begins` is empty
         begin = found.end("head") if found["head"] else found.start()
         if recognise(data[begin:end]) is None:
             continue
         shown = text_of(found["name"]).strip()
-        named = [arm for arm, name in enumerate(names) if name == shown]  # both, if the arms share a name
+        named = [arm for arm, name in enumerate(names) if name == shown]  # both arms if they have the same name
         arm = next((arm for arm in named or range(len(arms)) if arm not in logs), None)
         if arm is not None:
             commit = found["commit"].decode() if found["commit"] else arms[arm].commit
@@ -114,9 +114,9 @@ def fenced_blocks(data: bytes) -> list[tuple[int, int]]:
 
 
 def split_excerpts(data: bytes) -> list[tuple[bytes, tuple[int, int]]]:
-    """Return (text, byte range) of every run in a guide; the text is `data` with everything else blanked out.
+    """Return (text, byte range) of every run in a guide. The text is `data` with spaces in place of all else.
 
-    Excerpts are consecutive parts of a log. One with only repeated step lines is dropped; lower steps begin a run.
+    Excerpts (fenced blocks) belong to one run until the step number decreases; repeated excerpts are dropped.
     """
     runs: list[list[tuple[int, int]]] = [[]]
     last = -1
@@ -135,7 +135,7 @@ def split_excerpts(data: bytes) -> list[tuple[bytes, tuple[int, int]]]:
 
 
 def _keep(data: bytes, blocks: list[tuple[int, int]]) -> bytes:
-    """Replace everything outside the blocks with spaces; line breaks stay, so line numbers do too."""
+    """Replace everything outside the blocks except line breaks with spaces, so that offsets and line numbers stay."""
     text = bytearray(re.sub(rb"[^\n]", b" ", data))
     for begin, end in blocks:
         text[begin:end] = data[begin:end]

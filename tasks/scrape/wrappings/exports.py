@@ -1,4 +1,4 @@
-"""Turns an export of Cloud Logging or of a container runtime into the text of each source, in order of time."""
+"""Reads exports of Cloud Logging, container runtimes and notebooks: the text of each source (pod, cell) by time."""
 
 import codecs
 import csv
@@ -13,14 +13,14 @@ from typing import Any
 from tasks.scrape.window import LogFormatError
 
 BLOCK = 20_000  # entries per chunk of text
-_OBJECT = re.compile(r"\n[ \t]{0,16}\{")  # begins the next object; nested ones follow a key
+_OBJECT = re.compile(r"\n[ \t]{0,16}\{")  # begin of the next object; a nested object follows its key on the line
 _SKIP = re.compile(r"[\s,\[\]\x1e]*")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|[+]00:?00)?")
-PAYLOADS = ("message", "log", "msg", "MESSAGE")
-STAMPS = ("timestamp", "time", "receiveTimestamp")
-# begins a step line in any dialect
+PAYLOADS = ("message", "log", "msg", "MESSAGE")  # keys of an entry's text, in order of preference
+STAMPS = ("timestamp", "time", "receiveTimestamp")  # keys of an entry's time, in order of preference
+# begin of a step line in any dialect
 STEP = re.compile(r"completed step:? *\d|\bstep: *\d+  [a-z]|\biteration[ =] *\d+ */")
-# occurs later in most step lines: counts lines that lost their begin
+# occurs later in most step lines; detects a line that lost its begin
 _BODY = re.compile(r"/s/device: *\d|elapsed time per iteration|train_loss: |\bloss: +-?\d\S* +(?:grad_norm|memory):")
 MARKS = re.compile(rb'"(?:textPayload|jsonPayload|log|message|msg)"\s*:')
 
@@ -29,7 +29,7 @@ type Lose = Callable[[str], None]  # called with the text of an omitted entry
 
 
 def count_steps(text: str) -> int:
-    """Return the number of step lines in a text, including damaged ones."""
+    """Return the number of step lines in a text; 1 if it only contains the later part of a step line."""
     return len(STEP.findall(text)) or int(_BODY.search(text) is not None)
 
 
@@ -62,7 +62,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_csv(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a CSV export as objects of a JSON export; calls `lose` for a damaged row."""
+    """Yield the rows of a CSV export in the form of a JSON export's objects; calls `lose` for a damaged row."""
     rows = csv.DictReader(_text_lines(chunks))
     while True:
         try:
@@ -73,7 +73,7 @@ def read_csv(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
             lose(str(error))
             continue
         payloads = (row[key] for key in row if key and key.removeprefix("jsonPayload.") in PAYLOADS)
-        if None in row.values() or None in row:  # wrong number of cells: the text may be in any of them, or incomplete
+        if None in row.values() or None in row:  # wrong number of cells: the text may be incomplete or in another cell
             lose(",".join(str(cell) for cell in row.values()))
         text = next(filter(None, [row.get("textPayload"), *payloads]), "")
         yield {**row, "textPayload": text, "resource": {"labels": {"pod_name": row.get("resource.labels.pod_name")}}}
@@ -93,7 +93,7 @@ def _decoded(chunks: Iterable[bytes]) -> Iterator[str]:
 
 
 def read_notebook(chunks: Iterable[bytes], name: str) -> dict[str, bytes]:
-    """Return the output of each cell of a Jupyter notebook, with its traceback, by cell number."""
+    """Return `cell N` → output of each cell of a Jupyter notebook, with tracebacks. Raises LogFormatError."""
     try:
         cells = json.loads(b"".join(chunks))["cells"]
         outputs = {f"cell {number}": cell.get("outputs") or () for number, cell in enumerate(cells, 1)}
@@ -111,7 +111,7 @@ def _printed(output: dict[str, Any]) -> str:
 
 
 class Entries:
-    """The entries of an export, sorted like Cloud Logging by time, insertId, position. SQLite bounds the memory."""
+    """The entries of an export, sorted by time, insertId and position, like Cloud Logging's. SQLite limits memory."""
 
     def __init__(self, values: Objects, lose: Lose) -> None:
         self._found = sqlite3.connect("")
@@ -122,7 +122,7 @@ class Entries:
         self.sources = [source for (source,) in came]
 
     def text(self, source: str) -> Iterator[bytes]:
-        """Yield the text of one source in chunks; every entry ends its line unless the next entry continues it."""
+        """Yield the text of one source in chunks. Each entry ends with a line break unless the next continues it."""
         wanted = "SELECT text, part, goes_on FROM entries WHERE source = ? ORDER BY stamp, part, number"
         rows = self._found.execute(wanted, (source,))
         lines = (
@@ -137,7 +137,7 @@ class Entries:
 
 
 def _entries_of(values: Objects, lose: Lose) -> Iterator[tuple[Any, ...]]:
-    """Yield rows of `Entries`. `goes_on`: the part that continues the line, "" for the next entry, None for none."""
+    """Yield `Entries`' rows. goes_on: `part` of the entry that continues the line; "": the next entry; None: none."""
     for number, value in enumerate(values):
         payload = value.get("jsonPayload")
         fields = payload if isinstance(payload, dict) else value
@@ -163,7 +163,7 @@ def _entries_of(values: Objects, lose: Lose) -> Iterator[tuple[Any, ...]]:
 
 
 def _count(value: Any) -> int:
-    """Parse a number of JSON or protobuf JSON (a string); 0 if damaged."""
+    """Parse a whole number of JSON, or of protobuf JSON, where it is a string; 0 if damaged."""
     return int(value) if re.fullmatch(r"\d{1,9}", str(value), re.ASCII) else 0
 
 

@@ -1,4 +1,4 @@
-"""Removes additions to the lines of a log: pod names, severities, times, a container runtime's tags, HTML, Markdown."""
+"""Removes text that tools add to each line of a log: pod names, severities, times, runtime tags, HTML, Markdown."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -7,13 +7,13 @@ from functools import partial
 POD = re.compile(rb"(?m)^\[pod/([^\]\s/]+/[^\]\s/]+)\] ")
 NO_POD = re.compile(rb"(?m)^(?!\[pod/[^\]\s/]+/[^\]\s/]+\] )[^\n]*[^\s][^\n]*$")
 _TIME = rb"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
-# Logs Explorer's text export: severity, time, labels; `kubectl logs --timestamps`: the time only
+# prefixes of Logs Explorer's text export (severity, time, labels), and of `kubectl logs --timestamps` (time)
 EXPORTED = re.compile(
     rb"(?m)^(?:(?:DEFAULT|DEBUG|INFO|NOTICE|WARNING|ERROR|CRITICAL|ALERT|EMERGENCY)[ \t]+)?%s"
     rb"(?: \[[\w./-]+: [^\]\n]*\])*(?:[ \t]|$)" % _TIME
 )
 # CRI's logging format (containerd, CRI-O): time, stream, tags, text. A line longer than 16 KiB is split into parts with
-# the tag P; the tag F ends it. Parts of the two streams may be interleaved.
+# the tag P and a last part with the tag F. Parts of the streams stdout and stderr may be interleaved.
 CRI = re.compile(rb"(?m)^%s[ \t](stdout|stderr)[ \t]([FP])(?::\w+)*(?:[ \t]|$)" % _TIME)
 _NO_BREAK_SPACE = "\u00a0".encode()
 # additions within lines: (name, literal to search first, pattern, replacement, least number of matches)
@@ -51,7 +51,7 @@ def replaced(pattern: re.Pattern[bytes], instead: bytes, chunks: Iterable[bytes]
 
 
 def recodings(head: bytes) -> Iterator[tuple[str, Recode]]:
-    """Yield (name, function that removes it) for every addition within the lines of a text with this head."""
+    """Yield (name, function that removes it) of every addition within lines that a text's head contains."""
     if head.count(_NO_BREAK_SPACE) > head.count(b" "):
         yield "non-breaking spaces", partial(replaced, re.compile(_NO_BREAK_SPACE), b" ")
         head = head.replace(_NO_BREAK_SPACE, b" ")
@@ -67,7 +67,7 @@ def starts_most_lines(prefix: re.Pattern[bytes], head: bytes) -> bool:
 
 
 def lines_of(pod: bytes, chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the text of one pod."""
+    """Yield the text of one pod from a log of several, without the pod's prefix."""
     own = re.compile(rb"(?m)^\[pod/%s\] (.*(?:\n|\Z))" % re.escape(pod))
     for lines in whole_lines(chunks):
         yield b"".join(own.findall(lines))

@@ -1,4 +1,4 @@
-"""Unpacks gzip and zstd streams chunk by chunk, and UTF-16; a truncated file is read as far as possible."""
+"""Unpacks gzip and zstd streams chunk by chunk, and decodes UTF-16. A truncated file is read as far as possible."""
 
 import codecs
 import zlib
@@ -12,17 +12,17 @@ from tasks.scrape.window import Chunks, LogFormatError
 
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
-# byte order marks; PowerShell's `>` writes the first
+# byte order marks; `>` in PowerShell writes the first
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-PIECE = 512  # packed bytes per step: a few zstd bytes can expand to gigabytes
-TEXT = 1 << 20  # bytes of a chunk of text, or a little more
-FREE = 256 << 20  # unpacked bytes without a limit on the ratio
-LARGEST_RATIO = 200  # of unpacked to packed bytes: real logs reach 10 to 30
-HEAD = 1 << 20  # bytes by which a wrapping is recognised
+PIECE = 512  # packed bytes that are unpacked at once: few, because some zstd bytes can expand to gigabytes
+TEXT = 1 << 20  # least bytes of a chunk of unpacked text, except the last
+FREE = 256 << 20  # unpacked bytes from which LARGEST_RATIO applies
+LARGEST_RATIO = 200  # largest accepted ratio of unpacked to packed bytes; logs reach 10 to 30
+HEAD = 1 << 20  # bytes by which wrappings are recognised
 
 
 def unpack(raw: Chunks, name: str) -> tuple[tuple[str, ...], Chunks]:
-    """Return archives and encoding around a text, and the text, which raises LogFormatError if damaged or a bomb."""
+    """Return (names of archives and encoding, text). Reading damaged or exploding archives raises LogFormatError."""
     labels: tuple[str, ...] = ()
     for magic, label, opened in (
         (GZIP, "gzip", partial(zlib.decompressobj, wbits=31)),
@@ -36,7 +36,7 @@ def unpack(raw: Chunks, name: str) -> tuple[tuple[str, ...], Chunks]:
 
 
 def piped(chunks: Chunks, through: Callable[[Iterator[bytes]], Iterator[bytes]]) -> Chunks:
-    """Return chunks that are passed through a function each time they are read."""
+    """Return a new `Chunks`: `chunks` passed through a function whenever they are read."""
     return lambda: through(chunks())
 
 
@@ -50,7 +50,7 @@ def head_of(chunks: Chunks) -> bytes:
 
 
 def unpacked(chunks: Iterable[bytes], opened: Callable[[], Any], name: str, kind: str) -> Iterator[bytes]:
-    """Yield the text of all members or frames of an archive."""
+    """Yield the text of all members (gzip) or frames (zstd) of an archive. opened: returns a new decompressor."""
     unpacker, packed, size, held = opened(), 0, 0, b""
     pieces = (chunk[begin : begin + PIECE] for chunk in chunks for begin in range(0, len(chunk), PIECE))
     for data in pieces:

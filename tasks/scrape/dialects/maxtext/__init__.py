@@ -1,4 +1,4 @@
-"""MaxText's dialect, and our own trainer's: ` completed step: 12, seconds: 0.409, TFLOP/s/device: 33.186, …`."""
+"""The dialect of MaxText and of maxview's trainer: `completed step: 12, seconds: 0.409, TFLOP/s/device: 33.186, …`."""
 
 import re
 
@@ -17,7 +17,7 @@ DIALECT = LogDialect(
     ),
     row=b"completed step: ",
     head=HEAD, parse=parse, patterns=ANCHORS, collector=MaxTextEventCollector,
-    # `[Rampup Batch Size Phase], ` may stand between prefix and step
+    # `[Rampup Batch Size Phase], ` may be between the logger's prefix and the step
     time=re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ [\w.+-]+:\d+\] ?(?:\[[^\]\n]*\], )?\Z"),
     record=re.compile(rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\]"),
     known=KNOWN, unfinished=UNFINISHED, body=BODY,

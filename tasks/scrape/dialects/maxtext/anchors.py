@@ -1,4 +1,4 @@
-"""Patterns of MaxText's lines other than step lines. None relies on line breaks, because some logs have lost them."""
+"""Patterns of MaxText's lines other than step lines. They do not need line breaks, which some logs have lost."""
 
 import re
 
@@ -80,10 +80,10 @@ _PATTERNS = {
 }
 ANCHORS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
 
-# output of `print_non_trivial_mesh_axis`; read only before the first step, where no other line looks like it
+# output of `print_non_trivial_mesh_axis`; searched only before the first step, because later lines may look like it
 MESH_AXIS = re.compile(
     rb"(?<=\s)(diloco|data|stage|fsdp|fsdp_transpose|sequence|context|context_usp_ulysses|context_autoregressive|tensor|"
     rb"tensor_transpose|tensor_sequence|expert|autoregressive|model|attn_dp|attn_dp_expert): (\d+)(?=\s)"
 )
-# for logs without the dates of an XPK frame; the leading literal makes the search fast
+# a date with its year, for logs without the dates of an XPK frame; the leading literal makes the search fast
 WHOLE_DATE = re.compile(rb"20(?<!\d20)\d\d-\d\d-\d\d \d\d:\d\d:\d\d")

@@ -1,10 +1,10 @@
-"""Follows each checkpoint through Orbax's lines, in its wordings since 2024, and the restores of a run.
+"""Collects checkpoints and restores from Orbax's lines, in all wordings since 2024.
 
-announced → blocking part done → background part done → committed → validated on all hosts → restored, or retired:
-deleted by a manager that keeps only its newest ones. The announcement (`Started an asynchronous checkpoint save`, an
-event with `'event_type': 'save'`) is printed when the save starts and proves no commit. Only the primary host prints
-the commit (`Finished saving checkpoint`); in logs of other hosts it is not visible. Every host prints that the save is
-over on all hosts (`Save Finalize is done on all hosts`).
+The states of a checkpoint: announced → blocking part done → background part done → committed → validated on all hosts
+→ restored, or retired (deleted, because Orbax's manager keeps only the newest ones). The announcement (`Started an
+asynchronous checkpoint save`, an event with `'event_type': 'save'`) is printed when the save starts and does not prove
+the commit. Only the primary host prints the commit (`Finished saving checkpoint`), so other hosts' logs do not show it.
+Every host prints that the save has finished on all hosts (`Save Finalize is done on all hosts`).
 """
 
 import re
@@ -15,17 +15,18 @@ from tasks.records import CheckpointEvent, CheckpointState, Restore
 from tasks.scrape.prefixes import iso_time, prefix_before
 from tasks.scrape.window import Window, text_of
 
-RECENT = 16  # saves in flight at once: many more than Orbax allows
+RECENT = 16  # newest saves that a line without a step may refer to: more than Orbax has in flight at once
 _STEP = re.compile(r"/(\d{1,18})(?:/[A-Za-z_][\w.-]*)?/?\Z")
 
 
 class Save(CheckpointEvent, frozen=False):
-    """One save while its log is read; its times are as in the lines' prefixes."""
+    """One save while its log is read. Its times have the form of the lines' prefixes: `MMDD hh:mm:ss.ffffff`."""
 
-    background: bool = False  # the background part is done, with or without a printed time
-    done: int | None = None  # offset where it stops competing with training
+    background: bool = False  # the background part is done
+    done: int | None = None  # offset of the first line that shows that the save no longer slows training, if any
 
     def decide_state(self, *, visible: bool) -> CheckpointState:
+        """Return the last state that the log shows. visible: whether its host prints commits."""
         if self.restored_line is not None:
             return "restored"
         if self.committed_line is not None:
@@ -41,9 +42,11 @@ class Save(CheckpointEvent, frozen=False):
 
 @dataclass
 class CheckpointLog:
+    """Collects the saves of a run, in order of their first lines."""
+
     saves: list[Save] = field(default_factory=list)
-    primary: int | None = 0  # the host that commits; None: each host commits
-    _newest: dict[int, Save] = field(default_factory=dict)  # by step
+    primary: int | None = 0  # process number of the host that commits; None: each host commits
+    _newest: dict[int, Save] = field(default_factory=dict)  # step → its newest save
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
         end, line = window.base + match.end(), window.source(match.start()).line
@@ -54,11 +57,11 @@ class CheckpointLog:
             case "saving":
                 self._begin(int(match[1]), match, window)
             case "save_announced":
-                # MaxText prints this after Orbax's own lines, if there are any
+                # MaxText prints this after Orbax's lines about the same save, if any
                 self._known(int(match[1]), match, window)
             case "save_path":
                 save = self._newest.get(int(match[2]))
-                if save is None or save.committed_line is not None:  # a rewound run saves the step again
+                if save is None or save.committed_line is not None:  # a restarted run saves the step once more
                     save = self._begin(int(match[2]), match, window)
                 save.path = text_of(match[1])
             case "save_event":
@@ -96,7 +99,7 @@ class CheckpointLog:
                 found.retired_line = line
 
     def restored(self, read: Restore) -> None:
-        """Mark a checkpoint of this log as restored; runs may restore checkpoints of other runs too."""
+        """Mark the checkpoint that a restore reads as restored, if this log contains its save."""
         for save in reversed(self.saves):
             if save.step == read.step and save.offset < read.offset and _same_place(save.path, read.path):
                 save.restored_line = read.line
@@ -109,7 +112,7 @@ class CheckpointLog:
         return self._newest[step]
 
     def _known(self, step: int, match: re.Match[bytes], window: Window) -> Save:
-        """Return the newest save of a step, even if its commit is already known."""
+        """Return the newest save of a step; if there is none, begin one at this line."""
         return self._newest.get(step) or self._begin(step, match, window)
 
     def in_flight(self, begin: int, end: int) -> bool:
@@ -117,7 +120,7 @@ class CheckpointLog:
         return any(save.offset < end and (save.done is None or save.done > begin) for save in self.saves)
 
     def events(self, *, first_day: datetime | None, process: int | None, ended: bool) -> tuple[CheckpointEvent, ...]:
-        """Return the checkpoints. Only the log of a committing host can show that a commit is missing."""
+        """Return the checkpoints. Missing commits are certain only if the log has ended and its `process` commits."""
         commits = process is not None and self.primary in (None, process)
         return tuple(
             CheckpointEvent(
@@ -150,7 +153,7 @@ class RestoreLog:
                 self.found.append(Restore(step=_step_of(path), path=path, origin=origin, **place))
             case "restore_path":
                 read, last = Restore(step=_step_of(text_of(match[1])), path=text_of(match[1]), **place), self.found[-1:]
-                if last and not last[0].finished and last[0].step in (read.step, None):  # announced before
+                if last and not last[0].finished and last[0].step in (read.step, None):  # MaxText announced it
                     read = last[0].model_copy(update={"path": last[0].path or read.path, "step": read.step})
                     self.found.pop()
                 self.found.append(read)
@@ -161,7 +164,7 @@ class RestoreLog:
                 self._end(Restore(step=int(match[1]), path=f"{text_of(match[2])}/{text_of(match[1])}", **place))
 
     def _end(self, read: Restore) -> None:
-        """End a restore: the last one of its step, or one without an announcement."""
+        """Mark the last restore of this step as finished, or add a restore that was not announced."""
         indices = range(len(self.found) - 1, -1, -1)
         index = next((index for index in indices if self.found[index].step == read.step), None)
         if index is None:
@@ -175,7 +178,7 @@ class RestoreLog:
 
     def restores(self, last_step: int) -> tuple[Restore, ...]:
         """Return the restores; `last_step`: offset of the last step line, -1 without one."""
-        over = {"finished": True}  # steps follow it
+        over = {"finished": True}  # because steps follow it
         return tuple(read.model_copy(update=over) if read.offset < last_step else read for read in self.found)
 
 
@@ -185,7 +188,7 @@ def _step_of(path: str) -> int | None:
 
 
 def _same_place(one: str | None, other: str | None) -> bool:
-    """Whether two paths may be equal: either may be unknown, relative, or end in an item's name."""
+    """Whether two paths may be the same checkpoint: either may be unknown, relative, or end with an item's name."""
     if one is None or other is None:
         return True
     one, other = (re.sub(r"(/\d+)/[A-Za-z_][\w.-]*\Z", r"\1", path.rstrip("/")) for path in (one, other))

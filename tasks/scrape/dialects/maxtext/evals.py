@@ -1,8 +1,7 @@
-"""Turns evaluation lines, old and new wording, into one row per evaluation, and finds time spent outside the steps:
-waits for saves, blocking saves, evaluations.
+"""Collects MaxText's evaluations, and the waits after the last step: for saves, for blocking saves, for evaluations.
 
-Work between steps is part of the next step's time, where `stalls` finds it. Work after the last step was timed, such as
-the save on completion, is in no step's time.
+Work between two steps is part of the next step's time, where `find_stalls` finds it. Work after the last step, such as
+the final save, is in no step's time.
 """
 
 import re
@@ -21,16 +20,16 @@ from tasks.scrape.window import Window, text_of
 
 _PAIR = re.compile(r"[:,] ([^\s:=,][^:=,\n]*)(?:: |=)([\w.]+\([^()\n]*\)|[^\s,]+)")
 _WRAPPED = re.compile(r"[\w.]+\(([^\s,()]+)[^()]*\)")  # Array(6.7, dtype=float32)
-# MaxText of 2024 prints variable names
+# MaxText of 2024 prints the names of its variables; → name in later versions
 _NAMES = {"eval_loss": "loss", "eval_step_count": "eval_steps"}
 _PLAIN = re.compile(r"[-+]?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf)%?", re.IGNORECASE)
 
 
 @dataclass
 class EvalLog:
-    """Collects evaluations; each row has the number of its own steps and the sum of their seconds."""
+    """Collects evaluations."""
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)  # one per evaluation, with number and seconds of its steps
     begun: list[tuple[int, int]] = field(default_factory=list)  # (step, offset) of each evaluation's start
     _steps: int = 0
     _seconds: float = 0.0
@@ -40,7 +39,7 @@ class EvalLog:
             self.begun.append((int(match[1]), window.base + match.start()))
         if name not in ("eval", "eval_step"):
             return
-        # the end of the log may cut the last number
+        # the last number may be incomplete if the log ends with it
         cut = window.last and match.end() == len(window.data)
         values = {} if cut else _values(text_of(match[2]))
         if name == "eval_step":
@@ -72,15 +71,17 @@ def _values(text: str) -> dict[str, float | str]:
 
 @dataclass
 class WaitLog:
+    """Collects the waits for saves; `beside` adds blocking saves and evaluations."""
+
     printed: list[Wait] = field(default_factory=list)  # waits with printed seconds
-    timed: list[tuple[str, str, Source]] = field(default_factory=list)  # (begin, end, source) of waits without
+    timed: list[tuple[str, str, Source]] = field(default_factory=list)  # other waits: (begin, end, place)
     _begun: tuple[str, Source] | None = None
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
         source = window.source(match.start())
         if name == "save_waited":
             self.printed.append(_wait("waits for saves", float(match[1]), source))
-            self.timed, self._begun = self.timed[:-1], None  # the same wait, printed with seconds
+            self.timed, self._begun = self.timed[:-1], None  # its last entry is the same wait
         time = prefix_before(window, match.start())[0] if name in ("wait_begins", "wait_ends") else None
         if time is not None and name == "wait_begins":
             self._begun = time, source
@@ -91,7 +92,7 @@ class WaitLog:
     def beside(
         self, steps: pl.DataFrame, saves: CheckpointLog, evals: EvalLog, *, deferred: bool, first_day: datetime | None
     ) -> tuple[Wait, ...]:
-        """Return the waits outside all steps' times, in log order."""
+        """Return the waits after the last step, in log order. deferred: see `find_stalls`."""
         day = first_day or datetime(2000, 1, 1)
         took = [(_seconds(begin, end, day), at) for begin, end, at in self.timed]
         waits = [

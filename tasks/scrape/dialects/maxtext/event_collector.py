@@ -16,7 +16,7 @@ from tasks.scrape.table.stalls import find_stalls, is_deferred
 from tasks.scrape.table.step_table import StepTable
 from tasks.scrape.window import Window
 
-PRINTS_LATE = "metric_logger.py"  # MaxText's logger prints each step during the next one
+PRINTS_LATE = "metric_logger.py"  # file of MaxText's logger that prints each step during the next one
 DATED_WITHIN = 1 << 20  # bytes searched for a date in a log without a frame
 
 
@@ -30,7 +30,7 @@ class MaxTextEventCollector(EventCollector):
         self.said, self.saves, self.restores = Facts(), CheckpointLog(), RestoreLog()
         self.evaluations, self.waits = EvalLog(), WaitLog()
         self._parts = (self.said, self.saves, self.restores, self.evaluations, self.waits)
-        self._written: datetime | None = None  # the first whole date in the text
+        self._written: datetime | None = None  # the first date with a year in the text
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         super().take(name, match, window, table)
@@ -38,7 +38,7 @@ class MaxTextEventCollector(EventCollector):
             part.take(name, match, window)
 
     def settle(self, window: Window, table: StepTable) -> None:
-        """Read the mesh and the date before the first step, and whether the text ends within a line."""
+        """Finish a window: read the mesh and a date before the first step, and whether the text ends within a line."""
         first = table.first_offset - window.base if table.parsed else len(window.data)
         if first >= window.start:  # no window before this one has a step
             for match in MESH_AXIS.finditer(window.data, window.start, first):

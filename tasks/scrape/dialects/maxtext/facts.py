@@ -1,4 +1,4 @@
-"""Turns anchors into facts printed once: environment, memory, parameters, FLOPs, config, XPK frame."""
+"""Collects the facts that MaxText prints once per run: environment, memory, parameters, FLOPs, config, start, end."""
 
 import math
 import re
@@ -12,29 +12,29 @@ from tasks.scrape.window import Window, text_of
 
 _SCALE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _PATH = re.compile(rb"(\S+)\s+\Z")
-# anchor → field of the records
+# name of a pattern in `anchors` → name of the fact, as in the records
 PLACED = {"jax": "jax", "jaxlib": "jaxlib", "libtpu": "libtpu", "backend": "backend", "device_kind": "device_kind",
           "named_device": "device_kind", "devices": "num_devices", "process": "process_index", "flops": "flops",
           "start": "started"}  # fmt: skip
-# messages of MaxText itself; messages of a library may come from another version
+# patterns of messages that MaxText itself prints: their source lines show its version, those of libraries do not
 OWN = frozenset({"jax", "devices", "memory", "device_memory", "parameters", "array", "config", "save_announced",
                  "eval_start", "eval"})  # fmt: skip
 _TYPE = re.compile(r"ShapedArray\(([^()]*)\)")
 _SIZES = re.compile(r"'(\w+)': (\d+)")
-PERCENT_SLACK = 1.0  # rounding error of the percentage from two-decimal figures, with a margin
+PERCENT_SLACK = 1.0  # accepts twice the largest rounding error of a percentage of two sizes with two decimals
 
 
 @dataclass
 class Facts:
-    """Collects facts. If a restart repeats one, the first value counts; of the frame's end, the last."""
+    """Collects facts. If a restart prints a fact again, the first value is kept; of the frame's end, the last."""
 
-    start: datetime | None = None
+    start: datetime | None = None  # from the XPK frame, like `end`
     end: datetime | None = None
     starts: list[int] = field(default_factory=list)  # offsets where processes of the run start
     profiling: list[int] = field(default_factory=list)  # offsets where the profiler starts or writes
     config: dict[str, str] = field(default_factory=dict)
-    sources: dict[str, Source] = field(default_factory=dict)  # fact → place of its first value
-    printers: dict[str, str] = field(default_factory=dict)  # anchor of OWN → source line that printed it first
+    sources: dict[str, Source] = field(default_factory=dict)  # fact or `config.KEY` → place of its first value
+    printers: dict[str, str] = field(default_factory=dict)  # name in OWN → `file.py:12` that printed it first
     flops: Flops = field(default_factory=Flops)  # of one step on one device
     compiles: list[StepCompile] = field(default_factory=list)
     _environment: dict[str, Any] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Facts:
         first, source = (texts or [None])[0] or "", window.source(match.start())
         path = _PATH.search(window.data, max(0, match.start() - 1000), match.start()) if name == "array" else None
         if name in OWN and name not in self.printers:
-            # an array's path precedes it, perhaps on the line above
+            # an array's message begins with its path, which may be on the line above
             _, printer = prefix_before(window, path.start() if path else match.start())
             self.printers |= {} if printer is None else {name: printer}
         if name == "config":
@@ -91,7 +91,7 @@ class Facts:
             case "device_memory":
                 self._take_device(match, window.place(match.start()))
             case "parameters" if self._parameters.source is None:
-                # three decimals are printed: 0.000 billion may be any small model
+                # None for 0.000 billion: three decimals are printed, so this may be any small model
                 count = round(float(texts[1] or 0) * _SCALE[texts[2] or ""]) or None
                 self._parameters = Parameters(count=count, printed=first, source=source)
             case "array" if path is not None:
@@ -107,7 +107,7 @@ class Facts:
 
     def _take_device(self, match: re.Match[bytes], place: dict[str, int]) -> None:
         used, limit, percent = (float(match[group]) for group in (1, 2, 3))
-        # the percentage must match the figures, or one of them lost a digit
+        # if the percentage does not match the sizes, one of the numbers has lost a digit: the line is ignored
         rounded = PERCENT_SLACK * (1 + used / limit) / limit if limit else 0.0
         if limit and abs(100 * used / limit - percent) <= 0.01 + rounded:
             device = text_of(match[4])
@@ -128,7 +128,7 @@ class Facts:
         return frozenset((first_step + skip, first_step + skip + steps))
 
     def _mesh(self) -> dict[str, int] | None:
-        """Return the mesh axes larger than 1: printed by name, or the printed shape with the config's axis names."""
+        """Return name → size of the mesh axes larger than 1, by printed names or the config's; None if unknown."""
         named = _SIZES.findall(self._shape)
         sizes = [int(size) for _, size in named] or [int(size) for size in re.findall(r"\d+", self._shape)]
         if math.prod(sizes) != self._environment.get("num_devices"):

@@ -12,7 +12,7 @@ BODY = re.compile(rb"(?:TFLOP|Tokens)/s/device:\s{1,9}\d|total_weights:\s{1,9}\d
 _STEP = re.compile(rb"completed (?:profiler \S+ )?step: (0|[1-9]\d{0,17})(?!\d)")
 NUMBER = rb"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
 _NUMBER = re.compile(NUMBER, re.IGNORECASE)
-# ends a value, or is glued to it
+# one field: `, key: value`; the value ends at a comma, a blank, or another record without a blank between
 _FIELD = re.compile(
     rb",[ \t]([A-Za-z](?:[^\s:,]| (?=\S)){0,59}):[ \t]"
     rb"(%s|[^\s,]+?)(?=[,\s\x1b]|\Z|%s|completed (?:step|profiler)|XPK End:|EXIT_CODE=)" % (NUMBER, ABSL),
@@ -20,33 +20,32 @@ _FIELD = re.compile(
 )
 TAIL = rb"(?=[ \t\r\n]|\Z)"
 _COLUMNS = {"TFLOP/s/device": "tflops_per_device", "Tokens/s/device": "tokens_per_s_per_device"}
-# three decimals in every version of MaxText; relatives use another number of decimals, in several lines or in all
-# numbers of a line
+# keys with three decimals in every version of MaxText; related trainers use another number for all values of a line
 _THREE = frozenset({"seconds", "TFLOP/s/device", "Tokens/s/device", "loss", "lm_loss", "perplexity"})
 _KNOWN = _THREE | {"total_weights", "moe_lb_loss", "mtp_loss", "main_model_loss", "dpo_loss", "reward_accuracy",
                    "indexer_loss", "live slice count"}  # fmt: skip
 _OURS = frozenset({"time", "line", "offset"})
-AGREEING = 3  # numbers of a line with the same number of decimals
+AGREEING = 3  # least numbers of a line that must have the same number of decimals if it is not three
 
 
 def column_name(key: str) -> str:
-    """Return a field's column: the records' name for its key, or the key, renamed if the records use it."""
+    """Return the column of a field: the records' name for its key, or the key, or `key (log)` if that is a column."""
     return _COLUMNS.get(key, f"{key} (log)" if key in _OURS else key)
 
 
 KNOWN = frozenset(map(column_name, _KNOWN))
-UNFINISHED = frozenset(map(column_name, _THREE))  # other decimals may mean a cut number
+UNFINISHED = frozenset(map(column_name, _THREE))  # fewer decimals than usual may mean a cut number
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
-    """Return the step line at a position; None if it is damaged or its last number may be cut."""
+    """Return the step line at a position (see `RowGrammar.parse`); None if damaged, or its last number may be cut."""
     row = _split(line, position)
     if row is None or (like is not None and like.regular and not row.regular):
         return None
     last, following = row.fields[-1], line[row.end : row.end + 1]
     if len(row.fields) == 1:  # only profiler steps have no values
         return row if line.startswith(b"completed profiler", position) and following.isspace() else None
-    if last.key == "total_weights":  # the loss must follow, and a cut count cannot be recognised
+    if last.key == "total_weights":  # cut: the loss always follows
         return None
     # a cut number has fewer decimals than the same key elsewhere
     shapes = {one.key: one.shape for one in (like.fields if like is not None else ()) if one.shape[0] == "fixed"}
@@ -57,12 +56,12 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
 
 
 def _split(line: bytes, position: int) -> Row | None:
-    """Split the step line at a position into fields, without judging them."""
+    """Split the step line at a position into fields; None if a field is damaged."""
     head = _STEP.match(line, position)
     if head is None:
         return None
     fields, end = [Field("step", int(head[1]), head.start(1), head.end(1), ("whole", 0), "step")], head.end()
-    keys = {"step"}  # two steps in a row: the line break between two rows is lost
+    keys = {"step"}  # a repeated key shows that two rows were merged
     while line[end : end + 1] == b",":
         found = _FIELD.match(line, end)
         one = _read(found) if found else None
@@ -72,7 +71,7 @@ def _split(line: bytes, position: int) -> Row | None:
         fields.append(one)
         end = found.end()
     last = fields[-1]
-    # regular: three decimals, or another number of decimals throughout the line; other rows must occur several times
+    # regular: three decimals, or another number of decimals throughout the line; others count only if they recur
     shapes = [one.shape for one in fields if one.key in _THREE and one.shape[0] != "open"]
     regular = set(shapes) <= {("fixed", 3)} or (len(shapes) >= AGREEING and len(set(shapes)) == 1 and shapes[0][1] > 0)
     profiler = line.startswith(b"completed profiler", position)
@@ -85,7 +84,7 @@ def _split(line: bytes, position: int) -> Row | None:
 
 def _read(found: re.Match[bytes]) -> Field | None:
     key, text, end = found[1].decode("utf-8", "replace"), found[2], found.end(2)
-    # not a trainer's key, or the break to the next row is lost
+    # damaged text, or the line break to the next row is lost
     if not key.isprintable() or "\ufffd" in key or HEAD.search(found[1]):
         return None
     shape = shape_of(text) if _NUMBER.fullmatch(text) else ("word", 0)

@@ -1,4 +1,4 @@
-"""The dialect of Megatron-LM and its relatives (Megatron-DeepSpeed, MegatronDPP, Primus): ` iteration 1/ 20 | … |`."""
+"""The dialect of Megatron-LM and its forks (Megatron-DeepSpeed, MegatronDPP, Primus): ` iteration 1/ 20 | … |`."""
 
 import re
 

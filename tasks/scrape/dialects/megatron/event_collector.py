@@ -1,4 +1,4 @@
-"""Collects the lines of a log of Megatron-LM or its relatives other than rows."""
+"""Collects the lines other than rows from logs of Megatron-LM and its forks."""
 
 import re
 from typing import Any
@@ -24,8 +24,8 @@ _VALUES = {"lm loss value": "loss", "LM loss": "loss", "lm loss PPL": "perplexit
           "lm_loss value": "loss", "lm_loss_ppl value": "perplexity"}  # fmt: skip
 PATTERNS = patterns(
     {
-        # repetitions are bounded, or a long run of spaces, dots or dashes would take quadratic time; the dashes are
-        # checked by a look-behind, because words are found fast
+        # Bounded repetitions prevent quadratic time for long runs of blanks, dots or dashes. Leading dashes are checked
+        # by a look-behind, so that the search can start at a word, which is fast.
         "table": rb" arguments (?<=-{5} arguments )-{5,80}",
         "table_end": rb" end of arguments (?<=-{5} end of arguments )-{5,80}",
         "world": rb"using world size: (\d+)",
@@ -40,7 +40,7 @@ PATTERNS = patterns(
         # before 2021 only rank 0 prints it, without a rank in brackets
         "memory_of_first": rb"(?<![(\w])after (0|[1-9]\d{0,14}) iterations memory \((MB|GB)\)" + _MEMORY_ROW,
         "timer": rb"(?<![^\s\]:])([a-z][\w/-]{0,100}) \.{2,200}: \(%s, %s\)" % (_NUMBER, _NUMBER),
-        # before 2023, and in DeepSpeed, the times of one rank are on one line
+        # before 2023, and in DeepSpeed, all timers of a rank are on one line
         "times": rb"time \(ms\)((?: \| [a-z1][\w/ -]{0,80}: \d{1,15}(?:\.\d{1,9})?)+)(?: \|)?(?=\s)",
         # Megatron-Bridge prints this before each row
         "step_time": rb"Step Time ?: (\d{1,9}\.\d{2})s GPU utilization: (\d{1,9}\.\d)MODEL_TFLOP/s/GPU",
@@ -66,7 +66,7 @@ _MEMORY = re.compile(rb"\| ([a-z][a-z -]*): *(\d+(?:\.\d+)?)")
 _TIME = re.compile(rb"\| ([^:|\n]+): (\d+(?:\.\d+)?)")
 _MESH = {"tensor-model": "tensor", "pipeline-model": "pipeline", "data": "data",
          "context": "context", "expert-model": "expert"}  # fmt: skip
-# anchor → facts of its groups
+# pattern name → facts in the pattern's groups
 _FACTS = {
     "world": ("world_size",), "vocabulary": ("vocab_size", "dummy_tokens", "padded_vocab_size"),
     "theory": ("theoretical_memory",), "loaded": ("restored_from", "restored_step"),
@@ -80,21 +80,21 @@ class MegatronEventCollector(EventCollector):
     def __init__(self) -> None:
         super().__init__()
         self.config: dict[str, str] = {}
-        self.sources: dict[str, Source] = {}  # places of config and environment, as in RunReading
-        self.mesh: dict[str, int] = {}
+        self.sources: dict[str, Source] = {}  # fact or `config.KEY` → place, as in `RunReading`
+        self.mesh: dict[str, int] = {}  # axis → size
         self.step_times: list[tuple[int, float, float]] = []  # offset, seconds, TFLOP/s per GPU
         self.resumes: list[tuple[int, int]] = []  # offset, restored step
-        self.parameters_of: dict[tuple[int, int], dict[str, Any]] = {}
+        self.parameters_of: dict[tuple[int, int], dict[str, Any]] = {}  # (tensor rank, pipeline rank) → parameters
         self.ended: str | None = None
-        self.memory_ranks: set[int] = set()  # ranks with memory rows
-        self._timers: list[tuple[Any, ...]] = []  # of this window, like the memory rows
-        self._memory: list[dict[str, Any]] = []
-        self._tables: list[tuple[pl.DataFrame, pl.DataFrame]] = []  # of the windows before
-        self._arguments: int | None = None  # begin of an unfinished table of arguments
+        self.memory_ranks: set[int] = set()  # ranks with memory lines
+        self._timers: list[tuple[Any, ...]] = []  # in this window
+        self._memory: list[dict[str, Any]] = []  # memory lines in this window
+        self._tables: list[tuple[pl.DataFrame, pl.DataFrame]] = []  # timers and memory lines of each earlier window
+        self._arguments: int | None = None  # offset at which an unfinished table of arguments begins
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         super().take(name, match, window, table)
-        if name == "timer":  # there may be a dozen behind every row
+        if name == "timer":  # handled first, for speed: a dozen may follow every row
             self._time(match[1], float(match[2]), float(match[3]), window.source(match.start()))
             return
         source = window.source(match.start())
@@ -116,7 +116,7 @@ class MegatronEventCollector(EventCollector):
                 self.parameters_of.setdefault(where, {"parameters": int(match[4]), "parameters_source": place})
             case "total":
                 printed = match[1].decode()
-                count = round(float(printed) * 1e9) or None  # three decimals are printed: 0.000 may be any small model
+                count = round(float(printed) * 1e9) or None  # 0.000 may be any small model
                 self.parameters = Parameters(count=count, printed=f"{printed} billion", source=source)
             case "loaded":
                 self.resumes.append((source.offset, int(match[2])))
@@ -145,7 +145,7 @@ class MegatronEventCollector(EventCollector):
         """Finish a window, except a table of arguments that continues in the next one."""
         super().settle(window, table)
         self._read_arguments(window, len(window.data))
-        if self._timers or self._memory:  # there may be dozens behind every row
+        if self._timers or self._memory:  # as tables, they need less memory
             timers = pl.DataFrame(self._timers, schema=TIMER_SCHEMA, orient="row")
             self._tables.append((timers, pl.DataFrame(self._memory, infer_schema_length=None)))
             self._timers, self._memory = [], []
@@ -186,7 +186,7 @@ class MegatronEventCollector(EventCollector):
         self.environment = Environment(num_devices=world, mesh=mesh or None)
         steps = _without_means(_with_step_times(_without_copies(steps), self.step_times), self.resumes)
         found, summaries = super().records(steps, table), self.schedule.by_rank()
-        if found["is_ended"]:  # one process prints begin and success of a save, so a missing success is a failure
+        if found["is_ended"]:  # one process prints begin and success of a save, so a missing success is a failed save
             found["checkpoints"] = tuple(
                 event if event.committed else event.model_copy(update={"committed": False})
                 for event in self.checkpoints
@@ -206,10 +206,10 @@ class MegatronEventCollector(EventCollector):
         }  # fmt: skip
 
     def _ranks(self, summaries: dict[int, dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-        """Return one entry per named global rank, and per (tensor, pipeline) rank without a global one."""
+        """Return one entry per global rank in the log, and one per (tensor, pipeline) rank with unknown global rank."""
         tensor, pipeline = self.mesh.get("tensor", 1), self.mesh.get("pipeline", 1)
         world = self.environment.num_devices or 0
-        # known only if no other axis divides the world; tensor runs fastest
+        # global rank → (tensor, pipeline); known only if the world has no other axes; the tensor rank varies fastest
         places = {n: (n % tensor, n // tensor) for n in range(world)} if world == tensor * pipeline else {}
         counted = {rank for rank, place in places.items() if place in self.parameters_of}
         named = [(rank, places.get(rank)) for rank in sorted(self.memory_ranks | set(summaries) | counted)]
@@ -225,7 +225,7 @@ class MegatronEventCollector(EventCollector):
 
 
 def _memory_name(key: str) -> str:
-    """Return one name for `max allocated` and Megatron-Bridge's `mem-max-allocated-gigabytes`."""
+    """Return the column of a memory value: the same for `max allocated` and Bridge's `mem-max-allocated-gigabytes`."""
     words = key.strip().replace(" ", "-").split("-")
     return "_".join(word for word in words if word not in ("mem", "gigabytes"))
 
@@ -239,13 +239,13 @@ def _with_step_times(steps: pl.DataFrame, printed: list[tuple[int, float, float]
         steps.select("offset"), left_on="printed_at", right_on="offset", strategy="forward", coalesce=False
     )
     found = steps.join(rows.unique("offset", keep="last"), on="offset", how="left", maintain_order="left")
-    # the same number rounded to two decimals, and to less than a millisecond
+    # `printed` has two decimals, so the same time differs by at most 0.005 s plus a small error
     agree = (found["seconds"] - found["printed"]).abs() < 0.0051
     return steps.with_columns(pl.when(agree).then(found["tflops"]).alias("tflops_per_device"))
 
 
 def _without_copies(steps: pl.DataFrame) -> pl.DataFrame:
-    """Drop rows equal to the row before in every value: on one node Primus prints each row twice."""
+    """Drop rows whose values all equal those of the row before, because Primus on one node prints each row twice."""
     if not (steps["step"].diff() == 0).any():
         return steps
     values = [pl.col(name) for name in steps.columns if name not in ("time", "line", "offset")]
@@ -253,11 +253,10 @@ def _without_copies(steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _without_means(steps: pl.DataFrame, resumes: list[tuple[int, int]]) -> pl.DataFrame:
-    """Move means in the second row after a resume out of the columns of single steps.
+    """Move mean times in the second row after a resume to columns with the suffix `(average)`.
 
-    Megatron core 0.17 prints the first resumed step and does not reset its timer, so the next row is the mean since
-    that step (NVIDIA/Megatron-LM issue 6237). Older versions do not; where every step is printed, arithmetic shows the
-    mean.
+    Megatron core 0.17 prints the first resumed step and does not reset its timer, so the next row has the mean time
+    since the resume (NVIDIA/Megatron-LM issue 6237). Older versions do not. `_mean_behind` decides.
     """
     places = [int(place) for offset, step in resumes if (place := _mean_behind(steps, offset, step)) is not None]
     if not places:
@@ -274,14 +273,14 @@ def _without_means(steps: pl.DataFrame, resumes: list[tuple[int, int]]) -> pl.Da
 
 
 def _mean_behind(steps: pl.DataFrame, offset: int, restored: int) -> int | None:
-    """Return the index of the second row after a resume if it is a mean since the first row's step, else None."""
+    """Return the index of the second row after a resume (at `offset`) if its time is a mean, else None."""
     begin = int(steps["offset"].search_sorted(offset))
     numbers, seconds = steps["step"][begin : begin + 2].to_list(), steps["seconds"][begin : begin + 23]
     if len(numbers) < 2 or numbers[0] != restored + 1 or numbers[1] <= numbers[0] or None in seconds[:2].to_list():
         return None
     first, second, usual = seconds[0], seconds[1], seconds[2:].median()
-    alone = 2 * second - first  # seconds of the second step if the row is a mean of two
-    is_between = numbers[1] > numbers[0] + 1  # the first row is outside the print interval
+    alone = 2 * second - first  # seconds of the second step, if the row has the mean of two steps
+    is_between = numbers[1] > numbers[0] + 1  # not every step is printed, but the first one after the resume was
     fits = alone > 0 and (not isinstance(usual, float) or abs(alone - usual) < abs(second - usual))
     return begin + 1 if is_between or fits else None
 
@@ -300,7 +299,7 @@ def _read_validation(match: re.Match[bytes], window: Window, step_before: int | 
 
 
 def _values(data: bytes, position: int) -> dict[str, float] | None:
-    """Return the fields of a row; None if damaged. Megatron prints all with the same number of decimals."""
+    """Return name → value of an evaluation's fields; None if damaged, e.g. if their numbers of decimals differ."""
     fields, end = read_fields(data, position)
     if not fields or any(isinstance(one.value, str) for one in fields) or not _BEHIND.match(data, end):
         return None

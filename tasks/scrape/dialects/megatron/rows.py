@@ -17,14 +17,14 @@ _FIELD = re.compile(_OPEN_FIELD + rb" {1,40}\|")
 # Primus joins fields with bars and prints none after the last, which is complete if it ends with %
 _LAST_FIELD = re.compile(_OPEN_FIELD + rb"(?<=%)(?=[ \t]*(?:\r?\n|\Z))")
 _LAST_COUNT = re.compile(rb" {0,40}(number of nan iterations): ( {0,2})(\d{1,9})(?<=: [ \d]{2}\d)(?=[ \t]*\r?\n)")
-# occurs in every row after its head; without a head, the row lost it
+# occurs in every row after its head; elsewhere, a row has lost its head
 _ONE = rb"\s{0,40}[\dnai][^\s|]{0,40}\s{0,40}\|\s{0,40}"
 BODY = re.compile(
     rb"elapsed[\s_]time[\s_]per[\s_]iteration(?:\s\(m?s\):?\s|_ms=)\s{0,40}\d|"
     rb"number of (?:nan|skipped) iterations:\s{0,40}\d|learning rate:%sglobal batch size:|loss scale:%s(?:grad|num)"
     % (_ONE, _ONE)
 )
-# C and Python: one digit before the point, exponents of two digits, or three if needed; neither `E-00` nor an overflow
+# as C and Python print it: exponents of two digits, or three if needed; damaged ones (`E-00`, overflow) do not match
 _EXPONENT = r"[eE](?:\+\d\d|-(?!00)\d\d|[-+](?:[12]\d\d|30[0-7]))"
 _NUMBER = re.compile(
     rf"[-+]?(?:[1-9](?:\.\d+)?{_EXPONENT}|0(?:\.0+)?[eE]\+00|(?:0|[1-9]\d*)(?:\.\d+)?|nan|inf(?:inity)?)", re.IGNORECASE
@@ -54,8 +54,8 @@ _WORDS = {
     "consumed tokens": re.compile(r"\d+(?:\.\d+)?[KMBT]"),
 }
 _RANK = re.compile(r"rank-\d+ ")  # the rank of a memory field
-_COUNT = re.compile(r"number[ _]of[ _]")  # of iterations: digits alone
-# printed with varying decimals
+_COUNT = re.compile(r"number[ _]of[ _]")  # keys whose values are whole numbers
+# keys whose values are printed with varying decimals
 _FREE = frozenset({"num zeros", "learning_rate"})
 _KNOWN = frozenset(_NAMED) | {
     "elapsed time per iteration (ms)", "elapsed time per iteration (s)", "consumed samples", "consumed tokens",
@@ -82,7 +82,7 @@ KNOWN = frozenset(map(name_of, _KNOWN)) | {_AVERAGE.format(name_of(key)) for key
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
-    """Return the row at a position; None if damaged or cut. Every field ends with a bar, so a cut field is seen."""
+    """Return the row at a position (see `RowGrammar.parse`); None if damaged or cut: every field ends with a bar."""
     head = _HEAD.match(line, position)
     if head is None:
         return None
@@ -90,22 +90,22 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     width = len(head[1]) + len(head[2])
     first = Field("step", int(head[2]), head.start(2), head.end(2), shape_of(head[2], width), "iteration")
     fields, end = read_fields(line, end)
-    if all(one.column != "seconds" for one in fields):  # every version prints it
+    if all(one.column != "seconds" for one in fields):  # damaged: every version prints it
         return None
     fields.insert(0, first)
     values = {one.key: one.value for one in fields}
     norm = values.get("grad norm", values.get("grad_norm"))
     excused = any(values.get(key) for key in _MAY_MISS) or (isinstance(norm, float) and not math.isfinite(norm))
-    regular = all(one.shape[1] in (3, 6) for one in fields if one.shape[0] == "exponent")  # in every version and fork
+    regular = all(one.shape[1] in (3, 6) for one in fields if one.shape[0] == "exponent")  # true of all versions, forks
     row = Row(int(head[2]), tuple(fields), position, end, regular=regular, excused=excused, total=total, tail=TAIL)
     if line[end : end + 200].strip(b" \t\r"):
         return row if _AFTER.match(line, end) else None
-    last = fields[-1].key  # at the end of the text the row may lack fields
+    last = fields[-1].key  # the row ends the text, so it may be cut after any field
     return row if is_end and (last == like.fields[-1].key if like is not None else last in _FINAL) else None
 
 
 def read_fields(data: bytes, position: int) -> tuple[list[Field], int]:
-    """Return the fields from a position on, and their end; none if one is damaged."""
+    """Return the fields from a position on, and the position after them; no fields if one is damaged."""
     fields: list[Field] = []
     while found := _FIELD.match(data, position):
         read = _read(found)
@@ -146,7 +146,7 @@ def _read(found: re.Match[bytes]) -> list[Field] | None:
         shape = ("free", 0) if key in _FREE and shape[0] != "whole" else shape
         milli = unit == "ms"
         value: Value = int(part) if shape[0] == "whole" and not elapsed and name == key else float(part)
-        if milli:  # moves the point in the printed digits; dividing would round
+        if milli:  # avoids the rounding error of a division
             value = float(part + "e-3") if part.replace(".", "").isdigit() else float(part) / 1000
         fields.append(Field(column, value, at, at + len(part), shape, key, milli))
         at += len(part)
