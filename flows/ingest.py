@@ -28,7 +28,7 @@ def name_run() -> str:
 @flow(name="ingest", flow_run_name=name_run, description="Compare runs from their logs.")
 @with_parameters_of(IngestOptions)
 def ingest(options: IngestOptions) -> State[Any]:
-    """Read the logs, archive them, and publish what differs."""
+    """Read the logs, archive them, and publish their differences."""
     check_words(options.target, options.tolerances)
     sides = sort_words(options.logs, options.baseline, options.candidate)
     given = Given(baseline=tuple(sides[0]), candidate=tuple(sides[1]))

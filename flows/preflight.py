@@ -39,7 +39,7 @@ def name_run() -> str:
 )
 @with_parameters_of(PreflightOptions)
 def preflight(options: PreflightOptions) -> State[Any]:
-    """Compile both arms of every case for a slice, and publish what differs."""
+    """Compile both arms of every case for a slice, and publish the differences."""
     jobs = Jobs()
     store = open_store(options.out)
     plans = resolve_step(request_compiles(options), store)

@@ -105,7 +105,7 @@ def call(argv: Sequence[str] | None = None) -> int:
         check_home()
         result = app(argv, exit_on_error=False, print_error=True, result_action="return_value")
     except cyclopts.CycloptsError:
-        return 2  # cyclopts has printed what is wrong
+        return 2  # cyclopts has printed the error
     except (ValueError, FlowError) as error:
         from tasks.records.text import visible_lines
 

@@ -1,4 +1,4 @@
-"""Checks this machine: prints what works, what is missing, and the command that mends it."""
+"""Checks this machine: prints the parts that work, the missing ones, and the command that mends each."""
 
 import importlib.metadata
 import importlib.util

@@ -20,7 +20,7 @@ class CaseRuns(Frozen):
     runs: tuple[RunRecord, ...]  # of both arms
     cases: int = 1  # number of cases in the comparison: they share its chance of a false alarm
     look: int | None = None  # with --until-decided: how often this case has been decided, including now
-    checkpoints: CheckpointDifference | None = None  # at the last step of which both first runs have a checkpoint
+    checkpoints: CheckpointDifference | None = None  # at the last step with a checkpoint in both first runs
     program: ProgramExplanation | None = None  # difference of the compiled steps; None if a run has none
     rules: VerdictRules | None = None  # as stored when the runs were requested; None: read from configs/
     commits: dict[str, tuple[Commit, ...]] = {}  # name of the arm -> its commits that the other arm lacks

@@ -16,7 +16,7 @@ MOST_SHOWN = 50.0  # logarithm of the largest ratio shown; prevents an overflow
 WIDEST_SHOWN = 10.0  # an interval wider than this (1000 %) is shown as "anything"
 RAREST = 1000  # largest N in "1 time in N": rarer events depend on the tail of the assumed distribution
 # How the two tests share the chance. Steady steps get more: they vary least in equal runs, and show most differences.
-SHARES = {"steady steps": 2 / 3, "middle steps": 1 / 3}
+SHARES = {"steady steps": 2 / 3, "typical steps": 1 / 3}
 
 MIXED_RUNS = ", because runs of one arm lie among those of the other"
 SOONER = (
@@ -34,7 +34,7 @@ class Cost(Frozen):
 
 
 class Remedy(Frozen):
-    """What a message suggests to a user who needs more evidence: further runs with their cost, and an alternative."""
+    """The suggestion to a user who needs more evidence: further runs with their cost, and an alternative."""
 
     cost: Cost | None = None  # None if unknown
     instead: str = ""  # the alternative if only logs were given, whose runs cannot be repeated; else empty
@@ -59,11 +59,11 @@ def decide_noisy(
     remedy: Remedy | None = None,
     chance: float = CHANCE,
 ) -> Decision:
-    """Decide a time from the levels of the steady steps (`quick`) and of the middle steps (`middle`) of every run.
+    """Decide a time from the levels of the steady steps (`quick`) and of the typical steps (`middle`) of every run.
 
     excuse: why any difference is noise, e.g. equal program and host code; else empty. chance: see `chance_of`.
     """
-    samples = {"steady steps": quick, "middle steps": middle}
+    samples = {"steady steps": quick, "typical steps": middle}
     effects = {name: measure_effect(sample) for name, sample in samples.items()}
     base = sum(middle.baseline) / len(middle.baseline)
     within, least = _limits(tolerance, base)
@@ -76,7 +76,7 @@ def decide_noisy(
     used, allowed = effects["steady steps"], show_threshold(tolerance)
     shown, wanted, cost = show_effect(used), None, ""
     # the level that prevents the verdict *same*: the steady steps if their interval exceeds the tolerance
-    name = "steady steps" if max(abs(end) for end in used.interval()) > within else "middle steps"
+    name = "steady steps" if max(abs(end) for end in used.interval()) > within else "typical steps"
     verdict: Verdict
     judged = "steady steps"  # the level whose effect the row shows
     if excuse:
@@ -86,7 +86,7 @@ def decide_noisy(
         verdict = "regressed" if used.estimate > 0 else "improved"
         chance_text = f", {show_chance(used.p)}" if used.noise.pairs else ""
         reason = f"{judged} {show_effect(used)}{chance_text}; {_basis(used)}"
-    elif name == "middle steps" and abs(effects[name].estimate) <= within:
+    elif name == "typical steps" and abs(effects[name].estimate) <= within:
         verdict, reason = "same", f"steady steps {shown}, inside {allowed} ({tolerance.why}); {_basis(used)}"
     else:
         verdict, remedy = "unknown", remedy or Remedy()

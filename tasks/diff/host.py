@@ -11,7 +11,7 @@ from tasks.records import Decision, Floor, RunPlan
 from tasks.resolve.trainers.trainer_source import SOURCE
 
 STEP = "step_time_s"
-# column of a part of the step time in the trainer's JSON lines → what the host does in that part
+# column of a part of the step time in the trainer's JSON lines → the host's work in that part
 PARTS: Mapping[str, str] = {
     "device_s": "the device and waiting for it",
     "input_s": "waiting for input",

@@ -1,4 +1,4 @@
-"""Finds arms whose mean step times differ although their steady and middle steps take equally long."""
+"""Finds arms whose mean step times differ although their steady and typical steps take equally long."""
 
 from tasks.diff.metric_row import Arms
 from tasks.metrics.step_time_levels import CLOSE

@@ -78,7 +78,7 @@ def _clock_row(
             reason = f"{given.excuse}; {reason} to see its speed"
         decision = Decision(verdict="same" if given.excuse else "unknown", reason=reason)
     decision = decision or decide_levels(levels, metric, arms, rules, given)
-    if decision.level == "middle steps":  # the row shows the levels that decided
+    if decision.level == "typical steps":  # the row shows the levels that decided
         metric = metric.at_middle()
         cells = (_level_cell(arms[0], levels[0], metric), _level_cell(arms[1], levels[1], metric))
     return make_row(metric, cells, arms, decision), decision

@@ -47,7 +47,7 @@ class Metric(Frozen):
     result: bool = False  # a result of the computation: headlines name it before times and memory
     trend: bool = False  # `history` keeps each run's value
     quick: str = ""  # judged by noise: name of the history's series of steady steps
-    middle: str = ""  # judged by noise: title of the row if the middle steps decide
+    middle: str = ""  # judged by noise: title of the row if the typical steps decide
     curve: str = ""  # the column that its curve draws, in the step table, the log's rows or the trainer's metrics file
     curve_title: str = ""  # title of its curve, if other than `title`
     bisected: bool = False  # `bisect --metric` accepts it
@@ -60,7 +60,7 @@ class Metric(Frozen):
         return self.of and self.of(run, facts)
 
     def at_middle(self) -> "Metric":
-        """Return a copy with the title and the rule of a row in which the middle steps decide."""
+        """Return a copy with the title and the rule of a row in which the typical steps decide."""
         return self.model_copy(
             update={"title": self.middle, "rule": "mean of the steps near the median, mean of the runs"}
         )

@@ -1,4 +1,4 @@
-"""Computes a run's two levels (typical step times): steady, the 10 % quantile; middle, the mean near the median."""
+"""Computes a run's two levels of step times: steady, the 10 % quantile; typical, the mean near the median."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from tasks.records import StepLevel, StepLevels
 
 QUICK = 0.1  # the quantile that is the steady level
-REACH = 3.0  # middle steps: at most this many times as far from the median as the closer of two quantiles
-MOST_REACH = 1.4  # middle steps: at most this ratio to the median
+REACH = 3.0  # typical steps: at most this many times as far from the median as the closer of two quantiles
+MOST_REACH = 1.4  # typical steps: at most this ratio to the median
 LEAST_STEPS = 2
 FEW = 3  # least number of steps whose times must be close for the usual step
 CLOSE, ENOUGH = 1.25, 0.25  # usual step: the shortest time t with a share ENOUGH of the steps between t and CLOSE × t

@@ -100,13 +100,13 @@ STEP_TIME = Metric(
     name="step_time_s", title="Step time, steady", unit="s", better="lower",
     rule="10 % quantile without the first step and dispatch artefacts, mean of the runs; ±: what a run leaves open",
     decimals=4, judged="noise", tolerance="step_time_s", trend=True, quick="step_time_quick_s",
-    middle="Step time, middle", curve="step_time_s", curve_title="Step time", bisected=True, explained=True,
+    middle="Step time, typical", curve="step_time_s", curve_title="Step time", bisected=True, explained=True,
 )  # fmt: skip
 CPU_TIME = Metric(
     name="step_cpu_time_s", title="CPU time per step", unit="s", better="lower",
     rule="processor time of all threads; as the step time", decimals=4,
     judged="noise", tolerance="step_cpu_time_s", trend=True, quick="step_cpu_time_quick_s",
-    middle="CPU time per step, middle", curve="step_cpu_time_s", bisected=True, explained=True, optional=True,
+    middle="CPU time per step, typical", curve="step_cpu_time_s", bisected=True, explained=True, optional=True,
 )  # fmt: skip
 STALLS = Metric(
     name="stall_s", title="Stalls", unit="s", better="lower",

@@ -22,7 +22,7 @@ class Decision(Frozen):
     effect_low: float | None = None
     effect_high: float | None = None
     effect_text: str = ""  # e.g. "-6.6 % (-9.1 … -4.0)"; without noise "+10.6 %"
-    level: str = ""  # the judged steps if a run has several levels: "steady steps", "middle steps"
+    level: str = ""  # the judged steps if a run has several levels: "steady steps", "typical steps"
     evidence: str = ""  # number of runs, e.g. "one run of each"
     p_value: float | None = None  # probability of such an effect if the arms are equal
     runs_wanted: int | None = None  # total runs per arm that would probably decide; None: decided, or too many

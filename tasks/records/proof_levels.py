@@ -16,7 +16,7 @@ Level = Literal[
 
 
 class LevelMeaning(NamedTuple):
-    """What a level of proof shows, and what must be read to reach it."""
+    """The levels of proof: the damage that each finds, and the files that it reads."""
 
     proves: str
     costs: str

@@ -6,7 +6,7 @@ from tasks.records.times import TimeAccount
 
 
 class StepLevel(Frozen):
-    """A typical step time of one run in seconds, and its standard error relative to it."""
+    """A level of one run's step times in seconds, and its standard error relative to it."""
 
     seconds: float
     error: float  # a fraction: 0.01 is 1 %

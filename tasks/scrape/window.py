@@ -93,7 +93,7 @@ def _needed_by(pattern: re.Pattern[bytes]) -> frozenset[bytes]:
 
 
 def _needed_in(parsed: Any) -> frozenset[bytes]:
-    """Return literals, as long as possible, of which every match contains at least one; empty if there are none."""
+    """Return the longest literals such that every match contains at least one; empty if there are none."""
     found, run = [frozenset[bytes]()], b""
     for operation, argument in (*parsed, (None, None)):
         if operation is _constants.LITERAL:

@@ -102,7 +102,7 @@ class Mirror:
     def push_folder(self, name: str, *, without: str = "", only: tuple[str, ...] = ("*",)) -> int:
         """Upload a folder's files that differ from the bucket's, those in `LAST` last; return their number.
 
-        without: name of a file to omit; empty: none. only: glob patterns of file names, one of which must match.
+        without: name of a file to omit; empty: none. only: glob patterns; a file name must match at least one.
         """
         there = {entry.name: entry for entry in self.files.entries(name)}
         found = [path for path in (self.folder / name).rglob("*") if path.is_file() and not path.name.startswith(".")]

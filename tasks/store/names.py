@@ -12,7 +12,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 def check_name(name: str, what: str) -> str:
-    """Return `name` if it can name a folder in the store, else raise StoreError. what: the kind of name, in words."""
+    """Return `name` if it can name a folder in the store, else raise StoreError. `what`: the kind of name, in words."""
     if not isinstance(name, str) or not _SAFE.fullmatch(name):
         raise StoreError(
             f"{what} {name!r} cannot name a folder: begin with a letter or digit and use only letters, digits "

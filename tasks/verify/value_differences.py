@@ -34,7 +34,7 @@ class Side:
     context: ts.Context
 
     def open(self, spec: ArraySpec) -> Any:
-        """Return the array as a TensorStore, of which nothing has been read."""
+        """Return the array as a TensorStore; its values have not been read."""
         return ts.open(array_spec(self.folder, spec), open=True, context=self.context).result()
 
 

@@ -122,7 +122,7 @@ def test_the_numbers_of_the_rule_equal_the_code() -> None:
         f"more than {100 * (MOST_OF_ALL - 1):.0f} % beyond the other's",
     ):
         assert words in " ".join(DOC.split())
-    assert SHARES == {"steady steps": 2 / 3, "middle steps": 1 / 3}  # "p ≤ ⅔ α for the steady steps or p ≤ ⅓ α"
+    assert SHARES == {"steady steps": 2 / 3, "typical steps": 1 / 3}  # "p ≤ ⅔ α for the steady steps or p ≤ ⅓ α"
     assert (CLOSE, MOST_SLOW) == (1.25, 0.2)  # "more than 1.25 × the usual one", "no more than a fifth"
     assert (REACH, FIFTHS, RANKED) == (3, 5, 5)  # "three times", "the quickest fifth", "From five runs of each on"
     assert ENOUGH == 2 * 4 - 2  # "from four runs of each on"

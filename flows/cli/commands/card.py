@@ -28,7 +28,7 @@ def card(
     out: Out = DEFAULT_OUT,
     json_: Json = False,
 ) -> int:
-    """Show what was verified for every case: floors, losses, checkpoints, outside references, preflight.
+    """Show the proofs of every case: floors, losses, checkpoints, outside references, preflight.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ def compare(
     options: Annotated[CompareOptions, Parameter(name="*")] = CompareOptions(),
     json_: Json = False,
 ) -> int:
-    """Train both arms of a comparison and say what differs.
+    """Train both arms of a comparison and report their differences.
 
     Parameters
     ----------

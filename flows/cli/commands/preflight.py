@@ -17,7 +17,7 @@ def preflight(
     options: Annotated[PreflightOptions, Parameter(name="*")] = PreflightOptions(),
     json_: Json = False,
 ) -> int:
-    """Compile both arms for a TPU slice, on a machine without one, and say what differs.
+    """Compile both arms for a TPU slice, on a machine without one, and report the differences.
 
     Parameters
     ----------

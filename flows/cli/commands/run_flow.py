@@ -52,7 +52,7 @@ def run_flow(
 
 
 def load_flows() -> None:
-    """Import what every command that runs a flow needs."""
+    """Import the modules that every command with a flow needs."""
     import flows.compare
     import flows.ingest  # noqa: F401
 

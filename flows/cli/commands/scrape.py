@@ -26,7 +26,7 @@ def scrape(
 ) -> int:
     """Read logs into tables: of MaxText, maxview, Megatron-LM and its relatives, torchtitan.
 
-    A stream may still go on (kubectl logs -f POD | maxview scrape -); Ctrl-C ends it and gives what came so far.
+    A stream may still go on (kubectl logs -f POD | maxview scrape -); Ctrl-C ends it and prints the tables so far.
     Step lines that were seen and could not be read are reported on standard error; the exit status stays 0.
     """
     from flows.cli.byte_progress import show_reads

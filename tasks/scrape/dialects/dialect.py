@@ -125,7 +125,7 @@ class LogDialect(RowGrammar):
     name: str
     example: str  # a row, shown in messages
     marks: re.Pattern[bytes]  # identifies the dialect: occurs in this trainer's logs only
-    row: bytes  # occurs in every row; a log has the first recognised dialect of which it contains a row
+    row: bytes  # occurs in every row; a log has the first recognised dialect with a row in it
     patterns: Mapping[str, re.Pattern[bytes]]  # name → pattern of lines other than rows
     collector: Callable[[], EventCollector]
     afresh: tuple[bytes, ...] = ()  # texts that begin another run in the same file if the run before ended well

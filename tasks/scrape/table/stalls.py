@@ -30,7 +30,7 @@ from tasks.records import Stall
 
 TIMES = 3.0  # × median of the neighbours: least seconds of a stall
 SECONDS_MORE = 0.1  # least seconds of a stall above that median
-NEIGHBOURS = 21  # steps of which the median is taken, with the step itself in the middle
+NEIGHBOURS = 21  # steps in a median, with the step itself in the middle
 PAID_BACK = 0.5  # least share of a step's excess that its neighbours lack after a dispatch artefact
 LATE = 2  # in deferred logs, a step's time begins this many step lines earlier
 

@@ -108,13 +108,13 @@ def test_a_sentence_contains_its_evidence() -> None:
 def test_time_added_to_most_steps_is_found_though_the_steady_steps_agree() -> None:
     decision = noisy(A, A, middle=(A, (1.3, 1.31, 1.29)))
     assert decision.verdict == "regressed"
-    assert decision.reason.startswith("middle steps +30.")
+    assert decision.reason.startswith("typical steps +30.")
 
 
 def test_equal_steady_steps_alone_are_not_the_same() -> None:
     decision = noisy(A, A, Noise(scale=0.01, df=2.0), middle=((1.0, 1.3, 0.9), (1.2, 1.25, 1.15)))
     assert decision.verdict == "unknown"
-    assert "middle steps" in decision.reason
+    assert "typical steps" in decision.reason
 
 
 def test_a_run_among_those_of_the_other_arm_leaves_it_open() -> None:

@@ -252,7 +252,7 @@ def test_a_row_shows_the_judged_level(make_run: MakeRun, compare: Compare, row_o
     even, slow = [3.0, *[0.1] * 40], [3.0, *[0.1 if n % 4 == 0 else 0.12 for n in range(40)]]
     runs = [make_run(arm, seconds=s, losses=LOSSES, **HERE) for arm, s in (("linen", even), ("nnx", slow))]
     row = row_of(compare(*runs), "step_time_s")
-    assert (row.verdict, row.title) == ("regressed", "Step time, middle")
+    assert (row.verdict, row.title) == ("regressed", "Step time, typical")
     assert (row.baseline, row.candidate) == (pytest.approx(0.1), pytest.approx(0.12))
     assert row.effect == pytest.approx(0.2)
     assert row.effect_low < row.effect < row.effect_high

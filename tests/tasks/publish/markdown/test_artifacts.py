@@ -120,7 +120,7 @@ def test_bars_point_to_the_worse_side_and_stop_at_the_edge(record_002: Compariso
     svg = ElementTree.fromstring(draw_changes(record_002) or "")
     values = [float((d.text or "").removesuffix(" ×")) for d in svg.iter(f"{SVG}desc") if d.get("class") == "value"]
     # from the bottom, lower is better for all: losses, −0.001 of ±0 but the same up to rounding; the steady step, 0.070
-    # against 0.071 of ±2 % of the middle steps; memory, 1.44 against 1.31 of ±0.005; the final loss
+    # against 0.071 of ±2 % of the typical steps; memory, 1.44 against 1.31 of ±0.005; the final loss
     middle = (0.071 * 0.071 * 0.075 * 0.076) ** (1 / 4)
     assert values == pytest.approx([0, -0.001 / (0.02 * middle), 3.0, 0], rel=1e-4)
 

@@ -756,7 +756,7 @@ def test_a_note_of_the_history_names_its_owner(visit: Visit, tmp_path: Path) -> 
     pairs = visit(history.as_uri(), ready=False).page.locator("[data-pair]")
     assert "main → feat/x" in pairs.nth(0).inner_text()  # of the case with more details
     assert pairs.nth(0).locator(".note").count() == 0
-    assert pairs.nth(1).locator(".note").inner_text().startswith("03_dropout · Step time, middle: 1 night")
+    assert pairs.nth(1).locator(".note").inner_text().startswith("03_dropout · Step time, typical: 1 night")
 
 
 @pytest.fixture
