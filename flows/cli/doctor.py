@@ -1,4 +1,4 @@
-"""Checks this machine: prints what works, what is missing, and the command that mends it."""
+"""Checks this machine for `maxview doctor`: tools, packages, settings and targets; names the command to fix each."""
 
 import importlib.metadata
 import importlib.util
@@ -31,7 +31,9 @@ LEAST_FREE_GB = 2.0
 
 
 def examine(out: str, target: str | None, *, as_json: bool = False) -> int:
-    """Print one line per check; return 0 if nothing required is missing, else 2. A target given by name is required."""
+    """Print one line per check; return 2 if something required is missing, else 0. out: address of the store.
+
+    target: check only this target, which is then required; None: check all, which are then optional."""
     console = Console(highlight=False, soft_wrap=True)
     worst = 0
     targets = _targets() if target is None else _target(target)

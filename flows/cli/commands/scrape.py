@@ -1,4 +1,4 @@
-"""`maxview scrape`: logs to tables."""
+"""The command `maxview scrape`: reads logs into tables."""
 
 import sys
 from functools import partial

@@ -1,4 +1,4 @@
-"""The commands `maxview up`, `down` and `doctor`: the services of this machine, and its missing tools."""
+"""The commands `maxview up` and `down`, which start and end a Prefect server and worker, and `maxview doctor`."""
 
 import json
 from pathlib import Path
