@@ -65,9 +65,7 @@ def read_yaml(path: Path) -> CommentedMap:
 
 @lru_cache(maxsize=512)
 def _parse(shown: str, text: str) -> CommentedMap:
-    """Return the mapping in the text of the file `shown`. Callers must not modify it: the result is cached.
-
-    A nightly reads the same files hundreds of times."""
+    """Return the mapping in the text of the file `shown`. It is cached for nightlies, so callers must not modify it."""
     try:
         data = load_yaml(text, typ="rt")
     except MaxDepthExceededError as error:

@@ -276,9 +276,7 @@ def diff_compiles_step(case: str, records: Sequence[RunRecord], store: Store) ->
 def compare_culprit_step(
     points: Sequence[BisectedPoint], culprit: int, like: RunPlan, runs: Mapping[int, Sequence[RunRecord]], store: Store
 ) -> ProgramExplanation | None:
-    """Return the operations that differ between the culprit's compiled training step and its predecessor's.
-
-    None if they are equal or not recorded. points: the bisected commits; culprit: an index; runs: by such an index."""
+    """Return how the compiled training step of `points[culprit]` differs from its predecessor's; None if unknown."""
     found = compare_culprit_program(points, culprit, like, runs, store)
     if found is not None:
         get_run_logger().info("%s", found.sentence)
@@ -354,9 +352,7 @@ def comment_step(body: str, place: str) -> str:
 
 
 def _find_token() -> str:
-    """Return GitHub's token from the environment or a Prefect block. Raises CommentError if there is none.
-
-    Not a parameter of the step, because Prefect stores parameters."""
+    """Return GitHub's token from the environment or a Prefect block; Prefect would store it if it were a parameter."""
     token = next((os.environ[name] for name in TOKENS if os.environ.get(name)), None)
     if token is not None:
         return token

@@ -31,9 +31,10 @@ LEAST_FREE_GB = 2.0
 
 
 def examine(out: str, target: str | None, *, as_json: bool = False) -> int:
-    """Print one line per check; return 2 if something required is missing, else 0. out: address of the store.
+    """Print one line per check; return 2 if something required is missing, else 0.
 
-    target: check only this target, which is then required; None: check all, which are then optional."""
+    target: the only target to check, which is then required; None: check all targets, which are then optional.
+    """
     console = Console(highlight=False, soft_wrap=True)
     worst = 0
     targets = _targets() if target is None else _target(target)

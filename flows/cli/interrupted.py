@@ -11,9 +11,7 @@ REPORT_S = 30.0  # limit for the flow to report its final state to the server; t
 
 
 def end_in_time(api: Api) -> None:
-    """At the first Ctrl-C, end the jobs, and this process if the server does not answer.
-
-    Without this, the flow would retry for minutes to report its state."""
+    """At Ctrl-C, end the jobs, and this process if the server is gone: the flow would retry its reports for minutes."""
 
     def end() -> None:
         stop_every_job()

@@ -34,9 +34,7 @@ def show_history(
     rebuild: bool,
     compact: bool,
 ) -> int:
-    """Judge and print the chosen series, and write `history.html` if possible; return the exit status.
-
-    rebuild, compact: first rebuild the history from the store's folders; first merge its files."""
+    """Judge and print the chosen series, and write `history.html` if the store is writable; return the exit status."""
     store, errors = open_store(out, reading=not (rebuild or compact)), Console(stderr=True, highlight=False)
     start = parse_since(since) if since else None
     if rebuild:

@@ -84,9 +84,7 @@ def map_to_linen(items: Path, copy: Path) -> Path:
 
 
 def compare_losses(plan: RunPlan, before: RunPlan, first: int, folder: Path, code: int | None) -> CrossRestore:
-    """Return the proof: every loss after the restored step, compared with the other run's. Raises OSError, ValueError.
-
-    folder: where the restored run wrote its metrics; code: its exit code, None if unknown."""
+    """Compare the losses in `folder` after the step `first` with the run `before`'s. Raises OSError, ValueError."""
     start = {"source": before.run_name, "restored_step": first}
     if code != 0:
         evidence = f"{plan.arm} could not train on from {before.run_name}: exit code {code}, see {LOG}"

@@ -133,9 +133,10 @@ class Limits(NamedTuple):
 
 
 def wait(process: "subprocess.Popen[bytes]", limits: Limits, ended: Callable[[], bool]) -> int:
-    """Wait for the process to end, and end it at a limit or once `ended()`. Returns its exit code as a shell would.
+    """Wait for the process to end; end it at a limit or once `ended()`. Returns its exit code.
 
-    128 + n for signal n; TIMED_OUT or LOG_FULL after a limit."""
+    Like a shell's: 128 + n after signal n. After a limit, TIMED_OUT or LOG_FULL.
+    """
     limit, grace_s = time.monotonic() + limits.seconds, limits.grace_s
     patience: float | None = None  # monotonic time of SIGKILL; None: no SIGTERM was sent
     broken: int | None = None  # exit code of the limit that was exceeded
