@@ -59,7 +59,7 @@ def _check_tolerance(name: str) -> str:
 Name = Annotated[str, AfterValidator(_check_name)]
 ToleranceName = Annotated[str, AfterValidator(_check_tolerance)]
 Slice = Annotated[str, AfterValidator(lambda name: find_topology(name).name)]
-Count = Annotated[int, Field(ge=1, strict=True)]  # strict: `true` is not a number
+Count = Annotated[int, Field(ge=1, strict=True)]  # strict rejects `true`, a subclass of int
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Size = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 

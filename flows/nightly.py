@@ -99,7 +99,7 @@ def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) 
 
 
 def name_cell() -> str:
-    """Return the name of a cell's flow run."""
+    """Return the name of a cell's flow run: case, arms and target."""
     request: Request = flow_run.parameters["request"]
     refs = (request.arms.baseline, request.arms.branch)
     return name_comparison(request.comparison, request.cases, request.target, refs)

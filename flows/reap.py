@@ -1,4 +1,4 @@
-"""The flow `reap`: ends the jobs of crashed flow runs."""
+"""The flow `reap`, which a server's automation starts: ends the jobs of crashed flow runs."""
 
 import time
 

@@ -343,7 +343,7 @@ def publish_night_step(record: NightRecord, store: Store) -> None:
 
 @task(name="comment", task_run_name="comment on {place}", **IO)
 def comment_step(body: str, place: str) -> str:
-    """Create or replace maxview's comment on a pull request; return its address."""
+    """Create or update maxview's comment on the pull request `place`; return the comment's address."""
     address = put_comment(
         parse_pull_request(place), body, token=_find_token(), api=os.environ.get("GITHUB_API_URL") or API
     )

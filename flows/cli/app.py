@@ -51,7 +51,7 @@ app = cyclopts.App(
     version_flags=["--version"],
     version=lambda: version("maxview"),
     default_parameter=cyclopts.Parameter(show_default=show_default),
-    help_format="plaintext",  # the Markdown renderer is slow to import
+    help_format="plaintext",  # not Markdown, whose renderer is slow to import
     suppress_keyboard_interrupt=False,  # `call` handles it
     error_formatter=lambda error: cyclopts.CycloptsPanel(explain_error(error)),
 )
@@ -82,7 +82,7 @@ EXAMPLES = {  # command → arguments of two examples; they can be run as shown 
 
 
 def show_examples(name: str) -> str:
-    """Return the examples for a command's help."""
+    """Return the text with a command's examples, which follows its help."""
     return "Examples:\n\n" + "\n\n".join(f"    maxview {name} {words}".rstrip() for words in EXAMPLES[name])
 
 

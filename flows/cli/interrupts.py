@@ -19,7 +19,7 @@ _saying = _thread.allocate_lock()
 
 
 def open_closed_streams() -> None:
-    """Open /dev/null for closed standard streams (`>&-`), so that no other file gets their descriptors."""
+    """Open /dev/null for closed standard streams (`>&-`), so that later files do not get descriptors 0 to 2."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
@@ -125,7 +125,7 @@ def _interrupt(number: int, _frame: object) -> None:
 
 
 def _ignore(_number: int, _frame: object) -> None:
-    """Do nothing: `_count_interrupts` counts the signal."""
+    """Do nothing. `_count_interrupts` still counts the signal."""
 
 
 def _count_interrupts(reading: int, number: int) -> None:

@@ -51,7 +51,7 @@ from tasks.services.events import (
 )
 
 MIB = 2**20
-LONGEST_STAGE = 60  # characters of a compile's printed stage
+LONGEST_STAGE = 60  # characters; a compile's stage is truncated to them
 
 
 class NoteColumn(ProgressColumn):

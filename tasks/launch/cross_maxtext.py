@@ -116,7 +116,7 @@ def write_crossing(directory: Path, found: CrossRestore) -> None:
 
 
 def read_crossing(directory: Path) -> CrossRestore | None:
-    """Return the proof that `write_crossing` wrote; None if there is none."""
+    """Return the proof that `write_crossing` wrote into the folder; None if it wrote none."""
     try:
         return CrossRestore.model_validate(json.loads((directory / FILE).read_text(encoding="utf-8")))
     except FileNotFoundError:

@@ -82,7 +82,7 @@ def main(argv: list[str]) -> int:
         code = CANNOT_START
     else:
         guard = Guard(process.pid)
-        if ended:  # the signal came before the process existed
+        if ended:  # SIGTERM arrived before the process existed
             process.terminate()
         code = wait(process, limits, lambda: ended)
         end_group(process.pid)  # the command's children may still run and write to the log
@@ -105,7 +105,7 @@ class Guard:
         if self._pid == 0:
             os.close(self._writing)
             for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, signal.SIG_IGN)  # the supervisor handles them
+                signal.signal(number, signal.SIG_IGN)  # only the supervisor handles these signals
             control(PR_SET_NAME, GUARD)
             try:
                 if not os.read(reading, 1):
@@ -154,7 +154,7 @@ def wait(process: "subprocess.Popen[bytes]", limits: Limits, ended: Callable[[],
             say(f"maxview: {reached}, ending the run (time_limit_s of the target sets it)")
             process.terminate()
         elif patience is None and os.fstat(1).st_size > limits.log_mb * 1_000_000:
-            grace_s = min(grace_s, LEFTOVER_S)  # the command keeps writing meanwhile
+            grace_s = min(grace_s, LEFTOVER_S)  # short, because the command keeps writing meanwhile
             broken, patience = LOG_FULL, now + grace_s
             say(f"maxview: the log exceeds {limits.log_mb} MB, ending the run (log_limit_mb of the target sets it)")
             process.terminate()

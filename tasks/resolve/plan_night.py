@@ -32,7 +32,7 @@ COUNTED = ("regressed", "changed", "failed")  # outcomes that make a night bad
 
 
 class NightCell(Frozen):
-    """One comparison of one case, with its options and its owner."""
+    """One case of one comparison in a night, with its options and its owner."""
 
     comparison: str
     case: str

@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Sequence
 
-LONGEST_WORD = 4_096  # as long as a path can be
+LONGEST_WORD = 4_096  # Linux's limit for a path
 DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they reorder text
 
 

@@ -75,7 +75,7 @@ def demo(
     Parameters
     ----------
     documents
-        Saved MaxView pages that hold both logs, to stand among them.
+        Saved MaxView pages with both logs, to add to the example.
     """
     from flows.cli.commands.compare import compare
     from flows.cli.commands.preflight import preflight

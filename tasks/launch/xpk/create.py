@@ -25,7 +25,7 @@ _OUTAGE = re.compile(
     re.IGNORECASE,
 )
 _FORBIDDEN = re.compile(r"\(Forbidden\)|is forbidden: |system:anonymous")
-# Messages of tools without credentials.
+# Parts of tools' messages about missing credentials.
 _LOGIN = ("gcloud auth login", "active account", "credential", "Unauthorized", "Reauthentication", "must be logged in")
 
 

@@ -39,7 +39,7 @@ class StoredLog(Frozen):
 
 
 def find_log(settings: LogSettings, *, case: str, arm: str, repeat: int, where: str) -> StoredLog:
-    """Return the log of the first pattern that matches. Raises ConfigError if none matches, or if one matches two files.
+    """Return the log of the first pattern that matches. Raises ConfigError if none does, or if it matches two files.
 
     where: the target's file, for messages.
     """
