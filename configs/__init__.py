@@ -1,1 +1,1 @@
-"""The config schema and the YAML files that fill it."""
+"""The config schema, the YAML files with the configs, and the modules that load and check them."""

@@ -59,7 +59,7 @@ def _check_tolerance(name: str) -> str:
 Name = Annotated[str, AfterValidator(_check_name)]
 ToleranceName = Annotated[str, AfterValidator(_check_tolerance)]
 TopologyName = Annotated[str, AfterValidator(lambda name: find_topology(name).name)]
-Count = Annotated[int, Field(ge=1, strict=True)]  # strict: `true` is not a number
+Count = Annotated[int, Field(ge=1, strict=True)]  # strict rejects `true`, a subclass of int
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Size = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
@@ -92,7 +92,7 @@ class Arm(Frozen):
 
 
 class Comparison(Frozen):
-    """Two arms, trained `repeats` times for each case on a target. `question` is the file's first comment."""
+    """Two arms, each trained `repeats` times for every case on a target. `question` is the file's first comment."""
 
     name: Name
     question: str
@@ -106,7 +106,7 @@ class Comparison(Frozen):
     allow: dict[ToleranceName, Annotated[str, Field(min_length=1)]] = {}  # metric that may change → reason
     arms: tuple[Arm, ...]
     set: dict[str, Any] = {}
-    repository: Annotated[str, Field(min_length=1)] | None = None  # with the arms' refs. Default: maxview's checkout
+    repository: Annotated[str, Field(min_length=1)] | None = None  # of the arms' refs; None: maxview's checkout
     command: CommandTemplate | None = None  # for every arm with a custom trainer and no command of its own
     explain: Literal["auto", "off"] = "auto"  # auto: if the arms differ, search for the cause once
     # shared: the second arm starts with the first arm's weights, optimizer moments and batches. Default: shared for
@@ -195,7 +195,7 @@ class Target(Frozen):
     dollars_per_chip_hour: Size | None = None  # US dollars; only used to estimate the cost of further runs
     model: Name
     time_limit_s: Count
-    log_limit_mb: Count = 10_000  # a local run with a larger log is killed
+    log_limit_mb: Count = 10_000  # MB; a local run with a larger log is ended
     environment: dict[str, str] = {}
     pass_on: tuple[Variable, ...] = ()
     wrap: tuple[Annotated[str, Field(min_length=1)], ...] = ()

@@ -13,7 +13,7 @@ MOST = 1 << 20  # bytes at the start of a text file that are checked
 COLUMN = "text"  # the column that is read from parquet files
 TEXTS = ("string", "large_string", "binary", "large_binary")  # allowed types of that column
 RIEGELI = bytes.fromhex("83af70d10d884a3f")  # first bytes of every array_record file
-BYTE_TOKENS = 259  # 256 bytes, and ByT5's three special tokens
+BYTE_TOKENS = 259  # vocabulary without a tokenizer: 256 bytes and ByT5's three special tokens
 
 type Find = Callable[[str], list[str]]  # path pattern → matching files; only local files are opened
 
@@ -69,7 +69,7 @@ def _of_files(key: str, patterns: str, kind: str, bring: Find | None) -> Iterato
                 continue
             try:
                 wrong = "is empty" if not Path(name).stat().st_size else LOOK[kind](name)
-            except (OSError, ValueError) as error:  # pyarrow's are ValueErrors
+            except (OSError, ValueError) as error:  # pyarrow raises ValueErrors
                 wrong = f"cannot be read: {error}"
             if wrong:
                 yield f"{key}={pattern}: {name} {wrong} (grain_file_type={kind})"
@@ -84,7 +84,7 @@ def _look_at_text(name: str) -> str:
 
 
 def _look_at_parquet(name: str) -> str:
-    from pyarrow import parquet  # takes half a second to import
+    from pyarrow import parquet  # imported here because it takes half a second
 
     with open(name, "rb") as file:
         if file.read(4) != b"PAR1":

@@ -4,7 +4,7 @@ import re
 
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 MOST_REPEATS = 100  # runs per arm, at most
-ENOUGH_REPEATS = 30  # limit of runs per arm if the user gives neither a time budget nor a limit
+ENOUGH_REPEATS = 30  # default limit of runs per arm for --until-decided
 
 
 def read_duration(text: str) -> float:

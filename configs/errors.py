@@ -29,7 +29,7 @@ class Problems:
             return None
 
     def raise_any(self) -> None:
-        """Raise ConfigError if there is a problem."""
+        """Raise ConfigError with all collected problems; do nothing if there are none."""
         if self.lines:
             raise ConfigError(self.lines)
 

@@ -1,6 +1,6 @@
 """Identifies a trainer by its source folder and Python environment: commit, source digest, package versions.
 
-To query another Python, `tasks/resolve/ask_python.py` runs this file there, so it needs only the standard library.
+`tasks/resolve/ask_python.py` runs this file with other Python interpreters, so it imports only the standard library.
 """
 
 import hashlib

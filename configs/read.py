@@ -23,7 +23,7 @@ class _Tree(Composer):
     """A composer that rejects values that contain themselves."""
 
     def return_alias(self, a: Any) -> Any:
-        if a.end_mark is None:  # the anchor's value is not complete yet
+        if a.end_mark is None:  # the alias is inside its own anchor's value
             raise ComposerError(None, None, f"*{a.anchor} stands inside its own anchor &{a.anchor}", a.start_mark)
         return a
 
@@ -36,7 +36,7 @@ def load_yaml(text: str, *, typ: str) -> Any:
     return yaml.load(text)
 
 
-@lru_cache(maxsize=512)  # called for every value of a file
+@lru_cache(maxsize=512)  # cached, because it is called for every value of a file
 def display_path(path: Path) -> str:
     """Return `configs/…` for a file in maxview's own configs folder, else the given path."""
     try:
@@ -65,9 +65,7 @@ def read_yaml(path: Path) -> CommentedMap:
 
 @lru_cache(maxsize=512)
 def _parse(shown: str, text: str) -> CommentedMap:
-    """Return the mapping in the text of the file `shown`. Callers must not modify it: the result is cached.
-
-    A nightly reads the same files hundreds of times."""
+    """Return the mapping in the text of the file `shown`. It is cached for nightlies, so callers must not modify it."""
     try:
         data = load_yaml(text, typ="rt")
     except MaxDepthExceededError as error:

@@ -152,7 +152,7 @@ class TrainConfig(Frozen):
 
     @model_validator(mode="after")
     def _check_relations(self) -> Self:
-        """Check relations between keys; every line of the message names its keys."""
+        """Check relations between keys; each line of the error's message names the keys of one problem."""
         problems = config_problems(self)
         if problems:
             raise ValueError("\n".join(problems))

@@ -1,1 +1,1 @@
-"""The Prefect flows, which order the steps, and the command line."""
+"""The Prefect flows, which call the steps of tasks/steps.py in order, and the command line."""

@@ -65,7 +65,7 @@ from tasks.verify.steps_to_prove import find_unverified
 
 @unless_named
 def name_run() -> str:
-    """Return the flow run's name."""
+    """Return the flow run's name: cases, arms and target."""
     wanted = flow_run.parameters
     refs = (wanted.get("baseline"), wanted.get("branch"))
     return name_comparison(wanted["comparison"], wanted.get("cases"), wanted.get("target"), refs)
@@ -83,7 +83,7 @@ def compare(options: CompareOptions) -> State[Any]:
     """Train both arms of every case, verify their checkpoints during training, and publish the differences."""
     more = options.more
     if more.comment:
-        parse_pull_request(more.comment)  # a mistake in it is reported before anything is trained
+        parse_pull_request(more.comment)  # reports a mistake before anything is trained
     most = more.max_repeats or ENOUGH_REPEATS
     patience = Patience(budget_s=options.read_budget(), most=most) if more.until_decided else None
     return compare_cases(
@@ -104,12 +104,12 @@ def compare_cases(
 ) -> State[Any]:
     """Compare every case of a request; return the flow's final state.
 
-    patience: limits of further repeats of undecided cases. place: a pull request, whose comment shows the verdict.
+    patience: limits of further repeats of undecided cases; None: none are run. place: a pull request to comment on.
     beside: number of this comparison's other cases in other flow runs of the same night.
     """
     began = time.monotonic()
     repeats = request.repeats or load_comparison(request.comparison).repeats
-    # A ref may move meanwhile: resolve all possible repeats now.
+    # Resolve all possible repeats now, because a branch may move before they run.
     most = request.model_copy(update={"repeats": max(repeats, patience.most)}) if patience else request
     spare = resolve_step(most, store)
     plans = [plan for plan in spare if plan.repeat < repeats]
@@ -129,7 +129,7 @@ def compare_cases(
                 continue
             records = list(run(list(group)))
             if request.blessed:
-                assert records[0].plan is not None  # it was launched
+                assert records[0].plan is not None  # only records of ingested logs have no plan
                 records = [*blessed_step(records[0].plan, store, request.blessed), *records]
             runs = CaseRuns(
                 comparison=request.comparison,
@@ -155,7 +155,7 @@ def compare_cases(
                     run=run,
                 )
             comparisons.append(publish_case(explain_case(result, records, store), store, records))
-    except Stopped as stopped:  # the parent night is being ended
+    except Stopped as stopped:  # the parent flow, a night, is being ended
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
     summarise_step(results, request.comparison)
@@ -168,9 +168,9 @@ def compare_cases(
 
 
 def find_refused(request: Request, target: str, store: Store, jobs: Jobs) -> dict[str, ComparisonRecord]:
-    """Return the cases that cannot run on the target's slice, by its compiler, each with its failed comparison.
+    """Compile all cases for the target's slice; return those that do not fit: case → comparison of its programs.
 
-    Returns none if the target is no slice, or if there is no compiler, which is reported.
+    Publishes the other comparisons. Returns {} if the target has no topology, or if a compiler is missing (reported).
     """
     if load_target(target).topology is None:
         return {}
@@ -195,7 +195,7 @@ def find_refused(request: Request, target: str, store: Store, jobs: Jobs) -> dic
 
 
 def compile_cases(plans: list[RunPlan], store: Store, jobs: Jobs) -> Iterator[ComparisonRecord]:
-    """Yield the comparison of each case's compiled programs, in order; several compiles run at once."""
+    """Compile, several at once, and yield the comparison of each case's programs as soon as both arms are compiled."""
     lanes = count_lanes(len(plans))
     groups = order_compiles(plans, lanes)
     compiles = [partial(run_one, plan, store, jobs, among=[plan]) for plan in chain(*groups)]
@@ -207,10 +207,10 @@ def compile_cases(plans: list[RunPlan], store: Store, jobs: Jobs) -> Iterator[Co
 
 
 def run_all(plans: list[RunPlan], store: Store, jobs: Jobs, *, take_over: bool = False) -> Iterator[RunRecord]:
-    """Yield the records of a case's plans: reads finished runs and runs the others one after another.
+    """Yield the records of a case's runs in order: of finished runs from the store, else by running them one by one.
 
-    Holds the slice from the first to the last run, so that no other comparison runs between the arms. Each run restores
-    a checkpoint of the other arm as a proof.
+    Reserves the slice from the first to the last run, so that no other comparison runs between the arms. Each run may
+    restore a checkpoint of the other arm as a proof.
     """
     holding = False
     with ExitStack() as held:
@@ -227,7 +227,7 @@ def run_all(plans: list[RunPlan], store: Store, jobs: Jobs, *, take_over: bool =
 
 
 def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], take_over: bool = False) -> RunRecord:
-    """Return the record of one run; launches, watches, verifies and scrapes it unless another flow has done so."""
+    """Launch, watch, verify and scrape one run, unless another flow has finished it; return its record."""
     with held_run(plan, store, jobs, take_over=take_over) as finished:
         if finished is not None:
             return finished
@@ -247,9 +247,9 @@ def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], ta
 
 
 def explain_case(result: ComparisonRecord, runs: list[RunRecord], store: Store) -> ComparisonRecord:
-    """Return the comparison with an explanation, if its arms differ and its file does not disable that.
+    """Return the comparison with an explanation if its arms differ, unless `explain: off` is in its file.
 
-    A failed explanation is reported and changes no verdict.
+    If the explanation fails, the error is reported, and the comparison is returned unchanged.
     """
     why, plans = find_occasion(result), plans_of(runs)
     if not why or plans is None or not wants_explanation(result.comparison):
@@ -268,14 +268,14 @@ def explain_case(result: ComparisonRecord, runs: list[RunRecord], store: Store) 
 def publish_case(
     result: ComparisonRecord, store: Store, runs: Sequence[RunRecord] = ()
 ) -> tuple[ComparisonRecord, PublishedPage]:
-    """Publish a case's comparison, emit the event, and return the comparison with its page."""
+    """Publish a case's comparison, emit the event Compared, and return the comparison and its page."""
     page = publish_step(result, store, runs)
     EVENTS.put(Compared(result, page, str(flow_run.id)))
     return result, page
 
 
 def write_comment(comparisons: list[tuple[ComparisonRecord, PublishedPage]], name: str, place: str) -> str:
-    """Write the comment on a pull request; return an error message or an empty text, so that no verdict is hidden."""
+    """Write the comment on a pull request. Returns an error's message instead of raising it; "" without an error."""
     try:
         comment_step(comparison_comment(comparisons, name), place)
     except Exception as error:
@@ -292,9 +292,9 @@ def run_until_decided(
     decide: Callable[[ComparisonRecord, int], NextLook],
     run: Callable[[list[RunPlan]], Iterable[RunRecord]],
 ) -> ComparisonRecord:
-    """Compare, and while more repeats may decide the case and are allowed, run them interleaved and compare again.
+    """Compare; while `decide` asks for more repeats, run them with alternating arms and compare again.
 
-    `decide` returns the next action from a comparison and its number of repeats.
+    spare: plans of all repeats that may be run. decide: (comparison, its runs per arm) → repeats to have, and why.
     """
     for number in count(1):
         result = look(runs.model_copy(update={"look": number}))

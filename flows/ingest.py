@@ -1,4 +1,4 @@
-"""The flow `ingest`: the last steps of `compare`, from existing logs."""
+"""The flow `ingest`: reads existing logs → archives their runs → compares them → publishes the comparison."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from tasks.store import open_store
 
 @unless_named
 def name_run() -> str:
-    """Return the flow run's name: the compared files."""
+    """Return the flow run's name: the names of the compared files."""
     given = flow_run.parameters
     words = [word for key in ("logs", "baseline", "candidate") for word in given.get(key) or ()]
     return show_name(" and ".join(Path(word).name for word in words))
@@ -28,7 +28,7 @@ def name_run() -> str:
 @flow(name="ingest", flow_run_name=name_run, description="Compare runs from their logs.")
 @with_parameters_of(IngestOptions)
 def ingest(options: IngestOptions) -> State[Any]:
-    """Read the logs, archive them, and publish their differences."""
+    """Read the logs, archive their runs in the store, compare both sides, and publish the comparison."""
     check_words(options.target, options.tolerances)
     sides = sort_words(options.logs, options.baseline, options.candidate)
     given = Given(baseline=tuple(sides[0]), candidate=tuple(sides[1]))

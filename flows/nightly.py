@@ -1,4 +1,4 @@
-"""The flow `nightly`: plan → every cell a `compare`, as many at once as the target has slices → summary and message."""
+"""The flow `nightly`: plan → one `compare` per cell (a case of a comparison) → bisect → summary and message."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ def name_run() -> str:
 )
 @with_parameters_of(NightOptions)
 def nightly(options: NightOptions) -> State[Any]:
-    """Compare every cell; a failed cell is a result like the others."""
+    """Compare every cell of the night; a failed cell is a result and does not stop the night."""
     store = open_store(options.out)
     plan = plan_night_step(options, store, flow_run.scheduled_start_time)
     results = list(run_cells(plan, store))
@@ -65,9 +65,9 @@ def nightly(options: NightOptions) -> State[Any]:
 
 
 def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
-    """Yield the cells' results in order; a free lane takes the next cell."""
+    """Yield the cells' results in order; as many cells run at once as the plan has slices."""
     jobs = Jobs(flow_run.id)
-    verdicts: dict[str, Compared] = {}  # by the flow run of the cell
+    verdicts: dict[str, Compared] = {}  # id of a cell's flow run → its comparison
 
     def keep(event: Event) -> None:
         if isinstance(event, Compared):
@@ -79,7 +79,7 @@ def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
 
 
 def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) -> Iterator[str]:
-    """Yield a line for every new regression and death: its commit, or the state of the search at the budget's end."""
+    """Bisect every new regression and death; yield a line with the commit, or with the search's state if it failed."""
     for result in find_new(plan, results, store):
         cell = result.cell
         found: list[str] = []
@@ -99,7 +99,7 @@ def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) 
 
 
 def name_cell() -> str:
-    """Return the name of a cell's flow run."""
+    """Return the name of a cell's flow run: case, arms and target."""
     request: Request = flow_run.parameters["request"]
     refs = (request.arms.baseline, request.arms.branch)
     return name_comparison(request.comparison, request.cases, request.target, refs)
@@ -111,17 +111,17 @@ def name_cell() -> str:
     description="A cell of a night: the comparison of one case.",
     on_cancellation=[end_jobs],
     on_crashed=[end_jobs],
-    validate_parameters=False,  # passed by the nightly flow, never typed
+    validate_parameters=False,  # called only by the nightly flow, with valid objects
 )
 def compare_cell(request: Request, out: str, jobs: Jobs, beside: int) -> State[Any]:
-    """Compare a case as the flow `compare` does, with jobs that belong to the night."""
+    """Compare a case like the flow `compare`; the night's flow run owns the jobs too. beside: see `compare_cases`."""
     return compare_cases(request, open_store(out), jobs, beside=beside)
 
 
 def run_cell(
     plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs, verdicts: Mapping[str, Compared]
 ) -> CellResult:
-    """Return the result of one cell, also if it fails; `verdicts`: its comparisons by flow run."""
+    """Run one cell and return its result, also if it fails. verdicts: id of a flow run → its comparison."""
     jobs.check()
     started = time.monotonic()
     found = None
@@ -138,7 +138,7 @@ def run_cell(
     beside = sum(other.comparison == cell.comparison for other in plan.cells) - 1
 
     def attempt() -> State[Any]:
-        """Return the final state of the cell's flow run; raises the error of a server outage."""
+        """Return the final state of the cell's flow run. Raises the error if a server outage ended it."""
         jobs.check()
         state: State[Any] = compare_cell(request, store.address, jobs, beside, return_state=True)
         error = state.result(raise_on_failure=False) if state.is_failed() and state.name not in FOUND else None
@@ -147,10 +147,10 @@ def run_cell(
         return state
 
     try:
-        state = outlast(attempt)  # finished runs are reused
+        state = outlast(attempt)  # a retry reuses finished runs
         found = verdicts.get(str(state.state_details.flow_run_id))
         message = state.message or state.name or "it did not say why"
-    except Exception as error:  # an error of Prefect itself: the night continues
+    except Exception as error:  # an error in Prefect: the night continues
         get_run_logger().exception("%s %s failed", cell.comparison, cell.case)
         message = f"{type(error).__name__}: {error}"
     seconds = time.monotonic() - started
@@ -169,7 +169,7 @@ def run_cell(
 
 
 def publish(record: NightRecord, store: Store) -> list[str]:
-    """Publish summary and message; return the problems, so that they hide none of the night's results."""
+    """Publish summary, message and comment; return the errors of these steps instead of raising them."""
     problems = []
     steps: list[tuple[str, Callable[[], Any]]] = [
         (publish_night_step.name, lambda: publish_night_step(record, store)),
@@ -188,7 +188,7 @@ def publish(record: NightRecord, store: Store) -> list[str]:
 
 
 def final_state(record: NightRecord, problems: list[str]) -> State[Any]:
-    """Return the night's state, named by its worst outcome: Failed if it is bad or not published, else Completed."""
+    """Return the night's final state, named by its worst outcome; Failed if a result is bad or was not published."""
     message = " · ".join([night_headline(record), *(f"not published: {problem}" for problem in problems)])[:1000]
     if record.bad:
         return Failed(name="Regressed", message=message)

@@ -1,4 +1,4 @@
-"""The flow `preflight`: resolve → compile both arms for a slice → compare → publish."""
+"""The flow `preflight`: resolve → compile both arms for a TPU slice → compare the programs → publish."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def name_run() -> str:
 )
 @with_parameters_of(PreflightOptions)
 def preflight(options: PreflightOptions) -> State[Any]:
-    """Compile both arms of every case for a slice, and publish the differences."""
+    """Compile both arms of every case for the target's slice, and publish the differences between the programs."""
     jobs = Jobs()
     store = open_store(options.out)
     plans = resolve_step(request_compiles(options), store)

@@ -1,4 +1,4 @@
-"""The flow `reap`: ends the jobs of crashed flow runs."""
+"""The flow `reap`, which a server's automation starts: ends the jobs of crashed flow runs."""
 
 import time
 
@@ -10,12 +10,12 @@ from tasks.services.cleanup import stop_jobs
 from tasks.services.flow_runs import is_alive_after_all, life_of
 from tasks.store import Store, open_store
 
-SIGN_OF_LIFE_S = 60.0  # two heartbeats of a living flow
+SIGN_OF_LIFE_S = 60.0  # two intervals between heartbeats
 
 
 @flow(name="reap", description="End the jobs of flow runs that were lost together with their worker.")
 def reap(out: Out = DEFAULT_OUT) -> list[str]:
-    """End the jobs of crashed flow runs; return the jobs' names."""
+    """End the jobs of flow runs that have ended without ending them; return the jobs' names."""
     store = open_store(out)
     lost = [flow_run for flow_run in unforgotten(store) if life_of(flow_run) == "over"]
     if lost:
@@ -24,7 +24,7 @@ def reap(out: Out = DEFAULT_OUT) -> list[str]:
 
 
 def end_jobs(flow_run: str, store: Store) -> list[str]:
-    """End a flow run's jobs, except those with a later owner; return their names."""
+    """End the jobs that a flow run still owns; return the names of those that were running."""
     ended = stop_jobs(flow_run, store)
     for name in ended:
         get_run_logger().warning("%s: ended, with the flow run %s that started it", name, flow_run)

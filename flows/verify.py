@@ -1,4 +1,4 @@
-"""The flow `verify`: find the checkpoints in some places → prove each → publish."""
+"""The flow `verify`: find the checkpoints in stores, runs or buckets → prove each → publish the proofs."""
 
 from typing import Annotated, Any, cast
 
@@ -14,13 +14,13 @@ from tasks.resolve.options import doc, or_empty
 from tasks.services.run_form import show_name, unless_named
 from tasks.steps import find_checkpoints_step, prove_step, publish_proofs_step
 
-# Two checkpoints at once, each read by two threads, saturate most disks and links.
+# Two checkpoints at once, each read by two threads, saturate most disks and network links.
 TWO_AT_ONCE = cast("TaskRunner[PrefectFuture[Any]]", ThreadPoolTaskRunner(max_workers=2))
 
 
 @unless_named
 def name_run() -> str:
-    """Return the flow run's name: the places."""
+    """Return the flow run's name: the places that are searched for checkpoints."""
     return show_name(", ".join(map(str, flow_run.parameters["places"])))
 
 
@@ -44,7 +44,7 @@ def verify(
         float, doc("A step that was proved within the last hours is not read again", minimum=0)
     ] = 12.0,
 ) -> State[Any]:
-    """Prove every step; a damaged one is a result like the others."""
+    """Prove every checkpoint; a damaged checkpoint does not stop the flow, but its final state is Failed."""
     wanted = find_checkpoints_step(places, hours)
     futures = [prove_step.submit(one, deep, again_after_h) for one in wanted]
     proofs = [future.result() for future in futures]

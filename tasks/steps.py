@@ -1,4 +1,4 @@
-"""The pipeline's steps as Prefect tasks: thin wrappers that add tracking, and retries for I/O."""
+"""The flows' steps as Prefect tasks: thin wrappers that add tracking, log lines, artifacts, and retries of I/O."""
 
 import os
 import time
@@ -88,27 +88,27 @@ TOKEN_BLOCK = "maxview-github-token"
 
 
 class IoOptions(TypedDict):
-    """The options of a Prefect task that is retried."""
+    """Options of Prefect's `task` for steps that are retried."""
 
     cache_policy: CachePolicy
     retries: int
     retry_delay_seconds: int
 
 
-IO: IoOptions = {"cache_policy": NO_CACHE, "retries": 2, "retry_delay_seconds": 2}  # of steps that only do I/O
+IO: IoOptions = {"cache_policy": NO_CACHE, "retries": 2, "retry_delay_seconds": 2}  # for steps that only do I/O
 
 
 @task(name="resolve", task_run_name="resolve {request.comparison}", cache_policy=NO_CACHE)
 def resolve_step(request: Request, store: Store) -> list[RunPlan]:
-    """Return the plans of a comparison, in the order of their runs."""
+    """Return the plans of a request, in the order of their runs."""
     return resolve(request, store.path)
 
 
 @task(name="launch", task_run_name="launch {plan.arm} {plan.case} r{plan.repeat}", cache_policy=NO_CACHE)
 def launch_step(plan: RunPlan, among: Sequence[RunPlan], store: Store) -> LaunchedRun:
-    """Launch the run's job, or attach to an earlier flow's.
+    """Launch the run's job, or attach to an earlier flow's job.
 
-    among: the plans of its case; the run may restore a checkpoint of one of them as a proof.
+    among: the plans of the case. The run may restore another one's checkpoint, as a proof that both save equal state.
     """
     continue_from = find_partner(plan, among, store)
     if continue_from is not None and job.is_here(plan):
@@ -118,7 +118,7 @@ def launch_step(plan: RunPlan, among: Sequence[RunPlan], store: Store) -> Launch
 
 @task(name="watch", task_run_name="watch {run.plan.arm} {run.plan.case} r{run.plan.repeat}", cache_policy=NO_CACHE)
 def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
-    """Yield the job's events; lines go to the run's Prefect logs, steps to a progress artifact."""
+    """Yield the job's events. Its log lines go to the flow run's Prefect log, its steps to a progress artifact."""
     logger, plan = get_run_logger(), run.plan
     steps = int(plan.config["steps"])
     key = artifact_key("progress", plan.case, plan.arm, f"r{plan.repeat}")
@@ -126,7 +126,7 @@ def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
     if plan.compiles_for:
         steps, description = 1, f"{plan.run_name}: compiled for {plan.compiles_for}"
     artifact = outlast(lambda: create_progress_artifact(progress=0.0, key=key, description=description))
-    assert isinstance(artifact, UUID)  # a future only inside an async task
+    assert isinstance(artifact, UUID)  # Prefect returns a future only inside an async task
     updated = time.monotonic()
     done = 0
     for event in watch(job.follow(run)):
@@ -134,7 +134,7 @@ def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
             logger.info("%s", event.text)
             if plan.compiles_for:  # a compile prints one line per stage
                 yield event
-            continue  # each event that a task yields costs milliseconds, and no caller needs a trainer's lines
+            continue  # no caller needs a trainer's lines, and yielding an event from a task costs milliseconds
         if isinstance(event, RunEnded):
             if event.error is not None:
                 logger.error("%s: died: %s: %s", plan.run_name, event.error.type, event.error.message)
@@ -154,13 +154,13 @@ def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
 
 @task(name="verify", task_run_name="verify {path.parent.parent.name} step {path.name}", **IO)
 def verify_step(path: Path, manifests: Path) -> CheckpointProof:
-    """Return the proof of one checkpoint; write its crc32c manifest into `manifests` if it is sound."""
+    """Verify one checkpoint and return the proof. If it is sound, write STEP.json (its CRC-32Cs) into `manifests`."""
     return verify_saved(path, manifest=manifests / f"{path.name}.json")
 
 
 @task(name="find checkpoints", **IO)
 def find_checkpoints_step(places: Sequence[str], hours: float | None) -> list[str]:
-    """Return the paths of the checkpoints in these places that were committed within the last `hours`; all if None."""
+    """Return the paths of the checkpoints in `places` that were committed within the last `hours`; None: of all."""
     wanted = find_wanted(places, since=datetime.now(UTC) - timedelta(hours=hours) if hours else None)
     get_run_logger().info("%s checkpoints to prove", len(wanted))
     return wanted
@@ -168,7 +168,7 @@ def find_checkpoints_step(places: Sequence[str], hours: float | None) -> list[st
 
 @task(name="prove", task_run_name="prove {path}", **IO)
 def prove_step(path: str, deep: bool, again_after_h: float) -> CheckpointProof:
-    """Return the proof of one checkpoint, which is stored beside it."""
+    """Verify one checkpoint, store the proof next to it, and return the proof."""
     proof = prove(path, deep=deep, again_after=timedelta(hours=again_after_h))
     for problem in proof.problems:
         get_run_logger().error("%s: %s: %s: %s", path, problem.check, problem.path, problem.message)
@@ -177,7 +177,7 @@ def prove_step(path: str, deep: bool, again_after_h: float) -> CheckpointProof:
 
 @task(name="publish proofs", **IO)
 def publish_proofs_step(proofs: Sequence[CheckpointProof]) -> None:
-    """Publish a summary and a table of every checkpoint, problems first."""
+    """Publish a summary and a table of all checkpoints, those with problems first, as Prefect artifacts."""
     rows = proof_rows(proofs)
     _show(["verify"], proofs_markdown(proofs), proofs_headline(proofs))
     outlast(lambda: create_table_artifact(key="verify-rows", table=rows, description="Every checkpoint"))
@@ -190,7 +190,7 @@ blessed_step = task(name="blessed runs", task_run_name="blessed runs of {plan.ca
 
 @task(name="compare checkpoints", task_run_name="compare checkpoints {runs.case}", **IO)
 def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifference | None:
-    """Compare the values of the last checkpoint that both arms have; reuses an earlier result for the same saves."""
+    """Compare the values of the last step that both arms saved; None if there is none. Reuses an earlier result."""
     before = store.comparison(runs.comparison, runs.case, case_id(runs)).read_comparison()
 
     def tell(_what: str, done: int, total: int) -> None:
@@ -204,7 +204,7 @@ def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifferen
 
 @task(name="cross restore", task_run_name="cross restore {run.plan.arm} {run.plan.case}", cache_policy=NO_CACHE)
 def cross_restore_step(run: LaunchedRun, among: Sequence[RunPlan]) -> None:
-    """Prove once per pair of arms that MaxText restores the other arm's checkpoint."""
+    """If both arms are MaxText, let the run's trainer restore the other arm's checkpoint; only for the first repeat."""
     before = cross_maxtext.find_partner(run.plan, among)
     if before is not None and run.plan.repeat == 0 and read_exit_code(run.directory.log) == 0:
         found = cross_maxtext.cross_restore(run.plan, before)
@@ -214,7 +214,7 @@ def cross_restore_step(run: LaunchedRun, among: Sequence[RunPlan]) -> None:
 
 @task(name="scrape", task_run_name="scrape {run.plan.arm} {run.plan.case} r{run.plan.repeat}", **IO)
 def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecord:
-    """Write and return the run's record, which marks the run as finished."""
+    """Write the run's record, which marks the run as finished, and return it."""
     directory = run.directory
     directory.check_files()
     rejoin_attempts(directory.log)
@@ -225,7 +225,7 @@ def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecor
 
 @task(name="scrape", task_run_name="read the logs", **IO)
 def scrape_logs_step(given: Given, aa: bool, store: Store) -> tuple[str | None, list[RunRecord]]:
-    """Read the runs of two arms from existing logs. Returns their case, if a page names it, and their records."""
+    """Read the runs of two arms from existing logs. Returns the case (None: no page names it) and the runs' records."""
     with open_arms((given.baseline, given.candidate), aa=aa) as arms:
         return arms.case, archive(arms, store)
 
@@ -234,7 +234,7 @@ def scrape_logs_step(given: Given, aa: bool, store: Store) -> tuple[str | None, 
 def diff_logs_step(
     records: Sequence[RunRecord], case: str, options: IngestOptions, given: Given, store: Store
 ) -> ComparisonRecord:
-    """Compare ingested runs, with the noise from the history of their target."""
+    """Compare ingested runs; the noise is estimated from the history of their target, if it is given."""
     target, tolerances = options.target, options.tolerances
     past = read_past(case_runs(records, case=case, target=target), store) if target else {}
     return compare_pair(records, case=case, aa=options.aa, target=target, past=past, tolerances=tolerances, given=given)
@@ -242,13 +242,13 @@ def diff_logs_step(
 
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)
 def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
-    """Compare a case's two arms, with the noise from the store's history."""
+    """Compare a case's two arms; the noise is estimated from the store's history."""
     return add_next(compare_case(runs, past=read_past(runs, store)), runs.runs, cases=runs.cases)
 
 
 @task(name="compare the steps", task_run_name="compare the steps of {runs.case}", cache_policy=NO_CACHE)
 def compare_kept_programs_step(runs: CaseRuns, store: Store) -> ProgramExplanation | None:
-    """Return whether the runs' recorded training steps are one computation; None if there are none to compare."""
+    """Compare the compiled training steps that the runs recorded; None if there are none to compare."""
     found = compare_kept_programs(runs.runs, store)
     if found is not None:
         get_run_logger().info("%s", found.sentence)
@@ -257,7 +257,7 @@ def compare_kept_programs_step(runs: CaseRuns, store: Store) -> ProgramExplanati
 
 @task(name="explain", task_run_name="explain {record.case}", cache_policy=NO_CACHE)
 def explain_step(record: ComparisonRecord, runs: Sequence[RunRecord], store: Store) -> ComparisonRecord:
-    """Return the comparison with an explanation of the arms' difference; starts both arms again."""
+    """Return the comparison with an explanation of the arms' difference. Starts both trainers for a few steps."""
     explanation = explain_comparison(record, runs, store)
     if explanation is None:
         return record
@@ -275,7 +275,7 @@ def diff_compiles_step(case: str, records: Sequence[RunRecord], store: Store) ->
 def compare_culprit_step(
     points: Sequence[BisectedPoint], culprit: int, like: RunPlan, runs: Mapping[int, Sequence[RunRecord]], store: Store
 ) -> ProgramExplanation | None:
-    """Return the operations of the culprit's training step that the step before it lacks; None if none are known."""
+    """Return how the compiled training step of `points[culprit]` differs from its predecessor's; None if unknown."""
     found = compare_culprit_program(points, culprit, like, runs, store)
     if found is not None:
         get_run_logger().info("%s", found.sentence)
@@ -284,7 +284,7 @@ def compare_culprit_step(
 
 @task(name="repeat", task_run_name="decide whether to repeat {record.case}", cache_policy=NO_CACHE)
 def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spent_s: float) -> NextLook:
-    """Return whether to run more repeats of an undecided comparison, and the reason."""
+    """Return whether to run more repeats of a comparison, and why. repeats, spent_s: runs per arm and time so far."""
     look = next_look(record, repeats=repeats, patience=patience, spent_s=spent_s)
     get_run_logger().info("%s", look.why or "every judged row is decided, as far as repeats can")
     return look
@@ -292,11 +292,11 @@ def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spen
 
 @task(name="publish", task_run_name="publish {comparison.case}", **IO)
 def publish_step(comparison: ComparisonRecord, store: Store, runs: Sequence[RunRecord] = ()) -> PublishedPage:
-    """Publish the page, the rows of the history, and the artifacts for both Prefect UIs.
+    """Publish a comparison: its page, its rows of the history, and Prefect artifacts. Returns the page.
 
-    runs: the comparison's, as far as they are in memory; the others are read from the store.
+    runs: the comparison's runs that are in memory; missing ones are read from the store.
     """
-    # An embedded server will have ended when the page is read: link no flow run of it.
+    # The page links to the flow run, except on an embedded server, which ends before the page is read.
     address = flow_run.ui_url if os.environ.get("PREFECT_API_URL") else None
     page = find_page(publish_comparison(comparison, store, runs, flow_run=address or ""), store)
     name = (comparison.comparison, comparison.case, *(["preflight"] if comparison.programs else []))
@@ -306,26 +306,26 @@ def publish_step(comparison: ComparisonRecord, store: Store, runs: Sequence[RunR
 
 
 def _show(name: Sequence[str], text: str, description: str) -> None:
-    """Publish a Markdown artifact under this name."""
+    """Create a Prefect artifact with a Markdown text. name: the parts of its key."""
     outlast(lambda: create_markdown_artifact(key=artifact_key(*name), markdown=text, description=description))
 
 
 def _link(name: Sequence[str], page: PublishedPage, text: str) -> None:
-    """Publish a link to a page under this name."""
+    """Create a Prefect artifact with a link to a page. name: the parts of its key."""
     key, place = artifact_key(*name, "page"), escape_markdown(page.address)
     outlast(lambda: create_link_artifact(key=key, link=page.link, link_text=text, description=place))
 
 
 @task(name="summarise", task_run_name="table of every case of {name}", **IO)
 def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
-    """Publish one table of every case of the comparison, problems first."""
+    """Create a Prefect artifact: a table of all metrics of all cases, those with problems first."""
     key, rows = artifact_key(name, "rows"), table_rows(comparisons)
     outlast(lambda: create_table_artifact(key=key, table=rows, description="Every metric of every case"))
 
 
 @task(name="plan the night", task_run_name="plan the night", **IO)
 def plan_night_step(request: NightOptions, store: Store, scheduled: datetime | None) -> NightPlan:
-    """Return a new night for the scheduled day, or the day's unfinished one."""
+    """Return the plan of the scheduled day's unfinished night, else of a new night. scheduled: None means today."""
     return plan_night(request, store, day=(scheduled or datetime.now(UTC)).astimezone(UTC).date())
 
 
@@ -334,7 +334,7 @@ finish_night_step = task(name="finish the night", task_run_name="finish the nigh
 
 @task(name="publish the night", task_run_name="publish the night {record.plan.id}", **IO)
 def publish_night_step(record: NightRecord, store: Store) -> None:
-    """Publish the night's summary: an artifact, a comment's text in the store, and the store's index."""
+    """Publish the night's summary: a Prefect artifact, the text of a comment in the store, and the store's index."""
     store.files.write(f"nightly/{record.plan.id}/comment.md", comment_markdown(record).encode())
     publish_night(store, record)
     _show(["nightly"], night_markdown(record), night_headline(record))
@@ -342,7 +342,7 @@ def publish_night_step(record: NightRecord, store: Store) -> None:
 
 @task(name="comment", task_run_name="comment on {place}", **IO)
 def comment_step(body: str, place: str) -> str:
-    """Create or replace maxview's comment on a pull request; return its address."""
+    """Create or update maxview's comment on the pull request `place`; return the comment's address."""
     address = put_comment(
         parse_pull_request(place), body, token=_find_token(), api=os.environ.get("GITHUB_API_URL") or API
     )
@@ -351,7 +351,7 @@ def comment_step(body: str, place: str) -> str:
 
 
 def _find_token() -> str:
-    """Return GitHub's token from the environment or a Prefect block; it is never logged or passed as a parameter."""
+    """Return GitHub's token from the environment or a Prefect block; Prefect would store it if it were a parameter."""
     token = next((os.environ[name] for name in TOKENS if os.environ.get(name)), None)
     if token is not None:
         return token
@@ -366,7 +366,7 @@ def _find_token() -> str:
 
 @task(name="tell what changed", task_run_name="tell what changed", **IO)
 def notify_night_step(record: NightRecord, store: Store) -> None:
-    """Emit an event, which an automation turns into a message; none if nothing changed since the previous night."""
+    """Emit an event, from which an automation makes a message, if something changed since the previous night."""
     text = night_message(record)
     if text:
         resource = {"prefect.resource.id": f"maxview.nightly.{record.plan.id}", "prefect.resource.name": "nightly"}
@@ -380,7 +380,7 @@ find_span_step = task(
 
 @task(name="compile", task_run_name="compile {plan.ref} for the ledger", cache_policy=NO_CACHE)
 def probe_step(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerEntry:
-    """Compile one commit and return its ledger entry."""
+    """Compile one commit's training step and return its entry in the bisection's ledger."""
     entry = make_entry(plan, target, store, key)
     get_run_logger().info("%s: %s", plan.ref, entry.error or f"program {(entry.program or 'not known')[:12]}")
     return entry
@@ -388,7 +388,7 @@ def probe_step(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerE
 
 @task(name="choose", task_run_name="choose what to run", cache_policy=NO_CACHE)
 def choose_step(line: Line, judge: Judge, limits: Limits, spent_s: float) -> Train | Finish:
-    """Return the next runs of a bisection, or its answer."""
+    """Return the next action of a bisection: the commit to train, or its result."""
     action = next_action(line, judge, limits, spent_s=spent_s)
     get_run_logger().info("%s", action.why or "one commit is sure")
     return action
@@ -396,7 +396,7 @@ def choose_step(line: Line, judge: Judge, limits: Limits, spent_s: float) -> Tra
 
 @task(name="publish the bisection", task_run_name="publish the bisection of {record.case}", **IO)
 def publish_bisection_step(record: Bisection, store: Store) -> PublishedPage:
-    """Publish a bisection's page and artifacts; return the page."""
+    """Publish a bisection's page and Prefect artifacts; return the page."""
     page = find_page(publish_bisection(record, store), store)
     name = ("bisect", record.comparison, record.case)
     _show(name, bisection_markdown(record), escape_markdown(record.headline))
@@ -405,12 +405,12 @@ def publish_bisection_step(record: Bisection, store: Store) -> PublishedPage:
 
 
 class SearchProgress:
-    """The progress artifact of one case's bisection: the posterior and the remaining points."""
+    """The Prefect progress artifact of one case's bisection."""
 
     def __init__(self, case: str) -> None:
         key = artifact_key("bisect", case, "progress")
         made = outlast(lambda: create_progress_artifact(progress=0.0, key=key, description=f"{case}: both ends"))
-        assert isinstance(made, UUID)  # a future only inside an async task
+        assert isinstance(made, UUID)  # Prefect returns a future only inside an async task
         self._artifact = made
 
     def show(self, share: float, text: str) -> None:

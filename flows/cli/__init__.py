@@ -1,1 +1,1 @@
-"""The command line `maxview`: its commands, its live view, and every outcome turned into an exit status."""
+"""The command line `maxview`: its commands, its live view, and its handling of Ctrl-C."""

@@ -1,4 +1,4 @@
-"""The command line `maxview`: the commands put together, and every outcome turned into an exit status."""
+"""The command line `maxview`: registers the commands, and converts results and errors into exit statuses."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ from flows.cli.interrupts import INTERRUPTED, say_interrupted
 
 
 def explain_error(error: cyclopts.CycloptsError) -> str:
-    """Return the message of a wrong option; of pydantic's errors only the option, the reason and the value."""
+    """Return the message about a wrong option; for an error by pydantic: option, reason and value."""
     if not isinstance(error.__cause__, ValidationError):
         return str(error)
     return "\n".join(
@@ -39,7 +39,7 @@ def explain_error(error: cyclopts.CycloptsError) -> str:
 
 
 def show_default(value: object) -> str | None:
-    """Return the default for a command's help; None for one that says nothing."""
+    """Return an option's default as text for a command's help; None if it is "", False or None, to show nothing."""
     return None if value in ("", False, None) else str(value)
 
 
@@ -51,11 +51,11 @@ app = cyclopts.App(
     version_flags=["--version"],
     version=lambda: version("maxview"),
     default_parameter=cyclopts.Parameter(show_default=show_default),
-    help_format="plaintext",  # the Markdown renderer is slow to import
+    help_format="plaintext",  # not Markdown, whose renderer is slow to import
     suppress_keyboard_interrupt=False,  # `call` handles it
     error_formatter=lambda error: cyclopts.CycloptsPanel(explain_error(error)),
 )
-EXAMPLES = {  # two per command; they run as given, with existing files and refs
+EXAMPLES = {  # command → arguments of two examples; they can be run as shown if the files and refs exist
     "compare": (
         "linen-vs-nnx --case 03_dropout --case 04_int8",
         "main-vs-branch --branch HEAD --until-decided --budget 10m",
@@ -82,7 +82,7 @@ EXAMPLES = {  # two per command; they run as given, with existing files and refs
 
 
 def show_examples(name: str) -> str:
-    """Return the examples for a command's help."""
+    """Return the text with a command's examples, which follows its help."""
     return "Examples:\n\n" + "\n\n".join(f"    maxview {name} {words}".rstrip() for words in EXAMPLES[name])
 
 
@@ -98,7 +98,7 @@ app.register_install_completion_command(name="completion")
 
 
 def call(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status; errors of input are one message on standard error."""
+    """Run one command and return its exit status. Errors in the input are printed as one message on standard error."""
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     try:
         check_words(sys.argv[1:] if argv is None else argv)
@@ -130,6 +130,6 @@ def call(argv: Sequence[str] | None = None) -> int:
 
 
 def check_home() -> None:
-    """Raise ValueError if the user has no home folder: Prefect, uv and our own cache need one."""
-    if os.path.expanduser("~") == "~":  # unchanged without HOME, if the system does not know the user
+    """Raise ValueError if the user has no home folder: Prefect, uv and maxview's cache need one."""
+    if os.path.expanduser("~") == "~":  # unchanged if HOME is not set and the system does not list the user
         raise ValueError("HOME is not set, and this user has no home folder: set HOME to a folder that can be written")

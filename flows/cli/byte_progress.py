@@ -1,4 +1,4 @@
-"""Shows the progress of work that reads bytes: a bar on a terminal, lines elsewhere."""
+"""Shows the progress of reading many bytes: as a bar on a terminal, else as lines."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,12 +10,12 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 from tasks.records.text import visible
 from tasks.scrape.read_progress import reads_heard_by
 
-READ_EVERY_S = 10.0  # seconds between two lines about a long file
+READ_EVERY_S = 10.0  # between two lines about a long file
 
 
 @contextmanager
 def byte_progress(console: Console, what: str = "verifying") -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that shows progress, from any thread: a description, bytes that were read, bytes in all."""
+    """Yield a thread-safe function that shows progress: (description, bytes read so far, total bytes) → None."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
@@ -28,14 +28,14 @@ def byte_progress(console: Console, what: str = "verifying") -> Iterator[Callabl
 
 
 class ReadLines:
-    """Prints how far a long file has been read: at once, then every ten seconds."""
+    """Prints how many bytes of a long file have been read: at the first call, then every READ_EVERY_S."""
 
     def __init__(self, console: Console):
         self.console = console
         self._next = 0.0
 
     def __call__(self, what: str, done: int, size: int) -> None:
-        """Print the megabytes if it is time."""
+        """Print a line, unless the last one was printed less than READ_EVERY_S ago."""
         if (now := time.monotonic()) >= self._next:
             self._next = now + READ_EVERY_S
             text = f"{visible(what)}: {done / 1e6:,.0f} of {size / 1e6:,.0f} MB"
@@ -44,13 +44,13 @@ class ReadLines:
 
 @contextmanager
 def show_reads(console: Console) -> Iterator[None]:
-    """Show how far long files have been read while the block runs: a bar on a terminal, elsewhere lines."""
+    """Show how many bytes of long files have been read while the block runs: as a bar on a terminal, else as lines."""
     with ExitStack() as stack:
         draw: Callable[[str, int, int], None] | None = None if console.is_terminal else ReadLines(console)
 
         def show(name: str, done: int, size: int) -> None:
             nonlocal draw
-            if draw is None:  # no bar before the first long file
+            if draw is None:  # no bar is shown before the first long file
                 draw = stack.enter_context(byte_progress(console, "reading"))
             draw(f"reading {name}", done, size)
 

@@ -1,4 +1,4 @@
-"""`maxview site demo`: an example site, from made-up logs that go the way of all logs, and from documents if given."""
+"""Makes the site of `maxview site demo`: ingests generated example logs and, if given, saved MaxView pages."""
 
 import shlex
 import tempfile
@@ -22,16 +22,16 @@ from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, finish_ni
 from tasks.scrape import LogFormatError
 from tasks.store import Store, open_store, safe_name
 
-TARGET = "example"  # a target on which nothing ever ran
+TARGET = "example"  # name of the target in all example comparisons; no such target exists
 QUESTION = "An example: these logs are made up."
-OWNER = "the attention team"  # of the branch's cases
-KNOWN = {"04_int8": "slower for three nights; its owners look into it"}  # quarantined in the last night
+OWNER = "the attention team"  # owner of the cases of main-vs-branch
+KNOWN = {"04_int8": "slower for three nights; its owners look into it"}  # case → reason of its quarantine
 
 
 def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -> str:
-    """Make the example in an empty folder; returns the address of its front. Raises ValueError, StoreError.
+    """Make the example site in an empty folder; return the address of its index. Raises ValueError, StoreError.
 
-    `train`: adds results that are no example: a comparison of two trainings on this machine, a preflight.
+    documents: paths of saved MaxView pages. train: adds real results, from two trainings on this machine.
     """
     store = open_store(out)
     if next(store.files.entries(), None) is not None:
@@ -58,7 +58,7 @@ def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -
 
 
 def _read_document(document: Path) -> tuple[LoggedArms, bool]:
-    """Return a document's two runs, or its only run on both sides, and whether it is alone. Raises ValueError."""
+    """Return a page's two runs and False, or its only run as both arms and True. Raises ValueError."""
     try:
         return read_pair([document]), False
     except LogFormatError as error:
@@ -92,7 +92,7 @@ def _compare(pair: ExamplePair, folder: Path, store: Store) -> ComparisonRecord:
 
 
 def _read_further(pair: ExamplePair, store: Store) -> str:
-    """Write the logs of all runs of both arms, also of the further ones; return the command that reads them."""
+    """Write the logs of all runs of both arms, including further repeats; return the command that compares them."""
     folders = [f"logs/{pair.comparison}-{pair.case}-{pair.night}/{side}" for side in ("baseline", "candidate")]
     for folder, texts, more in zip(folders, pair.logs, pair.further, strict=True):
         for number, text in enumerate((*texts, *more), 1):
@@ -105,7 +105,7 @@ def _read_further(pair: ExamplePair, store: Store) -> str:
 def _at_commits(
     record: ComparisonRecord, runs: Sequence[RunRecord], commits: Sequence[Commit], store: Store
 ) -> ComparisonRecord:
-    """Return the record and its runs with these commits, which such logs do not print."""
+    """Return the comparison with these commits, which logs do not print; update the stored records of its runs too."""
     *own, base = commits
     shas = {record.baseline.name: base.sha, record.candidate.name: own[0].sha}
     for run in runs:

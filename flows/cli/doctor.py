@@ -1,4 +1,4 @@
-"""Checks this machine: prints the parts that work, the missing ones, and the command that mends each."""
+"""Checks this machine for `maxview doctor`: tools, packages, settings and targets; names the command to fix each."""
 
 import importlib.metadata
 import importlib.util
@@ -31,7 +31,10 @@ LEAST_FREE_GB = 2.0
 
 
 def examine(out: str, target: str | None, *, as_json: bool = False) -> int:
-    """Print one line per check; return 0 if nothing required is missing, else 2. A target given by name is required."""
+    """Print one line per check; return 2 if something required is missing, else 0.
+
+    target: the only target to check, which is then required; None: check all targets, which are then optional.
+    """
     console = Console(highlight=False, soft_wrap=True)
     worst = 0
     targets = _targets() if target is None else _target(target)

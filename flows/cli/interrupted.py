@@ -1,4 +1,4 @@
-"""Handles the first Ctrl-C of a flow in this process: stops its jobs, and does not wait for a server that is gone."""
+"""Handles the first Ctrl-C of a flow in this process: ends its jobs, and exits if Prefect's server does not answer."""
 
 import time
 
@@ -7,11 +7,11 @@ from tasks.services.running_jobs import stop_every_job
 from tasks.services.server import Api, answers
 
 MOST_MISSES, PAUSE_S = 2, 0.5
-REPORT_S = 30.0  # time for a flow to report its end to the server
+REPORT_S = 30.0  # limit for the flow to report its final state to the server; then the process is ended
 
 
 def end_in_time(api: Api) -> None:
-    """End the jobs, and this process if its server does not answer: a flow would retry for minutes."""
+    """At Ctrl-C, end the jobs, and this process if the server is gone: the flow would retry its reports for minutes."""
 
     def end() -> None:
         stop_every_job()
@@ -19,7 +19,7 @@ def end_in_time(api: Api) -> None:
         while misses < MOST_MISSES and time.monotonic() < deadline:
             misses = 0 if answers(api.url) else misses + 1
             time.sleep(PAUSE_S)
-            if api.is_ending():  # there is nothing left to tell
+            if api.is_ending():  # the flow has reported its final state
                 return
         end_at_once()
 

@@ -1,7 +1,7 @@
-"""Handles Ctrl-C: the first one from before other imports on, the second one by ending all processes at once."""
+"""Handles Ctrl-C, also while other modules are imported. The second Ctrl-C ends all processes at once."""
 
 import _thread
-import os  # these three are loaded before any program starts
+import os  # Python itself has loaded these three already, so importing them takes no time
 import sys
 
 TYPE_CHECKING = False  # like `typing.TYPE_CHECKING`: `typing` is slow to import
@@ -9,17 +9,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 INTERRUPTED, FAILED = 130, 2
-READER_GONE = 141  # a shell's code for SIGPIPE
+READER_GONE = 141  # exit status after a broken pipe, as a shell reports SIGPIPE
 at_interrupt: "list[Callable[[], None]]" = []  # functions that the first Ctrl-C calls, each in its own thread
-END_OF_LINE = b"\x1b[K"  # clears the rest of the line: a sign of life that no output has replaced
-END_OF_VIEW = b"\n\x1b[?25h"  # after an interrupted live view: a line break, and the cursor visible again
+END_OF_LINE = b"\x1b[K"  # clears the rest of the line, which may still show start.py's SIGN_OF_LIFE
+END_OF_VIEW = b"\n\x1b[?25h"  # after an interrupted live view: a line break, and show the cursor again
 _enough = 2  # number of Ctrl-C that ends all processes at once
 _said = False
 _saying = _thread.allocate_lock()
 
 
 def open_closed_streams() -> None:
-    """Open /dev/null for closed standard streams (`>&-`), so that no other file gets their descriptors."""
+    """Open /dev/null for closed standard streams (`>&-`), so that later files do not get descriptors 0 to 2."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
@@ -27,19 +27,19 @@ def open_closed_streams() -> None:
 
 
 def is_terminal() -> bool:
-    """Return whether standard error is a terminal that knows escape sequences."""
+    """Return whether standard error is a terminal that supports escape sequences."""
     return os.isatty(2) and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def leave_at_interrupt() -> None:
-    """Make the first Ctrl-C end this process at once: there is nothing to undo yet."""
+    """Make the first Ctrl-C end this process at once. For the start, when nothing has to be undone yet."""
     import _signal  # type: ignore[import-not-found] # the C part of `signal`, which is slow to import
 
     _signal.signal(_signal.SIGINT, _leave)
 
 
 def run(call: "Callable[[], int]") -> None:
-    """Exit with the return value of `call`. Raises at most one KeyboardInterrupt inside it."""
+    """Call `call` and exit with its return value. The first Ctrl-C raises KeyboardInterrupt in it."""
     global _enough
     import atexit
     import errno
@@ -60,15 +60,15 @@ def run(call: "Callable[[], int]") -> None:
             _say_unwritable()
         else:
             sys.excepthook(*sys.exc_info())
-        code = FAILED  # Python's exit status 1 would mean a regression
+        code = FAILED  # not Python's exit status 1, which means a regression
     finally:
         signal.signal(signal.SIGINT, _ignore)
-        _enough = 1  # nothing is left to undo
+        _enough = 1  # from now on the first Ctrl-C ends all processes
     sys.exit(code)
 
 
 def _say_unwritable() -> None:
-    """Report an I/O error, of a closed terminal or a failing disk, and discard further output."""
+    """Report an I/O error (a closed terminal or a failing disk), and discard further output."""
     from contextlib import suppress
 
     with suppress(OSError):
@@ -84,14 +84,15 @@ def watch_interrupts() -> None:
 
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    # handlers wait for the main thread, which a library may block for long; the wake-up descriptor does not
+    # Python runs signal handlers in the main thread, which a library may block. The thread here counts signals from
+    # the wake-up descriptor, which is written to at once.
     threading.Thread(target=_count_interrupts, args=(reading, signal.SIGINT), daemon=True, name="interrupts").start()
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, _interrupt)
 
 
 def _end_without_teardown(code: int) -> None:
-    """Exit without Python's teardown, which takes up to seconds and ignores Ctrl-C."""
+    """Exit without Python's teardown, which can take seconds and does not react to Ctrl-C."""
     sys.stdout.flush()
     sys.stderr.flush()
     if is_terminal():
@@ -100,7 +101,7 @@ def _end_without_teardown(code: int) -> None:
 
 
 class NothingToUndo:
-    """Makes the first Ctrl-C in this block end all processes at once: a library could swallow a KeyboardInterrupt."""
+    """A block in which the first Ctrl-C ends all processes at once, because a library may swallow KeyboardInterrupt."""
 
     def __enter__(self) -> None:
         global _enough
@@ -124,7 +125,7 @@ def _interrupt(number: int, _frame: object) -> None:
 
 
 def _ignore(_number: int, _frame: object) -> None:
-    """Do nothing: `_count_interrupts` counts the signal."""
+    """Do nothing. `_count_interrupts` still counts the signal."""
 
 
 def _count_interrupts(reading: int, number: int) -> None:
@@ -138,7 +139,7 @@ def _count_interrupts(reading: int, number: int) -> None:
 
 
 def end_at_once(*, code: int = INTERRUPTED) -> None:
-    """Kill all child processes, then exit. Files are written atomically, so the store stays intact."""
+    """Kill all child processes, then exit. The store stays intact, because its files are written atomically."""
     from contextlib import suppress
 
     import psutil
@@ -154,9 +155,9 @@ def end_at_once(*, code: int = INTERRUPTED) -> None:
 
 
 def say_interrupted() -> None:
-    """Print the message once, even if several threads call this; it is printed when this returns.
+    """Print the message about an interrupt, once per process. Thread-safe.
 
-    Not for code that a signal handler may interrupt if the handler calls this too: it would wait for itself.
+    Not reentrant: if a signal handler that calls this interrupts a call, they deadlock.
     """
     global _said
     with _saying:

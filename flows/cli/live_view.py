@@ -51,11 +51,11 @@ from tasks.services.events import (
 )
 
 MIB = 2**20
-LONGEST_STAGE = 60  # characters of a compile's printed stage
+LONGEST_STAGE = 60  # characters; a compile's stage is truncated to them
 
 
 class NoteColumn(ProgressColumn):
-    """The note of a row; a narrow terminal cuts it before the counts beside it."""
+    """The column with the rows' notes. On a narrow terminal it is truncated, so that the others stay complete."""
 
     def render(self, task: Task) -> Text:
         """Return the note on one line."""
@@ -65,7 +65,7 @@ class NoteColumn(ProgressColumn):
 
 
 class LiveView:
-    """A live view; without a terminal, a line when something starts, ends or dies."""
+    """A live view of the events of flows. Without a terminal, it prints a line when something starts, ends or dies."""
 
     def __init__(self, console: Console):
         self.console = console
@@ -100,7 +100,7 @@ class LiveView:
         self._progress.stop()
 
     def show(self, event: Event) -> None:
-        """Draw an event."""
+        """Update the view for an event."""
         match event:
             case Planned(plans):
                 self._planned(plans)
@@ -132,7 +132,7 @@ class LiveView:
                 self.comparisons.append((record, page))
 
     def show_read(self, name: str, done: int, size: int) -> None:
-        """Draw how far a long file has been read."""
+        """Show how many bytes of a long file have been read: `done` of `size`."""
         self._end_waiting()
         if self.console.is_terminal:
             self._show_bytes(f"reading {visible(name)}", "MiB", done, size)
@@ -159,7 +159,7 @@ class LiveView:
             self._checkpoints[plan.run_name] = {}
 
     def _make_room(self) -> None:
-        """Hide finished rows, oldest first, until the running ones fit on the screen. The last frame shows all rows."""
+        """Hide finished rows, oldest first, until the others fit on the screen. At the end all rows are shown again."""
         shown = [task for task in self._progress.tasks if task.visible]
         over = [task for task in shown if task.stop_time is not None or (not task.started and task.remaining == 0)]
         for task in over[: max(0, len(shown) - self.console.height + 1)]:

@@ -1,4 +1,4 @@
-"""Turns finished runs into comparisons and pages without a Prefect server."""
+"""Compares finished runs and publishes the pages without a Prefect server."""
 
 from collections.abc import Collection, Sequence
 from itertools import groupby
@@ -12,9 +12,9 @@ from tasks.store import Store
 
 
 def publish_finished(plans: Sequence[RunPlan], store: Store, done: Collection[tuple[str, str]] = ()) -> list[str]:
-    """Publish every case whose runs all have a record; return the paths of the pages.
+    """Publish every case whose runs have all finished; return the paths of the pages.
 
-    done: (comparison, case) that have a page already.
+    done: pairs (comparison, case) to leave out, because they have a page already.
     """
     pages = []
     cases = len({plan.case for plan in plans})

@@ -1,4 +1,4 @@
-"""Prints the history of a store: trends on the terminal or as JSON, and writes its page."""
+"""Prints the history of a store, as trends on the terminal or as JSON, and writes the history's page."""
 
 import json
 import re
@@ -63,7 +63,7 @@ def show_history(
 
 
 def _places(page: Path | None, store: Store) -> Iterator[str]:
-    """Yield the lines with the page's path, and with its link if it is in a bucket."""
+    """Yield the lines about the page: its path, and its link if the store is in a bucket; none without a page."""
     if page is None:
         return
     shared = store.mirror is not None and store.writable
@@ -87,7 +87,7 @@ def _explain_nothing(
 
 
 def print_history(judged: Sequence[Judged], console: Console) -> None:
-    """Print one line per series: nights, last values and trend; below it, changes and notes."""
+    """Print a table with one row per series (last values and trend), then the changes and notes."""
     for heading, group in groupby(judged, key=_heading):
         console.print(f"\n[bold]{escape(heading)}[/]", highlight=False)
         table = Table(box=None, pad_edge=False)
@@ -122,7 +122,7 @@ def _heading(item: Judged) -> str:
 
 
 def parse_since(text: str) -> datetime:
-    """Return a date (2026-11-01), a time, or a time so long ago (30d, 12h). Raises ValueError with examples."""
+    """Return the time of a date (2026-11-01), a time, or a duration before now (30d, 12h, 8w). Raises ValueError."""
     try:
         moment = datetime.fromisoformat(text)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

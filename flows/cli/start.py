@@ -1,14 +1,14 @@
-"""The entry point of `maxview`: answers Ctrl-C before it loads anything else."""
+"""The entry point of `maxview`: sets up the handling of Ctrl-C before the slow imports."""
 
 import os
 
 from flows.cli.interrupts import is_terminal, leave_at_interrupt, open_closed_streams, run
 
-SIGN_OF_LIFE = "…\r"  # the first output, which begins in its place, replaces it
+SIGN_OF_LIFE = "…\r"  # shown during the imports; the first output overwrites it
 
 
 def main() -> None:
-    """Run the command line; an interrupt while it is loaded ends it without a traceback."""
+    """Run the command line. Ctrl-C during its imports ends it without a traceback."""
     open_closed_streams()
     leave_at_interrupt()
     if is_terminal():

@@ -42,9 +42,7 @@ class Backend[H](Protocol):
     def launch(
         self, plan: RunPlan, directory: RunDirectory, *, extra_argv: tuple[str, ...], keep: Callable[[H], Any]
     ) -> H:
-        """Start the plan's job and return its handle; before, call `keep` with the handle. Raises LaunchError.
-
-        extra_argv: arguments after the plan's."""
+        """Call `keep` with the job's handle, then start the job; `extra_argv` follow the plan's. Raises LaunchError."""
         ...
 
     def attach(self, plan: RunPlan, directory: RunDirectory, handle: H | None) -> H | None:

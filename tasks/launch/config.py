@@ -6,7 +6,7 @@ from tasks.records import RunPlan
 
 
 def config_text(plan: RunPlan) -> str:
-    """Return the resolved config as YAML, every value with its origin as a comment."""
+    """Return a plan's config as YAML lines `key: value  # origin`."""
     lines = [f"# {plan.run_name}: every value of the run, and where it was set"]
     lines += [f"{key}: {yaml_scalar(value)}  # {plan.origins.get(key, '')}" for key, value in plan.config.items()]
     return "\n".join(lines) + "\n"

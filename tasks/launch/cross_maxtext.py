@@ -84,9 +84,7 @@ def map_to_linen(items: Path, copy: Path) -> Path:
 
 
 def compare_losses(plan: RunPlan, before: RunPlan, first: int, folder: Path, code: int | None) -> CrossRestore:
-    """Return the proof: every loss after the restored step, compared with the other run's. Raises OSError, ValueError.
-
-    folder: where the restored run wrote its metrics; code: its exit code, None if unknown."""
+    """Compare the losses in `folder` after the step `first` with the run `before`'s. Raises OSError, ValueError."""
     start = {"source": before.run_name, "restored_step": first}
     if code != 0:
         evidence = f"{plan.arm} could not train on from {before.run_name}: exit code {code}, see {LOG}"
@@ -118,7 +116,7 @@ def write_crossing(directory: Path, found: CrossRestore) -> None:
 
 
 def read_crossing(directory: Path) -> CrossRestore | None:
-    """Return the proof that `write_crossing` wrote; None if there is none."""
+    """Return the proof that `write_crossing` wrote into the folder; None if it wrote none."""
     try:
         return CrossRestore.model_validate(json.loads((directory / FILE).read_text(encoding="utf-8")))
     except FileNotFoundError:

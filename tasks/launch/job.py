@@ -52,7 +52,7 @@ def backend_of(name: str) -> Backend[Any]:
 
 
 def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the obstacles to a run on the target, each with its remedy; connects to the target's cluster."""
+    """Yield the obstacles to runs on the target, each with its remedy. Connects to the target's cluster, if any."""
     try:
         settings = target.launch_settings(environ)
     except ConfigError as error:
@@ -97,7 +97,7 @@ def with_recording(plan: RunPlan) -> RunPlan:
 
 
 def has_checkpoint(plan: RunPlan, directory: RunDirectory) -> bool:
-    """Return whether an earlier attempt of the run left a checkpoint on this machine."""
+    """Return whether an earlier attempt of the run left a complete checkpoint on this machine."""
     folder = directory.checkpoints_of(plan)
     return folder is not None and folder.is_dir() and any(TMP_MARK not in path.name for path in folder.iterdir())
 

@@ -13,9 +13,7 @@ _TAIL = 32  # bytes at the end of a log, enough for the line with the exit code
 
 
 def open_locked(log: Path) -> int:
-    """Return a descriptor that appends to the log and locks it. Processes that inherit it share the lock.
-
-    Raises LaunchError if another process has the lock, or if the log cannot be written or locked."""
+    """Return a descriptor that appends to the log and locks it. Child processes share the lock. Raises LaunchError."""
     try:
         descriptor = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
     except OSError as error:

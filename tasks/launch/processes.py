@@ -52,7 +52,7 @@ def read_kept[K: Kept](name: str, state: Path, kind: type[K]) -> K | None:
 
 
 def end_kept(kept: Kept, *, state: Path, patience_s: float) -> bool:
-    """End the program's session and forget the program. Returns whether SIGTERM sufficed."""
+    """End the program's session and delete its stored identity. Returns whether the program ended after SIGTERM."""
     by_itself = end_session(kept, patience_s=patience_s)
     (state / f"{kept.name}.json").unlink(missing_ok=True)
     return by_itself
@@ -112,7 +112,7 @@ def members(process: StartedProcess) -> Iterator[int]:
 def end_session(process: StartedProcess, *, patience_s: float) -> bool:
     """End a process and its session: SIGTERM to the process, SIGKILL to the session's rest after `patience_s`.
 
-    Returns whether SIGTERM sufficed. Does nothing if all have ended.
+    Returns whether the process ended without SIGKILL. Does nothing if all have ended.
     """
     by_itself = True
     if is_running(process):
@@ -130,7 +130,7 @@ def wait_for_end(process: StartedProcess) -> None:
     """Wait for the process to end, even if it is no child of this one. Polling would disturb timings."""
     with suppress(psutil.NoSuchProcess):
         waited = psutil.Process(process.pid)
-        if is_running(process):  # else its pid may belong to another process
+        if is_running(process):  # else the pid may belong to another process now
             waited.wait()
 
 

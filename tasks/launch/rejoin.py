@@ -1,4 +1,4 @@
-"""Joins the logs of an interrupted and resumed run into one log, from the run's first step to its end."""
+"""Joins the logs of the attempts of a resumed run into one log, from the run's first step to its end."""
 
 from collections.abc import Iterator
 from pathlib import Path

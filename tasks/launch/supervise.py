@@ -82,7 +82,7 @@ def main(argv: list[str]) -> int:
         code = CANNOT_START
     else:
         guard = Guard(process.pid)
-        if ended:  # the signal came before the process existed
+        if ended:  # SIGTERM arrived before the process existed
             process.terminate()
         code = wait(process, limits, lambda: ended)
         end_group(process.pid)  # the command's children may still run and write to the log
@@ -105,7 +105,7 @@ class Guard:
         if self._pid == 0:
             os.close(self._writing)
             for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, signal.SIG_IGN)  # the supervisor handles them
+                signal.signal(number, signal.SIG_IGN)  # only the supervisor handles these signals
             control(PR_SET_NAME, GUARD)
             try:
                 if not os.read(reading, 1):
@@ -133,9 +133,10 @@ class Limits(NamedTuple):
 
 
 def wait(process: "subprocess.Popen[bytes]", limits: Limits, ended: Callable[[], bool]) -> int:
-    """Wait for the process to end, and end it at a limit or once `ended()`. Returns its exit code as a shell would.
+    """Wait for the process to end; end it at a limit or once `ended()`. Returns its exit code.
 
-    128 + n for signal n; TIMED_OUT or LOG_FULL after a limit."""
+    Like a shell's: 128 + n after signal n. After a limit, TIMED_OUT or LOG_FULL.
+    """
     limit, grace_s = time.monotonic() + limits.seconds, limits.grace_s
     patience: float | None = None  # monotonic time of SIGKILL; None: no SIGTERM was sent
     broken: int | None = None  # exit code of the limit that was exceeded
@@ -153,7 +154,7 @@ def wait(process: "subprocess.Popen[bytes]", limits: Limits, ended: Callable[[],
             say(f"maxview: {reached}, ending the run (time_limit_s of the target sets it)")
             process.terminate()
         elif patience is None and os.fstat(1).st_size > limits.log_mb * 1_000_000:
-            grace_s = min(grace_s, LEFTOVER_S)  # the command keeps writing meanwhile
+            grace_s = min(grace_s, LEFTOVER_S)  # short, because the command keeps writing meanwhile
             broken, patience = LOG_FULL, now + grace_s
             say(f"maxview: the log exceeds {limits.log_mb} MB, ending the run (log_limit_mb of the target sets it)")
             process.terminate()

@@ -1,1 +1,1 @@
-"""Turns a request into fully resolved plans: refs, checkouts, environments, trainers, and the rules of the verdict."""
+"""Resolves a request into run plans: refs, checkouts, environments, trainers, configs, and rules of the verdict."""

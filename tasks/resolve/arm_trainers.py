@@ -30,7 +30,7 @@ TRAINER = (("model/__init__.py",), ("model/train/__main__.py", "model/train.py")
 
 
 class ArmOverrides(Frozen):
-    """The options of a request that replace an arm's ref or software in the comparison's file."""
+    """The options of a request that replace values in the comparison's file: refs and software of the arms."""
 
     baseline: str | None = None  # ref of the first arm; None: as in the file
     branch: str | None = None  # ref of the second arm; None: as in the file

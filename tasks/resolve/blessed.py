@@ -91,7 +91,7 @@ def blessed_runs(plan: RunPlan, store: Store, place: str) -> list[RunRecord]:
     arm = load_comparison(plan.comparison).arms[0].name
     records = []
     for run in baseline.runs:
-        assert run.plan is not None  # bless writes runs that were launched
+        assert run.plan is not None  # only ingested runs have no plan, and they cannot be blessed
         directory = store.run(f"blessed-{run.plan.run_name}").create()
         control = run.commit is not None and run.commit == plan.commit and not plan.dirty and not plan.software
         moved = {"directory": str(directory.path), "blessed": str(path), "ref": None}

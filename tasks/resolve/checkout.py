@@ -27,12 +27,12 @@ class CheckoutError(ValueError):
 def make_checkout(repository: str, sha: str, cache: Path) -> Path:
     """Return a folder with exactly the files of the commit `sha`, without history; `repository` is only read.
 
-    Reuses an existing checkout if its files are unchanged, else replaces it. The folder is renamed into place, so
-    concurrent calls are safe. Raises CheckoutError.
+    Reuses an existing checkout if its files are unchanged, else replaces it. Safe in concurrent calls, because the
+    complete folder is renamed to its final name. Raises CheckoutError.
     """
     folder = cache / FOLDER / sha
     if is_whole(folder, sha):
-        os.utime(folder)  # marks it as used for `prune_checkouts`
+        os.utime(folder)  # `prune_checkouts` reads it as the time of the last use
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -54,7 +54,7 @@ def _modules(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _compile(text: str) -> CodeType:
-    """Return the code of a module as if it had no comments, docstrings and layout."""
+    """Return the compiled code of a module, independent of its comments, docstrings and layout."""
     tree = _strip(text)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)

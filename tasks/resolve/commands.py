@@ -22,7 +22,7 @@ from tasks.resolve.trainers.invocation import Invocation
 from tasks.resolve.trainers.maxtext import PYTHON_IN_POD, plan_maxtext
 from tasks.resolve.trainers.trainer_source import TrainerSource
 
-CONFIG_IN_POD = "/tmp/maxview/config.yml"  # where a pod's command unpacks the run's config
+CONFIG_IN_POD = "/tmp/maxview/config.yml"  # path in a pod to which the pod's command writes the run's config
 # TrainerSource fields that are unknown until the run reports them, with their placeholder values.
 UNKNOWN: Mapping[str, Any] = {"commit": None, "dirty": False, "versions": {}, "folder": None}
 NOWHERE = Path("/nowhere/run")  # dummy run folder, to build a command only for validation
@@ -32,7 +32,7 @@ IMAGE = "image "  # `TrainerSource.software` lists an image as this prefix and t
 
 @dataclass(frozen=True)
 class Command:
-    """The command of one run on one kind of target."""
+    """How one run is started on its target. Its construction checks that the trainer supports the config."""
 
     checkout: TrainerSource  # the trainer, with UNKNOWN values if it is known only after the run
     invoke: Callable[[Path], Invocation]  # run folder → arguments, variables and output files

@@ -33,7 +33,7 @@ def run_git(words: Sequence[str], *, folder: Path | None = None, whole: bool = F
         raise MissingGitError("git is not installed") from error
     except subprocess.TimeoutExpired as error:
         raise GitError(f"git {words[0]} took longer than {TIMEOUT_S:g} s") from error
-    except ValueError as error:  # a NUL byte
+    except ValueError as error:  # an argument contains a NUL byte
         raise GitError(f"git {words[0]}: {error}") from error
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()

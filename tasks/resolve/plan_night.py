@@ -32,7 +32,7 @@ COUNTED = ("regressed", "changed", "failed")  # outcomes that make a night bad
 
 
 class NightCell(Frozen):
-    """One comparison of one case, with its options and its owner."""
+    """One case of one comparison in a night, with its options and its owner."""
 
     comparison: str
     case: str
@@ -146,9 +146,10 @@ def _check_names(request: NightOptions, problems: Problems, root: Path) -> Night
 def make_plan(
     request: NightOptions, wanted: str, last: NightRecord | None, *, day: date, root: Path = CONFIG_ROOT
 ) -> NightPlan:
-    """Return a new night; its `id` is the day, not yet numbered. Raises ConfigError with every problem.
+    """Return a new night, whose `id` is its day without a number. Raises ConfigError with every problem.
 
-    wanted: hash of the request. last: the night that finished last, whose commits are the `previous` baselines."""
+    wanted: hash of the request; last: the night that finished last, whose commits are the `previous` baselines.
+    """
     problems = Problems()
     nightly = _check_names(request, problems, root)
     if nightly is None:
@@ -264,9 +265,10 @@ def find_night_before(plan: NightPlan, store: Store) -> NightRecord | None:
 
 
 def find_new(plan: NightPlan, results: Sequence[CellResult], store: Store) -> list[CellResult]:
-    """Return the results that regressed or died and did not in the previous night, if the arms are two commits.
+    """Return the results that regressed or died, but not in the previous night, and that can be bisected.
 
-    Leaves out quarantined cells."""
+    These compare two different commits and are not quarantined.
+    """
     before = find_night_before(plan, store)
     known = {(one.cell.comparison, one.cell.case): one.word for one in before.results} if before else {}
     found = []

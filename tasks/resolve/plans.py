@@ -112,7 +112,7 @@ def resolve_config(
     trainer = comparison.trainer_of(side)
     if not target.plays_logs and trainer != "command":
         found = [*find_problems(config, devices_of(target))]
-        if target.trains_here and trainer == "maxview":  # a remote target's files, and MaxText's formats, are unknown
+        if target.trains_here and trainer == "maxview":  # remote files and MaxText's formats are not checked
             found += find_data_problems(config)
         problems.lines += [_with_origin(line, values) for line in found]
     problems.raise_any()
@@ -138,7 +138,7 @@ def load_case(case: str, model: str, root: Path) -> dict[str, Value]:
 
 
 def devices_of(target: Target) -> Devices:
-    """Return the devices of the target: count, platform, and memory in GiB if it is known."""
+    """Return the devices of the target; a CPU target's devices share this machine's memory."""
     memory = target.device_memory_gib
     if memory is None and target.trains_here and target.platform == "cpu":
         memory = machine_memory_gib() / target.devices
@@ -225,7 +225,7 @@ def plan_run(
 ) -> RunPlan:
     """Return the plan of one run. Its identity depends on neither its folder nor its time limit."""
     checkout, compiles_for = command.checkout, target.topology if request.compile_only else None
-    if compiles_for:  # on this machine, without the target's launch settings
+    if compiles_for:  # a compile runs on this machine, without the target's launch settings
         here = {"backend": "local", "environment": {}, "pass_on": (), "wrap": (), "launch": {}}
         target = target.model_copy(update=here)
     config = {key: value for key, value in resolved.config.model_dump().items() if key in resolved.values}
@@ -241,7 +241,7 @@ def plan_run(
         facts["commit"] = checkout.commit
     if checkout.software:
         facts["software"] = checkout.software
-    if start is not None and target.trains_here:  # for other targets, only the reason is printed
+    if start is not None and target.trains_here:  # runs elsewhere cannot share their start
         facts["start"] = start.taken_from or "kept"
     identity = hash_identity(facts | command.facts)
     run_name = name_run(case, f"{arm}-compile" if compiles_for else arm, repeat, identity)

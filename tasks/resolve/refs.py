@@ -58,7 +58,7 @@ def is_address(repository: str) -> bool:
 
 def check_repository(repository: str) -> str:
     """Return the address unchanged, or the clone's absolute folder. Raises ConfigError if it is neither."""
-    if SECRET.match(repository):  # it would be written into plans, pages and logs
+    if SECRET.match(repository):  # the secret would appear in plans, pages and logs
         raise ConfigError(
             ["repository: leave user and password out of the address: git gets them from a credential helper"]
         )

@@ -1,1 +1,1 @@
-"""The Prefect server, worker and pool of this machine: starting them, using them in flows, and ending them."""
+"""Starts, uses and ends Prefect's server and worker on this machine; tracks and ends the jobs of flows."""

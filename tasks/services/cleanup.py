@@ -1,4 +1,4 @@
-"""Ends the jobs of cancelled and crashed flow runs."""
+"""Ends the jobs that a cancelled or crashed flow run owns."""
 
 import logging
 from typing import Any

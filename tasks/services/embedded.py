@@ -51,7 +51,7 @@ def _take_turn() -> IO[str] | None:
     try:
         find_home().mkdir(parents=True, exist_ok=True)
         lock = (find_home() / LOCK).open("w")
-    except OSError:  # Prefect will report the problem with its folder
+    except OSError:  # ignored: Prefect reports the problem with its folder
         return None
     fcntl.flock(lock, fcntl.LOCK_EX)
     return lock

@@ -84,14 +84,14 @@ def end_runs(begun: list[Begun], out: str, say: Callable[[str], None]) -> None:
 
 
 def read_begun(client: SyncPrefectClient, parent: UUID | None = None) -> list[FlowRun]:
-    """Return the flow runs that have begun and not ended; with `parent`, only its subflow runs."""
+    """Return the flow runs that have begun and not ended. parent: only subflow runs of this flow run; None: all."""
     inside = None if parent is None else FlowRunFilterParentFlowRunId(any_=[parent])
     wanted = FlowRunFilter(state=FlowRunFilterState(type=BEGUN), parent_flow_run_id=inside)
     return client.read_flow_runs(flow_run_filter=wanted)
 
 
 def end_run(client: SyncPrefectClient, begun: Begun, say: Callable[[str], None]) -> None:
-    """End a flow run's process and jobs, and set its state and its subflows' to Cancelled."""
+    """End a flow run's process and jobs, and set the states of the flow run and its subflow runs to Cancelled."""
     run = begun.run
     inside = read_begun(client, run.id)
     processes = list(processes_of(run.id))

@@ -42,9 +42,7 @@ def log_result(lines: Iterable[tuple[str, str]]) -> None:
 
 
 def final_state(comparisons: Sequence[ComparisonRecord], problem: str = "") -> State[Any]:
-    """Return the flow run's state, named by the verdict; Failed if a case regressed, changed or died.
-
-    problem: a text to put before the verdicts; "": none."""
+    """Return the flow run's state, named by the verdict; Failed if a case regressed, changed or died."""
     status = exit_status(comparisons)
     alone = len(comparisons) == 1  # the flow run's name already contains the case
     verdicts = [record.headline if alone else f"{record.case}: {record.headline}" for record in comparisons]

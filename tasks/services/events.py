@@ -87,7 +87,7 @@ class Troubled(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A case has its verdict and its page."""
+    """A case was compared, and its page was published."""
 
     record: ComparisonRecord
     page: PublishedPage
@@ -95,7 +95,7 @@ class Compared(NamedTuple):
 
 
 class Bisected(NamedTuple):
-    """A case's bisection has ended and has its page."""
+    """The bisection of a case has ended, and its page was published."""
 
     record: Bisection
     page: PublishedPage

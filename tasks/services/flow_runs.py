@@ -1,4 +1,4 @@
-"""Queries Prefect's server for the state of flow runs."""
+"""Reads the states of flow runs from Prefect's server, and corrects a wrong Crashed state."""
 
 import os
 from uuid import UUID
@@ -12,7 +12,7 @@ from tasks.services.outage import unless_away
 
 HEARTBEAT = "prefect.flow-run.heartbeat"
 AT_SIGTERM = "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"
-RESCHEDULE = "reschedule"  # set by Prefect's Kubernetes worker
+RESCHEDULE = "reschedule"  # value of AT_SIGTERM that Prefect's Kubernetes worker sets
 
 
 def life_of(flow_run: str) -> Life:

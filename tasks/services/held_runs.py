@@ -20,9 +20,7 @@ from tasks.store import Store
 
 @contextmanager
 def held_run(plan: RunPlan, store: Store, jobs: Jobs, *, take_over: bool) -> Iterator[RunRecord | None]:
-    """Lock a run while the block runs. Yields the run's record if it has already finished, else None.
-
-    take_over: see `turn_of`."""
+    """Lock a run for the block. Yields its record if it has already finished, else None. take_over: see `turn_of`."""
     logger = get_run_logger()
     owners = jobs.owners(flow_run.id)
     reported: set[str] = set()

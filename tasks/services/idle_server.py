@@ -112,7 +112,7 @@ def make_place() -> Place:
     folder = find_home() / FOLDER
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError:  # the server will report the problem with its folder
+    except OSError:  # ignored here: the server reports the problem with its folder
         folder = Path(tempfile.mkdtemp(prefix="maxview-"))
     return Place(folder, server_key())
 

@@ -24,9 +24,7 @@ GENERATED = re.compile(r"[a-z]+-[a-z]+")  # a random name by Prefect or its run 
 def with_parameters_of[Given: BaseModel, Result](
     options: type[Given],
 ) -> Callable[[Callable[[Given], Result]], Callable[..., Result]]:
-    """Return a decorator that turns a function of one options record into a function of the record's fields.
-
-    Prefect's run form shows a flow's parameters, so it shows each field."""
+    """Return a decorator that replaces a function's options record by its fields, each shown in Prefect's run form."""
     parameters = [
         Parameter(
             name,
@@ -51,9 +49,7 @@ def with_parameters_of[Given: BaseModel, Result](
 
 
 def tag_run(comparison: str, cases: Sequence[str], target: str | None, refs: Sequence[str | None] = ()) -> None:
-    """Tag this flow run with its comparison, cases, target and refs, for filters in Prefect's user interfaces.
-
-    Does nothing outside of a flow run."""
+    """Tag this flow run with comparison, cases, target and refs, for Prefect's filters; does nothing outside of one."""
     if flow_run.id is None:
         return
     facts = [("comparison", comparison), *(("case", case) for case in cases), ("target", target)]

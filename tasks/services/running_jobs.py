@@ -7,7 +7,7 @@ from weakref import WeakSet
 
 
 class Stopped(RuntimeError):
-    """The flow is being ended: no further job may start."""
+    """The flow is being ended, so no further job may start."""
 
 
 class Jobs:
@@ -33,7 +33,7 @@ class Jobs:
             self.check()
             yield
             self.check()
-        except BaseException:  # also Ctrl-C and cancellation: leave no job behind
+        except BaseException:  # BaseException, to end the job also after Ctrl-C and cancellation
             end()
             raise
         finally:

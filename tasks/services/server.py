@@ -26,11 +26,11 @@ STARTUP_S = 120.0
 PAUSE_S = 0.05
 MOST_STARTS, SOON_S = 4, 90.0  # the server is not restarted after 4 ends within 90 seconds
 EMBEDDED = {
-    # Prefect's own settings for an embedded server: no UI, and only the services that record runs
+    # as Prefect sets for its own embedded server: no user interface, and only the services that record runs
     "PREFECT_UI_ENABLED": "0",
     "PREFECT__SERVER_EPHEMERAL": "1",
     "PREFECT__SERVER_FINAL": "1",
-    # its errors go to our log file, not to the terminal
+    # the server prints its errors, which go to the file `Place.log`
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "ERROR",
 }
 JOURNAL_BYTES = 1 << 20  # with less free disk space, SQLite may not be able to write its journal
@@ -57,7 +57,7 @@ class EmbeddedServer:
         self.ending = False
         self.place, self._idle_s = make_place(), idle_s
         self._users = self.place.use()
-        self.process: subprocess.Popen[bytes] | None = None  # started by this command
+        self.process: subprocess.Popen[bytes] | None = None  # None: this command started no server
         self.server = self.place.find()
         if self.server is None:
             self._start(port=0)
@@ -184,7 +184,7 @@ def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> I
         check(configured)
         yield Api(configured)
         return
-    assert embedded is not None  # started above, as no address is configured
+    assert embedded is not None  # else an address is configured
     embedded.wait()
     embedded.keep_alive(lost)
     assert embedded.server is not None  # it answers

@@ -31,9 +31,7 @@ ENDS = ("Completed", "Failed", "Cancelled", "Crashed", "Paused", "Suspended")
 
 
 def set_up(pool: str, say: Callable[[str], None], *, runs: int) -> None:
-    """Create or update the work pool and limits. runs: the pool's limit of concurrent flow runs.
-
-    An existing pool keeps its type; a new one runs flows as processes."""
+    """Create or update the work pool and limits. An existing pool keeps its type; a new one runs flows as processes."""
     with get_client(sync_client=True) as client:
         ensure_pool(client, pool, runs)
         say(f"work pool: {pool}")

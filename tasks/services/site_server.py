@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-# The only paths that are served.
+# The paths that are served. All others are answered with 404.
 PUBLIC = re.compile(
     r"(index|history|card)\.html|comparisons/[^/]+/cases\.js|comparisons/[^/]+/[^/]+/[^/]+/.+"
     r"|bisections/[^/]+/[^/]+/[^/]+/index\.html"

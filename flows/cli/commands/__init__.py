@@ -1,1 +1,1 @@
-"""The commands of `maxview`, one module each: options and help. Slow imports are inside the functions."""
+"""The commands of `maxview`: their options and help. Slow imports are inside the functions, so that help is fast."""

@@ -1,4 +1,4 @@
-"""`maxview bisect`: words to the flow `bisect`."""
+"""The command `maxview bisect`, which runs the flow `bisect`."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def bisect(name: str, /, *, options: Annotated[BisectOptions, Parameter(name="*"
     from tasks.bisect.points import choose_span, list_cases, read_versions
     from tasks.bisect.questions import read_question
 
-    # the input is checked here too: a mistake should not cost the start of a server
+    # checked before the flow, because starting a server for it takes seconds
     options, more = options.model_copy(update={"comparison": name}), options.more
     if more.max_runs is not None and more.max_runs < 2:
         raise ValueError(f"--max-runs must be 2 or more, got {more.max_runs}: each end takes one")

@@ -1,4 +1,4 @@
-"""`maxview bless`: the candidate of a finished comparison becomes the baseline of its case and target."""
+"""The command `maxview bless`: stores the candidate's runs of finished comparisons as baselines."""
 
 import shlex
 from typing import Annotated
@@ -22,7 +22,7 @@ def bless(
 ) -> int:
     """Keep the candidate's runs as the baseline that `compare --baseline blessed` and nightlies compare with.
 
-    The old and the new values, the reason and the commit stay in the file.
+    The baseline's file lists the old and new values, the reason and the commit of every blessing.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`maxview card`: the verified and unverified properties of every case."""
+"""The command `maxview card`: shows the verified and unverified properties of every case."""
 
 import shlex
 from pathlib import Path
@@ -13,7 +13,7 @@ from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 if TYPE_CHECKING:
     from tasks.records.card import Card
 
-ROOT = CONFIG_ROOT.parent  # of our trainer's checkout
+ROOT = CONFIG_ROOT.parent  # folder of the installed trainer
 
 
 def card(
@@ -77,7 +77,7 @@ def card(
 
 
 def read_card(name: str) -> "Card":
-    """Return the card in a file. Raises ValueError if it is none, or was edited."""
+    """Return the card in a file that `maxview card --json` wrote. Raises ValueError if the file is no card."""
     from pydantic import ValidationError
 
     from tasks.records.card import Card

@@ -1,14 +1,14 @@
-"""Checks the words of a command line for lengths and characters that no name, path or value has."""
+"""Rejects command-line arguments that are too long or contain control characters."""
 
 import unicodedata
 from collections.abc import Sequence
 
-LONGEST_WORD = 4_096  # as long as a path can be
+LONGEST_WORD = 4_096  # Linux's limit for a path
 DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they reorder text
 
 
 def check_words(words: Sequence[str]) -> None:
-    """Raise ValueError for a word that is too long, or has a character that a terminal would act on."""
+    """Raise ValueError for an argument that is too long, or has a character that would control the terminal."""
     for number, word in enumerate(words, start=1):
         if len(word) > LONGEST_WORD:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""The options of commands that run no flow, and paths that mean the same in every working directory."""
+"""Options that several commands have, and checks of the output folder."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,15 +19,15 @@ Json = Annotated[bool, Parameter(name="--json", help="Print the records as JSON 
 
 
 def check_out(out: str) -> None:
-    """Raise StoreError with the remedy if `out` cannot be an output folder, before slow work begins."""
+    """Raise StoreError with the remedy if `out` cannot be a store. To be called before slow work."""
     from tasks.store import open_store
 
     open_store(out)
 
 
 def absolute_place(out: str) -> str:
-    """Return a path or address that means the same in another working directory."""
+    """Return a path as an absolute path, and an address (gs://…) unchanged."""
     if "://" in out:
         return out
     place = Path(out).absolute()
-    return str(place.resolve() if ".." in place.parts else place)  # behind a link, `..` is another folder
+    return str(place.resolve() if ".." in place.parts else place)  # after a symbolic link, `..` is another folder

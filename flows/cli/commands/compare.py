@@ -1,4 +1,4 @@
-"""`maxview compare`: words to the flow `compare`."""
+"""The command `maxview compare`, which runs the flow `compare`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,7 +29,7 @@ def compare(
     from tasks.resolve.make_request import request_comparison
     from tasks.resolve.plans import find_unfit, resolve
 
-    # the input is checked here too: a mistake should not cost the start of a server
+    # checked before the flow, because starting a server for it takes seconds
     options = options.model_copy(update={"comparison": name})
     options.read_budget()
     plans = resolve(request_comparison(options), Path(options.out))
@@ -45,7 +45,7 @@ def compare(
 
 
 def check_comparison_name(name: str) -> None:
-    """Raise ValueError if no comparison is named, or a case in its place."""
+    """Raise ValueError if `name` is empty, or names a case instead of a comparison."""
     if not name:
         known = ", ".join(list_names("comparisons"))
         raise ValueError(f"name a comparison: {known}; for example: maxview compare linen-vs-nnx --case 03_dropout")

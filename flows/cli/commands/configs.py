@@ -1,4 +1,4 @@
-"""The commands `maxview resolve`, which shows a resolved config, and `maxview cases`, which lists the configs."""
+"""The commands `maxview resolve`, which shows a case's config, and `maxview cases`, which lists names of configs."""
 
 from flows.cli.commands.common_options import Json, Set
 
@@ -21,7 +21,7 @@ def resolve_command(
     case
         A case, for example 03_dropout.
     arm
-        One arm of the comparison; its first by default.
+        One arm of the comparison; the first arm by default.
     """
     from configs.comparison import load_comparison, load_target
     from tasks.publish.terminal.configs import show_config
@@ -35,7 +35,7 @@ def resolve_command(
 
 
 def cases(*, json_: Json = False) -> int:
-    """Show the cases, targets, models and comparisons there are."""
+    """List the cases, targets, models and comparisons in configs/."""
     from tasks.publish.terminal.configs import show_matrix
 
     show_matrix(as_json=json_)

@@ -1,4 +1,4 @@
-"""The command `maxview explain`: finds out why the arms of a comparison, a page or two runs differ."""
+"""The command `maxview explain`: searches for the cause of the difference between two arms."""
 
 from pathlib import Path
 from typing import Annotated

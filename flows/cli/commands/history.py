@@ -1,4 +1,4 @@
-"""`maxview history`: the trends of all comparisons in a store."""
+"""The command `maxview history`: shows how the metrics of a store's comparisons change over time."""
 
 from typing import Annotated
 

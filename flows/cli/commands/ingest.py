@@ -1,4 +1,4 @@
-"""`maxview ingest`: logs to the flow `ingest`."""
+"""The command `maxview ingest`, which runs the flow `ingest`."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ def ingest(
     options: Annotated[IngestOptions, Parameter(name="*")] = IngestOptions(),
     json_: Json = False,
 ) -> int:
-    """Compare runs from the logs that they left."""
+    """Compare runs from their logs."""
     from flows.cli.byte_progress import show_reads
     from tasks.diff.compare_logs import check_words
     from tasks.ingest.given_logs import open_arms, sort_words
@@ -28,7 +28,7 @@ def ingest(
     check_words(options.target, options.tolerances)
     sides = sort_words(logs or (), options.baseline, options.candidate)
     with show_reads(Console(stderr=True)), open_arms(sides, aa=options.aa):
-        pass  # refuses logs that cannot be compared before a flow run begins
+        pass  # raises for logs that cannot be compared, before a flow run begins
     check_out(options.out)
 
     given = {"logs": logs or (), "baseline": options.baseline, "candidate": options.candidate}

@@ -1,4 +1,4 @@
-"""`maxview nightly`: words to the flow `nightly`."""
+"""The command `maxview nightly`, which runs the flow `nightly`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ def nightly(*, options: Annotated[NightOptions, Parameter(name="*")] = NightOpti
     """Run every case of every comparison in configs/nightly.yml, or resume an unfinished night."""
     from tasks.resolve.plan_night import check_night
 
-    # the input is checked here too: a mistake should not cost the start of a server
+    # checked before the flow, because starting a server for it takes seconds
     if options.config:
         options = options.model_copy(update={"config": str(Path(options.config).absolute())})
     check_night(options)

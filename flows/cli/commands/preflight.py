@@ -1,4 +1,4 @@
-"""`maxview preflight`: passes the command line to the flow `preflight`."""
+"""The command `maxview preflight`, which runs the flow `preflight`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,7 +29,7 @@ def preflight(
     from tasks.resolve.make_request import request_compiles
     from tasks.resolve.plans import resolve
 
-    # the input is checked here too: a mistake should not cost the start of a server
+    # checked before the flow, because starting a server for it takes seconds
     options = options.model_copy(update={"comparison": name})
     missing = find_missing_compilers(resolve(request_compiles(options), Path(options.out)))
     if missing:

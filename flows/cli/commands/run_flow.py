@@ -1,4 +1,4 @@
-"""Runs a flow in this process with a live view; returns its comparisons and an exit status."""
+"""Runs a flow in this process with a live view, and prints the comparisons that it made."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from flows.cli.commands.common_options import absolute_place
 
 
 class FlowError(RuntimeError):
-    """The flow itself failed, not one of the arms; the message says where."""
+    """The flow itself failed, rather than an arm. The message says where."""
 
 
 def run_flow(
@@ -26,7 +26,7 @@ def run_flow(
 ) -> int:
     """Run the flow of this name in this process with a live view, print its comparisons, and return the exit status.
 
-    left_out: cases that were not run, and why.
+    left_out: case that was not run → reason.
     """
     state, view = finish_flow(name, parameters)
     from tasks.diff import exit_status
@@ -52,20 +52,20 @@ def run_flow(
 
 
 def load_flows() -> None:
-    """Import the modules that every command with a flow needs."""
+    """Import the modules that flows need, which takes seconds."""
     import flows.compare
     import flows.ingest  # noqa: F401
 
 
 def index_of(out: str) -> str:
-    """Return the path of the index page of an output folder, as shown to users."""
+    """Return the address of a store's index page, for messages."""
     return f"{out.rstrip('/')}/index.html"
 
 
 def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Run a flow in this process with a live view; return its final state, and the view with its results.
+    """Run a flow in this process with a live view; return its final state and the LiveView, which has the comparisons.
 
-    If the server is gone for good, publishes the finished results and ends the process with exit status 2.
+    If the embedded server cannot be restarted, publishes the finished cases and ends the process with exit status 2.
     """
     from flows.cli.interrupts import NothingToUndo, end_at_once
     from flows.cli.live_view import LiveView

@@ -1,4 +1,4 @@
-"""`maxview scrape`: logs to tables."""
+"""The command `maxview scrape`: reads logs into tables."""
 
 import sys
 from functools import partial
@@ -26,8 +26,8 @@ def scrape(
 ) -> int:
     """Read logs into tables: of MaxText, maxview, Megatron-LM and its relatives, torchtitan.
 
-    A stream may still go on (kubectl logs -f POD | maxview scrape -); Ctrl-C ends it and prints the tables so far.
-    Step lines that were seen and could not be read are reported on standard error; the exit status stays 0.
+    A stream may still be growing (kubectl logs -f POD | maxview scrape -); Ctrl-C ends it and shows the lines so far.
+    Step lines that cannot be read are reported on standard error; the exit status stays 0.
     """
     from flows.cli.byte_progress import show_reads
     from tasks.ingest.log_sources import read_sources

@@ -1,4 +1,4 @@
-"""The commands `maxview up`, `down` and `doctor`: the services of this machine, and its missing tools."""
+"""The commands `maxview up` and `down`, which start and end a Prefect server and worker, and `maxview doctor`."""
 
 import json
 from pathlib import Path
@@ -24,15 +24,15 @@ def up(
 ) -> int:
     """Start a Prefect server with pool, limits, automations, deployments and a worker; if it runs, update it.
 
-    PREFECT_SERVER_API_AUTH_STRING (user:password) asks for a password, PREFECT_SERVER_DATABASE_CONNECTION_URL uses
-    PostgreSQL instead of SQLite, MAXVIEW_WEBHOOK_URL receives the changes of a night.
+    PREFECT_SERVER_API_AUTH_STRING (user:password) sets a password, PREFECT_SERVER_DATABASE_CONNECTION_URL selects
+    PostgreSQL instead of SQLite, MAXVIEW_WEBHOOK_URL is an address that receives the changes of every night.
 
     Parameters
     ----------
     host
-        Where the server listens; other places than this machine need a password.
+        The address to listen at; an address that other machines can reach needs a password.
     pool
-        The work pool; a pool that exists is used as it is.
+        The work pool; an existing pool keeps its type.
     """
     from tasks.services import up as services
     from tasks.store.seals import state_folder

@@ -1,4 +1,4 @@
-"""`maxview site`: the pages of a store, built, served, or as an example."""
+"""The commands `maxview site build`, `serve` and `demo`: build, serve, or make an example of a store's pages."""
 
 import os
 import socket
@@ -60,7 +60,7 @@ def serve(
         raise ValueError(f"{host}:{port} cannot be opened ({reason}); try --port 0") from error
     place = f"http://{host}:{listener.getsockname()[1]}/"
     Console(markup=False, soft_wrap=True).print(f"{store.address} at {place} until Ctrl-C")
-    with suppress(KeyboardInterrupt):  # it is how this command ends
+    with suppress(KeyboardInterrupt):  # Ctrl-C is the normal end of this command
         make_server(store.path, front=front, not_found=render_not_found()).run([listener])
     return 0
 
@@ -75,7 +75,7 @@ def demo(
     Parameters
     ----------
     documents
-        Saved MaxView pages that hold both logs, to stand among them.
+        Saved MaxView pages with both logs, to add to the example.
     """
     from flows.cli.commands.compare import compare
     from flows.cli.commands.preflight import preflight

@@ -1,1 +1,1 @@
-"""Runs as supervised processes of this machine: trainers, and players of stored logs."""
+"""The backend that runs trainers, and players of stored logs, as supervised processes on this machine."""

@@ -60,7 +60,7 @@ def can_confine(folders: list[str]) -> bool:
 
 
 def confine(folders: list[str]) -> None:
-    """Make every mount read-only for this process and its children, except `+` folders. Raises OSError."""
+    """Make every mount except the `+` folders read-only, for this process and its children. Raises OSError."""
     here = os.getcwd()
     enter_namespace()
     call("mount", None, b"/", None, MS_REC | MS_PRIVATE, None)
@@ -85,7 +85,7 @@ def enter_namespace() -> None:
     try:
         call("unshare", CLONE_NEWNS)
         return
-    except NotOfferedError:  # not root
+    except NotOfferedError:  # this process is not root: use a user namespace
         call("unshare", CLONE_NEWUSER | CLONE_NEWNS)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{name}", "w") as file:

@@ -37,7 +37,7 @@ INSTALLERS = ("uv", "pip", "pypoetry", "pdm", "pre-commit", "bazel")
 
 
 def build_environment(plan: RunPlan, caller: Mapping[str, str]) -> dict[str, str]:
-    """Return the trainer's environment: the caller's variables that the plan passes on, and the plan's own."""
+    """Return the trainer's environment: the caller's variables that the plan passes on, and the plan's variables."""
     own = {"PYTHONUNBUFFERED": "1"}
     if plan.checkout is not None:
         own["PYTHONDONTWRITEBYTECODE"] = "1"  # the next run would execute bytecode written into the checkout
@@ -145,7 +145,7 @@ def writable_folders(plan: RunPlan, environment: Mapping[str, str]) -> list[str]
 
 
 def _environments(argv: Sequence[str]) -> list[Path]:
-    """Return the virtual environments whose Python a command names."""
+    """Return the folders of the virtual environments whose `bin/python` is in a command."""
     folders = [Path(word).parent.parent for word in argv if word.startswith("/")]
     return [folder for folder in folders if (folder / "pyvenv.cfg").is_file()]
 

@@ -1,1 +1,1 @@
-"""Runs on a cluster: workloads that xpk creates, followed through the API server."""
+"""The backend that runs jobs on a Kubernetes cluster: xpk creates the workloads, maxview reads the API server."""

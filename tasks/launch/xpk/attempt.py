@@ -56,7 +56,7 @@ class Attempt:
         """Yield the log as it grows; return why the platform ended the job, None if the platform did not end it."""
         view = patiently(lambda: look(self._api, self._handle.job_name))
         if not view.exists and read_exit_code(self._log_path) is not None:
-            yield from _read_whole(self._log_path)  # the workload ended and has been deleted
+            yield from _read_whole(self._log_path)  # the log is complete, and the workload was deleted
             fetch_own_files(self._plan, self._directory)
             return None
         self._before = before = self._log_path.read_bytes() if self._log_path.exists() else b""
@@ -174,7 +174,7 @@ class Attempt:
             while piece is not None:
                 yield from self._add(log, piece)
                 piece = self._pump.pieces.get_nowait()
-            self._pump.pieces.put(None)  # for the next call
+            self._pump.pieces.put(None)  # so that the next call sees the end too
             if self._pump.refused is not None:
                 raise self._pump.refused
             time.sleep(poll_s)

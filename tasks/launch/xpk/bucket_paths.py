@@ -23,7 +23,7 @@ def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, .
         return value
 
     def move_word(word: str) -> str:
-        key, equals, value = word.partition("=")  # KEY=PATH: MaxText's config values and other options
+        key, equals, value = word.partition("=")  # KEY=PATH, as in MaxText's arguments
         return f"{key}={move(value)}" if equals and _NAME.fullmatch(key) else str(move(word))
 
     config = {key: move(value) for key, value in plan.config.items()}

@@ -1,4 +1,4 @@
-"""Finds the obstacles to runs on a cluster, each with the command that removes it."""
+"""Finds the obstacles to runs on a cluster: missing tools and rights, each with its remedy."""
 
 import importlib.util
 import shutil

@@ -25,15 +25,15 @@ _OUTAGE = re.compile(
     re.IGNORECASE,
 )
 _FORBIDDEN = re.compile(r"\(Forbidden\)|is forbidden: |system:anonymous")
-# Messages of tools without credentials.
+# Parts of tools' messages about missing credentials.
 _LOGIN = ("gcloud auth login", "active account", "credential", "Unauthorized", "Reauthentication", "must be logged in")
 
 
 def create_workload(argv: Sequence[str], exists: Callable[[], bool]) -> None:
     """Run xpk until the workload exists; retry after an outage. Raises LaunchError with the end of xpk's output.
 
-    exists: returns whether the workload exists. xpk's exit code is ignored, because xpk may fail after it has created
-    the workload, for example while it looks up links."""
+    exists: returns whether the workload exists. xpk's exit code is ignored: it may fail after creating the workload.
+    """
     missing = list(missing_tools([word for word in argv if word]))
     if missing:
         raise LaunchError("; ".join(missing))

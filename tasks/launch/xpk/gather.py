@@ -9,7 +9,7 @@ from tasks.launch.logs import open_locked
 from tasks.launch.supervise import stamp
 from tasks.records import JobCause
 
-_FRAME_END = (b"XPK End:", b"EXIT_CODE=")  # the last lines of xpk's wrapper
+_FRAME_END = (b"XPK End:", b"EXIT_CODE=")  # starts of the last lines, which xpk's wrapper prints
 
 
 class GatheredLog:

@@ -40,11 +40,11 @@ class NotAnswering(LaunchError):
 
 
 class Refused(LaunchError):
-    """The API server denies a right."""
+    """The API server denies this account a right."""
 
 
 class NotServed(LaunchError):
-    """The API server has no such kind of object."""
+    """The API server does not serve this kind of object, for example because JobSet is not installed."""
 
 
 class KubeApi:
@@ -80,7 +80,7 @@ class KubeApi:
         return list((found or {}).get("items", []))
 
     def workloads(self, jobset: str) -> list[Object] | None:
-        """Return Kueue's workloads for a JobSet: empty without Kueue, None if this account may not list them."""
+        """Return Kueue's workloads for a JobSet; [] if there is no Kueue, None if this account may not list them."""
         try:
             found = self._read_workloads()
         except Refused:
@@ -99,7 +99,7 @@ class KubeApi:
             return None
 
     def delete_jobset(self, name: str) -> None:
-        """Delete a JobSet and its pods, which get their grace period; does nothing if it is missing."""
+        """Delete a JobSet and, after their grace period, its pods; does nothing if it is missing."""
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}
         self._request(rights.DELETE_JOBSETS, "DELETE", f"{self._jobsets}/{name}", json=body)
 

@@ -57,7 +57,7 @@ class LogCursor:
         if moment in unmet:
             self._met += unmet.index(moment) + 1
             return None
-        if last is not None and moment < last:  # the clock went back
+        if last is not None and moment < last:  # the kubelet's clock was set back
             return None if unmet else text
         same = last == moment.replace(microsecond=0)
         self._seen = [*self._seen, moment] if same else [moment]

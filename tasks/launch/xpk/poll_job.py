@@ -10,7 +10,7 @@ from tasks.launch.xpk.kube import KubeApi, NotAnswering
 from tasks.launch.xpk.workload import attempt_of
 
 LOOK_EVERY_S = 2.0
-PATIENCE_S = 900.0  # longest outage of the API server: a control plane's upgrade takes minutes
+PATIENCE_S = 900.0  # longest outage that is waited for; an upgrade of the cluster's control plane takes minutes
 LAST_LINES_S = 30.0  # longest time to read the rest of an ended pod's log
 
 logger = logging.getLogger(__name__)

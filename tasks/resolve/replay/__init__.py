@@ -1,1 +1,1 @@
-"""Replays stored logs as jobs: finds the log of a run, and plays it."""
+"""Replays stored logs as jobs: finds a run's log, and prints its lines at the original pace."""

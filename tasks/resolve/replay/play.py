@@ -70,7 +70,7 @@ def appear(step: int, source: Path, folder: Path, *, done: bool) -> None:
 
 
 def link(source: str, target: str) -> None:
-    """Hard-link a file, or copy it to another file system."""
+    """Create a hard link to a file, or a copy if the file system does not allow the link."""
     try:
         os.link(source, target)
     except OSError:
@@ -78,7 +78,7 @@ def link(source: str, target: str) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Play the log that the JSON in argv[0] describes; return its exit code."""
+    """Replay the log that the JSON in argv[0] describes; return the log's exit code."""
     job = json.loads(argv[0])
     begin, end, speed = int(job["begin"]), int(job["end"]), float(job["speed"])
     target = Path(job["directory"])

@@ -39,9 +39,10 @@ class StoredLog(Frozen):
 
 
 def find_log(settings: LogSettings, *, case: str, arm: str, repeat: int, where: str) -> StoredLog:
-    """Return the log that the first matching pattern of the target names. Raises ConfigError if none or two match.
+    """Return the log of the first pattern that matches. Raises ConfigError if none does, or if it matches two files.
 
-    where: the target's file, for messages."""
+    where: the target's file, for messages.
+    """
     tried = []
     for pattern in settings.logs:
         filled = pattern.format_map({"case": case, "arm": arm, "repeat": repeat})

@@ -33,7 +33,7 @@ def plan_compile(
     else:
         argv = (checkout.python, "-m", "model.compile", str(directory / CONFIG))
         argv += ("--out", str(directory), "--topology", topology.name)
-        # A variable, because the trainer of an older commit would reject an unknown option.
+        # passed as a variable, because the trainer at an older commit would reject an unknown option
         own = {"MAXVIEW_PROGRAMS": str(programs)} if programs else {}
     return Invocation(argv=argv, environment=ENVIRONMENT | own, files=RunFiles(checkpoints=None))
 

@@ -57,7 +57,7 @@ class MaxText(Frozen):
 
     @property
     def title(self) -> str:
-        """Its name in messages."""
+        """The name of this MaxText in messages: its version or its folder."""
         version = self.versions.get("maxtext")
         return f"MaxText {version}" if version and self.source is None else f"MaxText at {self.source or self.package}"
 
@@ -109,7 +109,7 @@ def plan_maxtext(config: TrainConfig, maxtext: MaxText, directory: Path, *, in_p
     if in_pod:
         base, python = _BASE_IN_POD[Path(maxtext.package).name], PYTHON_IN_POD
     argv = (python, "-m", maxtext.module, base, *write_words(words))
-    # Without DECOUPLE_GCLOUD it retries Google Cloud's metadata server for minutes.
+    # Without DECOUPLE_GCLOUD, MaxText retries Google Cloud's metadata server for minutes.
     on_cpu = config.hardware == "cpu" and not in_pod
     return Invocation(argv=argv, environment={"JAX_PLATFORMS": "cpu", "DECOUPLE_GCLOUD": "TRUE"} if on_cpu else {})
 
@@ -190,7 +190,7 @@ def choose_block(config: TrainConfig, maxtext: MaxText) -> dict[str, Any]:
 
 
 def show_value(value: object) -> str:
-    """Return a value in the syntax of MaxText's command line."""
+    """Return a config value in the syntax of MaxText's command line."""
     if isinstance(value, bool):
         return str(value).lower()
     return repr(value) if isinstance(value, float) else str(value)

@@ -76,7 +76,7 @@ def resolve_custom_command(
         software = (*software, f"command {' '.join(template.argv)}")
     # A command without `{python}` uses an interpreter that is unknown here, with unknown package versions.
     versions = versions_of(python) if "python" in template.names else {}
-    # A checkout has no .git; its caller adds the commit.
+    # A checkout has no .git, so the caller of this function adds the commit.
     commit, dirty = trainer_commit(folder, ()) if checkout is None else (None, False)
     return TrainerSource(
         commit=commit,

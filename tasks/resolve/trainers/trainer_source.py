@@ -40,7 +40,7 @@ class TrainerSource(Frozen):
 
     @property
     def trainer(self) -> Trainer:
-        """The kind of trainer."""
+        """The kind of trainer, as a comparison's file names it."""
         return "maxtext" if self.maxtext else "command" if self.command else "maxview"
 
 
