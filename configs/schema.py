@@ -11,7 +11,7 @@ from configs.model_checks import config_problems
 
 
 def _check_float32(value: float) -> float:
-    """Reject values that become infinite, 0 or 1 in the trainers' float32."""
+    """Reject values that become infinite or 0 in the trainers' float32, and values below 1 that become 1."""
     if abs(value) > 3.4028235e38:
         raise ValueError("is infinite in float32 (at most 3.4028235e38)")
     if value and abs(value) < 1.1754944e-38:
@@ -35,7 +35,7 @@ MoreThanZero = Annotated[Float32, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Decay = Annotated[Float32, Field(ge=0.0, lt=1.0)]  # 1 would make Adam's bias correction divide by 0
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
-FileName = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._+-]*)?$")]  # a single path component
+FileName = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._+-]*)?$")]  # a single path component, or empty
 
 
 class Frozen(BaseModel):

@@ -66,7 +66,10 @@ def restore_type(bits: Any, kind: str) -> Any:
 
 
 def measure(left: Any, right: Any) -> tuple[float, int, int]:
-    """Return (largest difference, differing values, all values); inf if shapes or dtypes, or only bits (±0) differ."""
+    """Return (largest difference, number of unequal values, number of values).
+
+    The difference is inf if shapes or dtypes differ, if only bits differ (±0), or if a value is not finite.
+    """
     if left.shape != right.shape or left.dtype != right.dtype:
         return float("inf"), left.size, left.size
     if left.tobytes() == right.tobytes():

@@ -1,7 +1,7 @@
 """Decides whether the runs prove a difference: between good and bad, and between a suspect and the point before it.
 
 A machine may be noisier than stated: other work slows some runs, or it has two clock states. Repeats of the same point
-show this. From then on, times are compared by ranks only, because ranks assume no size of the noise.
+show this. Then only ranks count, because ranks assume no size of the noise. Otherwise ranks are tried first.
 """
 
 from math import sqrt
@@ -20,7 +20,7 @@ RANKED = 3  # least runs of each side, without its first run, for a rank test
 def judge_ends(line: Line, judge: Judge) -> Rated:
     """Return the verdict on the ends: by ranks, else the first sure verdict of comparisons with 1, 2, … runs of each.
 
-    A time is *same* only with two runs of each, because one slowed run of good hides a difference.
+    For a time, a verdict other than worse needs two runs of each end: one slowed run of good hides a difference.
     """
     both = min(judge.runs(0), judge.runs(line.last))
     rated = Rated(verdict="unknown", text="not run yet", wanted=1)
@@ -75,7 +75,10 @@ def rank_chance(judge: Judge, before: int, after: int) -> float:
 
 
 def _is_witnessed(judge: Judge, belief: Belief, pair: tuple[int, int], chance: float) -> bool:
-    """Return whether at least two runs of the suspect show an increase beyond the noise estimated from all runs."""
+    """Return whether the suspect has two runs or more, and its mean exceeds the mean before it beyond the noise.
+
+    The noise is estimated from all runs.
+    """
     before, after = ([one.value for one in judge.observe(point)] for point in pair)
     if len(after) < WITNESSES:
         return False

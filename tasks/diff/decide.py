@@ -1,6 +1,6 @@
 """Decides the verdict on a deterministic metric from two values, a tolerance and the printed precision.
 
-`decide_noisy` decides times, `parity_rows` decides curves. `docs/verdict.md` explains the rules with examples.
+The modules `decide_noisy` and `parity_rows` decide times and curves. `docs/verdict.md` explains the rules.
 """
 
 from math import isclose, isfinite, isnan, log10

@@ -77,7 +77,7 @@ def start_of(pid: int) -> tuple[str, float]:
 
 
 def is_same(process: StartedProcess) -> bool:
-    """Return whether the live process with this pid is the started one, not a later one. Raises psutil.NoSuchProcess."""
+    """Return whether the live process with this pid is still the started process. Raises psutil.NoSuchProcess."""
     boot, started = start_of(process.pid)
     return boot == process.boot and abs(started - process.created) < TOLERANCE_S
 

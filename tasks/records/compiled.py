@@ -1,4 +1,5 @@
-"""Records of a compiled training step: the content of `compile.json`, which an arm that only compiles writes."""
+"""Records of compiled training steps: `CompiledProgram` is the content of `compile.json`, which an arm that only
+compiles writes; `StepCompile` is a compile in a run's log."""
 
 from typing import Literal
 

@@ -88,7 +88,7 @@ def zombie_automation() -> AutomationCore:
     """Return the automation that marks an unfinished flow run as Crashed after ZOMBIE_AFTER_S without a heartbeat."""
     return AutomationCore(
         name=ZOMBIES,
-        description="Neither the flow's process nor a worker is left to report it.",
+        description="Marks a flow run as crashed if neither its process nor a worker is left to do so.",
         trigger=EventTrigger(
             after={HEARTBEAT},
             expect={HEARTBEAT, *(f"prefect.flow-run.{end}" for end in ENDS)},
@@ -112,7 +112,7 @@ def reap_automation(deployment: UUID) -> AutomationCore:
     """Return the automation that ends the jobs of crashed flow runs, by a run of the deployment `reap/jobs`."""
     return AutomationCore(
         name=REAP,
-        description="The jobs of a run that lost its process and its worker.",
+        description="Ends the jobs that a crashed flow run left behind.",
         trigger=EventTrigger(
             expect={"prefect.flow-run.Crashed"},
             # not crashes of `reap` itself, which would start it again and again
@@ -129,7 +129,7 @@ def notify_automation(webhook: UUID) -> AutomationCore:
     """Return the automation that sends a Slack message after each CHANGED_EVENT, which a night emits."""
     return AutomationCore(
         name=NOTIFY,
-        description="Sent once per changed verdict.",
+        description="Sent once per night with a changed verdict.",
         trigger=EventTrigger(
             expect={CHANGED_EVENT}, posture=Posture.Reactive, threshold=1, within=timedelta(seconds=0)
         ),

@@ -36,7 +36,7 @@ def to_bits(array: Any) -> Any:
 
 
 def from_bits(bits: Any, like: Any) -> Any:
-    """Return the array with these bits, with the dtype and the sharding of `like`."""
+    """Return the inverse of `to_bits`, except for typed keys, with the dtype and the sharding of `like`."""
     values = bits.view(like.dtype) if np.dtype(like.dtype).kind == "V" else bits.astype(like.dtype)
     return jax.device_put(values, like.sharding) if isinstance(like, jax.Array) else values
 
@@ -47,7 +47,7 @@ def digest(values: Any) -> str:
 
 
 def measure(array: Any) -> list[Any]:
-    """Return [norm, mean, largest magnitude, number of non-finite values, digest]; four zeros for keys and bools."""
+    """Return [norm, mean, largest magnitude, non-finite values, digest]; four zeros for keys, bools, empty arrays."""
     values = np.ascontiguousarray(to_host(array))
     bits = digest(values.view(_OWN_TYPES[values.dtype.itemsize]) if values.dtype.kind == "V" else values)
     if values.size == 0 or values.dtype == bool or is_key(array):

@@ -1,4 +1,4 @@
-"""Collects the lines of a MaxText log other than step lines."""
+"""Reads the events of a MaxText log (all but its step lines) and builds the run's record from them and the steps."""
 
 from datetime import datetime
 from typing import Any
