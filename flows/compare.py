@@ -168,7 +168,7 @@ def compare_cases(
 
 
 def find_refused(request: Request, target: str, store: Store, jobs: Jobs) -> dict[str, ComparisonRecord]:
-    """Compile all cases for the target's slice; return those that do not fit: case → comparison of its programs.
+    """Compile all cases for the target's slice; return the cases that do not fit: case → comparison of its programs.
 
     Publishes the other comparisons. Returns {} if the target has no topology, or if a compiler is missing (reported).
     """

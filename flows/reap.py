@@ -24,7 +24,7 @@ def reap(out: Out = DEFAULT_OUT) -> list[str]:
 
 
 def end_jobs(flow_run: str, store: Store) -> list[str]:
-    """End the jobs that a flow run still owns; return the names of those that were running."""
+    """End the jobs that a flow run still owns; return the names of the jobs that were running."""
     ended = stop_jobs(flow_run, store)
     for name in ended:
         get_run_logger().warning("%s: ended, with the flow run %s that started it", name, flow_run)

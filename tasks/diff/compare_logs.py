@@ -136,7 +136,7 @@ def circumstances_of(target: str | None, past: Mapping[str, Past]) -> Circumstan
 
 
 def options_of(case: str, target: str | None, tolerances: str = "default", *, aa: bool = False) -> list[str]:
-    """Return the options of an `ingest` command, without those that have their default value."""
+    """Return the options of an `ingest` command; options with their default value are left out."""
     words = [] if case == UNTITLED else ["--case", case]
     words += [] if target in (None, UNNAMED) else ["--target", str(target)]
     words += [] if tolerances == "default" else ["--tolerances", tolerances]

@@ -13,7 +13,7 @@ from tasks.diff.noise import FINEST, Noise
 
 type Values = NDArray[np.float64]
 
-CONFIDENCE = 0.99  # confidence level of the intervals: of those that are shown, and of those that decide *same*
+CONFIDENCE = 0.99  # confidence level of all intervals: the shown ones and the ones for *same*
 POWER = 0.8  # probability that the suggested number of runs decides
 MOST_RUNS = 100  # per arm: more are never suggested
 WIDE = 0.003  # significance level of the test whether the runs scatter more than the noise allows

@@ -36,7 +36,7 @@ def excuse_of(arms: Arms, floors: list[Floor]) -> str:
     """Return the reason why any difference in time must be noise; empty if it may be real.
 
     Equal programs make only the device's work equal. The host's must be equal too: code, software, environment, and
-    every config key except those that choose the implementation.
+    every config key except the keys of the implementation.
     """
     plans = [run.plan for arm in arms for run in arm.runs if run.plan is not None]
     if not has_same_program(floors) or len(plans) < sum(len(arm.runs) for arm in arms):

@@ -24,7 +24,7 @@ def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None
 
 
 def stop_jobs(flow_run: str, store: Store) -> list[str]:
-    """End the jobs that a flow run still owns; return the names of those that were running."""
+    """End the jobs that a flow run still owns; return the names of the jobs that were running."""
     ended = []
     for handle in handles_of(flow_run, store):
         if is_running(handle):

@@ -79,7 +79,7 @@ def shorten_title(headline: str) -> str:
 
 
 def sum_up(record: ComparisonRecord) -> str:
-    """Return one sentence: the rows that are the same, and those that are unknown, with a reason."""
+    """Return one sentence: the rows that are the same, and the unknown rows with a reason."""
     if record.has_died:
         ended = [arm for arm in (record.baseline, record.candidate) if not arm.has_died]
         measured = f"the table has what {visible(ended[0].label)} measured" if ended else ""

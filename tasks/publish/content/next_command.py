@@ -41,7 +41,7 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
     """Return the most useful command after this verdict; empty if no command gives more information.
 
     plans: of one run of each arm; the command repeats their options. cases: the number of cases compared together. If
-    the target has run all cases that fit, suggest those that need more devices, and then a compile for a TPU slice.
+    the target has run all cases that fit, suggest the cases for more devices, then a compile for a TPU slice.
     """
     place, same = load_target(record.target), [*options_of_plan(plans[0]), *options_of_arms(plans)]
     compare, options = ["maxview", "compare", record.comparison], ["--target", record.target, *same]

@@ -8,7 +8,7 @@ from tasks.records.text import shorten, visible
 from tasks.resolve.plan_night import BISECTED, CellResult, NightRecord
 
 CHANGED_EVENT = "maxview.nightly.changed"
-MARKER = "<!-- maxview:{} -->"  # hidden first line of a comment, by which it is found and updated
+MARKER = "<!-- maxview:{} -->"  # hidden first line of a comment, to find and update it
 LONGEST_HEADLINE = 300  # characters
 MOST_LINES = 20  # changes per message
 
