@@ -238,9 +238,9 @@ class LiveView:
         if plan.compiles_for:
             self._progress.update(self._rows[plan.run_name], completed=1)
             self._progress.stop_task(self._rows[plan.run_name])
-            self._say(f"{plan.run_name}: over after {took:.0f} s")
+            self._say(f"{plan.run_name}: ended after {took:.0f} s")
             return
         self._note(plan, "done")
         self._progress.stop_task(self._rows[plan.run_name])
         good = sum(proof.ok for proof in proofs)
-        self._say(f"{plan.run_name}: over after {took:.0f} s, {good} of {len(proofs)} checkpoints verified")
+        self._say(f"{plan.run_name}: ended after {took:.0f} s, {good} of {len(proofs)} checkpoints verified")
