@@ -1,4 +1,7 @@
-"""The flow `compare`: resolve → preflight → launch → watch and verify → scrape → checkpoints → diff → publish."""
+"""The flow `compare`: resolve → preflight → launch → watch and verify → scrape → checkpoints → diff → publish.
+
+An arm is one of the two compared versions, a case a model with its settings.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -88,7 +91,7 @@ def compare(options: CompareOptions) -> State[Any]:
     patience = Patience(budget_s=options.read_budget(), most=most) if more.until_decided else None
     return compare_cases(
         request_comparison(options), open_store(options.out), Jobs(), patience=patience, take_over=more.take_over,
-        place=more.comment or None,
+        pull_request=more.comment or None,
     )  # fmt: skip
 
 
@@ -99,20 +102,21 @@ def compare_cases(
     *,
     patience: Patience | None = None,
     take_over: bool = False,
-    place: str | None = None,
+    pull_request: str | None = None,
     beside: int = 0,
 ) -> State[Any]:
     """Compare every case of a request; return the flow's final state.
 
-    patience: limits of further repeats of undecided cases; None: none are run. place: a pull request to comment on.
+    patience: limits of further repeats of undecided cases; None: none are run.
+    pull_request: "owner/name#12", which gets a comment with the verdict; None: no comment is written.
     beside: number of this comparison's other cases in other flow runs of the same night.
     """
     began = time.monotonic()
     repeats = request.repeats or load_comparison(request.comparison).repeats
     # Resolve all possible repeats now, because a branch may move before they run.
     most = request.model_copy(update={"repeats": max(repeats, patience.most)}) if patience else request
-    spare = resolve_step(most, store)
-    plans = [plan for plan in spare if plan.repeat < repeats]
+    all_plans = resolve_step(most, store)
+    plans = [plan for plan in all_plans if plan.repeat < repeats]
     tag_run(request.comparison, [*dict.fromkeys(plan.case for plan in plans)], plans[0].target, [request.arms.branch])
     EVENTS.put(Planned(plans))
     comparisons: list[tuple[ComparisonRecord, PublishedPage]] = []
@@ -149,7 +153,7 @@ def compare_cases(
             else:
                 result = run_until_decided(
                     runs,
-                    spare,
+                    all_plans,
                     look=lambda runs: diff_step(runs, store),
                     decide=lambda record, repeats: repeat_step(record, patience, repeats, time.monotonic() - began),
                     run=run,
@@ -159,7 +163,7 @@ def compare_cases(
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
     summarise_step(results, request.comparison)
-    problem = write_comment(comparisons, request.comparison, place) if place else ""
+    problem = write_comment(comparisons, request.comparison, pull_request) if pull_request else ""
     if problem:
         EVENTS.put(Troubled(problem))
     forget([flow_run.id], store)
@@ -274,10 +278,10 @@ def publish_case(
     return result, page
 
 
-def write_comment(comparisons: list[tuple[ComparisonRecord, PublishedPage]], name: str, place: str) -> str:
+def write_comment(comparisons: list[tuple[ComparisonRecord, PublishedPage]], name: str, pull_request: str) -> str:
     """Write the comment on a pull request. Returns an error's message instead of raising it; "" without an error."""
     try:
-        comment_step(comparison_comment(comparisons, name), place)
+        comment_step(comparison_comment(comparisons, name), pull_request)
     except Exception as error:
         get_run_logger().exception("%s failed", comment_step.name)
         return f"no comment: {type(error).__name__}: {error}"
@@ -286,7 +290,7 @@ def write_comment(comparisons: list[tuple[ComparisonRecord, PublishedPage]], nam
 
 def run_until_decided(
     runs: CaseRuns,
-    spare: list[RunPlan],
+    all_plans: list[RunPlan],
     *,
     look: Callable[[CaseRuns], ComparisonRecord],
     decide: Callable[[ComparisonRecord, int], NextLook],
@@ -294,14 +298,14 @@ def run_until_decided(
 ) -> ComparisonRecord:
     """Compare; while `decide` asks for more repeats, run them with alternating arms and compare again.
 
-    spare: plans of all repeats that may be run. decide: (comparison, its runs per arm) → repeats to have, and why.
+    all_plans: plans of all repeats that may be run. decide: (comparison, its runs per arm) → repeats to have, and why.
     """
     for number in count(1):
         result = look(runs.model_copy(update={"look": number}))
         repeats = sum(run.arm == runs.runs[-1].arm for run in runs.runs)
         following = decide(result, repeats)
         numbers = range(repeats, following.repeats or repeats)
-        plans = [plan for plan in spare if plan.case == runs.case and plan.repeat in numbers]
+        plans = [plan for plan in all_plans if plan.case == runs.case and plan.repeat in numbers]
         EVENTS.put(Extended(plans, following.why))
         if not plans:
             break

@@ -65,7 +65,7 @@ def nightly(options: NightOptions) -> State[Any]:
 
 
 def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
-    """Yield the cells' results in order; as many cells run at once as the plan has slices."""
+    """Yield the cells' results in order. The number of cells that run at once is `plan.slices`."""
     jobs = Jobs(flow_run.id)
     verdicts: dict[str, Compared] = {}  # id of a cell's flow run → its comparison
 
@@ -79,7 +79,7 @@ def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
 
 
 def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) -> Iterator[str]:
-    """Bisect every new regression and death; yield a line with the commit, or with the search's state if it failed."""
+    """Bisect every cell with a new regression or death; yield a line with the commit, or the failed search's state."""
     for result in find_new(plan, results, store):
         cell = result.cell
         found: list[str] = []

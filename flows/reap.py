@@ -8,7 +8,7 @@ from tasks.launch.owners import unforgotten
 from tasks.resolve.options import DEFAULT_OUT, Out
 from tasks.services.cleanup import stop_jobs
 from tasks.services.flow_runs import is_alive_after_all, life_of
-from tasks.store import Store, open_store
+from tasks.store import open_store
 
 SIGN_OF_LIFE_S = 60.0  # two intervals between heartbeats
 
@@ -20,12 +20,10 @@ def reap(out: Out = DEFAULT_OUT) -> list[str]:
     lost = [flow_run for flow_run in unforgotten(store) if life_of(flow_run) == "over"]
     if lost:
         time.sleep(SIGN_OF_LIFE_S)
-    return [name for flow_run in lost if not is_alive_after_all(flow_run) for name in end_jobs(flow_run, store)]
-
-
-def end_jobs(flow_run: str, store: Store) -> list[str]:
-    """End the jobs that a flow run still owns; return the names of the jobs that were running."""
-    ended = stop_jobs(flow_run, store)
-    for name in ended:
-        get_run_logger().warning("%s: ended, with the flow run %s that started it", name, flow_run)
+    ended = []
+    for flow_run in lost:
+        if not is_alive_after_all(flow_run):
+            for name in stop_jobs(flow_run, store):
+                get_run_logger().warning("%s: ended, with the flow run %s that started it", name, flow_run)
+                ended.append(name)
     return ended

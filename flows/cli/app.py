@@ -2,6 +2,7 @@
 
 import os
 import sys
+import unicodedata
 from collections.abc import Sequence
 from importlib.metadata import version
 
@@ -12,7 +13,6 @@ from rich.console import Console
 from flows.cli.commands.bisect import bisect
 from flows.cli.commands.bless import bless
 from flows.cli.commands.card import card
-from flows.cli.commands.check_words import check_words
 from flows.cli.commands.compare import compare
 from flows.cli.commands.configs import cases, resolve_command
 from flows.cli.commands.explain import explain
@@ -26,6 +26,9 @@ from flows.cli.commands.services import doctor, down, up
 from flows.cli.commands.site import site
 from flows.cli.commands.verify import verify
 from flows.cli.interrupts import INTERRUPTED, say_interrupted
+
+LONGEST_ARGUMENT = 4_096  # Linux's limit for a path
+DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they reorder text
 
 
 def explain_error(error: cyclopts.CycloptsError) -> str:
@@ -101,7 +104,7 @@ def call(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status. Errors in the input are printed as one message on standard error."""
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     try:
-        check_words(sys.argv[1:] if argv is None else argv)
+        check_arguments(sys.argv[1:] if argv is None else argv)
         check_home()
         result = app(argv, exit_on_error=False, print_error=True, result_action="return_value")
     except cyclopts.CycloptsError:
@@ -127,6 +130,22 @@ def call(argv: Sequence[str] | None = None) -> int:
         say_interrupted()
         return INTERRUPTED
     return result if isinstance(result, int) else 0
+
+
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Raise ValueError for an argument that is too long, or has a character that would control the terminal."""
+    for number, word in enumerate(arguments, start=1):
+        if len(word) > LONGEST_ARGUMENT:
+            raise ValueError(
+                f"word {number} of the command line has {len(word):,} characters, at most {LONGEST_ARGUMENT:,} are "
+                "possible: shorten it"
+            )
+        acting = next((char for char in word if unicodedata.category(char) in ("Cc", "Cs") or char in DIRECTIONS), None)
+        if acting is not None:
+            raise ValueError(
+                f"word {number} of the command line holds the character U+{ord(acting):04X}, which cannot be shown "
+                f"({word!a:.80}): type it without, and rename a file that is called so"
+            )
 
 
 def check_home() -> None:

@@ -50,7 +50,7 @@ def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -
         for pair in example_pairs():
             nights.setdefault(pair.night, []).append(_compare(pair, Path(folder), store))
     for night, records in nights.items():
-        _end_night(records, KNOWN if night == max(nights) else {}, store)
+        _write_night(records, KNOWN if night == max(nights) else {}, store)
     train()
     judged = [judge(series) for series in find_series(load_history(store.files))]
     write_history_page(judged, store)
@@ -84,14 +84,14 @@ def _compare(pair: ExamplePair, folder: Path, store: Store) -> ComparisonRecord:
     )
     by_one_run = any(row.level and row.evidence == ONE_RUN and row.verdict != "same" for row in record.rows)
     if by_one_run and not record.has_died:
-        record = record.model_copy(update={"next_command": _read_further(pair, store)})
+        record = record.model_copy(update={"next_command": _write_further_logs(pair, store)})
     if pair.commits:
-        record = _at_commits(record, runs, pair.commits, store)
+        record = _add_commits(record, runs, pair.commits, store)
     publish_comparison(record, store)
     return record
 
 
-def _read_further(pair: ExamplePair, store: Store) -> str:
+def _write_further_logs(pair: ExamplePair, store: Store) -> str:
     """Write the logs of all runs of both arms, including further repeats; return the command that compares them."""
     folders = [f"logs/{pair.comparison}-{pair.case}-{pair.night}/{side}" for side in ("baseline", "candidate")]
     for folder, texts, more in zip(folders, pair.logs, pair.further, strict=True):
@@ -102,7 +102,7 @@ def _read_further(pair: ExamplePair, store: Store) -> str:
     return shlex.join([*words, "--case", pair.case, "--target", TARGET, "--out", store.address])
 
 
-def _at_commits(
+def _add_commits(
     record: ComparisonRecord, runs: Sequence[RunRecord], commits: Sequence[Commit], store: Store
 ) -> ComparisonRecord:
     """Return the comparison with these commits, which logs do not print; update the stored records of its runs too."""
@@ -118,7 +118,8 @@ def _at_commits(
     return record.model_copy(update={**labelled, "commits": {record.candidate.name: tuple(own)}})
 
 
-def _end_night(records: Sequence[ComparisonRecord], quarantined: Mapping[str, str], store: Store) -> None:
+def _write_night(records: Sequence[ComparisonRecord], quarantined: Mapping[str, str], store: Store) -> None:
+    """Store and publish the record of a night with these comparisons. quarantined: case → reason."""
     day = records[0].created[:10]
     cells = [
         NightCell(

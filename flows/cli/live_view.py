@@ -108,7 +108,7 @@ class LiveView:
                 self._reused(plan)
             case Waits(plan, why):
                 self._note(plan, "in use by another flow")
-                self._say(why)
+                self._print_without_terminal(why)
             case Launched(run):
                 self._launched(run)
             case Logged(run, what):
@@ -169,7 +169,8 @@ class LiveView:
         marks = "".join(f" ckpt {step}{mark}" for step, mark in sorted(self._checkpoints[plan.run_name].items()))
         self._progress.update(self._rows[plan.run_name], note=plain(text + marks), **changes)
 
-    def _say(self, text: str) -> None:
+    def _print_without_terminal(self, text: str) -> None:
+        """Print a line, unless a terminal shows the rows of the view."""
         if not self.console.is_terminal:
             self.console.print(plain(text), soft_wrap=True)
 
@@ -181,7 +182,7 @@ class LiveView:
         )
         self._note(plan, again, completed=1 if plan.compiles_for else int(plan.config["steps"]))
         self._make_room()
-        self._say(f"{plan.run_name}: {again}")
+        self._print_without_terminal(f"{plan.run_name}: {again}")
 
     def _launched(self, run: LaunchedRun) -> None:
         plan = run.plan
@@ -189,7 +190,7 @@ class LiveView:
         self._progress.start_task(self._rows[plan.run_name])
         self._make_room()
         self._note(plan, "starting")
-        self._say(f"{plan.run_name}: running, log {run.handle.log}")
+        self._print_without_terminal(f"{plan.run_name}: running, log {run.handle.log}")
 
     def _logged(self, plan: RunPlan, what: Any) -> None:
         marks = self._checkpoints[plan.run_name]
@@ -208,20 +209,22 @@ class LiveView:
                 self._note(plan, "verifying")
             case Restarted():
                 self._note(plan, f"started again: {what.cause.type}")
-                self._say(f"{plan.run_name}: attempt {what.attempt}: {what.cause.type}: {what.cause.message}")
+                self._print_without_terminal(
+                    f"{plan.run_name}: attempt {what.attempt}: {what.cause.type}: {what.cause.message}"
+                )
             case RunEnded():
                 self._ended(plan, what)
 
     def _ended(self, plan: RunPlan, end: RunEnded) -> None:
         if end.error is not None:
             self._note(plan, f"died: {end.error.type}")
-            self._say(f"{plan.run_name}: died: {end.error.type}: {end.error.message}")
+            self._print_without_terminal(f"{plan.run_name}: died: {end.error.type}: {end.error.message}")
         if end.exit_code:
             self._note(plan, f"ended with exit code {end.exit_code}")
             self._progress.stop_task(self._rows[plan.run_name])
         if end == RunEnded():
             self._note(plan, "gone: its processes were killed")
-            self._say(f"{plan.run_name}: its processes were killed")
+            self._print_without_terminal(f"{plan.run_name}: its processes were killed")
 
     def _show_bytes(self, name: str, note: str, done: int, total: int) -> None:
         if name not in self._rows:
@@ -238,9 +241,11 @@ class LiveView:
         if plan.compiles_for:
             self._progress.update(self._rows[plan.run_name], completed=1)
             self._progress.stop_task(self._rows[plan.run_name])
-            self._say(f"{plan.run_name}: ended after {took:.0f} s")
+            self._print_without_terminal(f"{plan.run_name}: ended after {took:.0f} s")
             return
         self._note(plan, "done")
         self._progress.stop_task(self._rows[plan.run_name])
         good = sum(proof.ok for proof in proofs)
-        self._say(f"{plan.run_name}: ended after {took:.0f} s, {good} of {len(proofs)} checkpoints verified")
+        self._print_without_terminal(
+            f"{plan.run_name}: ended after {took:.0f} s, {good} of {len(proofs)} checkpoints verified"
+        )

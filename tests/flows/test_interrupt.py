@@ -143,7 +143,7 @@ def test_the_first_ctrl_c_ends_a_command_without_jobs(tmp_path: Path) -> None:
 BEREFT = """
 import flows.cli.app, time
 from tasks.services.running_jobs import Jobs
-from flows.cli.interrupted import end_in_time
+from flows.cli.commands.run_flow import end_in_time
 from tasks.services.server import Api
 def call():
     end_in_time(Api('http://127.0.0.1:{port}/api'))

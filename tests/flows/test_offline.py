@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from flows.cli.offline import publish_finished
+from flows.cli.commands.run_flow import publish_finished
 from tasks.ingest.run_record import build_record
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run

@@ -10,7 +10,7 @@ from tasks.services.events import EVENTS, Event, Extended
 
 
 def test_runs_are_added_until_the_verdict_is_known() -> None:
-    spare: list[Any] = [
+    all_plans: list[Any] = [
         SimpleNamespace(case=case, repeat=repeat, arm=arm) for case in "ab" for repeat in range(8) for arm in "xy"
     ]
     looks: list[tuple[int | None, int]] = []
@@ -32,9 +32,9 @@ def test_runs_are_added_until_the_verdict_is_known() -> None:
         return list(plans)
 
     heard: list[Event] = []
-    first = CaseRuns.model_construct(comparison="c", case="b", target="cpu", runs=tuple(spare[16:18]), cases=2)
+    first = CaseRuns.model_construct(comparison="c", case="b", target="cpu", runs=tuple(all_plans[16:18]), cases=2)
     with EVENTS.heard_by(heard.append):
-        result = run_until_decided(first, spare, look=look, decide=decide, run=run)
+        result = run_until_decided(first, all_plans, look=look, decide=decide, run=run)
     assert result.case == "b"
     assert looks == [(1, 2), (2, 6), (3, 10)]
     assert ran == [("b", repeat, arm) for repeat in (1, 2, 3, 4) for arm in "xy"]  # A B A B, no other case

@@ -13,7 +13,7 @@ def explain(
     subject: list[str],
     /,
     *,
-    store: Annotated[str, Parameter(help="Where a comparison that is named is looked for.")] = DEFAULT_OUT,
+    store: Annotated[str, Parameter(help="The store with the named comparison.")] = DEFAULT_OUT,
     out: Annotated[
         Path | None, Parameter(help="Write a repro kit there: both programs, their arguments, a script that needs jax.")
     ] = None,

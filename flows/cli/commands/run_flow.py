@@ -1,20 +1,30 @@
-"""Runs a flow in this process with a live view, and prints the comparisons that it made."""
+"""Runs a flow in this process with a live view, prints its comparisons, and ends it if Prefect's server is lost."""
 
 import json
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from importlib import import_module
+from itertools import groupby
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from flows.cli.commands.common_options import absolute_place
 
+if TYPE_CHECKING:
+    from tasks.records import RunPlan
+    from tasks.services.server import Api
+    from tasks.store import Store
+
+MOST_MISSES, PAUSE_S = 2, 0.5  # unanswered requests after which the server counts as gone, and the time between two
+REPORT_S = 30.0  # limit for the flow to report its final state to the server; then the process is ended
+
 
 class FlowError(RuntimeError):
-    """The flow itself failed, rather than an arm. The message says where."""
+    """The flow itself failed, not the run of an arm (one of the two compared versions). The message has the reason."""
 
 
 def run_flow(
@@ -73,7 +83,6 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
     def lost(why: str) -> None:
-        from flows.cli.offline import publish_finished
         from tasks.store import open_store
 
         try:
@@ -89,7 +98,6 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
             from tasks.services import prefect_settings as environment
 
             environment.prepare()
-            from flows.cli.interrupted import end_in_time
             from tasks.services.server import explain_failure, prefect_api
 
             api = held.enter_context(prefect_api(lost, load_flows))
@@ -106,3 +114,47 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
                     raise
                 raise FlowError(message) from error
         return state, view
+
+
+def end_in_time(api: "Api") -> None:
+    """At Ctrl-C, end the jobs, and this process if the server is gone: the flow would retry its reports for minutes."""
+    from flows.cli.interrupts import at_interrupt, end_at_once
+    from tasks.services.running_jobs import stop_every_job
+    from tasks.services.server import answers
+
+    def end() -> None:
+        stop_every_job()
+        misses, deadline = 0, time.monotonic() + REPORT_S
+        while misses < MOST_MISSES and time.monotonic() < deadline:
+            misses = 0 if answers(api.url) else misses + 1
+            time.sleep(PAUSE_S)
+            if api.is_ending():  # the flow has reported its final state
+                return
+        end_at_once()
+
+    at_interrupt.append(end)
+
+
+def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collection[tuple[str, str]] = ()) -> list[str]:
+    """Publish, without Prefect's server, every case whose runs have all finished; return the paths of the pages.
+
+    done: pairs (comparison, case) to leave out, because they have a page already.
+    """
+    from tasks.diff.case import CaseRuns, compare_case
+    from tasks.history.prior import read_past
+    from tasks.publish.content.next_command import add_next
+    from tasks.publish.site.publish import publish_comparison
+
+    pages = []
+    cases = len({plan.case for plan in plans})
+    trained = [plan for plan in plans if plan.compiles_for is None]
+    for (name, case), group in groupby(trained, key=lambda plan: (plan.comparison, plan.case)):
+        own = list(group)
+        records = [record for plan in own if (record := store.run(plan.run_name).read_record()) is not None]
+        if (name, case) in done or len(records) < len(own):
+            continue
+        target, rules = own[0].target, own[0].rules
+        runs = CaseRuns(comparison=name, case=case, target=target, runs=tuple(records), cases=cases, rules=rules)
+        result = add_next(compare_case(runs, past=read_past(runs, store)), records, cases=cases)
+        pages.append(str(publish_comparison(result, store, records)))
+    return pages

@@ -20,8 +20,8 @@ def main() -> None:
 
     prepare()
     import flows.cli.app
-    import flows.cli.interrupted
     import flows.cli.live_view  # noqa: F401
+    import tasks.services.server  # noqa: F401
     from flows.cli import start
     from flows.cli.commands.run_flow import load_flows
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from flows.cli.app import call
-from flows.cli.show_history import parse_since
+from flows.cli.commands.history import parse_since
 from tasks.history import append_comparison
 from tasks.history.describe_series import draw_trend
 from tasks.records import ComparisonRecord
