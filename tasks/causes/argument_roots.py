@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.records.counted import counted
 from tasks.records.observation import Observation, ObservedArray, Role, Root
+from tasks.records.text import counted
 
 _SHOWN = 5  # most argument names in a sentence
 _WORDS: Mapping[Role, str] = {

@@ -11,7 +11,7 @@ from tasks.causes.read_with_jax import read_with_jax
 from tasks.causes.source_lines import name_place
 from tasks.causes.value_graph import FREE, RANDOM, Graph, Input, Node, shape_of
 from tasks.records import CodeLine, InputDifference, OperationDifference, ProgramAnswer, ProgramExplanation
-from tasks.records.counted import counted
+from tasks.records.text import counted
 
 MOST_LISTED = 40  # functions in the record
 MOST_NAMED = 5  # operations of a function, per arm

@@ -11,8 +11,8 @@ from tasks.causes.group_roots import group_roots, list_only
 from tasks.causes.pair_rows import pair_divergent, pair_frontiers
 from tasks.causes.tensor_rows import TensorRow, read_step
 from tasks.observe.read_observation import read_observation
-from tasks.records.counted import counted
 from tasks.records.observation import Observation, TensorComparison
+from tasks.records.text import counted
 
 STOP = "stop_gradient"  # changes no forward value, only gradients
 

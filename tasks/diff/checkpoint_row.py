@@ -7,7 +7,7 @@ from tasks.diff.metric_row import Arms, make_row, missing_decision
 from tasks.diff.parity import MetricParity
 from tasks.metrics.result_metrics import CHECKPOINTS
 from tasks.records import CheckpointDifference, Decision, Floor, Measured, MetricDiff, Verdict
-from tasks.records.counted import counted
+from tasks.records.text import counted
 from tasks.verify.saved import Saved, read_saved
 
 

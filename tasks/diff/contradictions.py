@@ -17,7 +17,7 @@ from tasks.metrics.equal_times import have_equal_times
 from tasks.metrics.merged_steps import is_exact, last_of_each_step, place_of
 from tasks.metrics.printed import printed_units
 from tasks.records import RunRecord, Source
-from tasks.records.counted import counted
+from tasks.records.text import counted
 
 SECONDS = ("seconds", "step_time_s")  # column of the step time in the log, and in the metrics file
 CLOCK_READS = 2.0  # printed units by which two readings of one step's time may differ

@@ -8,8 +8,7 @@ from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration, show_threshol
 from tasks.diff.effect import MOST_RUNS, Effect, Sample, are_mixed, measure_effect, runs_wanted
 from tasks.diff.noise import LEAST_PAIRS
 from tasks.records import Decision, Verdict
-from tasks.records.counted import counted
-from tasks.records.text import show_interval
+from tasks.records.text import counted, show_interval
 
 CHANCE = 0.01  # probability that a comparison of equal arms finds a difference, over all its cases and looks
 MOST_SHOWN = 50.0  # logarithm of the largest ratio shown; prevents an overflow

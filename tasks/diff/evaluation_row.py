@@ -9,7 +9,7 @@ from tasks.diff.parity import LOSS_LIKE, MetricParity, compare_metric, eval_tabl
 from tasks.metrics.merged_steps import place_of
 from tasks.metrics.result_metrics import EVALUATION
 from tasks.records import Decision, Measured, MetricDiff
-from tasks.records.counted import counted
+from tasks.records.text import counted
 
 SHOWN = 5  # most steps that a message names
 

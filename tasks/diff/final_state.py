@@ -8,7 +8,7 @@ from tasks.diff.observed import Observations, notice
 from tasks.diff.parity import LEAST_STEPS, MetricParity
 from tasks.metrics.result_metrics import FINAL_STATE
 from tasks.records import Decision, Measured, MetricDiff, RunRecord
-from tasks.records.counted import counted
+from tasks.records.text import counted
 
 SHOWN = 3  # most arrays that a message names
 

@@ -7,7 +7,7 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.value_gaps import varies_at
 from tasks.metrics.merged_steps import last_of_each_step
 from tasks.records import Floor, ProgramExplanation, RunRecord
-from tasks.records.counted import counted
+from tasks.records.text import counted
 
 METRICS = ("loss", "grad_norm", "param_norm")
 TRAINERS = {"maxview": "maxview's", "maxtext": "MaxText", "command": "the command"}  # for messages

@@ -18,7 +18,7 @@ from tasks.diff.metric_row import Arms, make_row, missing_decision
 from tasks.diff.parity import LEAST_STEPS, LOSS_LIKE, MetricParity
 from tasks.metrics.result_metrics import LOSS, VALUES
 from tasks.records import Decision, Measured, MetricDiff, Verdict
-from tasks.records.counted import counted
+from tasks.records.text import counted
 
 ORDER: tuple[Verdict, ...] = ("same", "improved", "unknown", "changed", "regressed")
 OTHER_DRAWS = "other first weights or other data"

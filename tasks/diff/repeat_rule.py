@@ -6,7 +6,7 @@ from configs.durations import ENOUGH_REPEATS
 from configs.schema import Frozen
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.records import ComparisonRecord, MetricDiff
-from tasks.records.counted import counted
+from tasks.records.text import counted
 
 AT_MOST_TIMES = 2  # largest factor by which repeats grow at once, because an estimate from few runs is rough
 

@@ -10,7 +10,7 @@ from tasks.diff.observed import Observations, Observed, contrast, notice, places
 from tasks.metrics.merged_steps import place_of
 from tasks.metrics.result_metrics import END
 from tasks.records import Decision, Measured, MetricDiff, RunReading, RunRecord, Source, seconds_between
-from tasks.records.counted import counted
+from tasks.records.text import counted
 
 FAR_APART_S = 15 * 60  # a larger distance between the arms' starts is a finding
 

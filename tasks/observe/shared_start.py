@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tasks.observe.settings_file import prepare
 from tasks.records import RunPlan, StartReport
-from tasks.records.start_report import FILE, FOLDER
+from tasks.records.run import START_FILE, START_FOLDER
 
 
 def with_shared_start(plan: RunPlan) -> RunPlan:
@@ -13,10 +13,10 @@ def with_shared_start(plan: RunPlan) -> RunPlan:
     exists."""
     if plan.start is None or plan.backend != "local":
         return plan
-    folder = Path(plan.directory) / FOLDER
+    folder = Path(plan.directory) / START_FOLDER
     folder.mkdir(exist_ok=True)
     source = plan.start.taken_from
-    start = str(Path(plan.directory).parent / source / FOLDER) if source else None
+    start = str(Path(plan.directory).parent / source / START_FOLDER) if source else None
     variables = prepare(folder, plan.environment, start=start)
     return plan.model_copy(update={"environment": {**plan.environment, **variables}})
 
@@ -28,7 +28,7 @@ def read_start(plan: RunPlan) -> StartReport | None:
     if plan.backend != "local":
         return StartReport(reason="its runs are in pods, which have no common folder")
     try:
-        text = (Path(plan.directory) / FOLDER / FILE).read_text(encoding="utf-8")
+        text = (Path(plan.directory) / START_FOLDER / START_FILE).read_text(encoding="utf-8")
         return StartReport.model_validate(json.loads(text))
     except FileNotFoundError:
         return StartReport(reason="no training step was found in it")

@@ -13,7 +13,7 @@ from tasks.records import (
     ProgramDifference,
     Source,
 )
-from tasks.records.counted import counted
+from tasks.records.text import counted
 
 LEAST_SHARE = 0.001  # of a program's cycles, bytes or memory: smaller differences are counted, not listed
 MOST_LISTED = 40  # differences

@@ -1,15 +1,48 @@
 """Frozen pydantic records that the packages under tasks/ exchange and store. Values carry their log position."""
 
-from tasks.records.baseline import Baseline, Blessing
 from tasks.records.bisection import BisectedPoint, Bisection, FactorEffect, LedgerEntry, Mark
-from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, CheckpointState, Problem, Restore
+from tasks.records.checkpoint import (
+    LEVELS,
+    CheckpointEvent,
+    CheckpointLife,
+    CheckpointProof,
+    CheckpointState,
+    CrossRestore,
+    Level,
+    LifeSpan,
+    Problem,
+    Restore,
+    highest,
+    pair_saves,
+    reached,
+)
 from tasks.records.checkpoint_difference import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
-from tasks.records.checkpoint_life import CheckpointLife, LifeSpan, pair_saves
-from tasks.records.comparison import ArmSummary, ComparisonRecord, Curve
-from tasks.records.compiled import CompiledProgram, CompileError, InputArray, ProgramMemory, StepCompile
-from tasks.records.coverage import Coverage, Stall, UnreadLine, Wait
-from tasks.records.environment import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters
-from tasks.records.equality import CrossRestore, FirstDivergence, Floor, Parity
+from tasks.records.comparison import (
+    ArmSummary,
+    Better,
+    ComparisonRecord,
+    Curve,
+    Decision,
+    Evidence,
+    Finding,
+    FirstDivergence,
+    Floor,
+    MetricDiff,
+    Parity,
+    Verdict,
+)
+from tasks.records.compiled import (
+    CollectiveSum,
+    CompiledProgram,
+    CompileError,
+    HeavyArray,
+    InputArray,
+    ProgramComparison,
+    ProgramDifference,
+    ProgramMemory,
+    ProgramWork,
+    Work,
+)
 from tasks.records.explanation import (
     CodeLine,
     Explanation,
@@ -22,32 +55,33 @@ from tasks.records.explanation import (
     TimeDifference,
     TimeExplanation,
 )
-from tasks.records.finding import Evidence, Finding
-from tasks.records.handle import JobCause, RunHandle, StartedProcess, StoredHandle
 from tasks.records.json_numbers import metric_from_json, number_from_json, number_to_json, step_from_json
-from tasks.records.log_events import (
+from tasks.records.observation import Observation, Root, TensorComparison
+from tasks.records.plan import Commit, JobCause, RunFiles, RunHandle, RunPlan, SharedStart, StartedProcess, StoredHandle
+from tasks.records.reading import (
+    RANK_MEMORY_SCHEMA,
+    STEP_SCHEMA,
+    TIMER_SCHEMA,
     CheckpointCommitted,
     CheckpointStarted,
+    Coverage,
+    DeviceMemory,
+    Environment,
+    Flops,
     LogEvent,
+    LogReading,
+    Memory,
+    ParameterArray,
+    Parameters,
     RunEnded,
+    RunReading,
+    Stall,
+    StepCompile,
     StepCompleted,
+    UnreadLine,
+    Wait,
 )
-from tasks.records.metric_diff import Better, Decision, MetricDiff, Verdict
-from tasks.records.observation import Observation, Root, TensorComparison
-from tasks.records.plan import Commit, RunFiles, RunPlan, SharedStart
-from tasks.records.program_work import (
-    CollectiveSum,
-    HeavyArray,
-    ProgramComparison,
-    ProgramDifference,
-    ProgramWork,
-    Work,
-)
-from tasks.records.proof_levels import LEVELS, Level, highest, reached
-from tasks.records.reading import RANK_MEMORY_SCHEMA, STEP_SCHEMA, TIMER_SCHEMA, LogReading, RunReading
-from tasks.records.run import RunRecord
+from tasks.records.run import Baseline, Blessing, RunRecord, StartReport
 from tasks.records.run_end import DEATH_WORDS, DeathKind, LogError, RunFate, decide_fate
-from tasks.records.run_facts import Measured, RunFacts, StepLevel, StepLevels
-from tasks.records.source import Source
-from tasks.records.start_report import StartReport
-from tasks.records.times import TimeAccount, TimePart, seconds_between
+from tasks.records.run_facts import Measured, RunFacts, StepLevel, StepLevels, TimeAccount, TimePart, seconds_between
+from tasks.records.shared_fields import Source

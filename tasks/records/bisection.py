@@ -4,8 +4,8 @@ from itertools import pairwise
 from typing import Literal
 
 from configs.schema import Frozen
+from tasks.records.comparison import Verdict
 from tasks.records.explanation import ProgramExplanation
-from tasks.records.metric_diff import Verdict
 from tasks.records.plan import Commit
 
 Mark = Literal["good", "bad", "between", "unknown", "skipped", ""]  # between: unlike both ends; "": no run

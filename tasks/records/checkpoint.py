@@ -1,12 +1,87 @@
-"""Records of checkpoints: saves and restores in a log, and the proof that a saved checkpoint exists."""
+"""Records of checkpoints: saves and restores in a log, the proof that a saved checkpoint exists, and a save's life.
 
-from typing import Any, Literal
+A level of proof is a verified property, from the save's announcement in the log to a run that continued from it.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Any, Literal, NamedTuple
 
 from pydantic import model_validator
 
 from configs.schema import Frozen
-from tasks.records.proof_levels import Level, reached
-from tasks.records.source import run_number
+from tasks.records.shared_fields import run_number
+
+Level = Literal[
+    "announced",
+    "committed",
+    "structurally whole",
+    "referentially whole",
+    "content recorded",
+    "content unchanged",
+    "decoded and finite",
+    "restored and continued",
+]
+
+
+class LevelMeaning(NamedTuple):
+    """The meaning of a level of proof: the verified property, and the files that its check reads."""
+
+    proves: str
+    costs: str
+
+
+LEVELS: dict[Level, LevelMeaning] = {
+    "announced": LevelMeaning("the trainer began to save", "nothing: read from the log"),
+    "committed": LevelMeaning("the save was completed under this step's name", "a listing and two small files"),
+    "structurally whole": LevelMeaning(
+        "all metadata files exist and agree with each other and with the data", "the small files"
+    ),
+    "referentially whole": LevelMeaning(
+        "every byte range that the index needs exists; its content is not read", "the index"
+    ),
+    "content recorded": LevelMeaning(
+        "the crc32c of every file is recorded: any later change of a byte is detected", "one reading"
+    ),
+    "content unchanged": LevelMeaning("every file equals its recorded crc32c", "one reading of every file"),
+    "decoded and finite": LevelMeaning(
+        "every chunk can be decoded, and no value is NaN or infinite", "one reading, and decoding it"
+    ),
+    "restored and continued": LevelMeaning(
+        "the other arm restored it and trained on to the same bits", "a restore and the steps after it"
+    ),
+}
+
+_BY_CHECK: dict[str, Level] = {
+    "commit": "committed",
+    "metadata": "structurally whole",
+    "ranges": "referentially whole",
+    "manifest": "content recorded",
+    "values": "decoded and finite",
+}
+
+
+def reached(checks: Collection[str], failed: Collection[str], *, recorded_before: bool = False) -> tuple[Level, ...]:
+    """Return the levels that the passed checks reach, in order; a failed check ends the list.
+
+    checks: names of the checks that ran. failed: those that found a problem. recorded_before: the manifest check
+    compared the files with an existing manifest, which proves "content unchanged" too.
+    """
+    levels: list[Level] = []
+    for check, level in _BY_CHECK.items():
+        if check in failed:
+            break
+        if check in checks:
+            levels.append(level)
+            if level == "content recorded" and recorded_before:
+                levels.append("content unchanged")
+    return tuple(levels)
+
+
+def highest(levels: Iterable[Level]) -> Level | None:
+    """Return the highest of these levels; None if there are none."""
+    found = set(levels)
+    return next((level for level in reversed(LEVELS) if level in found), None)
+
 
 # The last state of a save that one host's log shows. `not_visible`: this host has printed all its messages about the
 # save, and only the primary host prints the commit.
@@ -64,7 +139,7 @@ class CheckpointEvent(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _state_of_the_rest(cls, value: Any) -> Any:
+    def _derive_state(cls, value: Any) -> Any:
         """Derive a missing `state` from the other fields: some log parsers do not set it."""
         if not isinstance(value, dict) or "state" in value:
             return value
@@ -94,6 +169,16 @@ class Restore(Frozen):
         where = f" from {self.path}" if self.path else ""
         took = f" in {self.seconds:g} s" if self.seconds is not None else ""
         return f"{what}{where}{took}{'' if self.finished else ', not seen to finish'}"
+
+
+class CrossRestore(Frozen):
+    """The result of a test in which one arm restores the other's checkpoint and continues training."""
+
+    source: str  # name of the run that saved the checkpoint
+    restored_step: int | None = None  # None if nothing was restored
+    steps: int = 0  # number of steps trained after the restore
+    holds: bool | None = None  # whether their losses equal those of the run that saved; None: not tried
+    evidence: str
 
 
 class Problem(Frozen):
@@ -128,9 +213,63 @@ class CheckpointProof(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _levels_of_the_checks(cls, value: Any) -> Any:
-        """Derive the levels of proofs from older versions from their checks."""
+    def _derive_levels(cls, value: Any) -> Any:
+        """Derive missing levels from the checks: older versions stored no levels."""
         if not isinstance(value, dict) or "levels" in value:
             return value
         problems = (Problem.model_validate(problem) for problem in value.get("problems", ()))
         return {**value, "levels": reached(value.get("checks", ()), {problem.check for problem in problems})}
+
+
+type Save = tuple[CheckpointEvent | None, CheckpointProof | None]
+
+
+class LifeSpan(Frozen):
+    """One activity in the life of a checkpoint. `bytes_per_s` is None if unknown or if no data is transferred."""
+
+    part: str  # "blocking", "background", or the name of a check
+    begin_s: float  # seconds after the begin of the run
+    seconds: float
+    bytes_per_s: float | None = None
+
+
+class CheckpointLife(Frozen):
+    """The life of one save of a step. `*_s`: seconds after the begin of the run; None if log and store have no date."""
+
+    step: int | None
+    nth: int = 1  # 2 for the second save of the same step in a run, etc.
+    overwritten: bool = False  # the run saved the step again later
+    retired: bool = False  # deleted by a checkpoint manager that keeps only the newest
+    announced_s: float | None = None
+    committed_s: float | None = None
+    spans: tuple[LifeSpan, ...] = ()
+    levels: tuple[Level, ...] = ()  # levels of proof reached, in order
+    run: int = run_number()
+
+    @property
+    def level(self) -> Level | None:
+        """The highest level of proof reached; None without any."""
+        return highest(self.levels)
+
+
+def pair_saves(events: Iterable[CheckpointEvent], proofs: Iterable[CheckpointProof]) -> list[Save]:
+    """Return (save, proof or None) for each save in a log, in log order, then (None, proof) for the remaining proofs.
+
+    The store contains only the last save of a step, so the newest proof belongs to the last save.
+    """
+    waiting = list(proofs)
+    pairs: list[Save] = []
+    for event in reversed(list(events)):
+        fits = [p for p in waiting if (p.step, p.run) == (event.step, event.run) and _same_place(p, event)]
+        if fits:
+            waiting.remove(fits[-1])
+        pairs.append((event, fits[-1] if fits else None))
+    return [*reversed(pairs), *((None, proof) for proof in waiting)]
+
+
+def _same_place(proof: CheckpointProof, event: CheckpointEvent) -> bool:
+    """Whether both paths may be the same, which distinguishes an arm's runs. One of the paths may be relative."""
+    if event.path is None:
+        return True
+    one, other = proof.path.rstrip("/"), event.path.rstrip("/")
+    return one.endswith(other) or other.endswith(one)

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from configs.schema import Frozen
-from tasks.records.counted import counted
+from tasks.records.text import counted
 
 # an array's role in training
 ArrayRole = Literal["parameter", "optimizer", "counter", "random numbers", "quantisation", "other state"]
@@ -16,7 +16,7 @@ class ValueDifference(Frozen):
     differing: int = 0  # number of values with different bits
     norm: float = 0.0  # Euclidean norm of the difference, in float64
     largest: float = 0.0  # largest absolute difference
-    where: tuple[int, ...] = ()  # index of `largest` in the stacked array if one side has one, else in either
+    where: tuple[int, ...] = ()  # index of the largest difference; in the stacked array if one side stacks layers
     not_finite: int = 0  # values with different bits and a difference that is NaN or infinite; not in norm and largest
     lost: tuple[int, int] = (0, 0)  # per checkpoint: values that are NaN or infinite there and finite in the other
 

@@ -1,19 +1,114 @@
-"""The record of comparing one case, with all contents of the page and the terminal output."""
+"""Records of the comparison of one case: findings, rows of the table, equality, and all of them in `ComparisonRecord`.
+
+A case is a model and its settings. An arm is one of the two compared versions: the baseline or the candidate.
+"""
+
+from typing import Literal
 
 from configs.schema import Frozen
-from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, Restore
+from tasks.records.checkpoint import CheckpointEvent, CheckpointLife, CheckpointProof, Restore
 from tasks.records.checkpoint_difference import CheckpointDifference
-from tasks.records.checkpoint_life import CheckpointLife
-from tasks.records.coverage import Coverage, Stall
-from tasks.records.environment import Environment
-from tasks.records.equality import FirstDivergence, Floor, Parity
+from tasks.records.compiled import ProgramComparison
 from tasks.records.explanation import Explanation
-from tasks.records.finding import Finding
-from tasks.records.metric_diff import MetricDiff, Verdict
 from tasks.records.plan import Commit
-from tasks.records.program_work import ProgramComparison
+from tasks.records.reading import Coverage, Environment, Stall
 from tasks.records.run_end import LogError, RunEnd
-from tasks.records.times import TimeAccount
+from tasks.records.run_facts import TimeAccount
+from tasks.records.shared_fields import Source
+
+
+class Evidence(Frozen):
+    """A value of one arm that a finding is based on, and its position in the log."""
+
+    arm: str
+    value: str
+    source: Source | None = None
+
+
+class Finding(Frozen):
+    """A fact about the two arms that blocks or qualifies the verdict, or is only a note."""
+
+    kind: str  # e.g. "same-commit", "jax-version", "host-process", "incomplete-log", "died"
+    effect: Literal["blocks", "qualifies", "note"]
+    message: str  # one sentence
+    evidence: tuple[Evidence, ...] = ()
+
+
+# "changed": the arms differ, and neither is better. "not judged": the row is only shown.
+Verdict = Literal["same", "improved", "regressed", "changed", "unknown", "not judged"]
+Better = Literal["higher", "lower", "equal"]
+
+
+class Decision(Frozen):
+    """The verdict on one metric and its basis. Fields are None or empty if they do not apply."""
+
+    verdict: Verdict
+    reason: str  # a sentence
+    threshold: float | None = None  # in the metric's unit
+    threshold_text: str = ""  # e.g. "±2 %", "exact", "equal to 3 decimals"
+    # candidate / baseline − 1 of a noisy metric, and the ends of its 99 % interval
+    effect: float | None = None
+    effect_low: float | None = None
+    effect_high: float | None = None
+    effect_text: str = ""  # e.g. "-6.6 % (-9.1 … -4.0)"; without noise "+10.6 %"
+    level: str = ""  # the judged steps if a run has several levels: "steady steps", "typical steps"
+    evidence: str = ""  # number of runs, e.g. "one run of each"
+    p_value: float | None = None  # probability of such an effect if the arms are equal
+    runs_wanted: int | None = None  # total runs per arm that would probably decide; None: decided, or too many
+    cost_text: str = ""  # cost of the additional runs
+
+
+class MetricDiff(Decision):
+    """One row of a comparison's table. Pages and terminal output show its `*_text` fields."""
+
+    metric: str  # name of the metric
+    title: str  # its name for display
+    unit: str  # empty: none
+    better: Better  # which values are better; "equal": any difference counts
+    rule: str  # how the value was computed, e.g. "last step, 3 decimals"
+    group: Literal["maxview", "ours"]  # "maxview": the MaxView page shows this metric too
+    baseline: float | None  # None: no value, or not a number
+    candidate: float | None
+    baseline_text: str
+    candidate_text: str
+    difference: float | None  # candidate − baseline
+    difference_text: str  # for display
+    baseline_source: Source | None = None  # position of the value in the log; None: not from a log
+    candidate_source: Source | None = None
+    allowed: str = ""  # why the comparison's config allows this row to change; empty: it does not
+
+
+class FirstDivergence(Frozen):
+    """The first step at which a metric that should be equal differs."""
+
+    metric: str  # as in `Parity`
+    step: int
+    baseline: str  # the value, as text
+    candidate: str
+    precision: str  # "3 decimals" or "float32, bit for bit"
+
+
+class Parity(Frozen):
+    """The step-by-step agreement of one deterministic metric over all runs of both arms."""
+
+    metric: str  # "loss", or the key in the trainer's JSON lines or the log
+    steps: int  # number of steps that all runs have
+    runs: tuple[int, int]  # number of runs of the baseline and of the candidate
+    precision: str  # "printed precision (3 decimals)" or "the last bit (float32)"
+    first: FirstDivergence | None = None  # this and the following fields are None if no step differs
+    last: int | None = None  # the last step that differs
+    different: int = 0  # number of differing steps
+    largest_step: int | None = None  # the step with `largest_gap`
+    largest_gap: float | None = None  # distance between the nearest runs of the two arms; inf if one is NaN or infinite
+
+
+class Floor(Frozen):
+    """One level of the proof that two arms are equal."""
+
+    name: Literal["same program", "same bits", "same checkpoint"]
+    holds: bool | None  # None: not tried
+    evidence: str
+    same_text: bool = True  # False: equal programs with operations in another order, which may round differently
 
 
 class Curve(Frozen):

@@ -3,9 +3,9 @@
 from typing import Literal
 
 from configs.schema import Frozen
+from tasks.records.compiled import ProgramDifference
 from tasks.records.observation import TensorComparison
-from tasks.records.older_fields import ignore_older
-from tasks.records.program_work import ProgramDifference
+from tasks.records.shared_fields import ignore_older
 
 ProgramAnswer = Literal["same text", "same computation in another order", "differs"]
 

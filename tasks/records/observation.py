@@ -3,7 +3,7 @@
 from typing import Literal
 
 from configs.schema import Frozen
-from tasks.records.older_fields import ignore_older
+from tasks.records.shared_fields import ignore_older
 
 # Names of files in an observation's folder.
 FILE = "observation.json"
@@ -51,7 +51,7 @@ class Observation(Frozen):
 
 
 class Root(Frozen):
-    """A differing argument, or an operation with equal inputs whose results differ or that only one arm has."""
+    """The begin of a difference: an argument, or an operation with equal inputs that differs or is in one arm only."""
 
     kind: RootKind
     direction: Pass | None = None  # pass of the operation; None for an argument of the step

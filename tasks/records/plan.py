@@ -1,10 +1,10 @@
-"""Records of a run before its launch: the resolved plan with its files and commits."""
+"""Records of a run until its job ends: `RunPlan`, all its settings; `RunHandle`, to find its job again."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import model_validator
+from pydantic import BeforeValidator, model_validator
 
-from configs.launch import BACKENDS, BackendName, Launch
+from configs.launch import BACKENDS, BackendName, Launch, find_part
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules
 
@@ -54,7 +54,7 @@ class RunPlan(Frozen):
     log_limit_mb: int = 10_000  # in MB; a local run with a larger log is stopped
     run_name: str  # unique name of the run in the store
     directory: str  # the run's folder in the store
-    identity: str  # hex digest of all inputs of the result; an equal rerun resumes this run
+    identity: str  # hex digest of all inputs of the result; a later request with an equal identity resumes this run
     ref: str | None = None  # branch, tag or commit that the user named; it resolved to `commit`
     repository: str | None = None  # repository that contains `ref`; None: the checkout of maxview itself
     commits: tuple[Commit, ...] = ()  # ancestors of `commit` that are not in the other arm, the newest first
@@ -80,3 +80,34 @@ class RunPlan(Frozen):
         if isinstance(section, dict):
             section = {"backend": value["backend"], **section}
         return {key: item for key, item in value.items() if key not in BACKENDS} | {"launch": section}
+
+
+class StartedProcess(Frozen):
+    """A session leader with its start time, which differs from that of a later process with the same pid."""
+
+    pid: int
+    created: float  # start time in seconds since the boot on Linux, else since 1970
+    boot: str = ""  # the machine's boot id; empty if not Linux
+
+
+class RunHandle(Frozen):
+    """The data for attaching to a run after the flow that launched it died. Each backend adds its own fields."""
+
+    backend: BackendName
+    job_name: str  # name of the job on its platform
+    log: str  # path of the collected log
+
+
+def _parse_handle(value: Any) -> Any:
+    return find_part(value.get("backend"), "handle").model_validate(value) if isinstance(value, dict) else value
+
+
+# Validates a stored handle as the `RunHandle` subclass of its backend.
+StoredHandle = Annotated[RunHandle, BeforeValidator(_parse_handle)]
+
+
+class JobCause(Frozen):
+    """The platform's reason for ending a job, e.g. type "Preempted"."""
+
+    type: str
+    message: str

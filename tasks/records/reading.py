@@ -1,4 +1,4 @@
-"""Records of a parsed log: one `RunReading` per run, with tables of steps, timers and memory per rank."""
+"""Records of a parsed log: one `RunReading` per run of the trainer, and `LogEvent` for a log that is still growing."""
 
 from typing import Any
 
@@ -7,12 +7,126 @@ from pydantic import Field, ValidationInfo, field_serializer, field_validator, m
 
 from configs.schema import Frozen
 from tasks.records.checkpoint import CheckpointEvent, Restore
-from tasks.records.compiled import StepCompile
-from tasks.records.coverage import Coverage, Stall, Wait
-from tasks.records.environment import Environment, Flops, Memory, Parameters
 from tasks.records.json_numbers import rows_from_json, rows_to_json
 from tasks.records.run_end import LogError, RunEnd, decide_fate
-from tasks.records.source import Source
+from tasks.records.shared_fields import Source, run_number
+
+
+class Environment(Frozen):
+    """The software and hardware that a log prints; None for values that it does not contain."""
+
+    jax: str | None = None  # version
+    jaxlib: str | None = None  # version
+    libtpu: str | None = None  # libtpu's build, e.g. "cl/878335365, Mar 4 2026"
+    backend: str | None = None  # JAX's platform, e.g. "tpu"
+    device_kind: str | None = None  # e.g. "TPU v6 lite"
+    num_devices: int | None = None  # of all processes
+    mesh: dict[str, int] | None = None  # axis of the device mesh -> size, without axes of size 1
+    process_index: int | None = None  # JAX's number of the process that wrote the log
+    place: str | None = None  # cluster and nodes, from the launcher's notes in the log
+
+
+class DeviceMemory(Frozen):
+    """The memory use of one device, from a line `Using (GB) used / limit (percent) on device`."""
+
+    device: str  # name of the device, as printed
+    used_gb: float  # in GB as printed
+    limit_gb: float
+    percent: float  # 100 × used / limit
+    line: int  # 1-based
+    offset: int  # byte offset of the line
+
+
+class Memory(Frozen):
+    """The compiler's estimate of the program's memory in GB as printed, and the measured use of each device."""
+
+    total_gb: float | None = None  # *_gb: None if not printed
+    output_gb: float | None = None
+    temp_gb: float | None = None
+    argument_gb: float | None = None
+    host_temp_gb: float | None = None
+    source: Source | None = None  # position of the estimate; None without one
+    devices: tuple[DeviceMemory, ...] = ()
+    unavailable: str | None = None  # error in the line `Memstats unavailable, error: …`
+
+
+class ParameterArray(Frozen):
+    """One array in the list of parameters that a trainer prints."""
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    logical: str | None = None  # logical axis names, as printed
+    physical: str | None = None  # mesh axes, as printed
+
+
+class Parameters(Frozen):
+    """The number of parameters and the list of parameter arrays, as printed."""
+
+    count: int | None = None  # None if not printed, or printed as 0
+    printed: str | None = None  # the text from which `count` was read
+    source: Source | None = None
+    arrays: tuple[ParameterArray, ...] = ()
+
+
+class Flops(Frozen):
+    """The FLOPs of a training step per device, from the block `Per train step:`."""
+
+    total_tflops: float | None = None  # in TFLOP
+    weight_pct: float | None = None  # percent of them in products with weights
+    attention_pct: float | None = None  # percent of them in attention
+
+
+class Stall(Frozen):
+    """A training step that took far longer than its neighbours, and the cause."""
+
+    step: int
+    seconds: float  # of the whole step
+    cause: str  # "compile", "restart", "dispatch", "checkpoint", "eval", "profiler" or "unexplained"
+    line: int  # of the step's line in the log
+    offset: int  # byte offset of that line
+    run: int = run_number()
+
+
+class Wait(Frozen):
+    """One wait in a log that the printed seconds of the steps do not contain."""
+
+    part: str  # one of "waits for saves", "blocking saves", "wait at the end", "evaluation at the end"
+    seconds: float
+    line: int  # of the message with the wait
+    offset: int  # byte offset of that line
+
+
+class StepCompile(Frozen):
+    """One compilation of the training step during a run, as JAX reports it."""
+
+    signature: tuple[str, ...]  # type per argument: "float32[4,3]" from a log, "4x3xf32" from a program's text
+    source: Source | None = None  # position in the log; None if JAX wrote the program to a file
+
+
+class UnreadLine(Frozen):
+    """A line that looks like a step line but was not parsed, because a number in it may be cut off."""
+
+    line: int  # 1-based
+    offset: int  # byte offset
+    text: str  # beginning of the line
+
+
+class Coverage(Frozen):
+    """The completeness of a log reading: the lines that look like data, and how many of them were parsed."""
+
+    step_lines_seen: int = 0  # number of lines that look like step lines
+    step_lines_parsed: int = 0  # number of them that were parsed
+    gaps: tuple[tuple[int, int], ...] = ()  # ranges (first, last) of missing steps
+    lost: tuple[str, ...] = ()  # notes of maxview's launcher in the log about lines that it could not read
+    rewinds: int = 0  # number of step lines whose step is not larger than the step before
+    glued_lines: int = 0  # number of lines that contain several records, e.g. from two processes
+    truncated: bool = False  # the log ends within a line, without the run's end
+    unknown_keys: tuple[str, ...] = ()  # keys in step lines that the parser does not know
+    complete: bool = False  # the log shows the run's end, is not truncated, and every step line was parsed
+    unwrapped: tuple[str, ...] = ()  # formats that were removed from around the log, e.g. "gzip", "kubectl prefixes"
+    unread: tuple[UnreadLine, ...] = ()  # the first few unparsed step lines
+
 
 STEP_SCHEMA: dict[str, Any] = {
     "step": pl.Int64,
@@ -79,7 +193,7 @@ class RunReading(RunEnd):
 
     @model_validator(mode="before")
     @classmethod
-    def _fate_of_the_rest(cls, value: Any) -> Any:
+    def _derive_fate(cls, value: Any) -> Any:
         """Derive a missing `fate` from the other fields: some log parsers do not set it."""
         if not isinstance(value, dict) or "fate" in value:
             return value
@@ -99,7 +213,7 @@ class RunReading(RunEnd):
 
     @model_validator(mode="before")
     @classmethod
-    def _memory_of_ranks(cls, value: Any) -> Any:
+    def _extract_rank_memory(cls, value: Any) -> Any:
         if not isinstance(value, dict) or not any("memory" in rank for rank in value.get("ranks", ())):
             return value
         rows = [{"rank": rank["rank"], **row} for rank in value["ranks"] for row in rank.get("memory") or ()]
@@ -132,3 +246,39 @@ class LogReading(Frozen):
     format: str
     runs: tuple[RunReading, ...]
     page: dict[str, Any] | None = None
+
+
+class StepCompleted(Frozen):
+    """A step was printed. `seconds` and `loss` are None if the line lacks them; `text`: the line without prefix."""
+
+    step: int
+    seconds: float | None
+    loss: float | None
+    text: str
+    line: int
+    offset: int
+
+
+class CheckpointStarted(Frozen):
+    """A save began; it may never be committed."""
+
+    step: int
+    path: str | None  # None if not printed
+    line: int
+    offset: int
+
+
+class CheckpointCommitted(Frozen):
+    """The log shows that a checkpoint is complete."""
+
+    step: int
+    path: str
+    line: int
+    offset: int
+
+
+class RunEnded(RunEnd):
+    """The run has ended. Without exit code and error: its processes are gone and the log shows no end."""
+
+
+type LogEvent = StepCompleted | CheckpointStarted | CheckpointCommitted | RunEnded

@@ -1,4 +1,4 @@
-"""The record of a run, stored as record.json: plan, parsed log, metrics and checkpoint proofs."""
+"""Records of a run's results: `RunRecord`, stored as record.json, and `Baseline`, runs that were accepted (blessed)."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -8,14 +8,29 @@ import polars as pl
 from pydantic import field_serializer, field_validator
 
 from configs.schema import Frozen
-from tasks.records.checkpoint import CheckpointProof
-from tasks.records.compiled import StepCompile
-from tasks.records.equality import CrossRestore
+from tasks.records.checkpoint import CheckpointProof, CrossRestore
 from tasks.records.json_numbers import rows_from_json, rows_to_json
 from tasks.records.plan import RunPlan
-from tasks.records.reading import RunReading
+from tasks.records.reading import RunReading, StepCompile
 from tasks.records.run_facts import RunFacts
-from tasks.records.start_report import StartReport
+
+START_FOLDER = "start"  # in a run's folder: the shared state and the report
+START_FILE = "start.json"  # the report in START_FOLDER
+
+
+class StartReport(Frozen):
+    """The report of a shared start: the step's arguments that another run's first state replaced or did not replace."""
+
+    replaced: tuple[str, ...] = ()  # names of arguments
+    kept: dict[str, str] = {}  # name of an argument → why it was not replaced
+    unused: tuple[str, ...] = ()  # saved arguments that this step does not have
+    own_values: tuple[str, ...] = ()  # kept arguments other than random numbers and counters
+    reason: str | None = None  # why nothing was replaced; None: something was
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether both arms start with equal weights, moments and data."""
+        return self.reason is None and bool(self.replaced) and not self.own_values
 
 
 class RunRecord(Frozen):
@@ -32,7 +47,7 @@ class RunRecord(Frozen):
     start: StartReport | None = None  # None: the run did not load another arm's first state
     crossing: CrossRestore | None = None  # None for maxview's trainer, which reports it in `program`, and if not tried
     program: dict[str, Any] = {}  # the trainer's program.json: program hash, state digests, cross restore
-    compiles: tuple[StepCompile, ...] = ()  # of the training step, from program files that JAX wrote
+    compiles: tuple[StepCompile, ...] = ()  # of the training step, from files that JAX wrote
     facts: RunFacts | None = None  # None in records of older versions; see `tasks.metrics.compute_facts`
 
     @property
@@ -76,3 +91,23 @@ class RunRecord(Frozen):
     @field_serializer("metrics")
     def _rows_of_frame(self, frame: pl.DataFrame | None) -> list[dict[str, Any]] | None:
         return None if frame is None else rows_to_json(frame)
+
+
+class Blessing(Frozen):
+    """One acceptance of new runs as the baseline."""
+
+    day: str  # ISO 8601
+    reason: str  # why the new values are accepted
+    commit: str | None  # the trainer's commit in the blessed runs; None if unknown
+    values: dict[str, tuple[str, str]] = {}  # title of each changed row -> (old, new) value as text
+
+
+class Baseline(Frozen):
+    """A baseline file's content: the newest blessed runs, with which later runs are compared, and all blessings."""
+
+    comparison: str
+    case: str
+    target: str
+    blessings: tuple[Blessing, ...]  # the newest last
+    shown: dict[str, str]  # title of a row -> the newest blessed value as text
+    runs: tuple[RunRecord, ...]

@@ -4,7 +4,7 @@ import re
 from typing import Literal, Self
 
 from configs.schema import Frozen
-from tasks.records.source import run_number
+from tasks.records.shared_fields import run_number
 
 DeathKind = Literal[
     "not_implemented", "device_oom", "host_oom", "preempted", "nan", "shape_mismatch", "disk_full", "storage",

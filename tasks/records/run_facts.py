@@ -1,15 +1,50 @@
-"""Records of the facts of one run: step-time levels, time account and metric values, computed from its log."""
+"""Records of one run's facts, computed from its log: step-time levels, use of its wall time, metric values."""
+
+from datetime import UTC, datetime
 
 from configs.schema import Frozen
-from tasks.records.source import Source
-from tasks.records.times import TimeAccount
+from tasks.records.shared_fields import Source
+
+
+class TimePart(Frozen):
+    """The time that a run spent on one activity, `part`.
+
+    `compute`: all steps, where a stalled step counts as a median step. `compile`, `dispatch`, `checkpoint`, …: the
+    excess of the stalls with that cause. `waits for saves`, `blocking saves`, `wait at the end`, `evaluation at the
+    end`: waits outside the steps, as printed. The remaining time is `start` before the first step, `between` steps and
+    `end` after the last, or `outside` if step lines are undated. `first steps`: all steps of a run that died early.
+    """
+
+    part: str  # name of the activity
+    seconds: float
+    share: float  # fraction of the run's total, 0 to 1
+    steps: int = 0  # number of steps that contain such time; 0 for time outside the steps
+    source: Source | None = None  # position of the longest such step or wait
+
+
+class TimeAccount(Frozen):
+    """The wall time of one run by activity; the parts add up to the total."""
+
+    arm: str
+    run_name: str
+    total_s: float  # seconds
+    parts: tuple[TimePart, ...]
+
+
+def seconds_between(start: str | None, end: str | None) -> float | None:
+    """Return the seconds between two ISO 8601 times; None if either is None. Times without a zone are UTC."""
+    if start is None or end is None:
+        return None
+    moments = [datetime.fromisoformat(text) for text in (start, end)]
+    first, last = (moment if moment.tzinfo else moment.replace(tzinfo=UTC) for moment in moments)
+    return (last - first).total_seconds()
 
 
 class StepLevel(Frozen):
-    """A level of one run's step times in seconds, and its standard error relative to it."""
+    """A typical step time of one run, and its standard error."""
 
     seconds: float
-    error: float  # a fraction: 0.01 is 1 %
+    error: float  # as a fraction of `seconds`: 0.01 is 1 %
 
 
 class StepLevels(Frozen):
@@ -39,5 +74,5 @@ class RunFacts(Frozen):
     code: str  # digest of the code that computed the facts; with other code they are recomputed
     levels: dict[str, StepLevels] = {}  # metric -> its levels; omitted with fewer than two usable steps
     wall: StepLevels | None = None  # step time including waits for a CPU; None with fewer than two usable steps
-    account: TimeAccount | None = None  # None: too few steps, or a death without dates
+    account: TimeAccount | None = None  # None: the run has too few steps, or died and its log has no dates
     values: dict[str, Measured] = {}  # metric -> its value; omitted if the run has none

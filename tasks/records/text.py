@@ -1,4 +1,4 @@
-"""Makes text from logs, branches and case names safe to print: escapes control, hidden and markup characters."""
+"""Formats text for people: makes text from logs, branches and case names safe to print; shows counts, intervals."""
 
 import re
 import unicodedata
@@ -67,3 +67,8 @@ def show_interval(estimate: float, low: float, high: float) -> str:
     decimals = max(1, ceil(-log10(half))) if half > 0 else 1
     texts = [f"{100 * share:+.{decimals}f}" for share in (estimate, low, high)]
     return f"{texts[0]} % ({texts[1]} … {texts[2]})"
+
+
+def counted(number: int, word: str) -> str:
+    """Return a number with its noun. `word`: the singular of a noun with plural in -s."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -46,7 +46,7 @@ def history(
     from tasks.history.series import find_series
     from tasks.publish.site.history_page import write_history_page
     from tasks.publish.site.index_page import rebuild_index
-    from tasks.records.counted import counted
+    from tasks.records.text import counted
     from tasks.store import open_store
     from tasks.store.mirror import out_option
 

@@ -21,7 +21,7 @@ def build(*, out: Out = DEFAULT_OUT, json_: Json = False) -> int:
     """Write the index and every missing or outdated page."""
     from tasks.publish.site.build import build_site
     from tasks.publish.site.index import PAGE
-    from tasks.records.counted import counted
+    from tasks.records.text import counted
     from tasks.store import open_store
 
     store, console = open_store(out), Console(highlight=False, markup=False, soft_wrap=True)

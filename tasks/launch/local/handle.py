@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from tasks.records.handle import RunHandle, StartedProcess
+from tasks.records.plan import RunHandle, StartedProcess
 
 
 class LocalHandle(RunHandle, StartedProcess):

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from tasks.records.handle import RunHandle
+from tasks.records.plan import RunHandle
 
 
 class XpkHandle(RunHandle):

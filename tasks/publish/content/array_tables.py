@@ -2,8 +2,7 @@
 
 from configs.schema import Frozen
 from tasks.records import ArrayDifference, ArrayRole, CheckpointDifference, Verdict
-from tasks.records.counted import counted
-from tasks.records.text import visible
+from tasks.records.text import counted, visible
 
 WHY_ALONE: dict[ArrayRole, str] = {
     "random numbers": "streams of random numbers, which one implementation keeps in its checkpoint",

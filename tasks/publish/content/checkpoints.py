@@ -16,8 +16,7 @@ from tasks.records import (
     highest,
     pair_saves,
 )
-from tasks.records.counted import counted
-from tasks.records.text import visible
+from tasks.records.text import counted, visible
 
 State = Literal["proved", "damaged", "uncommitted", "committed", "unproved", "retired", "overwritten"]
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from tasks.records import CheckpointProof, highest
-from tasks.records.counted import counted
-from tasks.records.text import plain
+from tasks.records.text import counted, plain
 
 
 def show_proofs(proofs: Sequence[CheckpointProof], *, as_json: bool) -> None:

@@ -12,8 +12,7 @@ from rich.table import Table
 from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.publish.json.reading import json_text
 from tasks.records import LogReading, RunReading
-from tasks.records.counted import counted
-from tasks.records.text import plain
+from tasks.records.text import counted, plain
 from tasks.store import write_atomically
 from tasks.store.atomic import write_bytes_atomically
 

@@ -21,9 +21,9 @@ from tasks.records import (
     StartReport,
     TensorComparison,
 )
-from tasks.records.metric_diff import MetricDiff
+from tasks.records.comparison import MetricDiff
 from tasks.records.plan import SharedStart
-from tasks.records.start_report import FILE, FOLDER
+from tasks.records.run import START_FILE, START_FOLDER
 
 type MakeRecord = Callable[..., ComparisonRecord]
 
@@ -58,7 +58,7 @@ def test_own_first_weights_explain_nothing_if_the_judged_runs_shared_them(
 ) -> None:
     plan = plan_of("right").model_copy(update={"start": SharedStart(taken_from="left")})
     report = StartReport(replaced=("state.v",), kept=kept, own_values=tuple(kept))
-    file = Path(plan.directory) / FOLDER / FILE
+    file = Path(plan.directory) / START_FOLDER / START_FILE
     file.parent.mkdir()
     file.write_text(report.model_dump_json())
     arm = ObservedArm(plan, "left", tmp_path, Observation(step="train_step"))
