@@ -28,12 +28,11 @@ from configs.comparison import load_effects, load_tolerances
 from configs.noise import DeviceKind, load_noises
 from configs.schema import Frozen
 from configs.verdict_rules import make_rules
-from tasks.diff.arms import ArmRuns
-from tasks.diff.metric_row import Arms
+from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances, decide_levels
 from tasks.history.prior import difference_of
-from tasks.metrics.step_seconds import refine_seconds
+from tasks.metrics.merged_steps import refine_seconds
 from tasks.metrics.step_time_levels import find_levels
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.records import STEP_SCHEMA, Environment, RunReading, RunRecord, StepLevels

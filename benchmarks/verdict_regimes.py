@@ -22,11 +22,10 @@ from benchmarks.verdict_power import RULES, TOKENS, draw_past, draw_tpu, make_ar
 from benchmarks.verdict_power import Cell as Shape
 from configs.noise import DeviceKind
 from configs.schema import Frozen
-from tasks.diff.arms import ArmRuns
-from tasks.diff.metric_row import Arms
+from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances, decide_levels
-from tasks.metrics.step_seconds import PRINTED_UNIT_S, refine_seconds
+from tasks.metrics.merged_steps import PRINTED_UNIT_S, refine_seconds
 from tasks.metrics.step_time_levels import find_levels
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.records import RunPlan, StepLevels

@@ -29,7 +29,7 @@ from tasks.bisect.points import (
 from tasks.bisect.questions import DIED, PROGRAM, Question, read_question
 from tasks.bisect.search import find_current_belief
 from tasks.bisect.terms import Finish, Limits, Line, Train
-from tasks.diff.case import CaseRuns
+from tasks.diff.compare_case import CaseRuns
 from tasks.diff.noise import Past
 from tasks.history.prior import read_past
 from tasks.launch.owners import forget

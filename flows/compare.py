@@ -21,7 +21,7 @@ from configs.durations import ENOUGH_REPEATS
 from configs.errors import ConfigError
 from tasks.causes.kept_programs import have_programs
 from tasks.causes.occasion import announce, find_occasion, plans_of, wants_explanation
-from tasks.diff.case import CaseRuns
+from tasks.diff.compare_case import CaseRuns
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.launch.job import find_checkpoint
 from tasks.launch.one_flow_per_run import find_finished

@@ -9,7 +9,7 @@ from tasks.bisect.posterior import Observation
 from tasks.bisect.questions import DIED, Question
 from tasks.bisect.terms import Rated
 from tasks.diff.arms import ArmRuns
-from tasks.diff.case import CaseRuns, compare_case
+from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.diff.noise import Noise, Past, learn_noise
 from tasks.diff.time_rows import kind_of
 from tasks.metrics.compute_facts import facts_of

@@ -43,6 +43,9 @@ class ArmRuns(Frozen):
         return self.label if len(self.runs) == 1 else f"{self.label}, run {number + 1}"
 
 
+type Arms = tuple[ArmRuns, ArmRuns]  # the baseline, the candidate
+
+
 def summarise(arm: ArmRuns) -> ArmSummary:
     """Return the arm's summary, which pages and commands show; its error and exit code are those of its first death."""
     dead = arm.dead

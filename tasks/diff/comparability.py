@@ -4,17 +4,15 @@ from collections.abc import Sequence
 from itertools import chain
 
 from configs.findings import Effects
+from tasks.diff.arms import Arms
 from tasks.diff.contradictions import find_contradictions, find_same_log
-from tasks.diff.evaluation_row import find_lacking_evaluations
-from tasks.diff.metric_row import Arms
 from tasks.diff.observed import judge
 from tasks.diff.parity import MetricParity
-from tasks.diff.recompiles import find_recompiles
-from tasks.diff.run_endings import find_deaths, find_distance, find_reading_gaps
+from tasks.diff.parity_rows import find_lacking_evaluations
+from tasks.diff.run_events import find_deaths, find_distance, find_reading_gaps, find_recompiles
 from tasks.diff.same_code import find_commits, find_other_trainers, find_start, find_writers
-from tasks.diff.same_work import find_work
 from tasks.diff.settings_without_effect import find_noops, find_variation
-from tasks.diff.software_differences import find_surroundings
+from tasks.diff.undeclared_differences import find_surroundings, find_work
 from tasks.records import Finding
 
 

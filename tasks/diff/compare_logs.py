@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from configs.comparison import list_names, load_comparison, load_effects, load_target, load_tolerances
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, make_rules
-from tasks.diff.case import CaseRuns
+from tasks.diff.compare_case import CaseRuns
 from tasks.diff.compare_runs import diff
 from tasks.diff.decide import ONE_RUN
 from tasks.diff.noise import LEAST_PAIRS, Past

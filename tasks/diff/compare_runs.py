@@ -7,21 +7,17 @@ from pathlib import Path
 
 from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns, curves_of, numbered, summarise, times_of
-from tasks.diff.checkpoint_row import checkpoint_row
 from tasks.diff.comparability import find_findings
 from tasks.diff.decide import ONE_RUN
-from tasks.diff.entry_rows import table_rows
-from tasks.diff.evaluation_row import compare_evaluations, evaluation_row
-from tasks.diff.final_state import final_state_row
-from tasks.diff.floors import floors_of
-from tasks.diff.host import excuse_of, has_same_program, name_host
-from tasks.diff.metric_row import NOT_JUDGED, is_unfilled
-from tasks.diff.numbering import number_alike
-from tasks.diff.parity import LEAST_STEPS, compare_metric, shared_metrics
-from tasks.diff.parity_rows import Judged, judge_loss, judge_values, loss_row, values_row
-from tasks.diff.run_endings import death_row
+from tasks.diff.decide_curves import Judged, judge_loss, judge_values
+from tasks.diff.floors import excuse_of, floors_of, has_same_program
+from tasks.diff.metric_rows import NOT_JUDGED, is_unfilled, table_rows
+from tasks.diff.parity import LEAST_STEPS, compare_metric, number_alike, shared_metrics
+from tasks.diff.parity_rows import compare_evaluations, evaluation_row, loss_row, values_row
+from tasks.diff.run_events import death_row
 from tasks.diff.same_code import draws_differ
-from tasks.diff.time_rows import Circumstances, cpu_time_row, step_time_row
+from tasks.diff.state_rows import checkpoint_row, final_state_row
+from tasks.diff.time_rows import Circumstances, cpu_time_row, name_host, step_time_row
 from tasks.metrics.merged_steps import cpu_seconds
 from tasks.metrics.result_metrics import CHECKPOINTS, END, EVALUATION, FINAL_STATE, LOSS, VALUES
 from tasks.metrics.table import BY_NAME, METRICS

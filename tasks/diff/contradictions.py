@@ -8,13 +8,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tasks.diff.arms import ArmRuns
-from tasks.diff.metric_row import Arms
+from tasks.diff.arms import ArmRuns, Arms
+from tasks.diff.decide_curves import is_rounding
 from tasks.diff.observed import Observations, contrast, notice
 from tasks.diff.parity import MetricParity, is_compared
-from tasks.diff.parity_rows import is_rounding
-from tasks.metrics.equal_times import have_equal_times
-from tasks.metrics.merged_steps import is_exact, last_of_each_step, place_of
+from tasks.metrics.merged_steps import have_equal_times, is_exact, last_of_each_step, place_of
 from tasks.metrics.printed import printed_units
 from tasks.records import RunRecord, Source
 from tasks.records.text import counted

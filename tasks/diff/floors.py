@@ -3,15 +3,22 @@
 import numpy as np
 import polars as pl
 
-from tasks.diff.arms import ArmRuns
-from tasks.diff.value_gaps import varies_at
+from tasks.diff.arms import ArmRuns, Arms
+from tasks.diff.parity import varies_at
+from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
 from tasks.metrics.merged_steps import last_of_each_step
-from tasks.records import Floor, ProgramExplanation, RunRecord
+from tasks.records import Floor, ProgramExplanation, RunPlan, RunRecord
 from tasks.records.text import counted
+from tasks.resolve.trainers.trainer_source import SOURCE
 
 METRICS = ("loss", "grad_norm", "param_norm")
 TRAINERS = {"maxview": "maxview's", "maxtext": "MaxText", "command": "the command"}  # for messages
 OTHER_STEPS = "the arms did not train the same steps"
+ONE_SOURCE = "one program, source, config and software"
+ONE_CODE = (
+    "one program, config and software, and the sources differ only in comments, docstrings, layout or names of local "
+    "variables"
+)
 
 
 def floors_of(baseline: ArmRuns, candidate: ArmRuns, program: ProgramExplanation | None = None) -> list[Floor]:
@@ -141,3 +148,33 @@ def _same_checkpoint(
     failed = [crossing for crossing in known if not crossing["holds"]]
     evidence = "; ".join(dict.fromkeys(str(crossing["evidence"]) for crossing in failed or known))
     return Floor(name="same checkpoint", holds=not failed, evidence=evidence)
+
+
+def has_same_program(floors: list[Floor]) -> bool:
+    """Return whether the floor `same program` proves that the programs of both arms have the same text."""
+    return any(floor.name == "same program" and floor.holds and floor.same_text for floor in floors)
+
+
+def excuse_of(arms: Arms, floors: list[Floor]) -> str:
+    """Return the reason why any difference in time must be noise; empty if it may be real.
+
+    Equal programs make only the device's work equal. The host's must be equal too: code, software, environment, and
+    every config key except the keys of the implementation.
+    """
+    plans = [run.plan for arm in arms for run in arm.runs if run.plan is not None]
+    if not has_same_program(floors) or len(plans) < sum(len(arm.runs) for arm in arms):
+        return ""
+    if any(_host_side(plan) != _host_side(plans[0]) for plan in plans):
+        return ""
+    sources = {plan.versions.get(SOURCE) or (None if plan.dirty else plan.commit) for plan in plans}
+    codes = {plan.code for plan in plans}  # digests without comments and local names; "" if unknown
+    if None in sources or len(codes) > 1 or (len(sources) > 1 and codes == {""}):
+        return ""
+    return ONE_SOURCE if len(sources) == 1 else ONE_CODE
+
+
+def _host_side(plan: RunPlan) -> tuple[object, ...]:
+    """Return all inputs of the host loop except its code, for comparison."""
+    config = {key: value for key, value in plan.config.items() if key not in IMPLEMENTATION_KEYS | {"run_name"}}
+    versions = {name: version for name, version in plan.versions.items() if name != SOURCE}
+    return versions, plan.environment, config, plan.software

@@ -5,8 +5,7 @@ from typing import Any
 
 from configs.findings import Effects, FindingKind
 from configs.schema import Frozen
-from tasks.diff.arms import ArmRuns
-from tasks.diff.metric_row import Arms
+from tasks.diff.arms import ArmRuns, Arms
 from tasks.records import Evidence, Finding, Source
 
 type Observations = Iterator["Observed"]

@@ -2,6 +2,7 @@
 
 import re
 from functools import reduce
+from math import inf
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -9,8 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from configs.schema import Frozen
-from tasks.diff.arms import ArmRuns
-from tasks.diff.value_gaps import gaps_between, nearest_at, varies_at
+from tasks.diff.arms import ArmRuns, Arms
 from tasks.metrics.merged_steps import is_exact, last_of_each_step, place_of
 from tasks.metrics.printed import Values, last_digit, round_to, shared_decimals
 from tasks.records import FirstDivergence, Parity, RunRecord, Source
@@ -210,3 +210,70 @@ def _place(runs: Runs, part: Part, side: Values, index: int, step: int, value: f
 def _line_of_step(run: RunRecord, part: Part, step: int, number: int) -> Source | None:
     table = run.reading.steps if part == "steps" else eval_table(run)
     return place_of(table.filter(pl.col("step") == step), -1, run=number)
+
+
+def varies_at(values: Values, *, exact: bool) -> NDArray[np.bool_]:
+    """Return, per step, whether the runs differ. values: [runs, steps]. NaN equals NaN; if `exact`, 0.0 is not -0.0."""
+    first = values[:1]
+    if exact:
+        # gives all NaNs the same bits, which otherwise depend on the hardware
+        bits = np.where(np.isnan(values), np.nan, values).view(np.int64)
+        return np.asarray((bits != bits[:1]).any(axis=0))
+    return np.asarray(~((values == first) | (np.isnan(values) & np.isnan(first))).all(axis=0))
+
+
+def gaps_between(sides: tuple[Values, Values]) -> Values:
+    """Return the distance between the nearest values of two arms at each step. sides: [runs, steps] of each.
+
+    0 where the finite ranges overlap, or both arms have NaN or the same infinity; else inf where a value is not finite.
+    """
+    finite = [np.isfinite(side) for side in sides]
+    low = [np.where(known, side, inf).min(axis=0) for side, known in zip(sides, finite, strict=True)]
+    high = [np.where(known, side, -inf).max(axis=0) for side, known in zip(sides, finite, strict=True)]
+    with np.errstate(invalid="ignore"):
+        apart = np.maximum(np.maximum(low[1] - high[0], low[0] - high[1]), 0.0)
+    numbers = finite[0].any(axis=0) & finite[1].any(axis=0)
+    shared = np.zeros(numbers.shape, dtype=bool)
+    for is_kind in (np.isnan, np.isposinf, np.isneginf):
+        shared |= is_kind(sides[0]).any(axis=0) & is_kind(sides[1]).any(axis=0)
+    pure = finite[0].all(axis=0) & finite[1].all(axis=0)
+    return np.where(pure, apart, np.where(shared | (numbers & (apart == 0)), 0.0, inf))
+
+
+def nearest_at(sides: tuple[Values, Values], index: int) -> tuple[float, float]:
+    """Return the two values, one of each arm, that are nearest to each other at the step with this index."""
+    left, right = (side[:, index] for side in sides)
+    with np.errstate(invalid="ignore"):
+        distance = np.nan_to_num(np.abs(left[:, None] - right[None, :]), nan=inf, posinf=inf)
+    row, column = np.unravel_index(int(np.argmin(distance)), distance.shape)
+    return float(left[row]), float(right[column])
+
+
+def number_alike(arms: Arms) -> Arms:
+    """Return both arms; if only one counts its steps from 1, its steps are renumbered from 0.
+
+    They are renumbered only if all runs have equally many steps and the losses then agree better: a log that lacks its
+    step 0 also begins at 1, but its losses agree without renumbering.
+    """
+    steps = [[run.reading.steps["step"] for run in arm.runs] for arm in arms]
+    begins = [{table.first() for table in side} for side in steps]
+    if begins not in ([{0}, {1}], [{1}, {0}]) or len({len(table) for side in steps for table in side}) > 1:
+        return arms
+    alike = (_from_zero(arms[0]), arms[1]) if begins[0] == {1} else (arms[0], _from_zero(arms[1]))
+    return alike if _apart(alike) < _apart(arms) else arms
+
+
+def _from_zero(arm: ArmRuns) -> ArmRuns:
+    runs = []
+    for run in arm.runs:
+        steps = run.reading.steps.with_columns(pl.col("step") - 1)
+        evals = tuple(row | {"step": None if row["step"] is None else row["step"] - 1} for row in run.reading.evals)
+        reading = run.reading.model_copy(update={"steps": steps, "evals": evals})
+        runs.append(run.model_copy(update={"reading": reading, "facts": None}))
+    return arm.model_copy(update={"runs": tuple(runs), "counts_from": 1})
+
+
+def _apart(arms: Arms) -> float:
+    """Return the mean absolute difference of the first runs' losses at the steps of all runs; inf without any."""
+    left, right = (side[0] for side in compare_metric(arms).sides)
+    return float(np.abs(right - left).mean()) if left.size else np.inf

@@ -1,27 +1,18 @@
-"""Judges the step-by-step comparisons (curves): one row for the loss, one for all other deterministic values."""
+"""Builds the rows of the step-by-step comparisons: losses, evaluations, all other values."""
 
 from collections.abc import Sequence
-from math import inf
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from configs.comparison import Tolerance
-from configs.schema import Frozen
-from configs.verdict_rules import VerdictRules
-from tasks.diff.arms import ArmRuns
-from tasks.diff.curve_tests import Block, compare_blocks, is_offset
-from tasks.diff.decide import LEAST_REPEATS, ROUNDING, show_threshold, threshold_of
-from tasks.diff.decide_noisy import CHANCE, ask_for_more, show_chance, show_runs
-from tasks.diff.metric_row import Arms, make_row, missing_decision
-from tasks.diff.parity import LEAST_STEPS, LOSS_LIKE, MetricParity
-from tasks.metrics.result_metrics import LOSS, VALUES
-from tasks.records import Decision, Measured, MetricDiff, Verdict
+from tasks.diff.arms import ArmRuns, Arms
+from tasks.diff.decide_curves import Judged, judge_values
+from tasks.diff.metric_rows import make_row, missing_decision
+from tasks.diff.observed import Observations, notice
+from tasks.diff.parity import LOSS_LIKE, MetricParity, compare_metric, eval_table, shared_metrics
+from tasks.metrics.merged_steps import place_of
+from tasks.metrics.result_metrics import EVALUATION, LOSS, VALUES
+from tasks.records import Decision, Measured, MetricDiff
 from tasks.records.text import counted
 
-ORDER: tuple[Verdict, ...] = ("same", "improved", "unknown", "changed", "regressed")
-OTHER_DRAWS = "other first weights or other data"
+SHOWN = 5  # most steps that a message names
 
 
 def loss_row(arms: Arms, found: MetricParity, decision: Decision) -> MetricDiff:
@@ -36,54 +27,6 @@ def loss_row(arms: Arms, found: MetricParity, decision: Decision) -> MetricDiff:
         )
         metric = LOSS.model_copy(update={"decimals": len(texts[0].partition(".")[2]) if found.unit else 6})
     return make_row(metric, cells, arms, missing_decision(cells, arms) or decision)
-
-
-class Judged(Frozen):
-    """The inputs, besides its curves, for judging any value of a comparison."""
-
-    rules: VerdictRules
-    proved: bool = False  # both arms provably run the same program
-    other_draws: bool = False  # the arms are known to have other random first weights or other data
-    instead: str = ""  # the alternative to more runs, if only logs were given
-    among: int = 1  # number of compared values, which share the chance of a false alarm
-
-
-def judge_value(found: MetricParity, given: Judged) -> Decision:
-    """Decide one value over all steps: like a loss if its name contains `loss`, else without a better direction."""
-    if LOSS_LIKE in found.parity.metric:
-        return judge_loss(found, given)
-    tolerances = given.rules.tolerances
-    return judge_curve(found, tolerances["step_values_of_varying_runs" if found.varies else "step_values"], given)
-
-
-def judge_loss(found: MetricParity, given: Judged) -> Decision:
-    """Decide the losses of all steps."""
-    if found.parity.metric == "loss" and found.parity.first is None and _never_moves(found):
-        value = found.sides[0][0][0]
-        reason = f"the loss is {value:g} {_all(found.parity.steps)} of every run: nothing was trained"
-        return Decision(verdict="unknown", reason=reason, evidence=show_runs(found.parity.runs))
-    tolerances = given.rules.tolerances
-    tolerance = tolerances["loss_of_other_draws" if given.other_draws else "loss"]
-    if found.varies and not given.other_draws and not tolerance.relative and not tolerance.absolute:
-        tolerance = tolerances["loss_of_varying_runs"]
-    return judge_curve(found, tolerance, given, chance_makes=tolerances["loss_of_other_draws"])
-
-
-def _never_moves(found: MetricParity) -> bool:
-    values = np.concatenate([side.ravel() for side in found.sides])
-    return found.parity.steps >= LEAST_STEPS and bool(np.all(values == values[0]))
-
-
-def judge_values(found: Sequence[MetricParity], given: Judged) -> Decision | None:
-    """Return the worst decision over several values; its reason names the values it applies to. None without values."""
-    if not found:
-        return None
-    judged = [(item.parity, judge_value(item, given)) for item in found]
-    _, worst = max(judged, key=lambda pair: ORDER.index(pair[1].verdict))
-    saying = [f"{parity.metric} {decision.reason}" for parity, decision in judged if decision.verdict == worst.verdict]
-    names = ", ".join(parity.metric for parity, _ in judged)
-    reason = f"{worst.reason}: {names}" if worst.verdict == "same" else "; ".join(saying)
-    return worst.model_copy(update={"reason": reason})
 
 
 def values_row(arms: Arms, found: Sequence[MetricParity], given: Judged) -> MetricDiff | None:
@@ -101,141 +44,60 @@ def values_row(arms: Arms, found: Sequence[MetricParity], given: Judged) -> Metr
     return make_row(VALUES, cells, arms, decision)
 
 
-def judge_curve(
-    found: MetricParity, tolerance: Tolerance, given: Judged, *, chance_makes: Tolerance | None = None
-) -> Decision:
-    """Decide the curves of one value by the rules in docs/verdict.md.
-
-    `chance_makes`: given for losses only, where lower is better: the largest difference that other first weights, other
-    data or nondeterminism can cause.
-    """
-    parity, allowed = found.parity, show_threshold(tolerance, found.unit)
-
-    def say(verdict: Verdict, reason: str, **more: Any) -> Decision:
-        limit = {"threshold": tolerance.absolute, "threshold_text": allowed, "evidence": show_runs(parity.runs)}
-        return Decision(verdict=verdict, reason=reason, **limit, **more)
-
-    if not parity.steps:
-        return Decision(verdict="unknown", reason="the arms have no step in common")
-    if broken := _judge_broken(found):
-        finite = found.finite and judge_curve(found.finite, tolerance, given, chance_makes=chance_makes)
-        if finite and broken[0] == "unknown" and finite.verdict in ("regressed", "changed"):
-            return finite.model_copy(update={"reason": f"{finite.reason}; {broken[1]}"})
-        return say(*broken)
-    if parity.first is None and not found.varies:
-        several = f" of {parity.runs[0]} and {parity.runs[1]} runs" if max(parity.runs) > 1 else ""
-        return say("same", f"equal to {parity.precision} {_all(parity.steps, 'common ')}{several}")
-    blocks = compare_blocks(found.steps, found.sides)
-    last, where = blocks[-1], _describe(found)
-    # a loss that ends higher is worse; a lower one is different, but not certainly better
-    word: Verdict = "regressed" if chance_makes is not None and last.difference > 0 else "changed"
-    ends = f"{abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in {last.steps}"
-    if not found.varies and _is_within(found, tolerance):
-        return say("same", f"{where}; within {show_threshold(tolerance)}: {tolerance.why}")
-    known = given.proved or min(parity.runs) > 1  # the trainer is known to be deterministic, unless `found.varies`
-    small = _is_one_digit(found)
-    if not found.varies and (is_offset(found.sides, exact=found.exact, unit=found.unit) or (known and not small)):
-        return say(word, f"{where}; {ends}")
-    furthest = max(blocks, key=lambda block: abs(block.difference))
-    most = inf if chance_makes is None else threshold_of(chance_makes, furthest.baseline)
-    sure = not found.varies or min(parity.runs) == 1 or furthest.chance <= CHANCE / len(blocks) / given.among
-    if chance_makes is not None and abs(furthest.difference) > most and sure:
-        return say(word, f"{where}; {ends}: {OTHER_DRAWS} change it by at most {most:g} ({chance_makes.why})")
-    if small and not found.varies:  # `find_contradictions` reports it as the finding `last-digit`
-        return say("same", f"{where}, by at most one unit of the last printed digit, which rounding can explain")
-    if min(parity.runs) >= LEAST_REPEATS:
-        return say(*_judge_blocks(blocks, tolerance, word, where, given.among))
-    asked = ask_for_more(min(parity.runs), LEAST_REPEATS, given.instead)
-    if chance_makes is not None and parity.first is not None and parity.first.step == int(found.steps[0]):
-        # only `maxview ingest` has this option
-        way = "compare with --tolerances other-draws, or " if given.instead else ""
-        reason = f"{where}: the arms may have {OTHER_DRAWS}, or the trainer may be nondeterministic; {way}{asked}"
-    else:
-        reason = f"{where}: {show_runs(parity.runs)} cannot distinguish this from run-to-run noise; {asked}"
-    return say("unknown", reason, runs_wanted=LEAST_REPEATS)
-
-
-def is_rounding(found: MetricParity) -> bool:
-    """Return whether the arms differ at some steps, but nowhere by more than the rounding of printed values."""
-    differs = found.parity.first is not None and not found.varies
-    return differs and _is_one_digit(found) and not is_offset(found.sides, exact=found.exact, unit=found.unit)
-
-
-def _is_one_digit(found: MetricParity) -> bool:
-    return bool(found.unit) and (found.parity.largest_gap or 0.0) <= found.unit * (1 + ROUNDING * 1e3)
-
-
-def _judge_broken(found: MetricParity) -> tuple[Verdict, str] | None:
-    """Return the verdict on NaN and infinite values, and its reason; None if no run has any."""
-    bad = [~np.isfinite(side) for side in found.sides]
-    runs = [int(side.any(axis=1).sum()) for side in bad]
-    if not any(runs):
-        return None
-    where = [_steps_of(found.steps, side.any(axis=0)) for side in bad]
-    lost = [side.any(axis=0) for side in bad]
-    alone = [bool((lost[0] & ~lost[1]).any()), bool((lost[1] & ~lost[0]).any())]  # not finite in one arm only
-    if all(runs) and alone != [False, True]:
-        return "unknown", f"is NaN or infinite in both arms {' and '.join(dict.fromkeys(where))}"
-    side = 1 if runs[1] else 0
-    of = f" in {runs[side]} of {len(found.sides[side])} runs" if len(found.sides[side]) > 1 else ""
-    arm = ("the baseline", "the candidate")[side]
-    return ("regressed" if side else "improved"), f"is NaN or infinite in {arm} {where[side]}{of}"
-
-
-def _all(steps: int, kind: str = "") -> str:
-    return f"at the one {kind}step" if steps == 1 else f"at all {steps} {kind}steps"
-
-
-def _steps_of(steps: NDArray[np.int64], chosen: NDArray[np.bool_]) -> str:
-    """Return the chosen steps in words."""
-    found = np.flatnonzero(chosen)
-    if not found.size:
-        return "at no step"
-    if found.size == len(steps) - found[0]:
-        return f"from step {steps[found[0]]} on"
-    return f"at {found.size} of {counted(len(steps), 'step')}, first at step {steps[found[0]]}"
-
-
-def _judge_blocks(
-    blocks: Sequence[Block], tolerance: Tolerance, word: Verdict, where: str, among: int
-) -> tuple[Verdict, str]:
-    """Return verdict and reason by Student's t test of the means over blocks. word: the verdict if they differ."""
-    limits = [threshold_of(tolerance, block.baseline) for block in blocks]
-    beyond = [
-        block
-        for block, limit in zip(blocks, limits, strict=True)
-        if block.chance <= CHANCE / len(blocks) / among and block.furthest > limit
-    ]
-    block = min(beyond, key=lambda block: block.chance) if beyond else max(blocks, key=lambda block: block.furthest)
-    interval = f" ± {block.half:.2g}" if block.half else ""
-    sizes = f"{where}; {block.difference:+.4g}{interval} over {block.steps}"
-    if beyond:
-        return word, f"{sizes}, {show_chance(block.chance)}"
-    allowed = show_threshold(tolerance)
-    if all(block.furthest <= limit for block, limit in zip(blocks, limits, strict=True)):
-        return "same", f"{sizes}, inside {allowed} ({tolerance.why})"
-    return "unknown", f"{sizes}: may be beyond {allowed}, and may be nothing"
-
-
-def _is_within(found: MetricParity, tolerance: Tolerance) -> bool:
-    """Return whether the arms' first runs differ by no more than the tolerance at every step."""
-    gaps = np.abs(found.sides[1][0] - found.sides[0][0])
-    limits = np.array([threshold_of(tolerance, float(value)) for value in found.sides[0][0]])
-    return bool(np.all(gaps <= limits * (1 + ROUNDING)))
-
-
-def _describe(found: MetricParity) -> str:
-    """Return where the arms differ, as the first words of a reason."""
-    parity, first = found.parity, found.parity.first
-    varying = "runs of one arm differ among themselves" if found.varies else ""
-    if first is None:
-        return varying or "equal"
-    where = f"differs first at step {first.step} ({first.baseline} and {first.candidate})"
-    where += "" if parity.largest_step == first.step else f", most at step {parity.largest_step}"
-    return f"{where}; {varying}" if varying else where
-
-
 def _steps_cell(arm: ArmRuns) -> Measured:
     counts = [run.reading.steps.height for run in arm.runs]
     runs = f" × {len(counts)}" if len(counts) > 1 else ""
     return Measured(text=f"{counted(max(counts), 'step')}{runs}" if any(counts) else "")
+
+
+def compare_evaluations(arms: Arms) -> list[MetricParity]:
+    """Return the step-by-step comparison of each deterministic value of the evaluations, losses first."""
+    names = shared_metrics(arms, "evals")
+    return [compare_metric(arms, name, "evals") for name in sorted(names, key=lambda name: LOSS_LIKE not in name)]
+
+
+def evaluation_row(arms: Arms, found: Sequence[MetricParity], decision: Decision | None) -> MetricDiff | None:
+    """Return the row of the evaluations; None if neither arm has any.
+
+    `decision`: over all values in `found`; None if the arms have no value in common.
+    """
+    if not any(run.reading.evals for arm in arms for run in arm.runs):
+        return None
+    first = next((item for item in found if item.parity.first is not None), None)
+    cells = _last_cell(arms[0]), _last_cell(arms[1])
+    metric = EVALUATION
+    if first is not None and first.parity.first is not None:
+        texts = first.parity.first.baseline, first.parity.first.candidate
+        cells = (
+            Measured(value=float(texts[0]), text=texts[0], source=first.places[0]),
+            Measured(value=float(texts[1]), text=texts[1], source=first.places[1]),
+        )
+        metric = EVALUATION.model_copy(update={"decimals": len(texts[0].partition(".")[2])})
+    missing = missing_decision(cells, arms)
+    unlike = Decision(verdict="unknown", reason="the evaluations of the arms have no value in common")
+    return make_row(metric, cells, arms, missing or decision or unlike)
+
+
+def _last_cell(arm: ArmRuns) -> Measured:
+    """Return the last evaluation loss of the first run; without losses, the number of evaluations; else no value."""
+    table = eval_table(arm.first)
+    losses = [name for name, kind in table.schema.items() if LOSS_LIKE in name and kind.is_numeric()]
+    if table.is_empty() or not losses:
+        return Measured(text="" if table.is_empty() else counted(table.height, "evaluation"))
+    last = table[losses[0]].drop_nulls()[-1]
+    return Measured(value=float(last), text=f"{last:g}", source=place_of(table, -1))
+
+
+def find_lacking_evaluations(arms: Arms) -> Observations:
+    """Yield a finding if an arm that ended well lacks evaluations at steps at which the other has them."""
+    steps = [{row["step"] for run in arm.runs for row in run.reading.evals} for arm in arms]
+    for here in (0, 1):
+        (arm, other), (mine, theirs) = (arms[here], arms[1 - here]), (steps[here], steps[1 - here])
+        lacking = sorted(step for step in theirs - mine if step is not None)
+        if not lacking or arm.dead:
+            continue
+        named = ", ".join(map(str, lacking[:SHOWN])) + (", …" if len(lacking) > SHOWN else "")
+        message = f"{arm.label} has no evaluation of step {named}; {other.label} has"
+        place = place_of(eval_table(other.first))
+        yield notice("missing-field", message, (arm, f"{counted(len(mine), 'evaluation')}", None),
+                     (other, f"{counted(len(theirs), 'evaluation')}", place))  # fmt: skip

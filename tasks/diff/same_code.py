@@ -1,10 +1,10 @@
 """Finds arms that ran other code than planned or declared, and whether they started from the same state."""
 
+from tasks.diff.arms import Arms
 from tasks.diff.floors import TRAINERS
-from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, compare, contrast, notice
 from tasks.diff.setting_differences import config_of
-from tasks.diff.software_differences import software_differs, trainers_differ
+from tasks.diff.undeclared_differences import software_differs, trainers_differ
 from tasks.metrics.merged_steps import place_of
 from tasks.resolve.trainers.trainer_source import SOURCE
 

@@ -8,13 +8,12 @@ from math import inf
 import polars as pl
 
 from configs.schema import Frozen
-from tasks.diff.arms import ArmRuns
-from tasks.diff.final_state import find_untrained
-from tasks.diff.metric_row import Arms
+from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.observed import Observations, contrast, notice, places_of
 from tasks.diff.parity import LEAST_STEPS, MEASURED, PLACES, MetricParity
 from tasks.diff.setting_differences import config_of
-from tasks.diff.software_differences import trainers_differ
+from tasks.diff.state_rows import find_untrained
+from tasks.diff.undeclared_differences import trainers_differ
 from tasks.metrics.merged_steps import is_exact, place_of
 from tasks.records import Source
 

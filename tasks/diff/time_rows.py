@@ -5,26 +5,42 @@ from math import expm1, log
 from typing import Literal
 
 import numpy as np
+import polars as pl
 
 from configs.noise import DeviceKind, device_kind_of
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules
-from tasks.diff.arms import ArmRuns
+from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, decide_noisy
 from tasks.diff.effect import Sample
-from tasks.diff.mean_step import differ_in_mean
-from tasks.diff.metric_row import Arms, make_row, missing_decision
-from tasks.diff.noise import Past, learn_noise
-from tasks.diff.where_run import lie_apart
+from tasks.diff.metric_rows import make_row, missing_decision
+from tasks.diff.noise import Past, learn_noise, lie_apart
 from tasks.metrics.merged_steps import place_of, waited_seconds
 from tasks.metrics.metric import Metric
 from tasks.metrics.step_time_levels import CLOSE
+from tasks.metrics.time_account import COMPUTE, is_steady
 from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME, TOO_FEW
-from tasks.records import Decision, Measured, MetricDiff, StepLevels, seconds_between
+from tasks.records import Decision, Measured, MetricDiff, StepLevels, TimeAccount, seconds_between
 
 SHIFTING = frozenset({"tpu", "gpu"})  # kinds with checked shifts; on CPUs, bursts of load leave the steady level as is
 SHIFTED = 2.0  # × stated noise: a larger shift of the step time during a run makes the run's level uncertain
 MOST_SLOW = 0.2  # largest difference of the shares of slow steps between arms that are the same
+MOST_LONGER = 1.05  # largest accepted ratio of the slower arm's shortest mean step to the other arm's longest
+MOST_LONGER_MEAN = (
+    1.2  # largest accepted ratio of the arms' averages: larger than MOST_LONGER, because single runs may stall
+)
+START_AND_END = ("start", "end", "outside", "wait at the end", "evaluation at the end")
+STEP_COLUMN = "step_time_s"
+# column of a part of the step time in the trainer's JSON lines → the host's work in that part
+STEP_PARTS: Mapping[str, str] = {
+    "device_s": "the device and waiting for it",
+    "input_s": "waiting for input",
+    "save_s": "saving checkpoints",
+    "report_s": "logging",
+}
+OTHER_PART = "other code in the step loop"
+NAMED_SHARE = 0.25  # least share of the difference for which a part is named
+
 
 type SideLevels = tuple[list[StepLevels], list[StepLevels]]  # the levels of the baseline's and the candidate's runs
 
@@ -169,3 +185,76 @@ def _level_cell(arm: ArmRuns, levels: list[StepLevels], metric: Metric) -> Measu
     level = float(np.exp(np.mean([log(run.seconds) for run in shown])))
     # the level's own error is not shown: the interval of the difference includes it
     return Measured(value=level, text=f"{level:.{metric.decimals}f}", source=place_of(arm.reading.steps, 1))
+
+
+def differ_in_mean(arms: Arms, means: tuple[list[float], list[float]]) -> str:
+    """Return why the arms are not the same, in words; empty if their mean steps agree.
+
+    means: of each arm's runs, the mean seconds per step after the first, with stalls and time between steps.
+    """
+    left, right = (sum(side) / len(side) for side in means)
+    slower = int(right > left)
+    longer = min(means[slower]) > MOST_LONGER * max(means[1 - slower])
+    if not longer and max(left, right) <= MOST_LONGER_MEAN * min(left, right):
+        return ""
+    part = _grown_part(arms, slower)
+    return f"the mean step is {100 * (right / left - 1):+.3g} % ({left:.4g} s became {right:.4g} s){part}"
+
+
+def _grown_part(arms: Arms, slower: int) -> str:
+    """Return the part of the time account that grew most per step in the slower arm, in words; empty if unknown."""
+    sides = [[one.account for one in arm.facts if one.account and is_steady(one.account)] for arm in arms]
+    if not all(sides):
+        return ""
+    parts = [_parts_per_step(side) for side in sides]
+    grown = {name: parts[slower][name] - parts[1 - slower].get(name, 0.0) for name in parts[slower]}
+    name = max(grown, key=lambda part: grown[part], default="")
+    if not name or grown[name] <= 0:
+        return ""
+    words = f"compute in steps of more than {CLOSE:g} × the usual one" if name == COMPUTE else f'"{name}"'
+    return f"; the part that grew most is {words}: {grown[name]:.3g} s per step"
+
+
+def _parts_per_step(accounts: list[TimeAccount]) -> dict[str, float]:
+    """Return the mean seconds per step of each part between the first step and the last."""
+    found: dict[str, float] = {}
+    for account in accounts:
+        steps = max(part.steps for part in account.parts if part.part == COMPUTE)
+        for part in account.parts:
+            if part.part not in (*START_AND_END, "compile"):
+                found[part.part] = found.get(part.part, 0.0) + part.seconds / steps / len(accounts)
+    return found
+
+
+def name_host(decision: Decision, arms: Arms) -> str:
+    """Return which part of the host loop explains a decided time difference of equal programs; empty without one."""
+    if decision.verdict not in ("regressed", "improved"):
+        return ""
+    parts = explain_time(arms)
+    word = "slower" if decision.verdict == "regressed" else "quicker"
+    return f"same program; the host loop is {word}{f' ({parts})' if parts else ''}"
+
+
+def explain_time(arms: Arms) -> str:
+    """Return the parts of a step that explain most of the candidate's time difference, in words; empty if unknown."""
+    sides = [_host_parts(arm) for arm in arms]
+    if not all(sides):
+        return ""
+    grown = {name: sides[1][name] - sides[0][name] for name in sides[0]}
+    whole = sum(grown.values())
+    named = [(name, by) for name, by in grown.items() if by * whole > 0 and abs(by) >= NAMED_SHARE * abs(whole)]
+    named.sort(key=lambda item: -abs(item[1]))
+    return ", ".join(f"{name} {1000 * by:+.3g} ms per step" for name, by in named)
+
+
+def _host_parts(arm: ArmRuns) -> dict[str, float]:
+    """Return each part's mean seconds per step, without each run's first step; empty unless all runs recorded them."""
+    tables = [run.metrics for run in arm.runs]
+    if not all(table is not None and {STEP_COLUMN, *STEP_PARTS} <= set(table.columns) for table in tables):
+        return {}
+    steps = pl.concat(
+        [table[1:].select(STEP_COLUMN, *STEP_PARTS).cast(pl.Float64) for table in tables if table is not None]
+    )
+    means = {column: float(steps[column].to_numpy().mean()) for column in steps.columns}
+    found = {words: means[column] for column, words in STEP_PARTS.items()}
+    return found | {OTHER_PART: means[STEP_COLUMN] - sum(found.values())}

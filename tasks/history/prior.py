@@ -9,7 +9,7 @@ from math import hypot, log
 
 import polars as pl
 
-from tasks.diff.case import CaseRuns
+from tasks.diff.compare_case import CaseRuns
 from tasks.diff.noise import LEAST_PAIRS, Past
 from tasks.history.history_table import load_history
 from tasks.history.record_rows import folder_name

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from configs.schema import Frozen
 from tasks.ingest.buckets import SCHEME, list_logs, on_this_machine
-from tasks.metrics.equal_times import have_equal_times
+from tasks.metrics.merged_steps import have_equal_times
 from tasks.records import LogReading, RunReading
 from tasks.scrape import LogFormatError, scrape
 from tasks.scrape.read_log import digest_text

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tasks.metrics.step_seconds import PRINTED_UNIT_S, refine_seconds
+from tasks.metrics.printed import shared_decimals
 from tasks.records import RunRecord, Source
 
 STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
@@ -12,13 +12,18 @@ RATE = "tokens_per_s_per_device"
 METRICS_COLUMNS = {"step", "step_time_s", "loss"}
 CPU_COLUMN = "step_cpu_time_s"
 WAIT_COLUMN = "step_wait_s"
+PRINTED_UNIT_S = 0.001  # every dialect prints milliseconds or finer
+LEAST_LINES = 2  # least number of lines: a single line cannot show a contradiction
+CLOCKS = ("seconds", "step_time_s", "tflops_per_device", RATE)
+LEAST_STEPS = 10  # common steps: fewer may agree by chance if few digits are printed
+LEAST_TIMES = 5  # different times among the common steps: equal times at all steps prove nothing
 
 
 def step_table(run: RunRecord) -> pl.DataFrame:
     """Return (step, seconds, loss, line, offset), ascending. A step that was run twice has the values of its last line.
 
     Seconds and losses come from the trainer's JSON lines, if it wrote them, else from the log, refined by
-    `step_seconds`. `line` and `offset` (place in the log) are null for steps that only the JSON lines contain.
+    `refine_seconds`. `line` and `offset` (place in the log) are null for steps that only the JSON lines contain.
     """
     return timed_steps(run)[0]
 
@@ -82,3 +87,48 @@ def place_of(steps: pl.DataFrame, index: int = 0, *, run: int = 0) -> Source | N
     if not -steps.height <= index < steps.height or steps["line"][index] is None:
         return None
     return Source(line=steps["line"][index], offset=steps["offset"][index], run=run)
+
+
+def refine_seconds(seconds: NDArray[np.float64], rate: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """Return the refined seconds, and the unit of their last digit in seconds. Missing values are NaN.
+
+    `seconds: 0.071` is any time from 0.0705 to 0.0715; `Tokens/s/device: 1812.056` gives the same step to six digits if
+    the number of tokens per step is known. Each line bounds that number, a long step most narrowly. If the bounds of
+    two lines exclude each other, the seconds are returned as printed.
+    """
+    known = np.isfinite(seconds) & np.isfinite(rate) & (seconds > 0) & (rate > 0)
+    tokens = tokens_of(seconds[known], rate[known]) if known.sum() >= LEAST_LINES else None
+    if tokens is None:
+        return seconds, PRINTED_UNIT_S
+    quick = float(np.median(rate[known]))
+    unit = min(PRINTED_UNIT_S, tokens * 10.0 ** -shared_decimals(rate[known][None]) / quick**2)
+    return np.where(known, tokens / np.where(known, rate, 1.0), seconds), unit
+
+
+def tokens_of(seconds: NDArray[np.float64], rate: NDArray[np.float64]) -> float | None:
+    """Return the tokens per step and device: seconds × rate, equal at all steps; None if no number fits all steps."""
+    halves = [10.0 ** -shared_decimals(values[None]) / 2 for values in (seconds, rate)]
+    low = float(np.max(np.maximum(seconds - halves[0], 0) * np.maximum(rate - halves[1], 0)))
+    high = float(np.min((seconds + halves[0]) * (rate + halves[1])))
+    if low > high:
+        return None
+    whole = np.ceil(low)
+    return float(whole) if whole <= high and whole + 1 > high else (low + high) / 2
+
+
+def have_equal_times(one: pl.DataFrame, other: pl.DataFrame) -> bool:
+    """Return whether two tables of steps have the same measured times at every common step.
+
+    Other lines, dates and missing parts of a log are ignored, so that a cut or edited copy is recognised too.
+    """
+    clocks = [
+        name for name in CLOCKS if all(name in table and table.schema[name].is_numeric() for table in (one, other))
+    ]
+    both = (
+        last_of_each_step(one)
+        .select("step", *clocks)
+        .join(last_of_each_step(other).select("step", *clocks), on="step", how="inner", suffix="_other")
+    )
+    if both.height < LEAST_STEPS or both.select(clocks).n_unique() < LEAST_TIMES:
+        return False
+    return all(both[name].eq_missing(both[f"{name}_other"]).all() for name in clocks)

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from configs.findings import FindingKind
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules
-from tasks.diff.arms import ArmRuns, summarise
+from tasks.diff.arms import ArmRuns, Arms, summarise
 from tasks.diff.comparability import find_findings
 from tasks.diff.compare_runs import comparison_id, conclude
 from tasks.diff.decide import decide_exact, show_percentage
-from tasks.diff.metric_row import Arms, Cells, is_unfilled, make_row, missing_decision, not_judged
+from tasks.diff.metric_rows import Cells, is_unfilled, make_row, missing_decision, not_judged
 from tasks.metrics.metric import Metric
 from tasks.metrics.program_metrics import COMPILE_TIME, COMPILES, GIB, KERNELS, PROGRAM_METRICS
 from tasks.preflight.analyse import OPTIMISED, Analysis, analyse_program

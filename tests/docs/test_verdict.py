@@ -14,15 +14,13 @@ from configs.comparison import load_effects, load_tolerances
 from configs.findings import KINDS
 from configs.noise import load_noises
 from tasks.diff.compare_logs import archive, compare_pair, read_pair
-from tasks.diff.curve_tests import AT_ONCE, DIGIT_STEPS, FEWEST, MOST_BLOCKS, MOVED, OFFSET_CHANCE
 from tasks.diff.decide import LEAST_REPEATS, show_duration
+from tasks.diff.decide_curves import AT_ONCE, DIGIT_STEPS, FEWEST, MOST_BLOCKS, MOVED, OFFSET_CHANCE
 from tasks.diff.decide_noisy import CHANCE, SHARES, chance_of, show_effect
 from tasks.diff.effect import CONFIDENCE, ENOUGH, MIXED, RANKED, TOGETHER, WIDE, Sample, measure_effect
-from tasks.diff.mean_step import MOST, MOST_OF_ALL
-from tasks.diff.noise import LEAST_PAIRS, LENT, STATED_WITHIN, learn_noise
-from tasks.diff.run_endings import FAR_APART_S
-from tasks.diff.time_rows import MOST_SLOW, SHIFTED
-from tasks.diff.where_run import NEIGHBOURS_S
+from tasks.diff.noise import LEAST_PAIRS, LENT, NEIGHBOURS_S, STATED_WITHIN, learn_noise
+from tasks.diff.run_events import FAR_APART_S
+from tasks.diff.time_rows import MOST_LONGER, MOST_LONGER_MEAN, MOST_SLOW, SHIFTED
 from tasks.metrics.step_time_levels import CLOSE, FIFTHS, MOST_REACH, QUICK, REACH, SHUFFLES, TOO_QUICK
 from tasks.records import ComparisonRecord
 from tasks.store import Store
@@ -118,8 +116,8 @@ def test_the_numbers_of_the_rule_equal_the_code() -> None:
         f"at {100 * MIXED:g} %",
         f"(χ², {100 * WIDE:g} %)",
         f"(a test of their correlation, {100 * TOGETHER:g} %)",
-        f"more than {100 * (MOST - 1):.0f} % beyond that of every run",
-        f"more than {100 * (MOST_OF_ALL - 1):.0f} % beyond the other's",
+        f"more than {100 * (MOST_LONGER - 1):.0f} % beyond that of every run",
+        f"more than {100 * (MOST_LONGER_MEAN - 1):.0f} % beyond the other's",
     ):
         assert words in " ".join(DOC.split())
     assert SHARES == {"steady steps": 2 / 3, "typical steps": 1 / 3}  # "p ≤ ⅔ α for the steady steps or p ≤ ⅓ α"

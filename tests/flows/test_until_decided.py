@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from flows.compare import run_until_decided
-from tasks.diff.case import CaseRuns
+from tasks.diff.compare_case import CaseRuns
 from tasks.diff.repeat_rule import NextLook
 from tasks.services.events import EVENTS, Event, Extended
 

@@ -140,7 +140,7 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
 
     done: pairs (comparison, case) to leave out, because they have a page already.
     """
-    from tasks.diff.case import CaseRuns, compare_case
+    from tasks.diff.compare_case import CaseRuns, compare_case
     from tasks.history.prior import read_past
     from tasks.publish.content.next_command import add_next
     from tasks.publish.site.publish import publish_comparison

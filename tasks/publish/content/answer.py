@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from configs.schema import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration
-from tasks.diff.metric_row import NOT_JUDGED
+from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS

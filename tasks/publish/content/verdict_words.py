@@ -5,7 +5,7 @@ from typing import Literal
 
 from configs.schema import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
-from tasks.diff.metric_row import ABSENT, DIED, NOT_JUDGED
+from tasks.diff.metric_rows import ABSENT, DIED, NOT_JUDGED
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff, Verdict

@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from tasks.diff.host import PARTS
+from tasks.diff.time_rows import STEP_PARTS
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
@@ -20,7 +20,7 @@ from tasks.records.text import shorten, visible
 
 TITLES = {  # metric -> (title, unit); the title of any other metric is its name in the log
     **{metric.curve: (metric.curve_title or metric.title, metric.unit) for metric in METRICS if metric.curve},
-    **{part: (f"Step time: {what}", "s") for part, what in PARTS.items()},
+    **{part: (f"Step time: {what}", "s") for part, what in STEP_PARTS.items()},
     "total_weights": ("Weights", "tokens"),
     "grad_norm": ("Gradient norm", ""),
     "param_norm": ("Parameter norm", ""),

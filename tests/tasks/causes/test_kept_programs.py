@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from tasks.causes.kept_programs import compare_kept_programs, have_programs
-from tasks.diff.floors import floors_of
-from tasks.diff.host import has_same_program
+from tasks.diff.floors import floors_of, has_same_program
 from tasks.records import Floor, ProgramExplanation, RunReading, RunRecord
 from tasks.store import Store
 

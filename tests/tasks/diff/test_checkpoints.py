@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tasks.diff.arms import ArmRuns
-from tasks.diff.checkpoint_row import checkpoint_row
+from tasks.diff.state_rows import checkpoint_row
 from tasks.records import (
     ArrayDifference,
     CheckpointDifference,

@@ -11,9 +11,8 @@ import pytest
 from configs.comparison import load_comparison, load_effects, load_tolerances
 from configs.verdict_rules import VerdictRules, make_rules
 from tasks.diff.arms import ArmRuns
-from tasks.diff.curve_tests import compare_blocks, is_offset
+from tasks.diff.decide_curves import Judged, compare_blocks, is_offset, judge_loss
 from tasks.diff.parity import compare_metric
-from tasks.diff.parity_rows import Judged, judge_loss
 from tasks.diff.same_code import draws_differ
 from tasks.records import ComparisonRecord, Decision, MetricDiff, RunRecord, StartReport
 

@@ -8,8 +8,8 @@ import pytest
 from configs.comparison import load_effects
 from tasks.diff.arms import ArmRuns
 from tasks.diff.comparability import find_findings
-from tasks.diff.final_state import find_untrained
 from tasks.diff.parity import compare_metric, shared_metrics
+from tasks.diff.state_rows import find_untrained
 from tasks.records import Finding, RunRecord, Source
 
 type MakeRun = Callable[..., RunRecord]

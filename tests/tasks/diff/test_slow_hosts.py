@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.diff.case import CaseRuns, compare_case
+from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.watch import watch

@@ -10,9 +10,8 @@ import pytest
 from configs.noise import DeviceNoise
 from tasks.diff.arms import ArmRuns
 from tasks.diff.effect import Sample, are_mixed, measure_effect, runs_wanted
-from tasks.diff.metric_row import make_row
-from tasks.diff.noise import Noise
-from tasks.diff.where_run import NO_PLACE, OTHER_PLACES, OTHER_TIMES, lie_apart
+from tasks.diff.metric_rows import make_row
+from tasks.diff.noise import NO_PLACE, OTHER_PLACES, OTHER_TIMES, Noise, lie_apart
 from tasks.metrics.step_time_levels import find_levels, find_shift, spread_rounded
 from tasks.metrics.time_account import seconds_between_steps
 from tasks.metrics.time_metrics import STEP_TIME

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from configs.errors import ConfigError
-from tasks.diff.case import CaseRuns, compare_case
+from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.history.newest import newest_comparisons
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.blessed import bless, blessed_runs, check_baselines

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tasks.diff.case import CaseRuns, compare_case
+from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.history import append_comparison
 from tasks.history.history_table import read_runs
 from tasks.history.prior import equal_differences, neighbour_differences, past_noise, read_past

@@ -13,7 +13,7 @@ import pytest
 
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
-from tasks.diff.case import CaseRuns, compare_case
+from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment

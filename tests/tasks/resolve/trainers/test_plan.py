@@ -14,7 +14,7 @@ from configs.comparison import Arm
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from tasks.diff.arms import ArmRuns
-from tasks.diff.case import CaseRuns, compare_case
+from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.diff.floors import floors_of
 from tasks.ingest.run_record import build_record
 from tasks.launch import job

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tasks.metrics.step_seconds import PRINTED_UNIT_S, refine_seconds, tokens_of
+from tasks.metrics.merged_steps import PRINTED_UNIT_S, refine_seconds, tokens_of
 
 TOKENS = 128
 # as in the second founding log: steady steps that all print as 0.071, and steps that wait for a checkpoint

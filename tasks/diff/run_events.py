@@ -1,18 +1,21 @@
-"""Finds deaths with their cause, incomplete logs, and arms that started far apart in time."""
+"""Finds deaths with their cause, incomplete logs, repeated compiles, and arms that started far apart in time."""
+
+from itertools import zip_longest
 
 import polars as pl
 
 from configs.findings import FindingKind
-from tasks.diff.arms import ArmRuns
+from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.decide import show_duration
-from tasks.diff.metric_row import Arms, make_row
+from tasks.diff.metric_rows import make_row
 from tasks.diff.observed import Observations, Observed, contrast, notice, places_of
 from tasks.metrics.merged_steps import place_of
 from tasks.metrics.result_metrics import END
-from tasks.records import Decision, Measured, MetricDiff, RunReading, RunRecord, Source, seconds_between
+from tasks.records import Decision, Measured, MetricDiff, RunReading, RunRecord, Source, StepCompile, seconds_between
 from tasks.records.text import counted
 
 FAR_APART_S = 15 * 60  # a larger distance between the arms' starts is a finding
+SHOWN = 3  # most arguments that a message names
 
 
 def find_deaths(arms: Arms) -> Observations:
@@ -112,3 +115,26 @@ def find_distance(arms: Arms) -> Observations:
     if apart is not None and abs(apart) > FAR_APART_S:
         message = f"the runs started {show_duration(abs(apart))} apart"
         yield contrast(arms, "started-apart", message, starts, places_of(arms, "started"))
+
+
+def find_recompiles(arms: Arms) -> Observations:
+    """Yield one finding per arm: its first run with several compiles, and the signatures of the first two."""
+    for arm in arms:
+        for number, run in enumerate(arm.runs):
+            compiles = run.compiles or run.reading.compiles
+            if len(compiles) < 2:
+                continue
+            first, again = compiles[:2]
+            count = f"{arm.name_run(number)} compiled its training step {len(compiles)} times"
+            places = (one.source and one.source.model_copy(update={"run": number}) for one in (first, again))
+            shown = ((arm, ", ".join(one.signature), place) for one, place in zip((first, again), places, strict=True))
+            yield notice("recompiled", f"{count}: {_differences(first, again)}", *shown)
+            break
+
+
+def _differences(first: StepCompile, again: StepCompile) -> str:
+    pairs = enumerate(zip_longest(first.signature, again.signature, fillvalue="none"), start=1)
+    found = [f"argument {n} was {left}, then {right}" for n, (left, right) in pairs if left != right]
+    if not found:
+        return "with arguments of the same types; their shardings, layouts or static values differ"
+    return "; ".join(found[:SHOWN]) + (f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else "")

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from tasks.diff import exit_status
-from tasks.diff.metric_row import show_difference
+from tasks.diff.metric_rows import show_difference
 from tasks.records import (
     ComparisonRecord,
     DeviceMemory,

@@ -1,0 +1,281 @@
+"""Decides the verdict on the values of every step (curves)."""
+
+from collections.abc import Sequence
+from math import comb, inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]  # scipy.stats takes 2 s to load
+
+from configs.comparison import Tolerance
+from configs.schema import Frozen
+from configs.verdict_rules import VerdictRules
+from tasks.diff.decide import LEAST_REPEATS, ROUNDING, show_threshold, threshold_of
+from tasks.diff.decide_noisy import CHANCE, ask_for_more, show_chance, show_runs
+from tasks.diff.effect import CONFIDENCE
+from tasks.diff.parity import LEAST_STEPS, LOSS_LIKE, MetricParity
+from tasks.metrics.printed import Values
+from tasks.records import Decision, Verdict
+from tasks.records.text import counted
+
+ORDER: tuple[Verdict, ...] = ("same", "improved", "unknown", "changed", "regressed")
+OTHER_DRAWS = "other first weights or other data"
+MOST_BLOCKS = 4  # blocks of steps whose means are compared; they share the chance of a false difference
+AT_ONCE = 5e-5  # relative to the value: a larger first difference of precise values is not a rounding difference
+SAME_GAP = 1e-6  # relative to the largest value: gaps that differ by less count as equal
+MOVED = 0.25  # relative to the first gap: the gap of an offset changes by no more; random gaps change by more
+FEWEST = 2  # least number of steps that show an offset
+OFFSET_CHANCE = 0.001  # false alarm rate for random flips of the last digit; for random walks, up to ten times that
+DIGIT_STEPS = 10  # least steps of an offset of one printed unit; up to 5 % of random walks stay there for fewer
+
+
+class Block(Frozen):
+    """A block of consecutive steps: the difference of the arms' mean values over it."""
+
+    first: int  # number of its first step
+    last: int
+    baseline: float  # the baseline's mean value
+    difference: float  # candidate − baseline
+    half: float = inf  # half of the difference's confidence interval; inf if unknown
+    chance: float = 1.0  # p-value of the difference; 1 if unknown
+
+    @property
+    def steps(self) -> str:
+        """The block's steps in words: `step 3`, `steps 3–9`."""
+        return f"step {self.first}" if self.first == self.last else f"steps {self.first}–{self.last}"
+
+    @property
+    def furthest(self) -> float:
+        """The largest difference inside the interval."""
+        return abs(self.difference) + self.half
+
+
+class Judged(Frozen):
+    """The inputs, besides its curves, for judging any value of a comparison."""
+
+    rules: VerdictRules
+    proved: bool = False  # both arms provably run the same program
+    other_draws: bool = False  # the arms are known to have other random first weights or other data
+    instead: str = ""  # the alternative to more runs, if only logs were given
+    among: int = 1  # number of compared values, which share the chance of a false alarm
+
+
+def judge_value(found: MetricParity, given: Judged) -> Decision:
+    """Decide one value over all steps: like a loss if its name contains `loss`, else without a better direction."""
+    if LOSS_LIKE in found.parity.metric:
+        return judge_loss(found, given)
+    tolerances = given.rules.tolerances
+    return judge_curve(found, tolerances["step_values_of_varying_runs" if found.varies else "step_values"], given)
+
+
+def judge_loss(found: MetricParity, given: Judged) -> Decision:
+    """Decide the losses of all steps."""
+    if found.parity.metric == "loss" and found.parity.first is None and _never_moves(found):
+        value = found.sides[0][0][0]
+        reason = f"the loss is {value:g} {_all(found.parity.steps)} of every run: nothing was trained"
+        return Decision(verdict="unknown", reason=reason, evidence=show_runs(found.parity.runs))
+    tolerances = given.rules.tolerances
+    tolerance = tolerances["loss_of_other_draws" if given.other_draws else "loss"]
+    if found.varies and not given.other_draws and not tolerance.relative and not tolerance.absolute:
+        tolerance = tolerances["loss_of_varying_runs"]
+    return judge_curve(found, tolerance, given, chance_makes=tolerances["loss_of_other_draws"])
+
+
+def _never_moves(found: MetricParity) -> bool:
+    values = np.concatenate([side.ravel() for side in found.sides])
+    return found.parity.steps >= LEAST_STEPS and bool(np.all(values == values[0]))
+
+
+def judge_values(found: Sequence[MetricParity], given: Judged) -> Decision | None:
+    """Return the worst decision over several values; its reason names the values it applies to. None without values."""
+    if not found:
+        return None
+    judged = [(item.parity, judge_value(item, given)) for item in found]
+    _, worst = max(judged, key=lambda pair: ORDER.index(pair[1].verdict))
+    saying = [f"{parity.metric} {decision.reason}" for parity, decision in judged if decision.verdict == worst.verdict]
+    names = ", ".join(parity.metric for parity, _ in judged)
+    reason = f"{worst.reason}: {names}" if worst.verdict == "same" else "; ".join(saying)
+    return worst.model_copy(update={"reason": reason})
+
+
+def judge_curve(
+    found: MetricParity, tolerance: Tolerance, given: Judged, *, chance_makes: Tolerance | None = None
+) -> Decision:
+    """Decide the curves of one value by the rules in docs/verdict.md.
+
+    `chance_makes`: given for losses only, where lower is better: the largest difference that other first weights, other
+    data or nondeterminism can cause.
+    """
+    parity, allowed = found.parity, show_threshold(tolerance, found.unit)
+
+    def say(verdict: Verdict, reason: str, **more: Any) -> Decision:
+        limit = {"threshold": tolerance.absolute, "threshold_text": allowed, "evidence": show_runs(parity.runs)}
+        return Decision(verdict=verdict, reason=reason, **limit, **more)
+
+    if not parity.steps:
+        return Decision(verdict="unknown", reason="the arms have no step in common")
+    if broken := _judge_broken(found):
+        finite = found.finite and judge_curve(found.finite, tolerance, given, chance_makes=chance_makes)
+        if finite and broken[0] == "unknown" and finite.verdict in ("regressed", "changed"):
+            return finite.model_copy(update={"reason": f"{finite.reason}; {broken[1]}"})
+        return say(*broken)
+    if parity.first is None and not found.varies:
+        several = f" of {parity.runs[0]} and {parity.runs[1]} runs" if max(parity.runs) > 1 else ""
+        return say("same", f"equal to {parity.precision} {_all(parity.steps, 'common ')}{several}")
+    blocks = compare_blocks(found.steps, found.sides)
+    last, where = blocks[-1], _describe(found)
+    # a loss that ends higher is worse; a lower one is different, but not certainly better
+    word: Verdict = "regressed" if chance_makes is not None and last.difference > 0 else "changed"
+    ends = f"{abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in {last.steps}"
+    if not found.varies and _is_within(found, tolerance):
+        return say("same", f"{where}; within {show_threshold(tolerance)}: {tolerance.why}")
+    known = given.proved or min(parity.runs) > 1  # the trainer is known to be deterministic, unless `found.varies`
+    small = _is_one_digit(found)
+    if not found.varies and (is_offset(found.sides, exact=found.exact, unit=found.unit) or (known and not small)):
+        return say(word, f"{where}; {ends}")
+    furthest = max(blocks, key=lambda block: abs(block.difference))
+    most = inf if chance_makes is None else threshold_of(chance_makes, furthest.baseline)
+    sure = not found.varies or min(parity.runs) == 1 or furthest.chance <= CHANCE / len(blocks) / given.among
+    if chance_makes is not None and abs(furthest.difference) > most and sure:
+        return say(word, f"{where}; {ends}: {OTHER_DRAWS} change it by at most {most:g} ({chance_makes.why})")
+    if small and not found.varies:  # `find_contradictions` reports it as the finding `last-digit`
+        return say("same", f"{where}, by at most one unit of the last printed digit, which rounding can explain")
+    if min(parity.runs) >= LEAST_REPEATS:
+        return say(*_judge_blocks(blocks, tolerance, word, where, given.among))
+    asked = ask_for_more(min(parity.runs), LEAST_REPEATS, given.instead)
+    if chance_makes is not None and parity.first is not None and parity.first.step == int(found.steps[0]):
+        # only `maxview ingest` has this option
+        way = "compare with --tolerances other-draws, or " if given.instead else ""
+        reason = f"{where}: the arms may have {OTHER_DRAWS}, or the trainer may be nondeterministic; {way}{asked}"
+    else:
+        reason = f"{where}: {show_runs(parity.runs)} cannot distinguish this from run-to-run noise; {asked}"
+    return say("unknown", reason, runs_wanted=LEAST_REPEATS)
+
+
+def is_rounding(found: MetricParity) -> bool:
+    """Return whether the arms differ at some steps, but nowhere by more than the rounding of printed values."""
+    differs = found.parity.first is not None and not found.varies
+    return differs and _is_one_digit(found) and not is_offset(found.sides, exact=found.exact, unit=found.unit)
+
+
+def _is_one_digit(found: MetricParity) -> bool:
+    return bool(found.unit) and (found.parity.largest_gap or 0.0) <= found.unit * (1 + ROUNDING * 1e3)
+
+
+def _judge_broken(found: MetricParity) -> tuple[Verdict, str] | None:
+    """Return the verdict on NaN and infinite values, and its reason; None if no run has any."""
+    bad = [~np.isfinite(side) for side in found.sides]
+    runs = [int(side.any(axis=1).sum()) for side in bad]
+    if not any(runs):
+        return None
+    where = [_steps_of(found.steps, side.any(axis=0)) for side in bad]
+    lost = [side.any(axis=0) for side in bad]
+    alone = [bool((lost[0] & ~lost[1]).any()), bool((lost[1] & ~lost[0]).any())]  # not finite in one arm only
+    if all(runs) and alone != [False, True]:
+        return "unknown", f"is NaN or infinite in both arms {' and '.join(dict.fromkeys(where))}"
+    side = 1 if runs[1] else 0
+    of = f" in {runs[side]} of {len(found.sides[side])} runs" if len(found.sides[side]) > 1 else ""
+    arm = ("the baseline", "the candidate")[side]
+    return ("regressed" if side else "improved"), f"is NaN or infinite in {arm} {where[side]}{of}"
+
+
+def _all(steps: int, kind: str = "") -> str:
+    return f"at the one {kind}step" if steps == 1 else f"at all {steps} {kind}steps"
+
+
+def _steps_of(steps: NDArray[np.int64], chosen: NDArray[np.bool_]) -> str:
+    """Return the chosen steps in words."""
+    found = np.flatnonzero(chosen)
+    if not found.size:
+        return "at no step"
+    if found.size == len(steps) - found[0]:
+        return f"from step {steps[found[0]]} on"
+    return f"at {found.size} of {counted(len(steps), 'step')}, first at step {steps[found[0]]}"
+
+
+def _judge_blocks(
+    blocks: Sequence[Block], tolerance: Tolerance, word: Verdict, where: str, among: int
+) -> tuple[Verdict, str]:
+    """Return verdict and reason by Student's t test of the means over blocks. word: the verdict if they differ."""
+    limits = [threshold_of(tolerance, block.baseline) for block in blocks]
+    beyond = [
+        block
+        for block, limit in zip(blocks, limits, strict=True)
+        if block.chance <= CHANCE / len(blocks) / among and block.furthest > limit
+    ]
+    block = min(beyond, key=lambda block: block.chance) if beyond else max(blocks, key=lambda block: block.furthest)
+    interval = f" ± {block.half:.2g}" if block.half else ""
+    sizes = f"{where}; {block.difference:+.4g}{interval} over {block.steps}"
+    if beyond:
+        return word, f"{sizes}, {show_chance(block.chance)}"
+    allowed = show_threshold(tolerance)
+    if all(block.furthest <= limit for block, limit in zip(blocks, limits, strict=True)):
+        return "same", f"{sizes}, inside {allowed} ({tolerance.why})"
+    return "unknown", f"{sizes}: may be beyond {allowed}, and may be nothing"
+
+
+def _is_within(found: MetricParity, tolerance: Tolerance) -> bool:
+    """Return whether the arms' first runs differ by no more than the tolerance at every step."""
+    gaps = np.abs(found.sides[1][0] - found.sides[0][0])
+    limits = np.array([threshold_of(tolerance, float(value)) for value in found.sides[0][0]])
+    return bool(np.all(gaps <= limits * (1 + ROUNDING)))
+
+
+def _describe(found: MetricParity) -> str:
+    """Return where the arms differ, as the first words of a reason."""
+    parity, first = found.parity, found.parity.first
+    varying = "runs of one arm differ among themselves" if found.varies else ""
+    if first is None:
+        return varying or "equal"
+    where = f"differs first at step {first.step} ({first.baseline} and {first.candidate})"
+    where += "" if parity.largest_step == first.step else f", most at step {parity.largest_step}"
+    return f"{where}; {varying}" if varying else where
+
+
+def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tuple[Block, ...]:
+    """Return the blocks with Student's t test of their means; if an arm has one run, `half` and `chance` are unknown.
+
+    sides: [runs, steps] of each arm. Neighbouring steps are not independent, so a run gives one mean per block.
+    """
+    counts = [len(side) for side in sides]
+    degrees = sum(counts) - 2
+    blocks = []
+    for index in np.array_split(np.arange(len(steps)), min(len(steps), MOST_BLOCKS)):
+        means = [side[:, index].mean(axis=1) for side in sides]
+        difference = float(means[1].mean() - means[0].mean())
+        spread = {}
+        if min(counts) > 1:
+            variance = sum(float(np.sum((side - side.mean()) ** 2)) for side in means) / degrees
+            error = (variance * (1 / counts[0] + 1 / counts[1])) ** 0.5
+            spread["half"] = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * error
+            spread["chance"] = float(2 * stdtr(degrees, -abs(difference) / error)) if error else float(not difference)
+        place = {"first": int(steps[index[0]]), "last": int(steps[index[-1]])}
+        blocks.append(Block(**place, baseline=float(means[0].mean()), difference=difference, **spread))
+    return tuple(blocks)
+
+
+def is_offset(sides: tuple[Values, Values], *, exact: bool, unit: float = 0.0) -> bool:
+    """Return whether the curves differ by an offset from one step on, which neither rounding nor chance explains.
+
+    Nondeterminism starts small and grows. In full precision (`exact`), a large first difference after equal steps is
+    an offset. In printed values, single last digits flip before all steps differ. So an offset must be present at every
+    step from the first difference on, in one direction, and about as large as at first: n random flips are the last n
+    steps and of one sign with probability 2^(1 - n) ÷ C(steps, n). Curves that differ from the first step on may have
+    other random weights or data, unless the gap is the same at every step. unit: of the last printed digit, or 0.
+    """
+    gaps = sides[1][0] - sides[0][0]
+    differs = np.flatnonzero(gaps)
+    if not differs.size:
+        return False
+    first, later = int(differs[0]), gaps[differs[0] :]
+    if exact and first > 0:
+        return bool(abs(later[0]) >= AT_ONCE * abs(sides[0][0][first]))
+    if first and later.size < DIGIT_STEPS and abs(later[0]) <= unit * (1 + SAME_GAP):
+        return False
+    largest = float(np.max(np.abs(sides[0][0])))
+    if later.size < FEWEST or not (np.all(later > 0) or np.all(later < 0)):
+        return False
+    if float(np.max(np.abs(later - later[0]))) > (MOVED if first else 0.0) * abs(later[0]) + SAME_GAP * largest:
+        return False
+    return bool(2.0 ** (1 - later.size) / comb(gaps.size, later.size) <= OFFSET_CHANCE)
