@@ -26,9 +26,8 @@ from benchmarks.machine import describe_machine
 from tasks.diff.compare_logs import archive, compare_pair
 from tasks.ingest.example_logs import ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_pair
-from tasks.publish.site.build import build_site
+from tasks.publish.site.comparison_pages import build_site, publish_comparison
 from tasks.publish.site.index import PAGE
-from tasks.publish.site.publish import publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.store import Store, open_store
 

@@ -43,8 +43,8 @@ from tasks.launch.logs import read_exit_code
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import JobEvent, LogLine, watch
 from tasks.preflight.compiled_case import compare_case_compiled
-from tasks.publish.content.next_command import add_next, add_next_of_compiles
 from tasks.publish.content.page_address import PublishedPage, find_page
+from tasks.publish.content.suggested_commands import add_next, add_next_of_compiles
 from tasks.publish.markdown.artifacts import (
     artifact_key,
     escape_markdown,
@@ -55,8 +55,8 @@ from tasks.publish.markdown.artifacts import (
 from tasks.publish.markdown.night import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
 from tasks.publish.markdown.proofs import proof_rows, proofs_headline, proofs_markdown
 from tasks.publish.site.bisection_page import bisection_markdown, publish_bisection
+from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.site.index_page import publish_night
-from tasks.publish.site.publish import publish_comparison
 from tasks.records import (
     BisectedPoint,
     Bisection,

@@ -13,10 +13,10 @@ from tasks.history.judge_series import judge
 from tasks.history.series import find_series
 from tasks.ingest.example_logs import ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
+from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.site.history_page import write_history_page
 from tasks.publish.site.index import PAGE
 from tasks.publish.site.index_page import publish_night
-from tasks.publish.site.publish import publish_comparison
 from tasks.records import Commit, ComparisonRecord, RunRecord
 from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, finish_night
 from tasks.scrape import LogFormatError

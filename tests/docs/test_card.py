@@ -7,7 +7,7 @@ import pytest
 from tasks.history.card_signature import sign
 from tasks.history.card_sources import PREFLIGHT, find_changes, read_sources
 from tasks.history.make_card import OUTSIDE, add_missing_cases
-from tasks.publish.markdown.card import card_markdown
+from tasks.publish.site.card_page import card_markdown
 from tasks.records.card import Card
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from tasks.diff.compare_runs import diff
 from tasks.ingest.run_record import read_metrics
 from tasks.launch.errors import LaunchError
 from tasks.launch.logs import open_locked
-from tasks.publish.site.publish import publish_comparison
+from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.store import RunDirectory, StoreError, open_store
 from tasks.verify.array_index import parse_array
 

@@ -19,7 +19,7 @@ from flows.cli.app import call
 from tasks.diff.compare_logs import archive, compare_pair, read_pair
 from tasks.launch.watch import LogLine, watch
 from tasks.publish.markdown.artifacts import summary_description, summary_markdown, table_rows
-from tasks.publish.site.publish import publish_comparison
+from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.terminal.report import print_comparison
 from tasks.records import ComparisonRecord
 from tasks.scrape import LogFormatError, scrape

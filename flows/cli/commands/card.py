@@ -38,10 +38,14 @@ def card(
     from tasks.history.card_signature import check_card
     from tasks.history.card_sources import find_changes
     from tasks.history.make_card import add_missing_cases, make_card
-    from tasks.publish.content.card_words import LEGEND, describe_changes, summarise
-    from tasks.publish.markdown.card import card_markdown
-    from tasks.publish.site.card_page import write_card_page
-    from tasks.publish.terminal.card_tables import card_tables
+    from tasks.publish.site.card_page import (
+        LEGEND,
+        card_markdown,
+        card_tables,
+        describe_changes,
+        summarise,
+        write_card_page,
+    )
     from tasks.store import open_store, write_atomically
     from tasks.store.mirror import out_option
 

@@ -42,7 +42,7 @@ def explain(
         explanation = explanation.model_copy(update={"repro": str(out)})
         errors.print(f"repro kit: python {program}")
     if found.record is not None and found.store is not None:
-        from tasks.publish.site.publish import publish_comparison
+        from tasks.publish.site.comparison_pages import publish_comparison
 
         page = publish_comparison(found.record.model_copy(update={"explanation": explanation}), found.store)
         errors.print(f"page: {page}")

@@ -142,8 +142,8 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
     """
     from tasks.diff.compare_case import CaseRuns, compare_case
     from tasks.history.prior import read_past
-    from tasks.publish.content.next_command import add_next
-    from tasks.publish.site.publish import publish_comparison
+    from tasks.publish.content.suggested_commands import add_next
+    from tasks.publish.site.comparison_pages import publish_comparison
 
     pages = []
     cases = len({plan.case for plan in plans})

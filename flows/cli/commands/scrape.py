@@ -31,8 +31,7 @@ def scrape(
     """
     from flows.cli.byte_progress import show_reads
     from tasks.ingest.log_sources import read_sources
-    from tasks.publish.terminal.reading import show_reading, write_schedule
-    from tasks.publish.terminal.reading_notes import show_progress, warn_of_unread
+    from tasks.publish.terminal.reading import show_progress, show_reading, warn_of_unread, write_schedule
 
     errors = Console(stderr=True)
     with show_reads(errors):

@@ -19,7 +19,7 @@ site = App(name="site", help="The pages of a store: built out of its records, se
 @site.command
 def build(*, out: Out = DEFAULT_OUT, json_: Json = False) -> int:
     """Write the index and every missing or outdated page."""
-    from tasks.publish.site.build import build_site
+    from tasks.publish.site.comparison_pages import build_site
     from tasks.publish.site.index import PAGE
     from tasks.records.text import counted
     from tasks.store import open_store

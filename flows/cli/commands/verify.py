@@ -33,7 +33,7 @@ def verify(
             raise ValueError("--against takes one checkpoint or run, and neither --record, --check nor --deep")
         return _compare(checkpoints[0], against, as_json=json_)
     from flows.cli.byte_progress import byte_progress
-    from tasks.publish.terminal.proofs import show_proofs
+    from tasks.publish.terminal.checkpoint_report import show_proofs
     from tasks.verify.verification import verify_checkpoints
 
     if record and check:
@@ -57,7 +57,7 @@ def verify(
 
 def _compare(checkpoint: str, other: str, *, as_json: bool) -> int:
     from flows.cli.byte_progress import byte_progress
-    from tasks.publish.terminal.difference import show_difference
+    from tasks.publish.terminal.checkpoint_report import show_difference
     from tasks.verify.against import compare_checkpoints
 
     with byte_progress(Console(stderr=True)) as progress:

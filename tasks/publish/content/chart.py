@@ -11,7 +11,6 @@ import pygal  # type: ignore[import-untyped]
 from pygal.style import Style  # type: ignore[import-untyped]
 
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.publish.content.curves import thin_out
 from tasks.publish.content.templating import read_asset
 from tasks.publish.content.time_bars import average_parts
 from tasks.publish.content.verdict_words import OUTCOMES, is_noise, name_verdict
@@ -193,6 +192,24 @@ def _points(curve: Curve) -> list[tuple[int, float]]:
     kept = thin_out(curve.values, POINTS)
     pairs = [(curve.steps[i], curve.values[i]) for i in kept]
     return [(step, value) for step, value in pairs if value is not None and isfinite(value)]
+
+
+def thin_out(values: Sequence[float | None], limit: int) -> list[int]:
+    """Return the indices of about `limit` values that keep the shape of a curve: minimum and maximum of each stretch.
+
+    Every n-th value would not do: a stall is one step in thousands. Both ends are kept. Stretches without a finite
+    value keep their first index, so that the gap remains.
+    """
+    total = len(values)
+    if total <= limit:
+        return list(range(total))
+    kept = {0, total - 1}
+    stretches = max(1, limit // 2)
+    for number in range(stretches):
+        low, high = number * total // stretches, (number + 1) * total // stretches
+        finite = [(value, i) for i in range(low, high) if (value := values[i]) is not None and isfinite(value)]
+        kept |= {min(finite)[1], max(finite)[1]} if finite else {low}
+    return sorted(kept)
 
 
 def _scaled(row: MetricDiff) -> float | None:

@@ -1,5 +1,6 @@
 """Writes a log of any size as pieces that the page loads on demand, and maps its byte offsets to line numbers."""
 
+import base64
 import json
 import re
 from array import array
@@ -11,7 +12,6 @@ from itertools import count
 from pathlib import Path
 
 from tasks.publish.page.replace_text import replace_bytes, replace_text
-from tasks.publish.page.word_filter import Letters
 from tasks.records import Source
 from tasks.records.text import shorten, visible
 
@@ -34,6 +34,9 @@ _OWN = re.compile(
 )
 
 _DIGITS = b"0123456789"
+_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+BITS = 1 << 15  # size of a filter
+MOST_BYTES = 300_000  # of distinct lines; a piece with more gets no filter, to save time
 
 
 def kind_of(text: str) -> str:
@@ -220,3 +223,38 @@ class _Folds:
             cause = rest if _CAUSE.match(rest) else f"traceback, then: {rest}"
             self.found.append((self._first, place, shorten(cause, LONGEST_CAUSE)))
             self._first, self._chained = None, place
+
+
+class Letters:
+    """The distinct lines of one piece; lines that differ only in digits count as one.
+
+    Their filter lets a search skip pieces without the word. For every three consecutive bytes of a line, in lower case
+    and with 0 for every digit, the bit at their hash is set. A piece can contain a word only if all bits of the word
+    are set; the page's script checks this (`mayHold`).
+    """
+
+    def __init__(self) -> None:
+        self._lines: set[bytes] = set()
+        self._bytes = 0
+
+    def take(self, text: str) -> None:
+        """Add a line as the page displays it."""
+        if self._bytes > MOST_BYTES:
+            return
+        line = text.lower().encode("utf-8").translate(_ZEROS)
+        if line not in self._lines:
+            self._lines.add(line)
+            self._bytes += len(line)
+
+    def filter(self) -> str:
+        """Return the filter in base64; empty if the piece is too large for one."""
+        if self._bytes > MOST_BYTES:
+            return ""
+        threes: set[tuple[int, int, int]] = set()
+        for line in self._lines:
+            threes.update(zip(line, line[1:], line[2:], strict=False))
+        bits = bytearray(BITS // 8)
+        for first, second, third in threes:
+            place = (first << 10 ^ second << 5 ^ third) % BITS
+            bits[place >> 3] |= 1 << (place & 7)
+        return base64.b64encode(bits).decode()

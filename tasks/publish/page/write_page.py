@@ -14,13 +14,12 @@ from tasks.publish.content.chart import draw_curve, to_data_uri
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.explanation_sections import headline_of, list_sections
-from tasks.publish.content.repeat_command import repeat_command
 from tasks.publish.content.save_timeline import draw_lives
+from tasks.publish.content.suggested_commands import repeat_command
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.content.time_bars import axis_ticks, draw_bars, list_parts, show_seconds
-from tasks.publish.page.arm_differences import compare_facts
 from tasks.publish.page.curve_data import list_marks, write_figures
-from tasks.publish.page.differences import list_differences
+from tasks.publish.page.differences import compare_facts, list_differences
 from tasks.publish.page.log_files import Lines, Logs
 from tasks.publish.page.replace_text import replace_text
 from tasks.records import ComparisonRecord, RunRecord

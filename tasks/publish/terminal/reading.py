@@ -1,20 +1,30 @@
-"""Prints the runs that were read from a log, or writes them to a file as text, JSON or Parquet."""
+"""Prints or writes the output of `maxview scrape`: the runs that were read from logs, as tables, JSON or Parquet."""
 
 import io
+import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
+import polars.selectors as cs
 from rich.console import Console
 from rich.table import Table
 
 from tasks.publish.content.draw_schedule import draw_schedule
-from tasks.publish.json.reading import json_text
-from tasks.records import LogReading, RunReading
+from tasks.records import LogReading, RunReading, number_to_json
 from tasks.records.text import counted, plain
 from tasks.store import write_atomically
 from tasks.store.atomic import write_bytes_atomically
+
+# the keys of a run that come first, in this order; other fields of RunReading follow
+_KEYS = (
+    "name", "exit_code", "started", "ended", "error", "steps", "evals", "environment", "memory", "parameters", "flops",
+    "checkpoints", "stalls", "config", "ranks", "schedule", "coverage",
+)  # fmt: skip
+_TABLES = ("steps", "timers")
+_ROWS = 20_000  # rows that are converted to text at once
 
 
 def show_reading(reading: LogReading, format_: Literal["table", "json", "parquet"], output: Path | None) -> None:
@@ -98,3 +108,86 @@ def _show_run(console: Console, run: RunReading) -> None:
     for line in coverage.unread:
         console.print(f"[red]not read:[/] line {line.line}: {plain(line.text)}", highlight=False, soft_wrap=True)
     console.print()
+
+
+def to_json(reading: LogReading) -> dict[str, Any]:
+    """Return the object as dicts and lists; absent values are None, NaN and infinities "nan", "inf", "-inf"."""
+    document: dict[str, Any] = json.loads("".join(json_text(reading)))
+    return document
+
+
+def json_text(reading: LogReading) -> Iterator[str]:
+    """Yield the object's JSON text in pieces, so that the text of a large table is never completely in memory."""
+    yield f'{{\n"format": {json.dumps(reading.format)},\n"runs": ['
+    for number, run in enumerate(reading.runs):
+        yield ",\n{" if number else "\n{"
+        yield from _run_text(run)
+        yield "}"
+    yield f'\n],\n"page": {json.dumps(_plain(reading.page), indent=1)}\n}}\n'
+
+
+def _run_text(run: RunReading) -> Iterator[str]:
+    values = run.model_dump(exclude=set(_TABLES))
+    keys = dict.fromkeys((*_KEYS, *(key for key in RunReading.model_fields if key in values or key in _TABLES)))
+    for number, key in enumerate(keys):
+        yield f"{',' if number else ''}\n{json.dumps(key)}: "
+        if key in _TABLES:
+            yield from _table_text(getattr(run, key))
+        else:
+            yield json.dumps(_plain(values[key]), indent=1)
+
+
+def _table_text(table: pl.DataFrame) -> Iterator[str]:
+    """Yield the text of a list of objects, one row of the table per line."""
+    yield "["
+    for begin in range(0, table.height, _ROWS):
+        rows = table.slice(begin, _ROWS)
+        yield (",\n" if begin else "\n") + ",\n".join(_row_texts(rows))
+    yield "]"
+
+
+def _row_texts(rows: pl.DataFrame) -> list[str]:
+    """Return each row as the text of an object. polars writes null for NaN and infinity, so rows that have them in the
+    same columns are written together, with these columns as text."""
+    floats = rows.select(cs.float()).columns
+    finite = (pl.col(name).is_finite().fill_null(value=True).cast(pl.Int8) for name in floats)
+    kinds = rows.select(pl.concat_str(finite)).to_series()
+    texts = [""] * rows.height
+    for kind in kinds.unique():
+        words = [pl.col(name).cast(pl.String).str.to_lowercase() for name, is_finite in zip(floats, kind, strict=True)
+                 if is_finite == "0"]  # fmt: skip
+        places = (kinds == kind).arg_true()
+        lines = rows[places].with_columns(words).write_ndjson().rstrip("\n").split("\n")
+        for place, text in zip(places, lines, strict=True):
+            texts[place] = text
+    return texts
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return number_to_json(value)
+
+
+def show_progress(console: Console, size: int, line: bytes) -> None:
+    """Print the number of bytes read so far, and the last line."""
+    text = plain(line.decode("utf-8", "replace").strip()[-100:])
+    console.print(f"{size / 1e6:,.1f} MB  {text}", highlight=False, no_wrap=True, overflow="ellipsis")
+
+
+def warn_of_unread(reading: LogReading) -> None:
+    """Print a warning to standard error if step lines could not be read, because all results lack them."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for run in reading.runs:
+        coverage = run.coverage
+        lacking = max(coverage.step_lines_seen - coverage.step_lines_parsed, len(coverage.unread))
+        if not lacking:
+            continue
+        lines = ", ".join(str(line.line) for line in coverage.unread)
+        more = "" if lacking <= len(coverage.unread) else " and others"
+        console.print(
+            f"[red]warning:[/] {plain(run.name)}: {lacking} of {coverage.step_lines_seen} step lines could "
+            f"not be read (line {lines}{more}); their values are in no table"
+        )

@@ -18,7 +18,7 @@ from tasks.history.history_table import read_runs
 from tasks.history.prior import group_equal_runs
 from tasks.history.record_rows import history_rows
 from tasks.history.series import find_series
-from tasks.publish.site.publish import publish_comparison
+from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.store import RunDirectory, Store, StoreError, open_store
 

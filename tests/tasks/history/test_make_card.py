@@ -11,9 +11,7 @@ import pytest
 from tasks.history.card_signature import check_card
 from tasks.history.card_sources import date_card, find_changes
 from tasks.history.make_card import ITEMS, add_missing_cases, make_card
-from tasks.publish.content.card_words import summarise
-from tasks.publish.markdown.card import card_markdown
-from tasks.publish.site.card_page import write_card_page
+from tasks.publish.site.card_page import card_markdown, summarise, write_card_page
 from tasks.records import ComparisonRecord, Floor
 from tasks.records.card import Card, CardItem, CardRow
 from tasks.store import Store, StoreError

@@ -12,7 +12,7 @@ from tasks.history.record_rows import history_rows
 from tasks.preflight.verdict import Compiled, compare_compiles
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.page.write_page import write_page
-from tasks.publish.site.publish import read_packed_lines
+from tasks.publish.site.comparison_pages import read_packed_lines
 from tasks.publish.terminal.report import render_terminal
 from tasks.records import ComparisonRecord, CompiledProgram, RunReading, RunRecord
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.publish.site.bisection_drawing import HEIGHT, STRIP, draw_points
-from tasks.publish.site.bisection_page import publish_bisection
+from tasks.publish.site.bisection_page import HEIGHT, STRIP, draw_points, publish_bisection
 from tasks.records import BisectedPoint, Bisection, Commit, Mark
 from tasks.store import open_store
 

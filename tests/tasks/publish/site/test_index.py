@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tasks.diff.compare_logs import archive, compare_pair, read_pair
+from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.site.history_page import write_history_page
 from tasks.publish.site.index import (
     HISTORY,
@@ -25,7 +26,6 @@ from tasks.publish.site.index import (
     parse_index,
 )
 from tasks.publish.site.index_page import find_states, rebuild_index, render_index, tally, update_index
-from tasks.publish.site.publish import publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord, find_changes
 from tasks.store import Store, StoreError, open_store

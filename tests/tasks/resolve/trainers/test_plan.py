@@ -20,7 +20,7 @@ from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment
 from tasks.launch.watch import watch
-from tasks.publish.content.next_command import options_of_arms
+from tasks.publish.content.suggested_commands import options_of_arms
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve.checkout import check_checkout
 from tasks.resolve.plans import Request, resolve

@@ -1,20 +1,66 @@
-"""Writes a comparison into the store: record, page with logs, entry in the index, values in the history."""
+"""Writes the pages of comparisons into the store, with records, index and history, and renews stale pages."""
 
 import gzip
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
+from configs.schema import Frozen
 from tasks.history import append_comparison
 from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.publish.page.log_lines import stream_lines
 from tasks.publish.page.write_page import write_page
-from tasks.publish.site.index import add_comparison
+from tasks.publish.site.index import StoreIndex, add_comparison, gather_index, in_order, index_comparison
 from tasks.publish.site.index_page import NEIGHBOURS, link_home, update_index, write_neighbours
-from tasks.publish.site.page_stamp import make_stamp
 from tasks.records import ComparisonRecord, RunRecord
-from tasks.store import Store
+from tasks.store import Store, StoreError
 
 FLOW_RUN = "flow-run.txt"  # in the folder of a comparison: the URL of its Prefect flow run
+HEAD = 4_000  # the stamp is in the first bytes of a page
+_STAMP = re.compile(r'<meta name="maxview-stamp" content="([0-9a-f]+)">')
+
+
+class Built(Frozen):
+    """The result of a build."""
+
+    written: int  # pages
+    kept: int  # pages that were up to date
+    unread: tuple[str, ...] = ()  # error messages of the records that could not be read
+
+
+def build_site(store: Store, *, tell: Callable[[str], None] = lambda page: None) -> Built:
+    """Write every page that is missing, or older than its record or the code that draws it; then write the index page.
+
+    `tell` is called with the address of each written page. Raises StoreError if a page cannot be written.
+    """
+    store.refresh("comparisons")
+    written, kept, unread = [], 0, []
+    for directory in store.comparisons():
+        try:
+            if is_current(directory.page, directory.comparison.read_bytes()):
+                kept += 1
+                continue
+            record = directory.read_comparison(listed=True)
+            if record is not None:
+                written.append(index_comparison(record))
+                tell(store.address_of(write_comparison_page(record, store)))
+        except StoreError as error:
+            unread.append(str(error))
+
+    def change(index: StoreIndex) -> StoreIndex:
+        known = in_order([*index.comparisons, *written])
+        return (
+            index.model_copy(update={"comparisons": known})
+            if len(known) == len(written) + kept
+            else gather_index(store)
+        )
+
+    index = update_index(store, change)
+    for comparison in {item.comparison for item in written}:
+        write_neighbours(store, index, comparison)
+    return Built(written=len(written), kept=kept, unread=tuple(unread))
 
 
 def publish_comparison(
@@ -92,3 +138,27 @@ def read_packed_lines(text: Path) -> Iterator[tuple[int, str]]:
         for line in lines:
             yield offset, line.decode("utf-8", "replace").rstrip("\n")
             offset += len(line)
+
+
+def is_current(page: Path, record: bytes) -> bool:
+    """Return whether the page exists and was drawn from this record by the current code and templates."""
+    try:
+        with page.open("rb") as file:
+            found = _STAMP.search(file.read(HEAD).decode("utf-8", "replace"))
+    except FileNotFoundError:
+        return False
+    return found is not None and found[1] == make_stamp(record)
+
+
+def make_stamp(record: bytes) -> str:
+    """Return the stamp of a page that the current code and templates draw from this record."""
+    return hashlib.sha256(_digest_drawing().encode() + record).hexdigest()[:16]
+
+
+@cache
+def _digest_drawing() -> str:
+    """Return the digest of all code, templates, scripts and styles in tasks/publish."""
+    files = sorted(
+        path for path in Path(__file__).parents[1].rglob("*") if path.suffix in (".py", ".j2", ".js", ".css")
+    )
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

@@ -1,14 +1,15 @@
-"""The suggested command after a comparison, and the options that reproduce its plans."""
+"""The suggested command after a comparison, the one that repeats it, and the options that reproduce its plans."""
 
 import shlex
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from configs.comparison import list_names
-from tasks.publish.content.next_command import options_of_arms, options_of_plan, suggest_next
+from tasks.publish.content.suggested_commands import options_of_arms, options_of_plan, repeat_command, suggest_next
 from tasks.records import Commit, ComparisonRecord, RunPlan
 from tasks.resolve.plans import Request, resolve
 from tasks.store import Store
@@ -145,3 +146,39 @@ def test_a_regression_between_two_refs_with_several_commits_suggests_a_bisection
     )
     for record in (alone, same, diverged):  # one commit is the culprit; nothing regressed; no commits are known
         assert "bisect" not in suggest_next(record, plans, cases=1)
+
+
+def planned(out: Path, **changes: Any) -> Any:
+    """The runs of both arms; only their plans matter."""
+    request = Request(
+        comparison="linen-vs-nnx", target="v6e-32", model="tiny", overrides=("steps=9",), compile_only=True
+    )
+    left, right = resolve(request, out)[:2]
+    return [
+        SimpleNamespace(plan=plan.model_copy(update={"ref": ref, "commit": letter * 40} | changes))
+        for plan, ref, letter in ((left, "main", "a"), (right, "feat/x", "b"))
+    ]
+
+
+@pytest.mark.parametrize(("verb", "topology"), [("compare", None), ("preflight", "v6e:4x8")])
+def test_branches_become_commits_and_all_options_are_kept(
+    verb: str, topology: str | None, record_002: ComparisonRecord, tmp_path: Path
+) -> None:
+    runs = planned(tmp_path, compiles_for=topology, software=("python /usr/bin/python3",))
+    assert shlex.split(repeat_command(record_002, *runs)) == [
+        "maxview", verb, "main-vs-branch", "--case", "03_dropout", "--target", "v6e-32",
+        "--model", "tiny", "--set", "steps=9", "--out", str(tmp_path), "--baseline", "a" * 40, "--branch", "b" * 40,
+        "--with", "linen:/usr/bin/python3", "--with", "nnx:/usr/bin/python3", "--fresh",
+    ]  # fmt: skip
+
+
+def test_logs_are_passed_again(record_002: ComparisonRecord) -> None:
+    gone = SimpleNamespace(plan=None)
+    logged = record_002.model_copy(update={"target": "as logged", "next_command": ""})
+    command = repeat_command(logged, gone, gone)  # type: ignore[arg-type]
+    logs = ["--baseline", *record_002.baseline.logs, "--candidate", *record_002.candidate.logs]
+    store = str(Path(record_002.baseline.logs[0]).parent.parent.parent)
+    assert shlex.split(command) == ["maxview", "ingest", *logs, "--case", "03_dropout", "--out", store]
+    assert repeat_command(logged, None, None) == ""
+    next_one = logged.model_copy(update={"next_command": command})
+    assert repeat_command(next_one, gone, gone) == ""  # type: ignore[arg-type] # the page has it already

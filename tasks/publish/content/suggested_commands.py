@@ -1,4 +1,4 @@
-"""Suggests the most useful next command after a comparison of runs that maxview started."""
+"""Writes the commands that a comparison suggests: the most useful next one, and the one that repeats it."""
 
 import json
 import shlex
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from configs.comparison import list_names, load_comparison, load_target
 from configs.load import COMMAND_LINE
+from tasks.diff.compare_logs import options_of
 from tasks.diff.decide import LEAST_REPEATS, ONE_RUN
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.plans import find_unfit
@@ -92,6 +93,28 @@ def offer_bisection(record: ComparisonRecord, plans: Sequence[RunPlan]) -> list[
     words += ["--case", record.case, "--target", record.target]
     words += ["--repository", after.repository] if after.repository else []
     return [*words, *options_of_plan(after)]
+
+
+def repeat_command(record: ComparisonRecord, baseline: RunRecord | None, candidate: RunRecord | None) -> str:
+    """Return `maxview compare … --fresh` at the compared commits, or `maxview ingest` with the logs.
+
+    Empty if a run is None, or if the next command already is `maxview ingest`.
+    """
+    if baseline is None or candidate is None:
+        return ""
+    plans = [run.plan for run in (baseline, candidate) if run.plan is not None]
+    if len(plans) < 2:
+        if record.next_command.startswith("maxview ingest "):
+            return ""
+        logs = ["--baseline", *record.baseline.logs, "--candidate", *record.candidate.logs]
+        place = out_option(record.baseline.logs[0].rpartition("/runs/")[0])
+        return shlex.join(["maxview", "ingest", *logs, *options_of(record.case, record.target, aa=record.aa), *place])
+    verb = "preflight" if plans[0].compiles_for else "compare"
+    words = ["maxview", verb, record.comparison, "--case", record.case, "--target", plans[0].target]
+    if len(record.baseline.runs) > 1:
+        words += ["--repeats", str(len(record.baseline.runs))]
+    pinned = [plan.model_copy(update={"ref": plan.ref and (plan.commit or plan.ref)}) for plan in plans]
+    return shlex.join([*words, *options_of_plan(plans[0]), *options_of_arms(pinned), "--fresh"])
 
 
 def options_of_arms(plans: Sequence[RunPlan]) -> list[str]:

@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.publish.content.curves import thin_out
+from tasks.publish.content.chart import thin_out
 
 VALUES = st.lists(st.one_of(st.none(), st.floats()), max_size=400)
 

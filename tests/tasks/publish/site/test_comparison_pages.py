@@ -6,9 +6,8 @@ import pytest
 
 from tasks.publish.content.page_address import find_page
 from tasks.publish.page.write_page import write_page
-from tasks.publish.site.build import build_site
+from tasks.publish.site.comparison_pages import build_site, publish_comparison
 from tasks.publish.site.index import PAGE, parse_index
-from tasks.publish.site.publish import publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.store import Store, open_store
 

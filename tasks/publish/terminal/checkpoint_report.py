@@ -1,14 +1,38 @@
-"""Prints the difference of two checkpoints: differing arrays, arrays of one side only, and other shardings."""
+"""Prints what `maxview verify` found on the terminal: the proofs of checkpoints, or the difference of two."""
 
+import json
 from collections.abc import Sequence
 
 from rich.console import Console
 
 from tasks.publish.content.array_tables import describe_alone, describe_counts, name_pair
-from tasks.records import ArrayDifference, CheckpointDifference, ValueDifference
-from tasks.records.text import plain
+from tasks.records import ArrayDifference, CheckpointDifference, CheckpointProof, ValueDifference, highest
+from tasks.records.text import counted, plain
 
 MOST_ROWS = 20
+
+
+def show_proofs(proofs: Sequence[CheckpointProof], *, as_json: bool) -> None:
+    """Print each checkpoint's highest proved level, its checks and its problems."""
+    if as_json:
+        print(
+            json.dumps([proof.model_dump(mode="json") | {"level": highest(proof.levels)} for proof in proofs], indent=1)
+        )
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    for proof in proofs:
+        level = highest(proof.levels)
+        reached = f": {level}" if level else ""
+        word = f"[green]✓ sound[/]{reached}" if proof.ok else f"[red]✗ not sound[/]{reached}"
+        if proof.retired:
+            console.print(f"= retired  {plain(proof.path)}  (gone, and newer ones are there)")
+            continue
+        counts = f"{counted(proof.arrays, 'array')}, {counted(proof.files, 'file')}"
+        size = f"{counts}, {proof.bytes / 1e6:.1f} MB, {proof.seconds:.2f} s"
+        console.print(f"{word}  {plain(proof.path)}  ({'; '.join(filter(None, (', '.join(proof.checks), size)))})")
+        for problem in proof.problems:
+            place = "" if problem.path == "." else f"{plain(problem.path)}: "
+            console.print(f"   {problem.check}: {place}{plain(problem.message)}")
 
 
 def show_difference(found: CheckpointDifference, *, as_json: bool) -> None:

@@ -1,1 +1,0 @@
-"""Turns records into JSON for other programs."""
