@@ -71,7 +71,7 @@ def card(
     for table in card_tables(made, changed, wide.width):
         wide.print(table)
     console.print(f"{LEGEND}\n")
-    for line in (*describe_changes(made, changed), *summarise(made).split("\n")):
+    for line in (*describe_changes(made, changed), *summarise(made)):
         console.print(line)
     if store is not None and store.writable:
         console.print(f"page: {store.address_of(write_card_page(made, changed, store))}")

@@ -11,7 +11,7 @@ from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.effects import draw_effects
-from tasks.publish.content.verdict_words import FIXES, short_reason, threshold_text, word_of
+from tasks.publish.content.verdict_words import FIXES, first_clauses, threshold_text, word_of
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
@@ -94,7 +94,7 @@ def sum_up(record: ComparisonRecord) -> str:
     if open_rows:
         own = next((row for row in open_rows if row.group == "ours"), open_rows[0])
         is_blocked = any(finding.effect == "blocks" for finding in record.findings)  # the title has the reason
-        why = "" if is_blocked else short_reason(own)
+        why = "" if is_blocked else first_clauses(visible(own.reason))
         names = _list([visible(row.title) for row in open_rows])
         parts.append(f"{names} {'is' if len(open_rows) == 1 else 'are'} unknown{f': {why}' if why else ''}")
     return "; ".join(parts) + "." if parts else ""

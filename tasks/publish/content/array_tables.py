@@ -10,6 +10,7 @@ WHY_ALONE: dict[ArrayRole, str] = {
     "other state": "state of one implementation alone",
 }
 LACKING = "missing on the other side"
+NAMED = 3  # arrays without a partner that a line names
 
 
 class RoleCount(Frozen):
@@ -110,14 +111,14 @@ def describe_counts(found: CheckpointDifference, here: str = "here", there: str 
     return f"{counted(left, 'array')} {here}, {right} {there}: {ratio}"
 
 
-def describe_alone(found: CheckpointDifference, most: int = 3) -> list[str]:
+def describe_alone(found: CheckpointDifference) -> list[str]:
     """Return lines on arrays without a partner: `only there: 30 random numbers: REASON: a, b and 28 more`."""
     lines = []
     for side, is_here in (("here", True), ("there", False)):
         alone = [array for array in found.arrays if not (array.other_names if is_here else array.names)]
         for role in dict.fromkeys(array.role for array in alone):
             names = [name for array in alone if array.role == role for name in (*array.names, *array.other_names)]
-            shown = ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+            shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
             lines.append(f"only {side}: {len(names)} {role}: {WHY_ALONE.get(role, LACKING)}: {visible(shown)}")
     return lines
 

@@ -13,7 +13,7 @@ from pygal.style import Style  # type: ignore[import-untyped]
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.templating import read_asset
 from tasks.publish.content.time_bars import average_parts
-from tasks.publish.content.verdict_words import OUTCOMES, is_noise, name_verdict
+from tasks.publish.content.verdict_words import OUTCOMES, Outcome, is_noise, name_verdict
 from tasks.records import ComparisonRecord, Curve, MetricDiff
 from tasks.records.text import shorten, visible
 
@@ -32,32 +32,6 @@ PARTS = {  # part of a run's time -> name of its colour
 LEGEND_COLUMNS = 4
 LIMIT = 3.0  # thresholds; longer bars of `draw_changes` end here
 
-_STYLE = Style(
-    background="#ffffff",
-    plot_background="#ffffff",
-    foreground="#57606a",
-    foreground_strong="#24292f",
-    foreground_subtle="#d0d7de",
-    font_family="system-ui, -apple-system, 'Segoe UI', sans-serif",
-    label_font_size=12,
-    major_label_font_size=12,
-    legend_font_size=13,
-    title_font_size=15,
-    value_font_size=12,
-    value_label_font_size=12,
-    value_colors=("#24292f",) * 16,
-    guide_stroke_color="#eaeef2",
-    major_guide_stroke_color="#d0d7de",
-    guide_stroke_dasharray="1,0",
-    major_guide_stroke_dasharray="1,0",
-    colors=SIDE_COLOURS,
-    opacity="1",
-    opacity_hover="1",
-    stroke_opacity="1",
-    stroke_width="2.5",
-    transition="0s",
-)
-
 
 def draw_curve(record: ComparisonRecord, metric: str) -> str | None:
     """Return the curves of a metric as SVG text, one per run, the candidate's dashed; None without values.
@@ -70,7 +44,7 @@ def draw_curve(record: ComparisonRecord, metric: str) -> str | None:
         return None
     chart = pygal.XY(
         _config(260),
-        style=_coloured([SIDE_COLOURS[curve.arm == record.candidate.name] for curve in curves]),
+        style=_style([SIDE_COLOURS[curve.arm == record.candidate.name] for curve in curves]),
         title="step time without the first step and stalls, s" if metric == STEP_TIME.curve else f"{metric} per step",
         show_legend=True,
         legend_at_bottom=True,
@@ -97,7 +71,7 @@ def draw_changes(record: ComparisonRecord) -> str | None:
         return None
     chart = pygal.HorizontalBar(
         _config(110 + 30 * len(rows)),
-        style=_STYLE,
+        style=_style(SIDE_COLOURS),
         title="change, in multiples of what would matter   (← better · worse →)",
         show_legend=False,
         range=(-LIMIT, LIMIT),
@@ -106,7 +80,7 @@ def draw_changes(record: ComparisonRecord) -> str | None:
     )
     rows.reverse()  # pygal draws the first bar at the bottom
     chart.x_labels = [_label(row) for row in rows]
-    chart.add("change", [{"value": _scaled(row), "color": OUTCOMES[row.verdict].colour} for row in rows])
+    chart.add("change", [{"value": _scaled(row), "color": colour_of(row.verdict)} for row in rows])
     return _render(chart)
 
 
@@ -122,7 +96,7 @@ def draw_times(record: ComparisonRecord) -> str | None:
     more = (len(names) - 1) // LEGEND_COLUMNS
     chart = pygal.HorizontalStackedBar(
         _config(150 + 40 * len(sides) + 22 * more),
-        style=_coloured([COLOURS[PARTS.get(name, "ink")] for name in names]),
+        style=_style([COLOURS[PARTS.get(name, "ink")] for name in names]),
         title="where the time of a run went, s",
         show_legend=True,
         legend_at_bottom=True,
@@ -138,6 +112,21 @@ def draw_times(record: ComparisonRecord) -> str | None:
             [{part.part: part.seconds for part in parts}.get(name, 0.0) for _, parts in sides],
         )
     return _render(chart)
+
+
+def colour_of(outcome: Outcome) -> str:
+    """Return the colour of an outcome on white, `#rrggbb`."""
+    return COLOURS.get("regressed" if outcome in ("died", "failed") else outcome, COLOURS["dim"])
+
+
+def draw_icon(outcome: Outcome) -> str:
+    """Return the icon of a page as SVG text: the sign of the outcome in white on its colour."""
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
+        f'<rect width="32" height="32" rx="7" fill="{colour_of(outcome)}"/><text x="16" y="24" font-size="22" '
+        'fill="#fff" font-family="sans-serif" font-weight="bold" text-anchor="middle">'
+        f"{OUTCOMES[outcome].sign}</text></svg>"
+    )
 
 
 def to_data_uri(svg: str) -> str:
@@ -176,8 +165,33 @@ def _config(height: int) -> pygal.Config:
     )
 
 
-def _coloured(colours: Sequence[str]) -> Style:
-    return Style(**{**_STYLE.__dict__, "colors": tuple(colours)})
+def _style(colours: Sequence[str]) -> Style:
+    """Return the style of a chart on white; `colours`: one per series."""
+    return Style(
+        background="#ffffff",
+        plot_background="#ffffff",
+        foreground="#57606a",
+        foreground_strong="#24292f",
+        foreground_subtle="#d0d7de",
+        font_family="system-ui, -apple-system, 'Segoe UI', sans-serif",
+        label_font_size=12,
+        major_label_font_size=12,
+        legend_font_size=13,
+        title_font_size=15,
+        value_font_size=12,
+        value_label_font_size=12,
+        value_colors=("#24292f",) * 16,
+        guide_stroke_color="#eaeef2",
+        major_guide_stroke_color="#d0d7de",
+        guide_stroke_dasharray="1,0",
+        major_guide_stroke_dasharray="1,0",
+        opacity="1",
+        opacity_hover="1",
+        stroke_opacity="1",
+        stroke_width="2.5",
+        transition="0s",
+        colors=tuple(colours),
+    )
 
 
 def _steady(record: ComparisonRecord, curve: Curve) -> Curve:

@@ -89,11 +89,11 @@ def _key(event: CheckpointEvent | None, proof: CheckpointProof | None) -> tuple[
 def _line(
     event: CheckpointEvent | None, proof: CheckpointProof | None, level: Level | None, *, timed: bool
 ) -> CheckpointLine:
-    step = event.step if event is not None else (proof.step if proof is not None else None)
+    run, step = _key(event, proof)
     path = (proof.path if proof is not None else None) or (event.path if event is not None else None) or ""
     return CheckpointLine(
         step="?" if step is None else str(step),
-        run=_key(event, proof)[0] + 1,
+        run=run + 1,
         path=visible(path),
         state=_state(event, proof),
         log=_log_words(event, proof, timed=timed),

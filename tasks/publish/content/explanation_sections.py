@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tasks.records import CodeLine, Explanation, LiveBuffer
+from tasks.records import CodeLine, Explanation, LiveBuffer, TimeDifference
+from tasks.records.observation import Root
 
 TITLE = "Why they differ"
 MIB = 2**20
@@ -32,15 +33,15 @@ def _sections(one: Explanation) -> Iterator[Section]:
     commits = {(line.file, line.line): line.commit for line in one.lines if line.commit}
     if one.tensors is not None:
         found, first = one.tensors, one.tensors.first
-        sentence = found.sentence if first is None else _with_commit(found.sentence, first.file, first.line, commits)
+        sentence = _with_commit(found.sentence, (first,), commits)
         roots = [root for root in found.roots if root.sentence not in found.sentence]
-        lines = [_with_commit(root.sentence, root.file, root.line, commits) for root in roots]
+        lines = [_with_commit(root.sentence, (root,), commits) for root in roots]
         lines += [f"only the {row.arm}: {row.count} × {row.operation} {row.type} at {row.place}" for row in found.only]
         yield Section("the first tensor", sentence, (*lines, *found.unmatched_arguments, *found.notes))
     if one.program is not None:
         program = one.program
         own = [row for row in program.operations if row.sentence not in program.sentence]
-        lines = [_with_lines(row.sentence, (row.baseline_line, row.candidate_line), commits) for row in own]
+        lines = [_with_commit(row.sentence, (row.baseline_line, row.candidate_line), commits) for row in own]
         lines += [f"input {row.name}: {row.baseline or 'none'} → {row.candidate or 'none'}" for row in program.inputs]
         lines += program.placements
         lines += [
@@ -49,13 +50,17 @@ def _sections(one: Explanation) -> Iterator[Section]:
         ]
         yield Section("the program", program.sentence, tuple(lines))
     if one.memory is not None:
-        differing = [row for row in one.memory.buffers if row.baseline_bytes != row.candidate_bytes]
-        yield Section("memory", one.memory.sentence, tuple(map(_say_buffer, differing)))
+        lines = [
+            f"{row.baseline_bytes / MIB:,.2f} → {row.candidate_bytes / MIB:,.2f} MiB {row.what}{_place(row)}"
+            for row in one.memory.buffers
+            if row.baseline_bytes != row.candidate_bytes
+        ]
+        yield Section("memory", one.memory.sentence, tuple(lines))
     if one.time is not None:
         lines = []
         for row in one.time.differences:
             words = f"{1e3 * row.baseline_s:.2f} → {1e3 * row.candidate_s:.2f} ms {row.what}{_place(row)}"
-            lines += [_with_lines(words, (row.baseline_line, row.candidate_line), commits)] if row.sure else []
+            lines += [_with_commit(words, (row.baseline_line, row.candidate_line), commits)] if row.sure else []
         yield Section("time", one.time.sentence, tuple(lines))
     if one.lines:
         lines = list(dict.fromkeys(f"{line.commit}: {line.place}" for line in one.lines))
@@ -64,21 +69,12 @@ def _sections(one: Explanation) -> Iterator[Section]:
         yield Section("not looked at", one.notes[0], one.notes[1:])
 
 
-def _place(row: object) -> str:
-    line = getattr(row, "candidate_line", None) or getattr(row, "baseline_line", None)
+def _place(row: LiveBuffer | TimeDifference) -> str:
+    line = row.candidate_line or row.baseline_line
     return f" at {line.place}" if line else ""
 
 
-def _with_commit(text: str, file: str, line: int, commits: dict[tuple[str, int], str]) -> str:
-    commit = commits.get((file, line))
-    return f"{text} [{commit}]" if commit else text
-
-
-def _with_lines(text: str, lines: Sequence[CodeLine | None], commits: dict[tuple[str, int], str]) -> str:
-    found = (commits.get((line.file, line.line)) for line in reversed(lines) if line is not None)
-    commit = next((one for one in found if one), None)
-    return f"{text} [{commit}]" if commit else text
-
-
-def _say_buffer(row: LiveBuffer) -> str:
-    return f"{row.baseline_bytes / MIB:,.2f} → {row.candidate_bytes / MIB:,.2f} MiB {row.what}{_place(row)}"
+def _with_commit(text: str, places: Sequence[CodeLine | Root | None], commits: dict[tuple[str, int], str]) -> str:
+    """Return the text, with the commit in brackets that changed the last of the places for which one is known."""
+    found = [commits[place.file, place.line] for place in places if place and (place.file, place.line) in commits]
+    return f"{text} [{found[-1]}]" if found else text

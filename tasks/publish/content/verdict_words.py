@@ -1,9 +1,8 @@
 """The signs, colours and words of verdicts, findings, deaths and metrics, the same on every surface."""
 
 import re
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from configs.schema import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.diff.metric_rows import ABSENT, DIED, NOT_JUDGED
 from tasks.metrics.table import METRICS
@@ -23,30 +22,29 @@ Effect = Literal["blocks", "qualifies", "note"]
 type Outcome = Verdict | Literal["died", "failed"]  # died: an arm died; failed: the comparison could not be made
 
 
-class Word(Frozen):
-    """A sign, its colour on white, and its style in a terminal."""
+class Word(NamedTuple):
+    """A sign, and its style in a terminal."""
 
     sign: str
-    colour: str
     style: str
 
 
 OUTCOMES: dict[Outcome, Word] = {
-    "same": Word(sign="=", colour="#5f6872", style="bold blue"),
-    "improved": Word(sign="✓", colour="#157341", style="bold green"),
-    "regressed": Word(sign="✗", colour="#b91c2c", style="bold red"),
-    "changed": Word(sign="≠", colour="#6d3fc0", style="bold magenta"),
-    "unknown": Word(sign="?", colour="#865500", style="bold yellow"),
-    "not judged": Word(sign="·", colour="#5f6872", style="dim"),
-    "died": Word(sign="†", colour="#b91c2c", style="bold red"),
-    "failed": Word(sign="✗", colour="#b91c2c", style="bold red"),
+    "same": Word("=", "bold blue"),
+    "improved": Word("✓", "bold green"),
+    "regressed": Word("✗", "bold red"),
+    "changed": Word("≠", "bold magenta"),
+    "unknown": Word("?", "bold yellow"),
+    "not judged": Word("·", "dim"),
+    "died": Word("†", "bold red"),
+    "failed": Word("✗", "bold red"),
 }
 WORST_FIRST: tuple[Verdict, ...] = ("regressed", "changed", "unknown", "improved", "same", "not judged")
 
 EFFECTS: dict[Effect, Word] = {
-    "blocks": Word(sign="✗", colour="#b91c2c", style="bold red"),
-    "qualifies": Word(sign="!", colour="#865500", style="bold yellow"),
-    "note": Word(sign="·", colour="#5f6872", style="dim"),
+    "blocks": Word("✗", "bold red"),
+    "qualifies": Word("!", "bold yellow"),
+    "note": Word("·", "dim"),
 }
 
 EFFECT_WORDS: dict[Effect, str] = {
@@ -214,11 +212,6 @@ def threshold_text(row: MetricDiff) -> str:
     if row.threshold_text or row.threshold is None:
         return visible(row.threshold_text)
     return f"±{row.threshold:g} {visible(row.unit)}".rstrip()
-
-
-def short_reason(row: MetricDiff) -> str:
-    """Return the first clauses of a row's reason; see `first_clauses`."""
-    return first_clauses(visible(row.reason))
 
 
 def first_clauses(text: str) -> str:

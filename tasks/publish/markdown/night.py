@@ -35,9 +35,9 @@ def night_headline(record: NightRecord) -> str:
     return f"? {unknown} of {total} comparisons are undecided" if unknown else f"✓ nothing regressed, {total} compared"
 
 
-def comment_markdown(record: NightRecord, *, about: str = "nightly") -> str:
+def comment_markdown(record: NightRecord) -> str:
     """Return the summary as a comment. The next night finds it by its marker and replaces it."""
-    return f"{MARKER.format(about)}\n{night_markdown(record)}"
+    return f"{MARKER.format('nightly')}\n{night_markdown(record)}"
 
 
 def night_message(record: NightRecord) -> str:

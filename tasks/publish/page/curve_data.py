@@ -11,7 +11,7 @@ from tasks.diff.time_rows import STEP_PARTS
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.publish.content.verdict_words import name_side
+from tasks.publish.content.verdict_words import sides_of
 from tasks.publish.page.log_files import Logs
 from tasks.publish.page.logview import LogView
 from tasks.publish.page.replace_text import replace_text
@@ -63,7 +63,7 @@ def write_figures(
 def list_marks(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> list[dict[str, Any]]:
     """Return `side`, `step` and `cause` of the marked steps: stalls, then saves, then the first run's evaluations."""
     marks = []
-    for side, arm in (("baseline", record.baseline), ("candidate", record.candidate)):
+    for side, arm in sides_of(record):
         stalls: tuple[Stall, ...] = record.stalls.get(arm.name, ())
         found = [(stall.step, visible(stall.cause)) for stall in stalls]
         found += [(event.step, "checkpoint") for event in arm.checkpoints if event.step is not None]
@@ -78,12 +78,11 @@ def _metrics(record: ComparisonRecord, runs: Mapping[str, RunRecord], logs: Logs
     """Return metric → traces. Omits metrics without a finite value, unless the comparison has NaN or infinity there."""
     found: dict[str, list[Trace]] = {}
     for curve in record.curves:
-        arm = record.candidate if curve.arm == record.candidate.name else record.baseline
+        side, arm = sides_of(record)[curve.arm == record.candidate.name]
         view = logs.view(arm, arm.runs.index(curve.run_name)) if curve.run_name in arm.runs else None
-        side = name_side(record, curve.arm) or "baseline"
         trace = _trace(side, curve.run_name, view, curve.steps, curve.values, curve.offsets)
         found.setdefault(curve.metric, []).append(trace)
-    for side, arm in (("baseline", record.baseline), ("candidate", record.candidate)):
+    for side, arm in sides_of(record):
         for place, name in enumerate(arm.runs):
             run = runs.get(f"{arm.name}/{name}")
             for metric, steps, values, offsets in _printed(run) if run else ():
@@ -135,7 +134,7 @@ def _note(record: ComparisonRecord, metric: str, traces: list[Trace]) -> str:
     drawn = {trace.side for trace in traces if trace.steps}
     notes = [
         f"{visible(arm.name)}: {'died before its first step' if arm.has_died else 'no such value in its log'}"
-        for side, arm in (("baseline", record.baseline), ("candidate", record.candidate))
+        for side, arm in sides_of(record)
         if side not in drawn
     ]
     for curve in record.curves:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tasks.publish.content.checkpoints import list_checkpoints
+from tasks.publish.content.verdict_words import sides_of
 from tasks.publish.page.logview import Kind, LogView, read_log
 from tasks.records import ArmSummary, ComparisonRecord, Evidence, LogError, Source
 from tasks.records.compiled import LOWERED, OPTIMISED
@@ -21,7 +22,7 @@ class Logs:
         self._arms = {arm.name: arm for arm in (record.baseline, record.candidate)}
         self._views: dict[tuple[str, str], LogView] = {}
         self.by_side: dict[str, list[LogView]] = {"baseline": [], "candidate": []}
-        for side, arm in (("baseline", record.baseline), ("candidate", record.candidate)):
+        for side, arm in sides_of(record):
             for number, name in enumerate((*arm.runs, *arm.programs)):
                 lines = log_lines.get(f"{arm.name}/{name}", log_lines.get(arm.name) if number == 0 else None)
                 is_run, error = number < len(arm.runs), arm.cause_of_death

@@ -1,6 +1,5 @@
 """Writes the static page of a comparison. It works offline, also when opened as a file."""
 
-import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -10,8 +9,9 @@ from jinja2 import Environment
 from tasks.publish.content import verdict_words
 from tasks.publish.content.answer import answer_of, find_frame
 from tasks.publish.content.array_tables import count_roles, describe_counts, list_arrays
-from tasks.publish.content.chart import draw_curve, to_data_uri
+from tasks.publish.content.chart import draw_curve, draw_icon, to_data_uri
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
+from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.explanation_sections import headline_of, list_sections
 from tasks.publish.content.save_timeline import draw_lives
@@ -30,22 +30,20 @@ MOST_LINES = 100  # kinds of log lines shown per side that the other side lacks
 
 def write_page(
     record: ComparisonRecord,
-    directory: str | os.PathLike[str],
+    folder: Path,
     *,
     log_lines: Mapping[str, Lines],
     runs: Mapping[str, RunRecord] | None = None,
-    schedules: Mapping[str, str] | None = None,
     home: str = "",
     neighbours: str = "",
     flow_run: str = "",
     stamp: str = "",
 ) -> Path:
-    """Write `directory/index.html`, `directory/logs/` and `directory/curves/`; return the path of `index.html`.
+    """Write `index.html`, `logs/` and `curves/` into `folder`; return the path of `index.html`.
 
     log_lines: `arm/run name`, or the arm's name for its first run → the log's (byte offset, text) pairs in order. Each
         iterable is read once, in constant memory. Runs without an entry are on the page, but their logs are not.
-    runs: `arm/run name` → run record; without them the page compares no settings.
-    schedules: arm name → drawing of its pipeline schedule, as SVG text.
+    runs: `arm/run name` → run record; without them the page has no settings, schedules and curves beyond the record's.
     home: URL of the index page.
     neighbours: URL of the script that lists all cases of the comparison (`cases.js`).
     flow_run: URL of the Prefect flow run.
@@ -53,11 +51,9 @@ def write_page(
 
     Raises StoreError if a file cannot be written.
     """
-    folder = Path(directory)
-    known = runs or {}
-    first = [
-        known.get(f"{arm.name}/{arm.runs[0]}") if arm.runs else None for arm in (record.baseline, record.candidate)
-    ]
+    known, sides = runs or {}, verdict_words.sides_of(record)
+    first = [known.get(f"{arm.name}/{arm.runs[0]}") if arm.runs else None for _, arm in sides]
+    schedules = {side: draw_schedule(run.reading) for (side, _), run in zip(sides, first, strict=True) if run}
     logs = Logs(record, log_lines, folder)
     figures = write_figures(record, known, logs, folder)
     marks = list_marks(record, known) if figures else []
@@ -81,7 +77,7 @@ def write_page(
             record=record,
             sections=list_sections(record.explanation),
             why=headline_of(record.explanation) if record.explanation else "",
-            sides=[("baseline", record.baseline), ("candidate", record.candidate)],
+            sides=sides,
             facts=compare_facts(record),
             effects=effects,
             answer=answer,
@@ -102,8 +98,8 @@ def write_page(
             causes=sorted({mark["cause"] for mark in marks}),
             bars=(bars := draw_bars(record)),
             time_ticks=axis_ticks(bars),
-            schedules={arm: to_data_uri(picture) for arm, picture in (schedules or {}).items()},
-            icon=to_data_uri(_icon(record)),
+            schedules={side: to_data_uri(picture) for side, picture in schedules.items() if picture},
+            icon=to_data_uri(draw_icon(verdict_words.outcome_of(record))),
             data=data,
             **load_assets("site.js", "page.js", "logs.js", "curves.js"),
         )
@@ -117,15 +113,6 @@ def _commits(record: ComparisonRecord) -> str:
     """Return the git command that lists the commits between both sides; empty if equal, or if one is unknown."""
     left, right = record.baseline.commit, record.candidate.commit
     return f"git log --oneline --left-right {left}...{right}" if left and right and left != right else ""
-
-
-def _icon(record: ComparisonRecord) -> str:
-    word = verdict_words.OUTCOMES[verdict_words.outcome_of(record)]
-    return (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
-        f'<rect width="32" height="32" rx="7" fill="{word.colour}"/><text x="16" y="24" font-size="22" fill="#fff" '
-        f'font-family="sans-serif" font-weight="bold" text-anchor="middle">{word.sign}</text></svg>'
-    )
 
 
 @cache

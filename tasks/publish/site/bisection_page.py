@@ -10,7 +10,7 @@ from tasks.bisect.describe_bisection import name_point, show_counts
 from tasks.bisect.ledger import show_size
 from tasks.publish.content.explanation_sections import list_sections
 from tasks.publish.content.templating import load_assets, make_environment
-from tasks.publish.markdown.artifacts import escape_markdown
+from tasks.publish.markdown.artifacts import draw_table, escape_markdown
 from tasks.publish.site.index_page import link_home
 from tasks.records import BisectedPoint, Bisection, Explanation
 from tasks.records.text import shorten, show_interval, visible, visible_lines
@@ -91,10 +91,16 @@ def _ledger_rows(points: Sequence[BisectedPoint]) -> Iterator[tuple[str, str, st
 
 def draw_belief(record: Bisection) -> str:
     """Return the posterior as bars in a Markdown table, without chances below 0.5 %; empty if no chance is above."""
-    held = [(point.chance, name_point(point), point.commit.subject) for point in record.points if point.chance >= 0.005]
-    rows = [f"| `{name}` | {'█' * max(1, round(BAR * chance))} {100 * chance:.0f} % | {escape_markdown(subject)} |"
-            for chance, name, subject in held]  # fmt: skip
-    return "\n".join(["| commit | chance | |", "|:--|:--|:--|", *rows]) if rows else ""
+    rows = [
+        (
+            f"`{name_point(point)}`",
+            f"{'█' * max(1, round(BAR * point.chance))} {100 * point.chance:.0f} %",
+            escape_markdown(point.commit.subject),
+        )
+        for point in record.points
+        if point.chance >= LEAST_CHANCE
+    ]
+    return draw_table(["commit", "chance", ""], "lll", rows) if rows else ""
 
 
 def bisection_markdown(record: Bisection) -> str:
@@ -108,14 +114,19 @@ def bisection_markdown(record: Bisection) -> str:
     blocks += [escape_markdown(told) for told in (record.programs, record.program and record.program.sentence) if told]
     if record.diffstat:
         blocks.append(f"```\n{record.diffstat.replace('```', '')}\n```")
-    rows = ["| commit | mark | runs | against good | program | why |", "|:--|:--|--:|:--|:--|:--|"]
-    rows += [
-        f"| `{name_point(point)}` {escape_markdown(shorten(visible(point.commit.subject), SUBJECT))} | "
-        f"{MARKS[point.mark]} {point.mark} | {point.runs or ''} | {show_level(point)} | "
-        f"{(point.ledger.program or '')[:9]} | {escape_markdown(shorten(point.ruled_out or point.why, 120))} |"
+    rows = [
+        (
+            f"`{name_point(point)}` {escape_markdown(shorten(visible(point.commit.subject), SUBJECT))}",
+            f"{MARKS[point.mark]} {point.mark}",
+            str(point.runs or ""),
+            show_level(point),
+            (point.ledger.program or "")[:9],
+            escape_markdown(shorten(point.ruled_out or point.why, 120)),
+        )
         for point in record.points
     ]
-    return "\n\n".join([*blocks, "\n".join(rows)]) + "\n"
+    heads = ["commit", "mark", "runs", "against good", "program", "why"]
+    return "\n\n".join([*blocks, draw_table(heads, "llrlll", rows)]) + "\n"
 
 
 def show_level(point: BisectedPoint) -> str:

@@ -48,14 +48,17 @@ def sign_of(row: CardRow, item: CardItem, changed: Changed) -> str:
     return f"({sign})" if changed.get(key_of(row, item)) else sign
 
 
-def names_of(card: Card) -> list[str]:
-    """Return the names of the card's comparisons, in its order."""
-    return list(dict.fromkeys(row.comparison for row in card.rows))
+def group_rows(card: Card) -> dict[str, list[CardRow]]:
+    """Return comparison → its rows, in the order of the card."""
+    groups: dict[str, list[CardRow]] = {}
+    for row in card.rows:
+        groups.setdefault(row.comparison, []).append(row)
+    return groups
 
 
-def summarise(card: Card) -> str:
+def summarise(card: Card) -> list[str]:
     """Return a line per comparison: its trainers, its compared cases, and how many of them pass and fail each proof."""
-    return "\n".join(_sentence(name, [row for row in card.rows if row.comparison == name]) for name in names_of(card))
+    return [_sentence(name, rows) for name, rows in group_rows(card).items()]
 
 
 def _sentence(name: str, rows: Sequence[CardRow]) -> str:
@@ -66,16 +69,12 @@ def _sentence(name: str, rows: Sequence[CardRow]) -> str:
         failed = {case for case, state in states if state == "failed"}
         verified = {case for case, state in states if state == "verified"} - failed
         parts.append(f"{head.name} in {len(verified) or 'none'}" + f", failed in {len(failed)}" * bool(failed))
-    arms = dict.fromkeys(_arm(label) for row in rows for label in row.arms if label)
+    arms = dict.fromkeys(label.split(" · ", 1)[0] for row in rows for label in row.arms if label)
     trainers = dict.fromkeys(trainer for row in rows for trainer in row.trainers)
     who = f" ({' and '.join(arms)} of {', '.join(trainers)})" if trainers else ""
     compared = len({row.case for row in rows if row.target})
     never = f", {cases - compared} never compared" * (compared < cases)
     return f"{name}{who}, {compared} of {cases} cases compared{never}: {'; '.join(parts)}."
-
-
-def _arm(label: str) -> str:
-    return label.split(" · ", 1)[0]
 
 
 def describe_changes(card: Card, changed: Changed) -> list[str]:
@@ -95,8 +94,7 @@ def describe_changes(card: Card, changed: Changed) -> list[str]:
 
 def card_tables(card: Card, changed: Changed, width: int) -> Iterator[Table]:
     """Yield a table per comparison; `width`: characters per line of the terminal; `changed`: see `Changed`."""
-    for name in names_of(card):
-        rows = [row for row in card.rows if row.comparison == name]
+    for name, rows in group_rows(card).items():
         table = Table(title=visible(name), title_justify="left", box=None, pad_edge=False, header_style="bold")
         table.add_column("case", no_wrap=True)
         for item in rows[0].items:
@@ -113,10 +111,9 @@ def card_tables(card: Card, changed: Changed, width: int) -> Iterator[Table]:
 def card_markdown(card: Card, changed: Changed) -> str:
     """Return the card as Markdown, for a file or a pull request; `changed`: see `Changed`."""
     legend = LEGEND.replace("– not verified", "– **not verified**")
-    lines = ["# Verification card", "", legend, "", *(f"- {_cell(line)}" for line in summarise(card).split("\n")), ""]
+    lines = ["# Verification card", "", legend, "", *(f"- {_cell(line)}" for line in summarise(card)), ""]
     lines += ["| column | ✓ means |", "|---|---|", *(f"| {item} | {text} |" for item, text in MEANINGS.items()), ""]
-    for name in names_of(card):
-        rows = [row for row in card.rows if row.comparison == name]
+    for name, rows in group_rows(card).items():
         heads = [item.name for item in rows[0].items]
         lines += [f"## {_cell(name)}", "", f"| case | {' | '.join(heads)} | trained on | trainer | date |"]
         lines += ["|---|" + ":-:|" * len(heads) + "---|---|---|"]
@@ -177,8 +174,8 @@ def write_card_page(card: Card, changed: Changed, store: Store) -> Path:
             changed=changed,
             changes=describe_changes(card, changed),
             legend=LEGEND,
-            summary=summarise(card).split("\n"),
-            names=names_of(card),
+            summary=summarise(card),
+            comparisons=group_rows(card),
             home=link_home(store),
             **load_assets("site.js"),
         )

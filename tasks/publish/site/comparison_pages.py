@@ -3,13 +3,12 @@
 import gzip
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 from configs.schema import Frozen
 from tasks.history import append_comparison
-from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.publish.page.log_lines import stream_lines
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.index import StoreIndex, add_comparison, gather_index, in_order, index_comparison
@@ -96,7 +95,6 @@ def write_comparison_page(record: ComparisonRecord, store: Store, known: Sequenc
         directory.path,
         log_lines=lines,
         runs=runs,
-        schedules=draw_schedules(record, runs),
         neighbours=f"../../{NEIGHBOURS}",
         home=link_home(store, depth=4),
         flow_run=made.read_text().strip() if (made := directory.file(FLOW_RUN)).is_file() else "",
@@ -115,17 +113,6 @@ def read_runs(record: ComparisonRecord, store: Store, known: Sequence[RunRecord]
             read = here.get(log) or store.run_of_log(log).read_record()
             if read is not None:
                 found[f"{arm.name}/{run}"] = read
-    return found
-
-
-def draw_schedules(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> dict[str, str]:
-    """Return arm name → pipeline schedule of its first run as SVG text; omits arms without one."""
-    found = {}
-    for arm in (record.baseline, record.candidate):
-        run = runs.get(f"{arm.name}/{arm.runs[0]}")
-        picture = None if run is None else draw_schedule(run.reading)
-        if picture is not None:
-            found[arm.name] = picture
     return found
 
 

@@ -35,10 +35,10 @@ from tasks.publish.content.verdict_words import (
     outcome_of,
     part_facts,
     sides_of,
+    threshold_text,
     unbroken,
     word_of,
 )
-from tasks.publish.content.verdict_words import threshold_text as words_of_threshold
 from tasks.records import CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
 from tasks.records.text import visible
 
@@ -231,21 +231,16 @@ def _least_width(text: str) -> int:
 
 
 def _reasons(record: ComparisonRecord) -> Iterator[Row]:
-    """Yield the reason of every judged row that is not the same; the page has the reasons of all rows."""
-    for reason, titles in _group_by_reason([] if record.has_died else list_judged(record)).items():
-        word = OUTCOMES[titles[0].verdict]
-        text = _plain(", ".join(row.title for row in titles), "bold").append(f": {reason}", style="not bold")
-        yield Text(word.sign, style=word.style), text
-
-
-def _group_by_reason(rows: list[MetricDiff]) -> dict[str, list[MetricDiff]]:
-    """Return reason and threshold as text → the rows that share them."""
+    """Yield each reason of the judged rows that are not the same, with their titles; the page has all reasons."""
     groups: dict[str, list[MetricDiff]] = {}
-    for row in rows:
-        threshold = words_of_threshold(row)
+    for row in [] if record.has_died else list_judged(record):
+        threshold = threshold_text(row)
         reason = visible(row.reason) + (f" [threshold {threshold}]" if threshold not in ("", "exact") else "")
         groups.setdefault(reason, []).append(row)
-    return groups
+    for reason, rows in groups.items():
+        word = OUTCOMES[rows[0].verdict]
+        titles = _plain(", ".join(row.title for row in rows), "bold")
+        yield Text(word.sign, style=word.style), titles.append(f": {reason}", style="not bold")
 
 
 def render_explanation(explanation: Explanation) -> RenderableType:

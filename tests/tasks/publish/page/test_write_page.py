@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from tasks.records import (
     Source,
 )
 from tasks.records.text import visible
+from tasks.scrape import scrape_text
 from tasks.store.atomic import StoreError
 
 VOID = {"meta", "link", "img", "input", "br"}
@@ -333,10 +335,14 @@ def test_a_death_has_its_cause_and_differences_instead_of_verdict_words(
 
 
 def test_the_schedule_of_an_arm_is_shown_as_an_image(tmp_path: Path, record_002: ComparisonRecord) -> None:
-    root = read(write_page(record_002, tmp_path, log_lines={}, schedules={record_002.candidate.name: "<svg/>"}))
+    log = b"rank 0 forward start tensor 0\nrank 0 forward finished tensor 0\n iteration 1/ 2 | lm loss: 9.5E+00 |\n"
+    run: Any = SimpleNamespace(reading=scrape_text(log, name="x").runs[0], metrics=None)
+    name = f"{record_002.candidate.name}/{record_002.candidate.runs[0]}"
+    root = read(write_page(record_002, tmp_path, log_lines={}, runs={name: run}))
     section = root.one("section", id="schedule")
     (image,) = section.all("img")
-    assert base64.b64decode(str(image.attributes["src"]).removeprefix("data:image/svg+xml;base64,")) == b"<svg/>"
+    svg = base64.b64decode(str(image.attributes["src"]).removeprefix("data:image/svg+xml;base64,")).decode()
+    assert "2 events of 1 rank" in svg
     assert record_002.candidate.label in section.text
     assert record_002.baseline.label not in section.text
 
