@@ -1,4 +1,4 @@
-"""Writes the top of a page: title, summary, certainty, the row that decides the verdict, and the next step."""
+"""Writes the texts at the top of a comparison's page: title, summary, certainty, and the next step with its cost."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -56,9 +56,9 @@ def answer_of(record: ComparisonRecord) -> Answer:
 
 
 def find_deciding_row(record: ComparisonRecord, effects: Iterable[str]) -> MetricDiff | None:
-    """Return the row that decides the verdict, if possible one in `effects`; None without a judged row.
+    """Return the row that decides the verdict; None without a judged row.
 
-    effects: the metrics whose interval is drawn.
+    effects: the metrics whose effect is drawn. Their rows are preferred.
     """
     drawn = set(effects)
     judged = [row for row in record.rows if word_of(record, row) != NOT_JUDGED and not row.allowed]
@@ -135,7 +135,7 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
 
 
 def tell_cost(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return how long the next command takes, by the row's missing runs or the duration of past runs; else empty."""
+    """Return the duration of the next command in words, estimated from past runs; empty if it is unknown."""
     seconds, command = sum(account.total_s for account in record.times), f"{record.next_command} "
     if not command.startswith(f"maxview compare {record.comparison} "):
         return ""  # the command starts other runs, of unknown duration

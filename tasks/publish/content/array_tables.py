@@ -19,7 +19,7 @@ class RoleCount(Frozen):
     role: ArrayRole
     here: int  # arrays of the first checkpoint
     there: int  # arrays of the second one
-    equal: int  # pairs; if one side stacks all layers in one array, they count as one pair
+    equal: int  # pairs; an array that stacks all layers, and the other side's arrays of these layers, are one pair
     differing: int  # pairs
     alone: int  # arrays without a partner on the other side
     why: str  # the reason for arrays without a partner; empty if there are none
@@ -124,7 +124,7 @@ def describe_alone(found: CheckpointDifference) -> list[str]:
 
 
 def name_pair(array: ArrayDifference) -> str:
-    """Return both names, or one if they are equal. If one side stacks all layers, only the first of the other's."""
+    """Return both names of a pair, or one if they are equal; of several layers, the first name and their number."""
     sides = [names for names in (array.names, array.other_names) if names]
     names = [name[0] + (f" … ({len(name)} layers)" if len(name) > 1 else "") for name in sides]
     return visible(" ↔ ".join(dict.fromkeys(names)))

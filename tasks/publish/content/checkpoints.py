@@ -1,4 +1,7 @@
-"""Combines the saves in an arm's log with the proofs of its checkpoints: one line per save and per restore."""
+"""Combines the saves in an arm's log with the proofs of its checkpoints: one line per save and per restore.
+
+An arm is one of the two compared versions; a proof is the result of verifying a checkpoint.
+"""
 
 from collections import Counter
 from typing import Literal
@@ -39,10 +42,10 @@ class CheckpointLine(Frozen):
     run: int  # counted from 1; 0 if the arm has one run
     path: str  # empty if unknown
     state: State
-    log: str  # its state by the log, in words
+    log: str  # the state of the checkpoint according to the log, in words
     proof: str  # the result of its proof, in words
     problems: tuple[str, ...] = ()
-    source: Source | None = None  # the line of the log; None if the log does not mention it
+    source: Source | None = None  # the line of the log; None if the log does not mention the checkpoint
     level: Level | None = None  # the highest proved level; None if there is none
 
     @property

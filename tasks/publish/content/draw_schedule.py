@@ -23,9 +23,9 @@ class Operation:
     rank: int
     direction: str  # "forward" or "backward"
     tensor: int  # number of the microbatch
-    start: int  # index of its event; -1 if that is not drawn
-    end: int | None  # index of its event; None if unfinished
-    lines: str  # both lines of the log, in words
+    start: int  # index of the start event; -1 if that event is not drawn
+    end: int | None  # index of the end event; None if the pass is unfinished
+    lines: str  # the two lines of the log with these events, in words
 
 
 def draw_schedule(run: RunReading) -> str | None:

@@ -1,4 +1,4 @@
-"""Computes the coordinates of the rows' effects and intervals on one common scale."""
+"""Computes where the page draws the effects (relative changes) of metrics and their intervals, on one common scale."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from tasks.records import MetricDiff
 
 WIDTH = 150.0  # px; the middle is no change
 MARGIN = 4.0  # px on either side, so that a point at the edge is not cut off
-LEAST, MOST = 3.0, 12.0  # bounds of the number of thresholds from the middle to an edge; larger effects end there
+LEAST, MOST = 3.0, 12.0  # bounds of the number of thresholds from the middle to an edge; larger effects are drawn at it
 
 
 class EffectLine(Frozen):

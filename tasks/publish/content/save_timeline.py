@@ -30,7 +30,7 @@ class LifeLine(Frozen):
 
 
 class Timeline(Frozen):
-    """Every save of both arms on one scale, in seconds since the beginning of its run."""
+    """Every save of both arms on one scale; times are in seconds since the beginning of the save's run."""
 
     lines: dict[str, tuple[LifeLine, ...]]  # by name of the arm
     begin_s: float  # at the left edge

@@ -1,4 +1,7 @@
-"""Averages the time accounts of an arm's runs (compile, checkpoint, …), as words and as bars."""
+"""Averages the time accounts (compile, checkpoint, …) of the runs of an arm, for words and for bars.
+
+An arm is one of the two compared versions.
+"""
 
 import math
 
@@ -12,7 +15,7 @@ TICKS = 5  # most intervals of the axis
 
 
 def average_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
-    """Return the mean of each part over the arm's runs, in order of first occurrence; its share is of their sum."""
+    """Return the mean of each part over the arm's runs, in order of occurrence; shares are of their total time."""
     accounts = [account for account in record.times if account.arm == arm]
     total = sum(account.total_s for account in accounts)
     parts: dict[str, TimePart] = {}
@@ -62,7 +65,7 @@ class Bar(Frozen):
 
     @property
     def has_room(self) -> bool:
-        """Return whether its words fit into the bar on a wide screen."""
+        """Return whether the words of the part fit into its bar on a wide screen."""
         return self.width >= PERCENT_A_LETTER * len(self.words) + 1
 
 

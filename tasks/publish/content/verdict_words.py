@@ -70,6 +70,7 @@ AGAIN: dict[DeathKind, str] = {
     "other": "Not known: the cause is of no known kind.",
 }
 
+# kind of death -> step to take before the next run
 FIXES: dict[DeathKind, str] = {
     "not_implemented": "Implement it, or run this arm without the setting that needs it.",
     "device_oom": "Find the memory that the other arm does not need, or give both arms more remat or devices.",
@@ -173,7 +174,7 @@ def absent_text(record: ComparisonRecord) -> str:
 
 
 def difference_text(row: MetricDiff, *, brief: bool = False) -> str:
-    """Return the text of the difference, with its effect and a warning if it is noise or only one run of each exists.
+    """Return the text of the difference, with its effect, and a warning if it is noise or if each arm has only one run.
 
     MaxView's rows have no effect here, because another row has the same. brief: without the warning.
     """
@@ -189,7 +190,7 @@ def difference_text(row: MetricDiff, *, brief: bool = False) -> str:
 
 
 def is_noise(row: MetricDiff) -> bool:
-    """Return whether both sides run one program, so that their difference means nothing."""
+    """Return whether the row's difference is only noise, because both sides run one program."""
     return row.evidence == ONE_PROGRAM and row.difference not in (None, 0)
 
 

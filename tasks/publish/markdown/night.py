@@ -1,4 +1,7 @@
-"""Turns the record of a nightly run into a Markdown summary, a comment for GitHub, and a chat message."""
+"""Turns the record of a nightly run into a Markdown summary, a comment for GitHub, and a chat message.
+
+A nightly run compares a matrix of cells; a cell is one case of one comparison.
+"""
 
 from collections.abc import Sequence
 

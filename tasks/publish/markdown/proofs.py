@@ -1,4 +1,4 @@
-"""Turns the proofs of many checkpoints into one headline, a Markdown summary and the rows of a table."""
+"""Turns proofs (the results of verifying checkpoints) into one headline, a Markdown summary and rows of a table."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Builds the index of a store: all comparisons, the last nights, and whether history and card pages exist.
 
+A night is one run of `maxview nightly`; its cells are the cases of its comparisons.
+
 The index page contains the index as JSON. Adding a comparison changes this JSON and reads none of the thousands of
 comparison folders.
 """
@@ -97,8 +99,8 @@ class IndexedNight(Frozen):
 class StoreIndex(Frozen):
     """Everything on the index page."""
 
-    comparisons: tuple[IndexedComparison, ...] = ()  # the newest first
-    nights: tuple[IndexedNight, ...] = ()  # the newest first
+    comparisons: tuple[IndexedComparison, ...] = ()  # newest first
+    nights: tuple[IndexedNight, ...] = ()  # newest first
     history: bool = False  # whether history.html exists
     card: bool = False  # whether card.html exists
     unread: tuple[str, ...] = ()  # files that could not be read when the index was rebuilt
