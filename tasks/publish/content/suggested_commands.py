@@ -1,4 +1,4 @@
-"""Writes the commands that a comparison suggests: the most useful next one, and the one that repeats it."""
+"""Writes the commands in a report of a comparison: the most useful next command, and the command that repeats it."""
 
 import json
 import shlex

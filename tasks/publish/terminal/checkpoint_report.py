@@ -1,4 +1,4 @@
-"""Prints what `maxview verify` found on the terminal: the proofs of checkpoints, or the difference of two."""
+"""Prints the results of `maxview verify` on the terminal: the proofs of checkpoints, or the difference of two."""
 
 import json
 from collections.abc import Sequence

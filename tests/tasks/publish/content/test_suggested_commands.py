@@ -1,4 +1,4 @@
-"""The suggested command after a comparison, the one that repeats it, and the options that reproduce its plans."""
+"""The suggested command after a comparison, its repetition, and the options that reproduce its plans."""
 
 import shlex
 from itertools import pairwise
