@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tasks.records.text import visible
-from tasks.scrape.read_progress import reads_heard_by
+from tasks.scrape.window import read_listener
 
 READ_EVERY_S = 10.0  # between two lines about a long file
 
@@ -54,5 +54,5 @@ def show_reads(console: Console) -> Iterator[None]:
                 draw = stack.enter_context(byte_progress(console, "reading"))
             draw(f"reading {name}", done, size)
 
-        with reads_heard_by(show):
+        with read_listener(show):
             yield

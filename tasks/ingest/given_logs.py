@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from configs.schema import Frozen
-from tasks.ingest.buckets import SCHEME, list_logs, on_this_machine
+from tasks.ingest.log_sources import SCHEME, list_logs, on_this_machine
 from tasks.metrics.merged_steps import have_equal_times
 from tasks.records import LogReading, RunReading
 from tasks.scrape import LogFormatError, scrape

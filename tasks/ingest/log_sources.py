@@ -1,21 +1,31 @@
-"""Reads logs from files, folders, gs:// addresses or a stream into one `LogReading`."""
+"""Reads logs from files, folders, gs:// addresses or a stream into one `LogReading`; lists and copies gs:// logs."""
 
+import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from tasks.ingest.buckets import SCHEME, list_logs, on_this_machine
 from tasks.records import LogReading
 from tasks.scrape import LogFormatError, scrape, scrape_chunks
 from tasks.scrape.window import read_file
+from tasks.scrape.wrappings.unpack import GZIP, ZSTD
+from tasks.store.atomic import StoreError
+
+if TYPE_CHECKING:
+    from tasks.store.gcs import GcsFiles
 
 STREAM = "-"
-PIECE = 1 << 20
+PIECE = 1 << 20  # most bytes that are read from a stream at once
 REPORT_EVERY_S = 1.0
 TAIL = 64 << 10  # last bytes of a stream that are searched for its last line
+SCHEME = "gs://"
+HEAD = 4096  # first bytes of an object that show whether it can be a log
+AT_ONCE = 10  # number of objects whose first bytes are read at the same time
 
 type Progress = Callable[[int, bytes], None]  # arguments: number of bytes so far, last complete line
 
@@ -68,9 +78,17 @@ def scrape_stream(stream: BinaryIO, *, on_progress: Progress | None = None) -> L
 
     A temporary file stores the text, because a stream cannot be read twice. `on_progress` is called every second.
     """
+    read = getattr(stream, "read1", stream.read)  # returns available bytes without waiting for more
+    tail, reported = b"", -REPORT_EVERY_S
     with tempfile.NamedTemporaryFile() as file:
         try:
-            _keep(stream, file, on_progress)
+            while piece := read(PIECE):
+                file.write(piece)
+                tail = (tail + piece)[-TAIL:]
+                now = time.monotonic()
+                if on_progress is not None and now - reported >= REPORT_EVERY_S:
+                    on_progress(file.tell(), tail.rpartition(b"\n")[0].rpartition(b"\n")[2])
+                    reported = now
         except KeyboardInterrupt:
             if not file.tell():
                 raise
@@ -78,22 +96,13 @@ def scrape_stream(stream: BinaryIO, *, on_progress: Progress | None = None) -> L
         return scrape_chunks(partial(read_file, Path(file.name)), name="standard input")
 
 
-def _keep(stream: BinaryIO, file: Any, on_progress: Progress | None) -> None:
-    read = getattr(stream, "read1", stream.read)  # returns available bytes without waiting for more
-    tail, reported = b"", -REPORT_EVERY_S
-    while piece := read(PIECE):
-        file.write(piece)
-        tail = (tail + piece)[-TAIL:]
-        now = time.monotonic()
-        if on_progress is not None and now - reported >= REPORT_EVERY_S:
-            on_progress(file.tell(), tail.rpartition(b"\n")[0].rpartition(b"\n")[2])
-            reported = now
-
-
 def _read_all[Place](
     whole: str, places: Sequence[Place], read: Callable[[Place], LogReading]
 ) -> list[tuple[Place, LogReading]]:
-    """Return (path or address, reading) of the files that are logs. Raises LogFormatError if none of `whole` is."""
+    """Return (path or address, reading) of the files that are logs.
+
+    Raises LogFormatError if no file is a log; `whole`: the folder or address in its message.
+    """
     readings = []
     for place in places:
         try:
@@ -108,3 +117,72 @@ def _read_all[Place](
 def _read_object(address: str) -> LogReading:
     with on_this_machine([address]) as (path,):
         return scrape_chunks(partial(read_file, path), name=address)
+
+
+def list_logs(address: str) -> list[str]:
+    """Return the address itself if it is an object; else the addresses of the objects below it that can be logs.
+
+    A log is compressed, or text; text has no NUL bytes. Reads only the first bytes of each object. Raises
+    LogFormatError.
+    """
+    folder, name = _split(address)
+    with _log_errors(address):
+        if name and _open_bucket(folder).stat(name) is not None:
+            return [address]
+        below = _open_bucket(folder + (f"/{name}" if name else ""))
+        names = [entry.name for entry in below.entries() if entry.size and not entry.name.endswith("/")]
+        if not names:
+            raise LogFormatError(f"{address}: there is no object of this name and none below it; check the address")
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            heads = list(pool.map(lambda one: below.head(one, HEAD), names))
+    return [
+        below.url(one)
+        for one, head in zip(names, heads, strict=True)
+        if head.startswith((GZIP, ZSTD)) or b"\0" not in head
+    ]
+
+
+@contextmanager
+def on_this_machine(logs: Sequence[str]) -> Iterator[list[Path]]:
+    """Yield local paths of logs; objects in buckets are copied and removed after the block. Raises LogFormatError."""
+    with tempfile.TemporaryDirectory(prefix="maxview-") as folder:
+        yield [
+            _copy_object(log, Path(folder, str(number))) if log.startswith(SCHEME) else Path(log)
+            for number, log in enumerate(logs)
+        ]
+
+
+def _copy_object(address: str, folder: Path) -> Path:
+    """Copy one object into a local folder, with its own name below its parent folder's name; returns the path."""
+    place, name = _split(address)
+    target = folder.joinpath(
+        *(part for part in address.removeprefix(SCHEME).split("/")[-2:] if part not in ("", ".", ".."))
+    )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _log_errors(address), _open_bucket(place).open(name) as stream, target.open("wb") as file:
+        shutil.copyfileobj(stream, file, 1 << 20)
+    return target
+
+
+def _split(address: str) -> tuple[str, str]:
+    """Split an address into folder (or bucket) and name; the name is "" for a bucket or a trailing slash."""
+    bucket, _, path = address.removeprefix(SCHEME).partition("/")
+    folder, _, name = path.rpartition("/")
+    return f"{SCHEME}{bucket}" + (f"/{folder}" if folder else ""), name
+
+
+def _open_bucket(place: str) -> "GcsFiles":
+    from tasks.store.gcs import GcsFiles  # takes a second to import; few readings need it
+
+    return GcsFiles(place)
+
+
+@contextmanager
+def _log_errors(address: str) -> Iterator[None]:
+    """Raise the bucket's errors in the block as LogFormatError."""
+    try:
+        yield
+    except StoreError as error:
+        raise LogFormatError(str(error)) from error
+    except FileNotFoundError as error:
+        raise LogFormatError(f"{address}: there is no such object; check the address") from error

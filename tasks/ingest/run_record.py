@@ -1,16 +1,24 @@
-"""Builds the record of a finished run from the files in its folder."""
+"""Builds the record of a finished run from the files in its folder, with the cause of a death without an exception.
+
+Logs are mapped into memory: only the used parts are read, so that a log of any size fits.
+"""
 
 import errno
 import json
+import mmap
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import dropwhile, islice, takewhile
 from pathlib import Path
 
 import polars as pl
 
-from tasks.ingest.last_words import find_end, find_lost_lines, find_place, find_platform_cause, find_refusal
-from tasks.launch.backend import CAUSE_LINE
+from configs.launch import BACKENDS
+from tasks.launch.backend import CAUSE_LINE, CAUSE_PATTERN, LOST_PATTERN, PLACE_PATTERN
 from tasks.launch.cross_maxtext import read_crossing
+from tasks.launch.job import launcher_of
 from tasks.launch.logs import list_earlier_logs, rename_earlier_log
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
 from tasks.metrics.compute_facts import with_facts
@@ -23,6 +31,7 @@ from tasks.records import (
     RunPlan,
     RunReading,
     RunRecord,
+    Source,
     metric_from_json,
     step_from_json,
 )
@@ -30,10 +39,21 @@ from tasks.resolve.trainers.maxtext_events import FOLDER, read_maxtext_events
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics, wrote_metrics
 from tasks.resolve.trainers.trainer_source import SOURCE
 from tasks.scrape import LogFormatError, scrape_run
+from tasks.scrape.death.causes import classify
+from tasks.scrape.prefixes import ABSL
+from tasks.scrape.window import text_of
 from tasks.store import RunDirectory
 from tasks.store.disk import explain_full
 
 REFUSED = 2  # exit code of programs that refuse their input
+CHUNK = 4 << 20  # bytes in which line breaks are counted at a time
+MOST_LINES = 20  # most lines of a refusal
+# lines that end a refusal: empty ones, those of loggers, of the frame, and source locations of C++ libraries
+_OTHERS = re.compile(
+    rb"\s*\Z|" + ABSL + rb"|XPK (?:Start|End): |[^\n]{0,40}\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d|maxview: |\S+\.cc:\d+\s*\Z"
+)
+
+type Text = mmap.mmap | bytes
 
 
 def read_run_log(log: Path) -> RunReading:
@@ -92,9 +112,21 @@ def name_version(plan: RunPlan, commit: str | None) -> str:
     return short or "no commit"
 
 
+def find_lost_lines(log: Path, span: tuple[int, int]) -> tuple[str, ...]:
+    """Return the launcher's notes about lines that it could not read from the cluster: which period, and why."""
+    with mapped(log, span) as (data, begin, end):
+        found = LOST_PATTERN.finditer(data, begin, end)
+        return tuple(text_of(match[0]).removeprefix("maxview: ") for match in found)
+
+
 def with_place(reading: RunReading, log: Path) -> RunReading:
-    """Return the reading with the cluster and nodes of its run, if the launcher wrote them into the log."""
-    place = find_place(log, reading.span)
+    """Return the reading with the cluster and nodes of its run, if the launcher noted them in the log.
+
+    The places of a run that was restarted elsewhere are joined.
+    """
+    with mapped(log, reading.span) as (data, begin, end):
+        places = dict.fromkeys(text_of(match[1]) for match in PLACE_PATTERN.finditer(data, begin, end))
+    place = "; then ".join(places) or None
     return reading.model_copy(update={"environment": reading.environment.model_copy(update={"place": place})})
 
 
@@ -116,8 +148,8 @@ def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReadin
         return reading
     # maxview's trainer and argparse exit with 2 if they refuse their input
     refused = code == REFUSED and reading.steps.is_empty()
-    if refused and (said := find_refusal(log, reading.span)):
-        return reading.died_of(said)
+    if refused and (refusal := find_refusal(log, reading.span)):
+        return reading.died_of(refusal)
     kind, message = "ExitCode", f"ended with exit code {code} and no exception in its log"
     death: DeathKind = "configuration" if refused else "other"
     if code is None:
@@ -130,6 +162,66 @@ def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReadin
     place = find_end(log, reading.span)
     error = LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
     return reading.died_of(error)
+
+
+@contextmanager
+def mapped(log: Path, span: tuple[int, int]) -> Iterator[tuple[Text, int, int]]:
+    """Yield (bytes, begin, end): the file mapped into memory, and the byte range of the run in the file."""
+    with log.open("rb") as file, ExitStack() as stack:
+        data: Text = b""
+        with suppress(ValueError):  # an empty file cannot be mapped
+            data = stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        yield data, *(span if span[1] else (0, len(data)))
+
+
+def source_at(data: Text, offset: int) -> Source:
+    """Return an offset in a log with its line number."""
+    breaks = sum(data[begin : min(begin + CHUNK, offset)].count(b"\n") for begin in range(0, offset, CHUNK))
+    return Source(line=breaks + 1, offset=offset)
+
+
+def find_platform_cause(log: Path, span: tuple[int, int]) -> LogError | None:
+    """Return the cluster's reason for ending a job, which the launcher writes at the log's end; None without one."""
+    with mapped(log, span) as (data, begin, end):
+        found = [(one.start(), text_of(one[1]), text_of(one[2])) for one in CAUSE_PATTERN.finditer(data, begin, end)]
+        if not found:
+            return None
+        offset, kind, message = found[-1]
+        place = source_at(data, offset)
+    known = (launcher_of(name).death_kinds.get(kind) for name in BACKENDS)
+    death = next(filter(None, known), None) or classify(f"{kind}: {message}")
+    return LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
+
+
+def find_end(log: Path, span: tuple[int, int]) -> Source:
+    """Return the end of a run in its log: its `EXIT_CODE=`, else its last non-empty line."""
+    with mapped(log, span) as (data, begin, end):
+        offset = data.rfind(b"EXIT_CODE=", begin, end)
+        if offset < 0:
+            offset = next((start for start, line in lines_back(data, begin, end) if line.strip()), begin)
+        return source_at(data, offset)
+
+
+def find_refusal(log: Path, span: tuple[int, int]) -> LogError | None:
+    """Return a program's refusal of its input: the last lines before the frame's end, if no logger printed them."""
+    with mapped(log, span) as (data, begin, end):
+        end = max(data.rfind(b"XPK End: ", begin, end), begin) or end
+        filled = dropwhile(lambda item: not item[1].strip(), lines_back(data, begin, end))
+        last = list(islice(takewhile(lambda item: not _OTHERS.match(item[1]), filled), MOST_LINES))
+        if not last:
+            return None
+        place = source_at(data, last[-1][0])
+    message = "; ".join(text_of(line).strip() for _, line in reversed(last))
+    return LogError(type="ConfigError", message=message, line=place.line, offset=place.offset, kind="configuration")
+
+
+def lines_back(data: Text, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield (offset, line) from the last line to the first."""
+    while end > begin:
+        last = end - 1 if data[end - 1 : end] == b"\n" else end
+        start = max(data.rfind(b"\n", begin, last) + 1, begin)
+        yield start, data[start:last]
+        end = start
 
 
 def with_full_disk(reading: RunReading, folder: Path) -> RunReading:

@@ -200,7 +200,7 @@ class RunReading(RunEnd):
         code, coverage = value.get("exit_code"), value.get("coverage")
         error = value["error"] if code != 0 and isinstance(value.get("error"), LogError) else None
         cut = isinstance(coverage, Coverage) and coverage.truncated
-        return {**value, "fate": decide_fate(code, error, is_cut_off=cut)}
+        return {**value, "fate": decide_fate(code, error, lacks_end=cut)}
 
     @field_validator("steps", "timers", mode="before")
     @classmethod

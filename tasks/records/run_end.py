@@ -88,11 +88,12 @@ class RunEnd(Frozen):
 
 
 def decide_fate(
-    exit_code: int | None, error: LogError | None, *, has_all_steps: bool = False, is_cut_off: bool = False
+    exit_code: int | None, error: LogError | None, *, has_all_steps: bool = False, lacks_end: bool = False
 ) -> RunFate:
-    """Return the outcome of a run. Precedence: error, exit code, `has_all_steps`, `is_cut_off`.
+    """Return the outcome of a run. Precedence: error, exit code, `has_all_steps`, `lacks_end`.
 
-    error: the cause of death; None also if the log shows an exception that the run survived.
+    error: the cause of death; None also if the log shows an exception that the run survived. lacks_end: the log lacks
+    an end that a log like it has if the run ends well.
     """
     if error is not None:
         return error.kind
@@ -100,4 +101,4 @@ def decide_fate(
         return "finished" if exit_code == 0 else "other"
     if has_all_steps:
         return "finished"
-    return "cut_off" if is_cut_off else "unknown"
+    return "cut_off" if lacks_end else "unknown"

@@ -3,12 +3,12 @@
 from typing import Any
 
 from tasks.records import CheckpointCommitted, CheckpointStarted, LogEvent, RunEnded, StepCompleted, decide_fate
-from tasks.scrape.builder import RunBuilder
 from tasks.scrape.dialects import DIALECTS, recognise
 from tasks.scrape.dialects.dialect import Match
 from tasks.scrape.prefixes import PREFIX
+from tasks.scrape.read_log import RunBuilder
 from tasks.scrape.window import CONTEXT, Window, text_of
-from tasks.scrape.wrappings.clean import Cleaner
+from tasks.scrape.wrappings.lines import Cleaner
 
 UNKNOWN_MOST = 4 << 20  # most bytes kept before a dialect is recognised
 LONGEST_TEXT = 2_000  # characters of a step line that an event carries

@@ -1,4 +1,8 @@
-"""Reads a log file, a saved MaxView page or a Markdown guide into a `LogReading`; also copies and digests logs."""
+"""Reads a log file, a saved MaxView page or a Markdown guide into a `LogReading`; also copies and digests logs.
+
+A reading is the parsed data of one run. A saved page contains the logs of two runs; an export contains several sources
+(pods or notebook cells), each with the logs of one or more runs.
+"""
 
 import hashlib
 import re
@@ -10,23 +14,26 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from tasks.records import LogReading, RunReading
-from tasks.scrape.builder import RunBuilder
+import numpy as np
+
+from tasks.records import Coverage, LogError, LogReading, RunReading
 from tasks.scrape.dialects import DIALECTS, recognise
-from tasks.scrape.dialects.dialect import LogDialect
-from tasks.scrape.window import Chunks, LogFormatError, Window, read_file, slices, text_of, windows
+from tasks.scrape.dialects.dialect import LogDialect, Match
+from tasks.scrape.table.step_table import StepTable, gaps_between
+from tasks.scrape.window import Chunks, LogFormatError, Window, find_all, read_file, slices, text_of, windows
 from tasks.scrape.wrappings import Unwrapped, unwrap
-from tasks.scrape.wrappings.documents import is_guide, is_page, read_page, split_excerpts
+from tasks.scrape.wrappings.documents import is_guide, is_page, read_document, read_page, split_excerpts
 from tasks.scrape.wrappings.exports import count_steps
 from tasks.scrape.wrappings.unpack import GZIP, UTF16, ZSTD, head_of, unpack
 
 # Control characters or UTF-16: a file with these and zero bytes is binary. Zero bytes alone are holes, left by a crash
 # or by truncating a log while it was written.
 _BINARY = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]|(?:[ -~]\0){8}")
-# share and number of damaged step lines, from which a zstd file without checksum is refused as damaged
+# least share, and least number, of damaged step lines for which a zstd file without a checksum is refused
 RUINED, RUINED_FROM = 0.25, 8
-WHOLE_UP_TO = 64 << 20  # most bytes of a document (page, guide), which is read into memory
+UNREAD_SHOWN = 20  # most unread lines in a reading
 
 
 def scrape(path: Path) -> LogReading:
@@ -67,7 +74,7 @@ def scrape_chunks(raw: Chunks, *, name: str) -> LogReading:
     _check_text(head_of(raw), name)
     labels, text = unpack(raw, name)
     _check_text(head_of(text), name)
-    document, page = _document(text), None
+    document, page = read_document(text), None
     if document is not None and is_page(document):
         logs, case = read_page(document, name)
         page = {"case": case}
@@ -115,7 +122,7 @@ def digest_text(path: Path, run: RunReading, *, source: str | None = None) -> st
     digest, (begin, end) = hashlib.sha256(), run.span
     with ExitStack() as stack:
         _, text = unpack(raw, str(path))
-        if (document := _document(text)) is None or not is_page(document):
+        if (document := read_document(text)) is None or not is_page(document):
             logs = stack.enter_context(unwrap(raw, str(path))).logs
             text = logs[source] if source in logs else next(iter(logs.values()))
         place, held = 0, b""
@@ -126,19 +133,6 @@ def digest_text(path: Path, run: RunReading, *, source: str | None = None) -> st
             digest.update(b"".join(line.rstrip() + b"\n" for line in lines if line.strip()))
     digest.update(held.rstrip() + b"\n" if held.strip() else b"")
     return digest.hexdigest()
-
-
-def _document(text: Chunks) -> bytes | None:
-    """Return the bytes of a text that may be a document (page, guide); None for a plain log or a too large text."""
-    head = head_of(text)
-    if not is_page(head) and b"```" not in head and b"~~~" not in head:
-        return None
-    data = b""
-    for chunk in text():
-        data += chunk
-        if len(data) > WHOLE_UP_TO:
-            return None
-    return data
 
 
 def _covered(run: RunReading, **update: object) -> RunReading:
@@ -178,6 +172,48 @@ def _with_receipt(run: RunReading, found: Unwrapped, name: str) -> RunReading:
             "lines may be damaged too; copy it again, or if you trust it, unpack it (zstd -d) and give the text"
         )
     return run
+
+
+class RunBuilder:
+    """Builds the reading of one run from the windows of its log. `live`: see `StepTable`."""
+
+    def __init__(self, dialect: LogDialect, *, live: bool = False) -> None:
+        self.dialect, self.table, self.collector = dialect, StepTable(dialect, live=live), dialect.collector()
+
+    def take(self, window: Window) -> Iterator[tuple[str, Match]]:
+        """Read the next window; yields (pattern name, match) of every line that is not a row (the line of a step)."""
+        spans = self.table.add(window)
+        if self.collector.death.ranks:  # an error with further rows after it did not end the run
+            self.collector.death.forget(self.table.last_offset)
+        for name, match in find_all(self.dialect.patterns, window, spans):
+            self.collector.take(name, match, window, self.table)
+            yield name, match
+        self.collector.death.settle(window)
+        self.collector.settle(window, self.table)
+
+    def cause(self, window: Window) -> LogError | None:
+        """Return the cause of death that the log shows so far, if any; `window` is the last one taken."""
+        self.collector.death.settle(window, last=True)
+        return self.collector.cause(self.table, self.table.last_offset)
+
+    def finish(self, name: str, span: tuple[int, int]) -> RunReading:
+        """Return the reading of the run in the byte range `span` of its file."""
+        table = self.table
+        records = self.collector.records(table.frame(), table)
+        ended, cut = records.pop("is_ended"), records.pop("is_cut")
+        unread = sorted((*table.unread, *records.pop("unread")), key=lambda line: line.offset)
+        glued: Any = table.glued if self.dialect.glued is None else {*table.glued, *records.pop("glued", ())}
+        jumps = np.diff(records["steps"]["step"].to_numpy())
+        gaps, interval = records.pop("gaps", None), records.pop("interval", None)
+        if gaps is None:
+            gaps = gaps_between(records["steps"]["step"].to_list(), interval) if (jumps != 1).any() else ()
+        coverage = Coverage(
+            step_lines_seen=table.seen, step_lines_parsed=table.parsed, gaps=gaps,
+            rewinds=int(np.count_nonzero(jumps <= 0)), glued_lines=len(glued), truncated=cut,
+            unknown_keys=table.forms.unknown, complete=ended and not unread and not cut,
+            unread=tuple(unread[:UNREAD_SHOWN]),
+        )  # fmt: skip
+        return RunReading(name=name, format=self.dialect.name, span=span, coverage=coverage, **records)
 
 
 def _read_part(data: bytes, span: tuple[int, int], run_name: str, name: str) -> RunReading:

@@ -1,9 +1,14 @@
-"""Cuts a stream of bytes into overlapping windows, so that a log of any size is read in constant memory."""
+"""Reads a file in chunks of bytes, and cuts these into overlapping windows, so that a log of any size fits into memory.
+
+A `Chunks` is a function whose calls yield a text from its start. The progress of long files is reported to listeners,
+e.g. the command line's progress display.
+"""
 
 import errno
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -14,14 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.records import Source, UnreadLine
-from tasks.scrape.read_progress import report_read
 
 CHUNK = 4 << 20  # bytes read at a time
 FIRST = 1 << 20  # bytes of the first chunk: small, because it is enough to recognise a text
 OVERLAP = 64 << 10  # longer than any match, so a match is complete in the window where it starts
 CONTEXT = 4 << 10  # bytes kept before a window, for the prefix of a match
+LONG = 16 << 20  # bytes; shorter files are read in a second, and their progress is not reported
 
-type Chunks = Callable[[], Iterator[bytes]]  # each call yields a text from its start
+type Chunks = Callable[[], Iterator[bytes]]
+type OnRead = Callable[[str, int, int], None]  # arguments: file name, bytes read, bytes of the file
+
+_listeners: list[OnRead] = []
 
 
 class LogFormatError(ValueError):
@@ -42,10 +50,11 @@ class Window:
     line: int  # 1-based line number of data[0]
     start: int  # index in `data`, like `limit`
     limit: int
-    last: bool  # the log ends here
+    last: bool  # the log ends at the end of `data`
 
     @cached_property
     def breaks(self) -> NDArray[np.int64]:
+        """The positions of the line breaks in `data`."""
         return np.flatnonzero(np.frombuffer(self.data, np.uint8) == ord("\n"))
 
     def source(self, position: int) -> Source:
@@ -57,7 +66,7 @@ class Window:
         return self.source(position).model_dump()
 
     def unread(self, position: int) -> UnreadLine:
-        """Return the text at a position in `data` as an unread line of the receipt."""
+        """Return the line at a position in `data`, from there on, as an unread line for the coverage of the reading."""
         source, text = self.source(position), self.data[position : position + 200].split(b"\n")[0]
         return UnreadLine(line=source.line, offset=source.offset, text=text_of(text))
 
@@ -80,20 +89,21 @@ def find_all(
 
 
 def may_match(pattern: re.Pattern[bytes], text: bytes) -> bool:
-    """Return False if `text` cannot match: it lacks every literal that a match needs. 100 × faster than matching."""
+    """Return False if `text` lacks every literal that a match needs, so that a search, 100 × slower, is not needed."""
     needed = _needed_by(pattern)
     return not needed or any(each in text for each in needed)
 
 
 @cache
 def _needed_by(pattern: re.Pattern[bytes]) -> frozenset[bytes]:
+    """Return literals such that every match contains at least one; empty if there are none."""
     if pattern.flags & re.IGNORECASE:
         return frozenset()
     return _needed_in(_parser.parse(pattern.pattern, pattern.flags))
 
 
 def _needed_in(parsed: Any) -> frozenset[bytes]:
-    """Return the longest literals such that every match contains at least one; empty if there are none."""
+    """Return `_needed_by` of a parsed pattern: the set of literals whose shortest one is longest."""
     found, run = [frozenset[bytes]()], b""
     for operation, argument in (*parsed, (None, None)):
         if operation is _constants.LITERAL:
@@ -107,6 +117,23 @@ def _needed_in(parsed: Any) -> frozenset[bytes]:
             found += [frozenset().union(*branches)] if all(branches) else []
     best = max(found, key=lambda texts: min(map(len, texts), default=0))
     return best if all(best) else frozenset()
+
+
+def report_read(path: Path, done: int, size: int) -> None:
+    """Call every listener with the progress of a long file. `done` restarts at 0 if a file is read once more."""
+    if size >= LONG:
+        for listen in list(_listeners):
+            listen(path.name, done, size)
+
+
+@contextmanager
+def read_listener(listen: OnRead) -> Iterator[None]:
+    """Call `listen` with the progress of long files while the block runs."""
+    _listeners.append(listen)
+    try:
+        yield
+    finally:
+        _listeners.remove(listen)
 
 
 def read_file(path: Path) -> Iterator[bytes]:
@@ -145,6 +172,7 @@ def _written(descriptor: int) -> Iterator[tuple[int, int]]:
 
 
 def slices(data: bytes, begin: int, end: int) -> Iterator[bytes]:
+    """Yield data[begin:end] in chunks."""
     for position in range(begin, end, CHUNK):
         yield data[position : min(position + CHUNK, end)]
 

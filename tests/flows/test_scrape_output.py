@@ -15,7 +15,7 @@ from rich.console import Console
 
 from flows.cli.app import call
 from flows.cli.byte_progress import show_reads
-from tasks.scrape.read_progress import report_read
+from tasks.scrape.window import report_read
 
 LOG = Path(__file__).parent.parent / "samples" / "maxview" / "13_eval-nnx.txt"
 FORMATS = ("table", "json", "parquet")

@@ -103,9 +103,9 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
             api = held.enter_context(prefect_api(lost, load_flows))
             from tasks.services.events import EVENTS
         end_in_time(api)
-        from tasks.scrape.read_progress import reads_heard_by
+        from tasks.scrape.window import read_listener
 
-        with EVENTS.heard_by(view.show), reads_heard_by(view.show_read):
+        with EVENTS.heard_by(view.show), read_listener(view.show_read):
             flow = getattr(import_module(f"flows.{name}"), name)
             try:
                 state = flow(**{**parameters, "out": absolute_place(parameters["out"])}, return_state=True)

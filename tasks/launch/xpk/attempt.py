@@ -24,7 +24,7 @@ from tasks.launch.xpk.podlog import Gap, LogCursor, PodLog, fetch_from_cloud
 from tasks.launch.xpk.poll_job import given_up, look, patiently, wait_until_gone
 from tasks.launch.xpk.settings import Xpk
 from tasks.records import JobCause, RunPlan
-from tasks.scrape.dialects.maxtext.anchors import ANCHORS
+from tasks.scrape.dialects.maxtext.patterns import PATTERNS
 from tasks.scrape.wrappings.exports import count_steps
 from tasks.store import RunDirectory
 
@@ -287,9 +287,9 @@ def _read_whole(path: Path) -> Iterator[bytes]:
 
 def _last_words(line: bytes) -> bytes:
     """Return the line; of a step's or an evaluation's line, only an error message after it, or b"" without one."""
-    if not count_steps(line.decode("utf-8", "replace")) and not ANCHORS["eval"].search(line):
+    if not count_steps(line.decode("utf-8", "replace")) and not PATTERNS["eval"].search(line):
         return line
-    begins = [match.start() for name in _DYING if (match := ANCHORS[name].search(line))]
+    begins = [match.start() for name in _DYING if (match := PATTERNS[name].search(line))]
     return line[min(begins) :] if begins else b""
 
 

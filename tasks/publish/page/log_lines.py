@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from tasks.scrape.death.exceptions import read_exception
+from tasks.scrape.death.tracebacks import read_exception
 from tasks.scrape.prefixes import ABSL, PREFIX
-from tasks.scrape.read_progress import report_read
-from tasks.scrape.window import CHUNK
+from tasks.scrape.window import CHUNK, report_read
 from tasks.scrape.wrappings.lines import whole_lines
 
 # starts of records without a logger's prefix, for logs whose line breaks became spaces

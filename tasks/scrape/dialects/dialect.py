@@ -1,4 +1,4 @@
-"""Defines `LogDialect`, a trainer's log format, and `EventCollector`, which reads all lines but rows (lines of steps).
+"""Defines `LogDialect`, a trainer's log format, and `EventCollector`, which collects all lines but rows (step lines).
 
 A new dialect is one module with a `LogDialect`, listed in `dialects/__init__.py`.
 """
@@ -11,11 +11,11 @@ from typing import Any
 import polars as pl
 
 from tasks.records import CheckpointEvent, Environment, LogError, Parameters, Source, Stall, UnreadLine
-from tasks.scrape.death.log import DeathLog
-from tasks.scrape.death.patterns import DEATHS, RANK_DEATHS
+from tasks.scrape.death.causes import DEATHS, RANK_DEATHS
+from tasks.scrape.death.death_log import DeathLog
 from tasks.scrape.dialects.schedule import ScheduleLog
 from tasks.scrape.prefixes import PREFIX, iso_dates
-from tasks.scrape.table.rows import RowGrammar
+from tasks.scrape.table.row_grammar import RowGrammar
 from tasks.scrape.table.stalls import find_stalls
 from tasks.scrape.table.step_table import StepTable
 from tasks.scrape.window import Window
@@ -24,10 +24,10 @@ type Match = re.Match[bytes]
 
 
 class EventCollector:
-    """Collects the lines of a log other than its rows, in order, and builds the run's records at the end.
+    """Collects the lines of a log other than its rows, in order; at the end returns the fields of the run's reading.
 
-    This class handles endings: the pattern "finished" matches the trainer's final message, "exit_code" the line of a
-    frame (a wrapper script) around the trainer. Subclasses extend `take` and `records`.
+    This class handles endings: the pattern "finished" matches the trainer's final message, "exit_code" the exit code
+    that a wrapper script (the frame) prints after the trainer. Subclasses extend `take` and `records`.
     """
 
     ranks = True  # several ranks under one launcher may write the log
@@ -37,7 +37,7 @@ class EventCollector:
         self.schedule = ScheduleLog()
         self.finished_at: int | None = None  # offset of the trainer's final message
         self.is_cut = False  # the text ends within a line
-        self.started: str | None = None
+        self.started: str | None = None  # time of the run's start, in ISO 8601
         self.environment, self.parameters = Environment(), Parameters()
         self.facts: dict[str, Any] = {}
         self.evals: list[dict[str, Any]] = []
@@ -54,17 +54,15 @@ class EventCollector:
         self.death.take(name, match, window)
         if name == "finished":
             self.finished_at = self.finished_at or window.base + match.start()
-        elif name == "operation":
-            step = table.step_before(window.base + match.start())
-            if not self.schedule.take(match.start(), window, step):
-                self.refuse(match, window)
+        elif name == "operation" and not self.schedule.take(match.start(), window, table):
+            self.refuse(match, window)
 
     def refuse(self, match: Match, window: Window) -> None:
-        """Add a damaged line to the unread lines of the receipt (`Coverage`)."""
+        """Add a damaged line to the unread lines of the coverage."""
         self.unread.append(window.unread(match.start()))
 
     def note_fact(self, key: str, value: Any, source: Source) -> None:
-        """Store the first value of a fact, with its place; further values are ignored."""
+        """Store the first value of a fact, and its place in the log; further values are ignored."""
         self.facts.setdefault(key, {"value": value, "line": source.line, "offset": source.offset})
 
     def settle(self, window: Window, table: StepTable) -> None:
@@ -73,15 +71,15 @@ class EventCollector:
 
     def cause(self, table: StepTable, last_step: int) -> LogError | None:
         """Return the cause of death so far, or None; `last_step`: offset of the last row, -1 without one."""
-        # a logger prefix before rows: steps and errors were written to the same stream, so they are in order
+        # with a logger's prefix, rows are written to the same stream as errors, so they are in order
         ordered = self.ranks or PREFIX.search(table.before) is not None
         return self.death.cause(last_step=last_step, ordered=ordered, finished=self.finished_at)
 
     def ending(self, steps: pl.DataFrame, table: StepTable, planned: int | None) -> dict[str, LogError | None]:
         """Return `error`, the cause of death, and `survived`, an exception after the last step with exit code 0.
 
-        planned: the number of the last planned step; None if unknown. A run that stopped before it, or before its first
-        step, died of its last exception, even if the exit code is 0.
+        planned: the number of the last planned step; None if unknown. A run that stopped before that step, or before
+        its first step, died of its last exception, even if the exit code is 0.
         """
         last_step = int(steps["offset"][-1]) if steps.height else -1
         error, survived = self.cause(table, last_step), self.death.survived(last_step=last_step)
@@ -91,7 +89,7 @@ class EventCollector:
         return {"error": error, "survived": survived if error is None else None}
 
     def stalls(self, steps: pl.DataFrame) -> tuple[Stall, ...]:
-        """Return the steps that took far longer than their neighbours, with the reason."""
+        """Return the steps that took far longer than their neighbours, with the causes."""
         saves = [event.offset for event in self.checkpoints]
         return find_stalls(
             steps, saving=lambda begin, end: any(begin <= offset < end for offset in saves),
@@ -99,11 +97,15 @@ class EventCollector:
         )  # fmt: skip
 
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
-        """Return the fields of the `RunReading`; "is_ended": the log shows the end; "is_cut": it ends within a line."""
+        """Return the fields of the `RunReading`, and of its coverage: "unread", "is_ended" (the log shows the end),
+        "is_cut" (the log ends within a line), and, if the dialect needs them, "gaps", "interval" and "glued".
+        """
         steps = steps.with_columns(time=iso_dates(pl.col("time")))
         ending = self.ending(steps, table, table.total)
-        over = self.death.exit_code is not None or self.finished_at is not None or ending["error"] is not None
-        ended = over or (steps.height > 0 and steps["step"][-1] == table.total)
+        ended = (
+            self.death.exit_code is not None or self.finished_at is not None or ending["error"] is not None
+            or (steps.height > 0 and steps["step"][-1] == table.total)
+        )  # fmt: skip
         return {
             "steps": steps, "exit_code": self.death.exit_code, "started": self.started, **ending,
             "evals": tuple(self.evals), "environment": self.environment, "parameters": self.parameters,
@@ -113,8 +115,8 @@ class EventCollector:
         }  # fmt: skip
 
 
-def patterns(own: Mapping[str, bytes]) -> dict[str, re.Pattern[bytes]]:
-    """Return the patterns of a dialect with several ranks: its own, and the patterns of deaths."""
+def compile_patterns(own: Mapping[str, bytes]) -> dict[str, re.Pattern[bytes]]:
+    """Return the patterns of a dialect whose logs several ranks may write: its `own`, and the patterns of deaths."""
     return {name: re.compile(pattern) for name, pattern in {**own, **DEATHS, **RANK_DEATHS}.items()}
 
 
@@ -124,8 +126,8 @@ class LogDialect(RowGrammar):
 
     name: str
     example: str  # a row, shown in messages
-    marks: re.Pattern[bytes]  # identifies the dialect: occurs in this trainer's logs only
-    row: bytes  # occurs in every row; a log has the first recognised dialect with a row in it
+    marks: re.Pattern[bytes]  # a text that only this trainer's logs contain
+    row: bytes  # a text in every row; a log's dialect is the first recognised one with a row in the log
     patterns: Mapping[str, re.Pattern[bytes]]  # name → pattern of lines other than rows
     collector: Callable[[], EventCollector]
-    afresh: tuple[bytes, ...] = ()  # texts that begin another run in the same file if the run before ended well
+    afresh: tuple[bytes, ...] = ()  # texts that begin another run in the same file, if the run before ended well

@@ -2,9 +2,9 @@
 
 import re
 
-from tasks.scrape.dialects.dialect import EventCollector, LogDialect, patterns
+from tasks.scrape.dialects.dialect import EventCollector, LogDialect, compile_patterns
 from tasks.scrape.prefixes import TIME, is_glued
-from tasks.scrape.table.rows import GENERAL, Field, Row, Value, shape_of
+from tasks.scrape.table.row_grammar import GENERAL, Field, Row, Value, shape_of
 
 # nemo/lightning/pytorch/callbacks/progress_printer.py prints four significant digits without trailing zeros, so the
 # digits do not show whether the last number of a row is complete
@@ -47,7 +47,7 @@ DIALECT = LogDialect(
     row=b"reduced_train_loss: ",
     head=re.compile(rb"Training epoch \d+, iteration \d+/\d+"),
     parse=parse,
-    patterns=patterns({"finished": rb"`Trainer\.fit` stopped: [^\n]{1,80}reached"}),
+    patterns=compile_patterns({"finished": rb"`Trainer\.fit` stopped: [^\n]{1,80}reached"}),
     collector=EventCollector,
     time=TIME,
     known=frozenset(_NAMED.get(key, key) for key in _KNOWN) | {"iteration"},

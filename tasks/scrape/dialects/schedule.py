@@ -1,16 +1,17 @@
 """Collects pipeline schedule events (`rank 6 forward start tensor 0`) and summarises each rank's operations.
 
-The events have no times, so a rank's idle share is counted in intervals between consecutive events of all ranks: the
-share of the intervals from its first event to its last in which it has no operation in flight.
+The events have no times, so time is counted in intervals between consecutive events of all ranks. A rank's idle share
+is the share of the intervals, from the rank's first event to its last, in which the rank has no operation in flight.
 """
 
 import re
 from typing import Any
 
 from tasks.scrape.prefixes import is_glued, line_before
+from tasks.scrape.table.step_table import StepTable
 from tasks.scrape.window import Window
 
-LOOSE = rb"rank \d+ (?:forward|backward)\b"
+OPERATION = rb"rank \d+ (?:forward|backward)\b"
 _COUNT = rb"(0|[1-9]\d{0,8})"
 _EVENT = re.compile(rb"rank %s (forward|backward) (start|finished) tensor %s(?=\s|rank \d|\[|\Z)" % (_COUNT, _COUNT))
 
@@ -22,8 +23,8 @@ class ScheduleLog:
         self.events: list[dict[str, Any]] = []
         self.glued: set[int] = set()  # numbers of the lines that contain several events or records
 
-    def take(self, position: int, window: Window, step_before: int | None) -> bool:
-        """Read the event at a position; returns whether it is complete. `step_before`: iteration of the row before."""
+    def take(self, position: int, window: Window, table: StepTable) -> bool:
+        """Read the event at a position; returns whether its line is complete."""
         match = _EVENT.match(window.data, position)
         if match is None or (window.last and match.end() == len(window.data)):
             return False
@@ -32,7 +33,7 @@ class ScheduleLog:
             self.glued.add(place["line"])
         self.events.append({
             "rank": int(match[1]), "direction": match[2].decode(), "event": match[3].decode(), "tensor": int(match[4]),
-            "after_iteration": step_before, **place,
+            "after_iteration": table.step_before(place["offset"]), **place,
         })  # fmt: skip
         return True
 
@@ -44,7 +45,7 @@ class ScheduleLog:
         running: dict[int, dict[tuple[str, int], dict[str, Any]]] = {rank: {} for rank in final}
         counts = {rank: {way: {"started": 0, "finished": 0} for way in ("forward", "backward")} for rank in final}
         for index, event in enumerate(self.events):
-            for rank, operations in running.items():  # adds the interval that ends with this event
+            for rank, operations in running.items():  # counts the interval that ends with this event
                 busy[rank] += bool(operations) and index <= final[rank]
             rank, key = event["rank"], (event["direction"], event["tensor"])
             if event["event"] == "start":

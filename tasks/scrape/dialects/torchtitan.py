@@ -7,9 +7,9 @@ from typing import Any
 import polars as pl
 
 from tasks.records import CheckpointEvent, Parameters
-from tasks.scrape.dialects.dialect import EventCollector, LogDialect, Match, patterns
+from tasks.scrape.dialects.dialect import EventCollector, LogDialect, Match, compile_patterns
 from tasks.scrape.prefixes import RANK, TIME, is_glued, iso_of, time_before
-from tasks.scrape.table.rows import Field, Row, shape_of
+from tasks.scrape.table.row_grammar import Field, Row, shape_of
 from tasks.scrape.table.step_table import StepTable, gaps_between, usual_jump
 from tasks.scrape.window import Window, text_of
 
@@ -93,7 +93,7 @@ def _read(key: str, found: re.Match[bytes]) -> list[Field] | None:
     return [Field(_NAMED.get(key, key), value, at, at + len(number[1]), shape, key)]
 
 
-ANCHORS = patterns(
+PATTERNS = compile_patterns(
     {
         "validate": VALIDATE,
         "parameters": rb"Model [^\n]{1,120}?size: ([\d,]+) total parameters",
@@ -204,7 +204,7 @@ DIALECT = LogDialect(
     example="'step:  1  loss:  8.1309  grad_norm: …'",
     marks=re.compile(rb"(?<!\w)step: +\d+(?:/\d+ = [\d.]+%)?  loss: +[-+\dni]|\[titan\] 20\d\d-\d\d-\d\d "),
     row=b"  loss: ",
-    head=HEAD, parse=parse, patterns=ANCHORS, collector=TorchtitanEventCollector, time=TIME, known=KNOWN,
+    head=HEAD, parse=parse, patterns=PATTERNS, collector=TorchtitanEventCollector, time=TIME, known=KNOWN,
     unfinished=UNFINISHED, body=BODY, evaluation=re.compile(VALIDATE), rank=RANK, glued=is_glued,
     afresh=(b"Starting job: ", b"Training starts at step"),
 )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from tasks.records import UnreadLine
-from tasks.scrape.table.rows import Field, Row, Shape
+from tasks.scrape.table.row_grammar import Field, Row, Shape
 from tasks.scrape.window import Window
 
 FORMS_MOST, KEYS_MOST = 400, 400  # limits of memory (each key is a column), which no trainer reaches

@@ -12,7 +12,7 @@ import polars as pl
 from tasks.records import STEP_SCHEMA, UnreadLine
 from tasks.scrape.prefixes import is_plain, line_before, line_begin
 from tasks.scrape.table.row_forms import RowForms
-from tasks.scrape.table.rows import SEPARATOR, Layout, Row, RowGrammar, layout_of, read_layout
+from tasks.scrape.table.row_grammar import SEPARATOR, Layout, Row, RowGrammar, layout_of, read_layout
 from tasks.scrape.window import Window
 
 LAYOUTS, LEARNT_FROM = 16, 3  # most layouts; number of rows of a form after which its layout is derived

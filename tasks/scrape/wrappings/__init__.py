@@ -13,8 +13,8 @@ import zstandard
 
 from tasks.scrape.window import Chunks, text_of
 from tasks.scrape.wrappings import lines
-from tasks.scrape.wrappings.clean import clean
 from tasks.scrape.wrappings.exports import MARKS, Entries, count_steps, read_csv, read_json, read_notebook
+from tasks.scrape.wrappings.lines import clean
 from tasks.scrape.wrappings.unpack import ZSTD, head_of, piped, unpack
 
 _NOTEBOOK = re.compile(rb'\{\s*"(?:cells|metadata|nbformat)[^{]*')

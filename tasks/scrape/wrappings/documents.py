@@ -5,8 +5,10 @@ import re
 from configs.schema import Frozen
 from tasks.scrape.dialects import recognise
 from tasks.scrape.dialects.maxtext.rows import HEAD
-from tasks.scrape.window import LogFormatError, text_of
+from tasks.scrape.window import Chunks, LogFormatError, text_of
+from tasks.scrape.wrappings.unpack import head_of
 
+WHOLE_UP_TO = 64 << 20  # most bytes of a document, which is read into memory
 HEAD_BYTES = 16 << 10  # bytes that contain a page's title and the head of its table
 _GAP = r"[\s\u00a0]"
 _TITLES = (
@@ -41,6 +43,19 @@ class PageLog(Frozen):
     branch: str | None
     commit: str | None
     span: tuple[int, int] = (0, 0)  # the log's byte range; (0, 0) before it is found
+
+
+def read_document(text: Chunks) -> bytes | None:
+    """Return the bytes of a text that may be a document (page, guide); None for a plain log or a too large text."""
+    head = head_of(text)
+    if not is_page(head) and b"```" not in head and b"~~~" not in head:
+        return None
+    data = b""
+    for chunk in text():
+        data += chunk
+        if len(data) > WHOLE_UP_TO:
+            return None
+    return data
 
 
 def is_page(data: bytes) -> bool:

@@ -1,4 +1,7 @@
-"""Removes text that tools add to each line of a log: pod names, severities, times, runtime tags, HTML, Markdown."""
+"""Removes text that tools add to the lines of a log: pod names, severities, times, runtime tags, HTML, Markdown.
+
+Also removes colour codes, and turns carriage returns and zero bytes into line breaks.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -27,11 +30,22 @@ _IN_LINES = (
         rb"(?m)^((?:\[[\d:/. ]{5,30}\]|[ ]{10,30}) (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) [^\n]*?)[ \t]{2,}"
         rb"[\w.-]{1,60}\.py:\d{1,6}[ \t]*(?=\r?$)"), rb"\1", 2),
 )  # fmt: skip
+# CSI sequences, OSC strings up to their end, and the two-byte escapes (ECMA-48)
+_ESCAPE = re.compile(rb"\x1b(?:\[[0-?]{0,40}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
+LONGEST = 256  # most bytes of an escape sequence
+# (name, byte to search first, pattern, replacement). Zero bytes are holes between texts that were written separately.
+# A carriage return before a line break is kept.
+_CONTROLS = (
+    ("zero bytes", b"\0", re.compile(rb"\0+"), b"\n"),
+    ("colour codes", b"\x1b", _ESCAPE, b""),
+    ("carriage returns", b"\r", re.compile(rb"\r(?!\n)"), b"\n"),
+)
 
 type Recode = Callable[[Iterator[bytes]], Iterator[bytes]]
 
 
 def whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the text in chunks that end with a line break, except the last one."""
     rest = b""
     for chunk in chunks:
         cut = chunk.rfind(b"\n") + 1
@@ -51,7 +65,7 @@ def replaced(pattern: re.Pattern[bytes], instead: bytes, chunks: Iterable[bytes]
 
 
 def recodings(head: bytes) -> Iterator[tuple[str, Recode]]:
-    """Yield (name, function that removes it) of every addition within lines that a text's head contains."""
+    """Yield (name, function that removes the addition) of the additions within lines that a text's `head` contains."""
     if head.count(_NO_BREAK_SPACE) > head.count(b" "):
         yield "non-breaking spaces", partial(replaced, re.compile(_NO_BREAK_SPACE), b" ")
         head = head.replace(_NO_BREAK_SPACE, b" ")
@@ -82,6 +96,7 @@ def written_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _written(line: bytes, parts: dict[bytes, bytes]) -> bytes:
+    """Return a line without its prefix; if it is incomplete, b"", and keep it in `parts` for the next line."""
     match = CRI.match(line)
     if match is None:
         return line
@@ -91,3 +106,43 @@ def _written(line: bytes, parts: dict[bytes, bytes]) -> bytes:
         return text
     parts[stream] = text.rstrip(b"\r\n")
     return b""
+
+
+class Cleaner:
+    """Replaces the matches of _CONTROLS in a text that arrives in pieces; calls `note` with the name of each kind."""
+
+    def __init__(self, note: Callable[[str], None] = lambda _: None) -> None:
+        self._note, self._rest = note, b""
+
+    def feed(self, piece: bytes, *, last: bool = False) -> bytes:
+        """Return the next part of the cleaned text; `last`: no further piece follows."""
+        data = self._rest + piece
+        keep = len(data) if last else _certain(data)
+        self._rest = re.sub(rb"\0+", b"\0", data[keep:])  # bounds memory
+        data = data[:keep]
+        for name, hint, pattern, instead in _CONTROLS:
+            if hint in data:
+                data, found = pattern.subn(instead, data)
+                if found:
+                    self._note(name)
+        return data
+
+
+def clean(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[bytes]:
+    """Yield a cleaned text (see `Cleaner`)."""
+    cleaner = Cleaner(note)
+    for chunk in chunks:
+        yield cleaner.feed(chunk)
+    yield cleaner.feed(b"", last=True)
+
+
+def _certain(data: bytes) -> int:
+    """Return the length of the data before a final escape sequence, carriage return or zero bytes.
+
+    Later data may continue these.
+    """
+    escape = data.rfind(b"\x1b", max(0, len(data) - LONGEST))
+    if escape >= 0 and not _ESCAPE.match(data, escape):
+        return escape
+    end = len(data.rstrip(b"\0"))
+    return end - data.endswith(b"\r", 0, end)

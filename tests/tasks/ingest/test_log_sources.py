@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from google.cloud import storage
 
-from tasks.ingest.buckets import list_logs, on_this_machine
-from tasks.ingest.log_sources import read_sources, scrape_stream
+from tasks.ingest.log_sources import list_logs, on_this_machine, read_sources, scrape_stream
 from tasks.scrape import LogFormatError, copy_log, scrape
 from tasks.store.gcs import GcsFiles
 

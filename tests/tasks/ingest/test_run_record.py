@@ -10,8 +10,15 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tasks.ingest.last_words import find_end
-from tasks.ingest.run_record import build_record, read_metrics, read_run_log, with_cause, with_full_disk, with_place
+from tasks.ingest.run_record import (
+    build_record,
+    find_end,
+    read_metrics,
+    read_run_log,
+    with_cause,
+    with_full_disk,
+    with_place,
+)
 from tasks.records import CheckpointProof, LogError, RunReading
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run

@@ -13,7 +13,7 @@ from configs.comparison import Target, load_target
 from configs.errors import ConfigError
 from configs.launch import BACKENDS
 from configs.read import CONFIG_ROOT
-from tasks.ingest.last_words import find_platform_cause
+from tasks.ingest.run_record import find_platform_cause
 from tasks.launch import job
 from tasks.launch.backend import CAUSE_LINE
 from tasks.launch.job import find_obstacles

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tasks.records import CheckpointCommitted, CheckpointStarted, LogEvent, RunEnded, StepCompleted
 from tasks.scrape import LogFollower, scrape_text
 from tasks.scrape.wrappings import unwrap
-from tasks.scrape.wrappings.clean import Cleaner
+from tasks.scrape.wrappings.lines import Cleaner
 
 SAVE = (
     "[process=0] Saving checkpoint at step 0",

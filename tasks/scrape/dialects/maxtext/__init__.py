@@ -3,9 +3,10 @@
 import re
 
 from tasks.scrape.dialects.dialect import LogDialect
-from tasks.scrape.dialects.maxtext.anchors import ANCHORS
 from tasks.scrape.dialects.maxtext.event_collector import MaxTextEventCollector
+from tasks.scrape.dialects.maxtext.patterns import PATTERNS
 from tasks.scrape.dialects.maxtext.rows import BODY, HEAD, KNOWN, UNFINISHED, parse
+from tasks.scrape.prefixes import ABSL
 
 DIALECT = LogDialect(
     name="maxtext",
@@ -16,10 +17,9 @@ DIALECT = LogDialect(
         rb"Completed eval (?:step:|after train)|File \"[^\"\n]*/(?:maxtext|MaxText|model)/[^\"\n]*\.py\""
     ),
     row=b"completed step: ",
-    head=HEAD, parse=parse, patterns=ANCHORS, collector=MaxTextEventCollector,
+    head=HEAD, parse=parse, patterns=PATTERNS, collector=MaxTextEventCollector,
     # `[Rampup Batch Size Phase], ` may be between the logger's prefix and the step
     time=re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ [\w.+-]+:\d+\] ?(?:\[[^\]\n]*\], )?\Z"),
-    record=re.compile(rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\]"),
-    known=KNOWN, unfinished=UNFINISHED, body=BODY,
+    record=re.compile(ABSL), known=KNOWN, unfinished=UNFINISHED, body=BODY,
     afresh=(b"XPK Start: ", b"System Information: Jax Version: "),
 )  # fmt: skip

@@ -1,10 +1,10 @@
 """Collects checkpoints and restores from Orbax's lines, in all wordings since 2024.
 
 The states of a checkpoint: announced → blocking part done → background part done → committed → validated on all hosts
-→ restored, or retired (deleted, because Orbax's manager keeps only the newest ones). The announcement (`Started an
-asynchronous checkpoint save`, an event with `'event_type': 'save'`) is printed when the save starts and does not prove
-the commit. Only the primary host prints the commit (`Finished saving checkpoint`), so other hosts' logs do not show it.
-Every host prints that the save has finished on all hosts (`Save Finalize is done on all hosts`).
+→ restored, or retired (deleted, because Orbax's manager keeps only the newest checkpoints). The announcement (`Started
+an asynchronous checkpoint save`, an event with `'event_type': 'save'`) is printed when the save starts and does not
+prove the commit. Only the primary host prints the commit (`Finished saving checkpoint`), so the logs of other hosts do
+not show the commit. Every host prints that the save has finished on all hosts (`Save Finalize is done on all hosts`).
 """
 
 import re
@@ -15,18 +15,18 @@ from tasks.records import CheckpointEvent, CheckpointState, Restore
 from tasks.scrape.prefixes import iso_time, prefix_before
 from tasks.scrape.window import Window, text_of
 
-RECENT = 16  # newest saves that a line without a step may refer to: more than Orbax has in flight at once
+RECENT = 16  # newest saves to which a line without a step may refer: more than Orbax has in flight at once
 _STEP = re.compile(r"/(\d{1,18})(?:/[A-Za-z_][\w.-]*)?/?\Z")
 
 
 class Save(CheckpointEvent, frozen=False):
-    """One save while its log is read. Its times have the form of the lines' prefixes: `MMDD hh:mm:ss.ffffff`."""
+    """A save that is still being read. Its times have the form of MaxText's prefixes: `MMDD hh:mm:ss.ffffff`."""
 
     background: bool = False  # the background part is done
     done: int | None = None  # offset of the first line that shows that the save no longer slows training, if any
 
     def decide_state(self, *, visible: bool) -> CheckpointState:
-        """Return the last state that the log shows. visible: whether its host prints commits."""
+        """Return the last state that the log shows. visible: whether the host of the log prints commits."""
         if self.restored_line is not None:
             return "restored"
         if self.committed_line is not None:
@@ -57,7 +57,7 @@ class CheckpointLog:
             case "saving":
                 self._begin(int(match[1]), match, window)
             case "save_announced":
-                # MaxText prints this after Orbax's lines about the same save, if any
+                # Orbax's lines about the same save, if any, come first
                 self._known(int(match[1]), match, window)
             case "save_path":
                 save = self._newest.get(int(match[2]))
@@ -99,7 +99,7 @@ class CheckpointLog:
                 found.retired_line = line
 
     def restored(self, read: Restore) -> None:
-        """Mark the checkpoint that a restore reads as restored, if this log contains its save."""
+        """Mark the checkpoint that a restore reads as restored, if this log contains the checkpoint's save."""
         for save in reversed(self.saves):
             if save.step == read.step and save.offset < read.offset and _same_place(save.path, read.path):
                 save.restored_line = read.line
@@ -112,7 +112,7 @@ class CheckpointLog:
         return self._newest[step]
 
     def _known(self, step: int, match: re.Match[bytes], window: Window) -> Save:
-        """Return the newest save of a step; if there is none, begin one at this line."""
+        """Return the newest save of a step; begin a save at this line if there is none."""
         return self._newest.get(step) or self._begin(step, match, window)
 
     def in_flight(self, begin: int, end: int) -> bool:
@@ -120,7 +120,10 @@ class CheckpointLog:
         return any(save.offset < end and (save.done is None or save.done > begin) for save in self.saves)
 
     def events(self, *, first_day: datetime | None, process: int | None, ended: bool) -> tuple[CheckpointEvent, ...]:
-        """Return the checkpoints. Missing commits are certain only if the log has ended and its `process` commits."""
+        """Return the checkpoints. process: number of the host process that printed the log; None if unknown.
+
+        A missing commit is certain only if the log has ended and this process prints commits.
+        """
         commits = process is not None and self.primary in (None, process)
         return tuple(
             CheckpointEvent(
@@ -138,7 +141,7 @@ class CheckpointLog:
 
 @dataclass
 class RestoreLog:
-    """Collects restores in order. MaxText prints the step, then Orbax prints the path of the same restore."""
+    """Collects restores in order. For each restore, MaxText prints the step, then Orbax prints the path."""
 
     found: list[Restore] = field(default_factory=list)
 
@@ -165,11 +168,11 @@ class RestoreLog:
 
     def _end(self, read: Restore) -> None:
         """Mark the last restore of this step as finished, or add a restore that was not announced."""
-        indices = range(len(self.found) - 1, -1, -1)
-        index = next((index for index in indices if self.found[index].step == read.step), None)
-        if index is None:
+        steps = [found.step for found in reversed(self.found)]
+        if read.step not in steps:
             self.found.append(read)
-            index = -1
+            steps = [read.step]
+        index = -1 - steps.index(read.step)
         found = self.found[index]
         self.found[index] = found.model_copy(update={
             "path": found.path or read.path, "seconds": found.seconds if read.seconds is None else read.seconds,
@@ -178,8 +181,11 @@ class RestoreLog:
 
     def restores(self, last_step: int) -> tuple[Restore, ...]:
         """Return the restores; `last_step`: offset of the last step line, -1 without one."""
-        over = {"finished": True}  # because steps follow it
-        return tuple(read.model_copy(update=over) if read.offset < last_step else read for read in self.found)
+        return tuple(
+            # a restore that steps follow has finished
+            read.model_copy(update={"finished": True}) if read.offset < last_step else read
+            for read in self.found
+        )
 
 
 def _step_of(path: str) -> int | None:

@@ -1,23 +1,139 @@
-"""Reads the events of a MaxText log (all but its step lines) and builds the run's record from them and the steps."""
+"""Collects all lines of a MaxText log but its step lines, and builds the run's reading from these and the steps.
 
+Work between two steps is part of the next step's time, where `find_stalls` finds it. Work after the last step, such as
+the final save, is in no step's time: `WaitLog` collects it.
+"""
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import polars as pl
 
-from tasks.records import decide_fate
+from tasks.records import Source, Wait, decide_fate
 from tasks.scrape.dialects.dialect import EventCollector, Match
-from tasks.scrape.dialects.maxtext.anchors import MESH_AXIS, WHOLE_DATE
-from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog, RestoreLog
-from tasks.scrape.dialects.maxtext.evals import EvalLog, WaitLog
+from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog, RestoreLog, Save
 from tasks.scrape.dialects.maxtext.facts import Facts
-from tasks.scrape.prefixes import PREFIX, iso_in_year
-from tasks.scrape.table.stalls import find_stalls, is_deferred
+from tasks.scrape.prefixes import PREFIX, iso_in_year, iso_time, prefix_before
+from tasks.scrape.table.stalls import LATE, find_stalls, is_deferred
 from tasks.scrape.table.step_table import StepTable
-from tasks.scrape.window import Window
+from tasks.scrape.window import Window, text_of
 
-PRINTS_LATE = "metric_logger.py"  # file of MaxText's logger that prints each step during the next one
+_PAIR = re.compile(r"[:,] ([^\s:=,][^:=,\n]*)(?:: |=)([\w.]+\([^()\n]*\)|[^\s,]+)")
+_WRAPPED = re.compile(r"[\w.]+\(([^\s,()]+)[^()]*\)")  # Array(6.7, dtype=float32)
+# MaxText of 2024 prints the names of its variables: such a name → the name in later versions
+_NAMES = {"eval_loss": "loss", "eval_step_count": "eval_steps"}
+_PLAIN = re.compile(r"[-+]?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf)%?", re.IGNORECASE)
+
+
+@dataclass
+class EvalLog:
+    """Collects evaluations."""
+
+    # one per evaluation: its values, its number of steps and their seconds
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    begun: list[tuple[int, int]] = field(default_factory=list)  # (step, offset) of each evaluation's start
+    _steps: int = 0  # steps of the evaluation that is running, and their seconds
+    _seconds: float = 0.0
+
+    def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
+        if name == "eval_start":
+            self.begun.append((int(match[1]), window.base + match.start()))
+        if name not in ("eval", "eval_step"):
+            return
+        # the last number may be incomplete if the log ends with it
+        cut = window.last and match.end() == len(window.data)
+        values = {} if cut else _values(text_of(match[2]))
+        if name == "eval_step":
+            self._steps += 1
+            self._seconds += seconds if isinstance(seconds := values.get("seconds"), float) else 0.0
+            return
+        count = values.get("eval_steps")
+        printed = int(count) if isinstance(count, float) and count.is_integer() else None
+        self.rows.append({
+            "step": int(match[1]), **values, "eval_steps": self._steps or printed,
+            "eval_seconds": round(self._seconds, 6) if self._steps else None,
+            "time": prefix_before(window, match.start())[0], **window.place(match.start()),
+        })  # fmt: skip
+        self._steps, self._seconds = 0, 0.0
+
+    def table(self, first_day: datetime | None) -> tuple[dict[str, Any], ...]:
+        """Return the rows with ISO 8601 times (see `iso_time`)."""
+        return tuple({**row, "time": iso_time(row["time"], first_day)} for row in self.rows)
+
+
+def _values(text: str) -> dict[str, float | str]:
+    """Return name → value of an evaluation's fields; a value that is not a number is text."""
+    found = {}
+    for key, value in _PAIR.findall(text):
+        wrapped = _WRAPPED.fullmatch(value)
+        plain = wrapped[1] if wrapped else value
+        found[_NAMES.get(key, key)] = float(plain.rstrip("%")) if _PLAIN.fullmatch(plain) else value
+    return found
+
+
+@dataclass
+class WaitLog:
+    """Collects the waits for saves; `after_last_step` adds blocking saves and evaluations."""
+
+    printed: list[Wait] = field(default_factory=list)  # waits with printed seconds
+    timed: list[tuple[str, str, Source]] = field(default_factory=list)  # other waits: (begin, end, place)
+    _begun: tuple[str, Source] | None = None
+
+    def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
+        source = window.source(match.start())
+        if name == "save_waited":
+            self.printed.append(_wait("waits for saves", float(match[1]), source))
+            self.timed, self._begun = self.timed[:-1], None  # its last entry is the same wait
+        time = prefix_before(window, match.start())[0] if name in ("wait_begins", "wait_ends") else None
+        if time is not None and name == "wait_begins":
+            self._begun = time, source
+        elif time is not None and self._begun is not None:
+            self.timed.append((self._begun[0], time, self._begun[1]))
+            self._begun = None
+
+    def after_last_step(
+        self, steps: pl.DataFrame, saves: CheckpointLog, evals: EvalLog, *, deferred: bool, first_day: datetime | None
+    ) -> tuple[Wait, ...]:
+        """Return the waits after the last step, in log order. deferred, first_day: see `find_stalls`, `iso_time`."""
+        day = first_day or datetime(2000, 1, 1)
+        timed = [(_seconds(begin, end, day), at) for begin, end, at in self.timed]
+        waits = [
+            *self.printed,
+            *(_wait("wait at the end", seconds, at) for seconds, at in timed if seconds is not None),
+            *(_wait("blocking saves", save.blocking_s, save) for save in saves.saves if save.blocking_s is not None),
+            *(Wait(part="evaluation at the end", seconds=row["eval_seconds"], line=row["line"], offset=row["offset"])
+              for row in evals.rows if row["eval_seconds"] is not None),
+        ]  # fmt: skip
+        offsets, late = steps["offset"].to_list(), LATE if deferred else 0
+        found = [wait for wait in waits if bisect_left(offsets, wait.offset) + late >= len(offsets)]
+        return tuple(sorted(found, key=lambda wait: wait.offset))
+
+
+def _wait(part: str, seconds: float, at: Source | Save) -> Wait:
+    return Wait(part=part, seconds=seconds, line=at.line, offset=at.offset)
+
+
+def _seconds(begin: str, end: str, day: datetime) -> float | None:
+    """Return the seconds between the times of two prefixes; None if a time is damaged or the order is reversed."""
+    try:
+        first, last = (datetime.fromisoformat(iso_time(raw, day) or "") for raw in (begin, end))
+    except ValueError:
+        return None
+    return (last - first).total_seconds() if last >= first else None
+
+
+PRINTS_LATE = "metric_logger.py"  # MaxText's file that prints the line of each step during the next step
 DATED_WITHIN = 1 << 20  # bytes searched for a date in a log without a frame
+# output of `print_non_trivial_mesh_axis`; searched only before the first step, because later lines may look like it
+_MESH_AXIS = re.compile(
+    rb"(?<=\s)(diloco|data|stage|fsdp|fsdp_transpose|sequence|context|context_usp_ulysses|context_autoregressive|tensor|"
+    rb"tensor_transpose|tensor_sequence|expert|autoregressive|model|attn_dp|attn_dp_expert): (\d+)(?=\s)"
+)
+# a date with its year, for logs without the dates of an XPK frame; the leading literal makes the search fast
+_WHOLE_DATE = re.compile(rb"20(?<!\d20)\d\d-\d\d-\d\d \d\d:\d\d:\d\d")
 
 
 class MaxTextEventCollector(EventCollector):
@@ -27,10 +143,10 @@ class MaxTextEventCollector(EventCollector):
 
     def __init__(self) -> None:
         super().__init__()
-        self.said, self.saves, self.restores = Facts(), CheckpointLog(), RestoreLog()
+        self.run_facts, self.saves, self.restores = Facts(), CheckpointLog(), RestoreLog()
         self.evaluations, self.waits = EvalLog(), WaitLog()
-        self._parts = (self.said, self.saves, self.restores, self.evaluations, self.waits)
-        self._written: datetime | None = None  # the first date with a year in the text
+        self._parts = (self.run_facts, self.saves, self.restores, self.evaluations, self.waits)
+        self._dated: datetime | None = None  # the first date with a year in the text before the first step
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         super().take(name, match, window, table)
@@ -41,47 +157,47 @@ class MaxTextEventCollector(EventCollector):
         """Finish a window: read the mesh and a date before the first step, and whether the text ends within a line."""
         first = table.first_offset - window.base if table.parsed else len(window.data)
         if first >= window.start:  # no window before this one has a step
-            for match in MESH_AXIS.finditer(window.data, window.start, first):
-                self.said.take("mesh_axis", match, window)
-            if self.said.start is None and self._written is None:
-                date = WHOLE_DATE.search(window.data, window.start, window.start + DATED_WITHIN)
-                self._written = datetime.fromisoformat(date[0].decode()) if date else None
+            for match in _MESH_AXIS.finditer(window.data, window.start, first):
+                self.run_facts.take("mesh_axis", match, window)
+            if self.run_facts.start is None and self._dated is None:
+                date = _WHOLE_DATE.search(window.data, window.start, window.start + DATED_WITHIN)
+                self._dated = datetime.fromisoformat(date[0].decode()) if date else None
         super().settle(window, table)
 
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
-        said, day = self.said, self.said.start or self._written
+        facts, day = self.run_facts, self.run_facts.start or self._dated
         steps = steps.with_columns(time=iso_in_year(pl.col("time"), day))
         last_step = -1 if steps.is_empty() else int(steps["offset"][-1])
         prefix = PREFIX.search(table.before)
         source_file = prefix[2].decode() if prefix else None
-        steps_of = said.config.get("steps", "")
-        planned = int(steps_of) - 1 if steps_of.isdigit() else None
+        count = facts.config.get("steps", "")
+        planned = int(count) - 1 if count.isdigit() else None  # the last step
         ending = self.ending(steps, table, planned)
         error = ending["error"]
-        ended = self.death.exit_code is not None or said.end is not None
+        ended = self.death.exit_code is not None or facts.end is not None
         truncated = self.is_cut and not ended
         done = planned is not None and not steps.is_empty() and int(steps["step"][-1]) >= planned
-        cut_off = (said.start is not None and said.end is None) or truncated or planned is not None
-        environment = said.environment()
+        lacks_end = (facts.start is not None and facts.end is None) or truncated or planned is not None
+        environment = facts.environment()
         begun = [(save.step, save.offset) for save in self.saves.saves] + self.evaluations.begun
         deferred = (source_file or "").startswith(PRINTS_LATE) or is_deferred(steps, begun)
         for restore in self.restores.found:
             self.saves.restored(restore)
         return {
             "steps": steps, "exit_code": self.death.exit_code,
-            "fate": decide_fate(self.death.exit_code, error, has_all_steps=done, is_cut_off=cut_off),
-            "started": day.isoformat() if day else None, "ended": said.end.isoformat() if said.end else None,
-            **ending, "evals": self.evaluations.table(day), "environment": environment, "memory": said.memory(),
-            "parameters": said.parameters(), "flops": said.flops, "compiles": tuple(said.compiles),
+            "fate": decide_fate(self.death.exit_code, error, has_all_steps=done, lacks_end=lacks_end),
+            "started": day.isoformat() if day else None, "ended": facts.end.isoformat() if facts.end else None,
+            **ending, "evals": self.evaluations.table(day), "environment": environment, "memory": facts.memory(),
+            "parameters": facts.parameters(), "flops": facts.flops, "compiles": tuple(facts.compiles),
             "checkpoints": self.saves.events(
                 first_day=day, process=environment.process_index, ended=ended or error is not None
             ),
             "restores": self.restores.restores(last_step), "stalls": self._stalls(steps, deferred=deferred),
-            "waits": self.waits.beside(steps, self.saves, self.evaluations, deferred=deferred, first_day=day),
-            "deferred": deferred, "config": said.config, "sources": said.sources, "source_file": source_file,
-            "printers": said.printers, "schedule": tuple(self.schedule.events), "unread": tuple(self.unread),
-            "ranks": tuple({"rank": stage, "schedule": did} for stage, did in self.schedule.by_rank().items()),
-            "is_ended": ended, "is_cut": truncated,
+            "waits": self.waits.after_last_step(steps, self.saves, self.evaluations, deferred=deferred, first_day=day),
+            "deferred": deferred, "config": facts.config, "sources": facts.sources, "source_file": source_file,
+            "printers": facts.printers, "schedule": tuple(self.schedule.events), "unread": tuple(self.unread),
+            "ranks": tuple({"rank": rank, "schedule": summary} for rank, summary in self.schedule.by_rank().items()),
+            "is_ended": ended, "is_cut": truncated, "interval": 1,
         }  # fmt: skip
 
     def _stalls(self, steps: pl.DataFrame, *, deferred: bool) -> Any:
@@ -92,7 +208,7 @@ class MaxTextEventCollector(EventCollector):
         untimed = steps.filter(pl.col("seconds").is_null())["step"].to_list()
         return find_stalls(
             steps, saving=self.saves.in_flight, eval_offsets=[row["offset"] for row in self.evaluations.rows],
-            profiler_offsets=self.said.profiling,
-            profiled_steps=self.said.profiled(int(steps["step"][0])).union(step + 1 for step in untimed),
-            starts=[offset for offset in self.said.starts if offset > begin], deferred=deferred,
+            profiler_offsets=self.run_facts.profiling,
+            profiled_steps=self.run_facts.profiled(int(steps["step"][0])).union(step + 1 for step in untimed),
+            starts=[offset for offset in self.run_facts.starts if offset > begin], deferred=deferred,
         )  # fmt: skip

@@ -1,4 +1,7 @@
-"""Collects the facts that MaxText prints once per run: environment, memory, parameters, FLOPs, config, start, end."""
+"""Collects the facts that MaxText prints once per run: environment, memory, parameters, FLOPs, config, start, end.
+
+The XPK frame consists of the first and last lines that the launcher XPK prints around a run.
+"""
 
 import math
 import re
@@ -12,11 +15,11 @@ from tasks.scrape.window import Window, text_of
 
 _SCALE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _PATH = re.compile(rb"(\S+)\s+\Z")
-# name of a pattern in `anchors` → name of the fact, as in the records
+# name of a pattern → name of the fact, as in the records
 PLACED = {"jax": "jax", "jaxlib": "jaxlib", "libtpu": "libtpu", "backend": "backend", "device_kind": "device_kind",
           "named_device": "device_kind", "devices": "num_devices", "process": "process_index", "flops": "flops",
           "start": "started"}  # fmt: skip
-# patterns of messages that MaxText itself prints: their source lines show its version, those of libraries do not
+# patterns of messages that MaxText itself prints, so that the source line that printed them shows MaxText's version
 OWN = frozenset({"jax", "devices", "memory", "device_memory", "parameters", "array", "config", "save_announced",
                  "eval_start", "eval"})  # fmt: skip
 _TYPE = re.compile(r"ShapedArray\(([^()]*)\)")
@@ -26,7 +29,7 @@ PERCENT_SLACK = 1.0  # accepts twice the largest rounding error of a percentage 
 
 @dataclass
 class Facts:
-    """Collects facts. If a restart prints a fact again, the first value is kept; of the frame's end, the last."""
+    """Collects facts. If a restart prints a fact again, its first value is kept; of the frame's end, the last one."""
 
     start: datetime | None = None  # from the XPK frame, like `end`
     end: datetime | None = None
@@ -34,7 +37,7 @@ class Facts:
     profiling: list[int] = field(default_factory=list)  # offsets where the profiler starts or writes
     config: dict[str, str] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)  # fact or `config.KEY` → place of its first value
-    printers: dict[str, str] = field(default_factory=dict)  # name in OWN → `file.py:12` that printed it first
+    printers: dict[str, str] = field(default_factory=dict)  # name in OWN → `file.py:12` that printed this message first
     flops: Flops = field(default_factory=Flops)  # of one step on one device
     compiles: list[StepCompile] = field(default_factory=list)
     _environment: dict[str, Any] = field(default_factory=dict)
@@ -114,9 +117,6 @@ class Facts:
             memory = DeviceMemory(device=device, used_gb=used, limit_gb=limit, percent=percent, **place)
             self._device_memory.setdefault(device, memory)
 
-    def environment(self) -> Environment:
-        return Environment(**self._environment, mesh=self._mesh())
-
     def profiled(self, first_step: int) -> frozenset[int]:
         """Return the steps whose time includes the profiler's start or end, from the printed config."""
         if self.config.get("profiler", "").rpartition(".")[2].strip("'\"").lower() in ("", "none"):
@@ -127,8 +127,11 @@ class Facts:
             return frozenset()
         return frozenset((first_step + skip, first_step + skip + steps))
 
+    def environment(self) -> Environment:
+        return Environment(**self._environment, mesh=self._mesh())
+
     def _mesh(self) -> dict[str, int] | None:
-        """Return name → size of the mesh axes larger than 1, by printed names or the config's; None if unknown."""
+        """Return name → size of the mesh axes larger than 1, by printed names or the config's names; or None."""
         named = _SIZES.findall(self._shape)
         sizes = [int(size) for _, size in named] or [int(size) for size in re.findall(r"\d+", self._shape)]
         if math.prod(sizes) != self._environment.get("num_devices"):

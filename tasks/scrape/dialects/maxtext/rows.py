@@ -3,7 +3,7 @@
 import re
 
 from tasks.scrape.prefixes import ABSL
-from tasks.scrape.table.rows import Field, Row, Value, shape_of
+from tasks.scrape.table.row_grammar import Field, Row, Value, shape_of
 
 # begins a step line; MaxText prints profiler steps without their times
 HEAD = re.compile(rb"completed[ \t]+(?:profiler[ \t]+\S+[ \t]+)?step\b")

@@ -6,9 +6,9 @@ from typing import Any
 import polars as pl
 
 from tasks.records import RANK_MEMORY_SCHEMA, TIMER_SCHEMA, CheckpointEvent, Environment, Parameters, Source
-from tasks.scrape.dialects.dialect import EventCollector, Match, patterns
+from tasks.scrape.dialects.dialect import EventCollector, Match, compile_patterns
 from tasks.scrape.dialects.megatron.rows import read_fields
-from tasks.scrape.dialects.schedule import LOOSE
+from tasks.scrape.dialects.schedule import OPERATION
 from tasks.scrape.prefixes import iso_of, time_before
 from tasks.scrape.table.step_table import StepTable
 from tasks.scrape.window import Window, text_of
@@ -22,7 +22,7 @@ _VALIDATION = rb"(?:validation loss|\b(?:validation|valid|(test)) results)" + _W
 _BEHIND = re.compile(rb"[ \t]*(?:\r?\n|\[|-{5,}|rank \d|iteration +\d|saving check|\Z)")
 _VALUES = {"lm loss value": "loss", "LM loss": "loss", "lm loss PPL": "perplexity", "LM PPL": "perplexity",
           "lm_loss value": "loss", "lm_loss_ppl value": "perplexity"}  # fmt: skip
-PATTERNS = patterns(
+PATTERNS = compile_patterns(
     {
         # Bounded repetitions prevent quadratic time for long runs of blanks, dots or dashes. Leading dashes are checked
         # by a look-behind, so that the search can start at a word, which is fast.
@@ -52,7 +52,7 @@ PATTERNS = patterns(
         "not_found": rb"could not find the metadata file (\S{1,2000})(?=\s)",
         "finished": rb"exiting program (?:at|after(?! receiving)) [^\n]{1,80}|\[after training is done\] datetime: ",
         "validation": _VALIDATION,
-        "operation": LOOSE,
+        "operation": OPERATION,
         "date": rb"\[([a-z][^\]\n]{3,80})\] datetime: %s" % _DATE,
     }
 )

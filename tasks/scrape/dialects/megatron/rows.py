@@ -3,7 +3,7 @@
 import math
 import re
 
-from tasks.scrape.table.rows import Field, Row, Value, shape_of
+from tasks.scrape.table.row_grammar import Field, Row, Value, shape_of
 
 # `iteration        1/      20 |`; RL forks print `iteration 1/infinity |`, Argonne's `iteration=       1/  317892 |`
 HEAD = re.compile(rb"(?<![A-Za-z0-9_-])iteration[ =] {0,40}\d+ {0,40}/ {0,40}(?:\d+|infinity) {0,40}\|")

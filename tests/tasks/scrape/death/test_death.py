@@ -8,8 +8,8 @@ import pytest
 
 from tasks.records import LogError, RunReading
 from tasks.scrape import scrape_text
-from tasks.scrape.death.log import MOST, DeathLog
-from tasks.scrape.dialects.maxtext.anchors import ANCHORS
+from tasks.scrape.death.death_log import MOST, DeathLog
+from tasks.scrape.dialects.maxtext.patterns import PATTERNS
 from tasks.scrape.window import Window, find_all
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/x/maxtext/a.py", line 3, in f\n    g()\n{error}'
@@ -278,7 +278,7 @@ def test_endless_retries_use_constant_memory(logs: Any) -> None:
     log = DeathLog()
     text = (raised("TimeoutError: again") + "\n").encode() * 3000 + raised("ValueError: enough").encode() + b"\n"
     window = Window(text, 0, 1, 0, len(text), last=True)
-    for name, match in find_all(ANCHORS, window, [(0, len(text))]):
+    for name, match in find_all(PATTERNS, window, [(0, len(text))]):
         log.take(name, match, window)
     assert len(log.found) <= MOST
     assert (log.found[0].type, log.found[-1].type) == ("TimeoutError", "ValueError")

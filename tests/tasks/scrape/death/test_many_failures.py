@@ -6,9 +6,9 @@ import pytest
 
 from tasks.records import RunReading
 from tasks.scrape import scrape_text
-from tasks.scrape.builder import RunBuilder
-from tasks.scrape.death.log import MOST
+from tasks.scrape.death.death_log import MOST
 from tasks.scrape.dialects import megatron
+from tasks.scrape.read_log import RunBuilder
 from tasks.scrape.window import windows
 
 ROW = (

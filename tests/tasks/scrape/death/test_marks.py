@@ -5,7 +5,7 @@ import pytest
 
 from tasks.records import LogError
 from tasks.scrape import scrape_text
-from tasks.scrape.death.exceptions import NO_MARK, lines_above, marks_of
+from tasks.scrape.death.tracebacks import NO_MARK, lines_above, marks_of
 
 # as in public logs, each with its repository
 MARKS = {

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.scrape import scrape_text
 from tasks.scrape.dialects.maxtext.rows import parse as parse_step
-from tasks.scrape.table.rows import Row
+from tasks.scrape.table.row_grammar import Row
 
 WHOLE = (
     b"completed step: 3, seconds: 0.148, TFLOP/s/device: 91.653, Tokens/s/device: 13814.875, total_weights: 65536, "

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tasks.scrape import LogFormatError, scrape_text
-from tasks.scrape.wrappings.clean import clean
-from tasks.scrape.wrappings.lines import recodings
+from tasks.scrape.wrappings.lines import clean, recodings
 from tasks.scrape.wrappings.unpack import from_utf16
 
 

@@ -1,9 +1,10 @@
-"""Reads one traceback from a log, with or without line breaks, and judges whether it ended its process.
+"""Reads one traceback from a log, with or without line breaks, and judges whether its exception ended the process.
 
-Each line may have a prefix, called a mark: `[rank0]: `, `(RayTrainWorker pid=354) `, `trainer-1  | `,
-`2025-08-28 10:00:00 INFO - `, `> `, an indentation. The text before `Traceback (most recent call last):` on its line is
-a mark if a line below begins with the same text, or the next line with the same text and other numbers (a time).
-Lines of other ranks, with other marks, may be between the lines of a traceback.
+The header of a traceback is `Traceback (most recent call last):`. All lines of a traceback may have the same prefix,
+called its mark: `[rank0]: `, `(RayTrainWorker pid=354) `, `trainer-1  | `, `2025-08-28 10:00:00 INFO - `, `> `, an
+indentation. The text before the header on its line is the mark if a line below begins with the same text, or if the
+next line begins with the same text and other numbers (a time). Lines of other ranks, with other marks, may be between
+the lines of a traceback.
 """
 
 import re
@@ -18,7 +19,7 @@ from tasks.scrape.window import OVERLAP, text_of
 _HEADER = b"Traceback (most recent call last)"
 _HEADER_LINE = re.compile(rb"Traceback \(most recent call last\):[ \t]*\r?\n")
 _LAST_LINE = re.compile(rb"([A-Za-z_][\w.]*)(?:: (.*))?")
-# Ray prints such a line before the frames and the exception of a worker, without another header: it is skipped
+# Ray prints such a line before the frames and the exception of a worker, without another header; the line is skipped
 _REMOTE = re.compile(rb"(?:ray\.exceptions\.)?RayTaskError\([\w.]+\): |ray::")
 # every line of an ExceptionGroup begins with a margin
 _MARGIN = re.compile(rb"[ \t]*[|+] (?:Exception Group )?")
@@ -35,11 +36,10 @@ _STOP = re.compile(
 )
 # a line that ends a multi-line message, e.g. JAX's horizontal rule
 _BELOW = re.compile(rb"-{20}\s*\Z|For simplicity, JAX has removed|[|+] |\s+\+-")
-LINES_BELOW = 12  # most further lines of a message
-BYTES_BELOW = 2000  # most bytes of these lines
+LINES_BELOW, BYTES_BELOW = 12, 2000  # most further lines of a message; most bytes of these lines
 
 _CHAINED = re.compile(rb"(?:During handling of the above exception|The above exception was the direct)[^\n]*\s*\Z")
-# (text before a traceback that may not have ended its process, the reason in words)
+# (text before a traceback whose exception may not have ended the process, the reason in words)
 _WEAK = (
     (re.compile(rb"Error in atexit\._run_exitfuncs:\s*\Z"), "at exit"),
     (re.compile(rb"Exception in thread [^\n]*:\s*\Z"), "in a thread"),
@@ -47,18 +47,17 @@ _WEAK = (
     (re.compile(rb"(?:\A|\n)(?:ERROR|WARNING|CRITICAL)(?::|\s-)[^\n]*\n\Z"), "logged"),
     (re.compile(rb"[EWF]\d{4} \S+ +\d+ [\w.+-]+\.py:\d+\] ?[^\n]*\n?\s*\Z"), "logged"),
 )
-# before a traceback of an error that the interpreter ignored
+# text before the traceback of an error that the interpreter ignored
 _IGNORED = re.compile(rb"Exception ignored in[^\n]*\s*\Z")
 LOOK_BACK = 600  # bytes before the header that are searched
 LONGEST_MARK = 200  # bytes; longer text before the header on its line is not a mark
-MARKED_WITHIN = 40  # lines below the header, of all writers; one must begin with the mark
+MARKED_WITHIN = 40  # number of lines below the header, of all ranks; one of these lines must begin with the mark
 _NUMBER = re.compile(rb" *\d+")
-NO_MARK = b""
-_IN_GROUP = rb"[ \t]*\| ?"  # mark of the lines of an ExceptionGroup
+NO_MARK, _IN_GROUP = b"", rb"[ \t]*\| ?"  # patterns: of no mark; of the mark of an ExceptionGroup's lines
 
 
 def marks_of(data: bytes, position: int, limit: int) -> list[bytes]:
-    """Return patterns for the mark of the traceback whose header is at `position`, the most likely first."""
+    """Return patterns for the mark of the traceback whose header is at `position`, the most likely one first."""
     begin = data.rfind(b"\n", max(0, position - LONGEST_MARK), position) + 1
     before = data[begin:position]
     if not before or (begin == 0 and position > LONGEST_MARK):
@@ -95,13 +94,13 @@ class Raised:
 
     type: str
     message: str
-    position: int  # index at which its `Type: message` begins in the searched bytes
+    position: int  # index in the searched bytes at which the text `Type: message` begins
     end: int  # index at which this text ends
     detail: str = ""  # further lines of the message
     file: str = ""  # name of the file that raised it, without folders
-    mark: bytes = NO_MARK  # pattern of the mark of its lines
+    mark: bytes = NO_MARK  # pattern of the mark of the traceback's lines
     before: bytes = b""  # text before the traceback, of lines with the same mark
-    grouped: bool = False  # it is inside an ExceptionGroup
+    grouped: bool = False  # the exception is inside an ExceptionGroup
 
     @property
     def text(self) -> str:
@@ -111,8 +110,11 @@ class Raised:
 
 
 def read_exception(data: bytes, position: int) -> Raised | None:
-    """Return the exception of the traceback with the header at `position`; None if incomplete or ignored by Python."""
-    limit = min(len(data), position + OVERLAP)
+    """Return the exception of the traceback with the header at `position`.
+
+    Returns None if the traceback is incomplete, or if Python ignored the exception.
+    """
+    limit = position + OVERLAP
     marks = marks_of(data, position, limit)
     in_group = _IN_GROUP in marks
     before = lines_above(data, position, max(0, position - LOOK_BACK), NO_MARK if in_group else marks[0])
@@ -130,23 +132,18 @@ def read_exception(data: bytes, position: int) -> Raised | None:
 
 
 def is_chained(raised: Raised) -> bool:
-    """Whether the log states that an exception was caused by the one before it, or it is in an ExceptionGroup."""
+    """Whether an exception is in an ExceptionGroup, or the log states that the exception before it caused it."""
     return raised.grouped or bool(_CHAINED.search(raised.before))
 
 
 def weakness(raised: Raised) -> str:
-    """Return the reason why an exception may not have ended its process; "" if there is none."""
+    """Return the reason why an exception may not have ended its process; "" if there is no reason."""
     for pattern, words in _WEAK:
         if pattern.search(raised.before):
             return words
-    # only a logger's prefix is right before the traceback: the program caught and logged the exception
+    # a logger's prefix right before the traceback: the program caught and logged the exception
     records = list(PREFIX.finditer(raised.before))
     return "logged" if records and not raised.before[records[-1].end() :].strip() else ""
-
-
-def is_followed(data: bytes, raised: Raised, position: int) -> bool:
-    """Whether a log record follows the traceback at `position`, so that the program continued."""
-    return PREFIX.search(data, raised.end, min(len(data), position + OVERLAP)) is not None
 
 
 def _read_last(lines: Iterator[tuple[int, bytes]], mark: bytes) -> Raised | None:
@@ -190,8 +187,9 @@ def _read_notebook(data: bytes, position: int) -> Raised | None:
 
 
 def _read_joined(data: bytes, position: int) -> Raised | None:
+    """Return the exception of a traceback without line breaks; None if no text looks like an exception's name."""
     stop = _STOP.search(data, position + 9, position + OVERLAP)
-    end = stop.start() if stop else min(len(data), position + OVERLAP)
+    end = stop.start() if stop else position + OVERLAP
     frames = list(_FRAME.finditer(data, position, end))
     named = _NAMED.search(data, frames[-1].end() if frames else position + 9, end)
     file = frames[-1][1] if frames else b""
@@ -201,5 +199,5 @@ def _read_joined(data: bytes, position: int) -> Raised | None:
 def _raised(
     kind: bytes, message: bytes | None, position: int, end: int, below: bytes, file: bytes, mark: bytes
 ) -> Raised:
-    of_type, said, detail, path = map(text_of, (kind, message, below, file))
-    return Raised(of_type, said.strip(), position, end, detail, path.replace("\\", "/").rsplit("/", 1)[-1], mark)
+    of_type, words, detail, path = map(text_of, (kind, message, below, file))
+    return Raised(of_type, words.strip(), position, end, detail, path.replace("\\", "/").rsplit("/", 1)[-1], mark)

@@ -4,10 +4,11 @@ A log may contain many exceptions that did not end the run. The cause is the fir
 
 1. a message that the program stops (`Aborting training due to NaN loss.`, `Training stopped: …`), or the exception that
    the program then raises for the same reason;
-2. a traceback that ended its process, or a fatal error. Excluded: exceptions that the interpreter ignored, that were
-   logged and survived (a retry), raised in another thread or at exit, followed by further steps, or printed after the
-   trainer finished. Of a chain, the last exception is the cause; if its class is `other`, an earlier one decides the
-   class. If several processes died, the cause is the first death that is not a mere report of another death;
+2. an exception with its traceback that ended its process, or a fatal error. Excluded: exceptions that the interpreter
+   ignored, that the program logged and survived (a retry), that were raised in another thread or at exit, that further
+   steps follow, or that were printed after the trainer finished. Of a chain, the last exception is the cause; if its
+   class is `other`, an earlier exception decides the class. If several processes died, the cause is the first death
+   that is not a mere report of another death;
 3. a usage error; a signal, printed or implied by an exit code of at least 128; an eviction;
 4. a launcher's report that its child failed;
 5. if the run failed, an exception that rule 2 excluded; an exception without a traceback.
@@ -21,9 +22,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tasks.records import DeathKind, LogError, Source
-from tasks.scrape.death.causes import EXPLAINING, classify, is_explained, is_follower
-from tasks.scrape.death.exceptions import Raised, is_chained, is_followed, read_exception, weakness
-from tasks.scrape.death.patterns import NOTED, signal_name
+from tasks.scrape.death.causes import EXPLAINING, NOTED, classify, is_explained, is_follower, signal_name
+from tasks.scrape.death.tracebacks import is_chained, read_exception, weakness
+from tasks.scrape.prefixes import PREFIX
 from tasks.scrape.window import OVERLAP, Window, text_of
 
 MOST, FIRST = 4000, 2000  # most findings kept in memory; the first FIRST are never dropped
@@ -41,13 +42,13 @@ class Found:
     form: str  # "traceback", "stop", "usage", "fatal", "signal", "event", "raised" or "exit"
     type: str  # of the exception, or the signal's or event's name
     message: str
-    text: str  # classified by `classify`
+    text: str  # the argument for `classify`
     source: Source
     detail: str = ""  # further lines of the message
-    weak: str = ""  # the reason why it may not have ended its process; empty if there is none
-    chained: bool = False  # caused by the exception before it
-    mark: bytes = b""  # pattern of the prefix of its writer's lines: see `exceptions`
-    logged: bool = False  # printed by a logger, perhaps of another thread
+    weak: str = ""  # the reason why the exception may not have ended its process; "" if there is no reason
+    chained: bool = False  # the exception before it caused it
+    mark: bytes = b""  # pattern of the prefix of a traceback's lines: see `tracebacks`
+    logged: bool = False  # a logger printed it, perhaps from another thread
 
     @property
     def is_launchers(self) -> bool:
@@ -61,14 +62,14 @@ class DeathLog:
 
     ranks: bool = False  # several ranks under one launcher write the log
     found: list[Found] = field(default_factory=list)
-    pending: deque[int] = field(default_factory=deque)  # offsets of tracebacks that are not read yet, ascending
+    pending: deque[int] = field(default_factory=deque)  # offsets of tracebacks that were not read yet, ascending
     exit_code: int | None = None  # printed by the frame around the run; None if not (yet) printed
     begun: int = -1  # offset at which the last attempt of the job begins
-    since: int = -1  # matches before this offset are ignored, because steps followed them
+    since: int = -1  # matches before this offset are ignored, because steps follow these
     _exit: Source | None = None  # place of the exit code
-    _early: bool = False  # the log has no step yet
+    _early: bool = False  # the log has no step line yet
     _header: int = -1  # offset at which the last traceback begins
-    _backend: str | None = None  # JAX's
+    _backend: str | None = None  # of JAX, e.g. "cpu"
     _processes: set[bytes] = field(default_factory=set)  # process numbers in the log
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
@@ -89,8 +90,8 @@ class DeathLog:
             case "terminated":
                 self._note("fatal", first, text_of(match[2]).strip(), match.start(), window)
             case "child":
-                said = signal_name(first)
-                self._note("signal", said, f"a rank was ended by {said}: {whole}", match.start(), window)
+                by = signal_name(first)
+                self._note("signal", by, f"a rank was ended by {by}: {whole}", match.start(), window)
             case "signal":
                 self._note("signal", signal_name(first), whole, match.start(), window)
             case "exited" if int(first) > 128:
@@ -115,7 +116,7 @@ class DeathLog:
         self.found = [one for one in self.found if one.source.offset > offset]
 
     def settle(self, window: Window, *, last: bool = False) -> None:
-        """Read the pending tracebacks whose text is complete in the window. `last`: read all, the log has ended."""
+        """Read the pending tracebacks whose text is complete in the window; `last`: all, because the log has ended."""
         everything = window.last or last
         # a traceback is complete if OVERLAP bytes follow its header; they are read in order
         while self.pending and (everything or len(window.data) - (self.pending[0] - window.base) >= OVERLAP):
@@ -125,25 +126,20 @@ class DeathLog:
         raised = read_exception(window.data, position)
         if raised is None:
             return
-        weak, before = weakness(raised), self._before(window.base + position, raised.mark)
-        chained = is_chained(raised) or (before is not None and self._is_joined(raised, before, position, window))
+        weak, chained, header = weakness(raised), is_chained(raised), window.base + position
+        same = (one for one in reversed(self.found) if one.form == "traceback" and one.mark == raised.mark)
+        before = next((one for one in same if one.source.offset < header), None)  # the same rank's exception before
+        if before is not None and raised.mark and not chained:  # lines of other ranks may be between the two
+            begin = max(0, before.source.offset - window.base)
+            chained = re.compile(raised.mark + _JOINT).search(window.data, begin, position) is not None
         if chained and before is not None:
             weak = weak or before.weak
         logged = weak == "logged"
-        if logged and not self.ranks and not is_followed(window.data, raised, position):
-            weak = ""  # logged, but no record follows, so it probably ended the process
+        if logged and not self.ranks and not PREFIX.search(window.data, raised.end, position + OVERLAP):
+            weak = ""  # logged, but no record follows, so the exception probably ended the process
         source = window.source(raised.position)
-        said = raised.type, raised.message, raised.text
-        self._keep(Found("traceback", *said, source, raised.detail, weak, chained, raised.mark, logged))
-
-    def _is_joined(self, raised: Raised, before: Found, position: int, window: Window) -> bool:
-        """Whether the text between two exceptions links them as a chain; lines of other ranks may be between them."""
-        begin = max(0, before.source.offset - window.base) if raised.mark else position
-        return re.compile(raised.mark + _JOINT).search(window.data, begin, position) is not None
-
-    def _before(self, offset: int, mark: bytes) -> Found | None:
-        return next((one for one in reversed(self.found)
-                     if one.form == "traceback" and one.mark == mark and one.source.offset < offset), None)  # fmt: skip
+        self._keep(Found("traceback", raised.type, raised.message, raised.text, source, raised.detail, weak, chained,
+                         raised.mark, logged))  # fmt: skip
 
     def _note(self, form: str, kind: str, message: str, position: int, window: Window) -> None:
         joint = ": " if form in ("stop", "usage", "fatal", "raised") and message else "\n"
@@ -152,7 +148,7 @@ class DeathLog:
 
     def _keep(self, found: Found) -> None:
         self.found.append(found)
-        if len(self.found) > MOST:  # bounds memory; keeps the first and the last findings
+        if len(self.found) > MOST:  # bounds memory
             del self.found[FIRST : len(self.found) - (MOST // 2 - FIRST // 2)]
 
     def survived(self, *, last_step: int) -> LogError | None:
@@ -168,8 +164,9 @@ class DeathLog:
     def cause(self, *, last_step: int, ordered: bool = True, finished: int | None = None) -> LogError | None:
         """Return the cause of death; None for a run that ended well.
 
-        last_step: offset of the last step line, -1 without one. ordered: step lines and errors are in order of time; if
-        not, an error may precede earlier steps in the log. finished: offset of the trainer's final message, or None.
+        last_step: offset of the last step line, -1 without one. ordered: step lines and errors are in order of time in
+        the log; if not, the log may print an error before steps that preceded it. finished: offset of the trainer's
+        final message, or None.
         """
         self._early = last_step < 0 and not self.ranks
         found = sorted(self.found, key=lambda one: one.source.offset)
@@ -192,24 +189,26 @@ class DeathLog:
         if not chain:
             return self._without_exception(late)
         error = self._error(chain[-1], why)
-        led = next((one for one in reversed(chain[:-1]) if self._kind(one) != "other"), None)
-        if error.kind == "other" and led is not None:
-            reason = f"its class is that of {led.type} in line {led.source.line}, which led to it"
-            error = error.model_copy(update={"kind": self._kind(led), "why": _join(error.why, reason)})
+        first = next((one for one in reversed(chain[:-1]) if self._kind(one) != "other"), None)
+        if error.kind == "other" and first is not None:
+            reason = f"its class is that of {first.type} in line {first.source.line}, which led to it"
+            error = error.model_copy(update={"kind": self._kind(first), "why": _join(error.why, reason)})
         return self._explain(error, chain[-1].text, late)
 
     def _stopped(self, strong: list[Found]) -> tuple[list[Found], str] | None:
-        """Return the first message that the program stops, or a later exception of the same class that no logger
-        printed; None without such a message."""
+        """Return the first message that the program stops; None without such a message.
+
+        If an exception of the same class follows that no logger printed, the exception is returned instead.
+        """
         stop = next((one for one in strong if one.form == "stop"), None)
         if stop is None:
             return None
-        after = [one for one in strong if one.form == "traceback" and one.source.offset > stop.source.offset]
-        ends = [one for one in after if not one.logged]
-        return [next((one for one in ends if self._kind(one) == self._kind(stop) != "other"), stop)], ""
+        after = (one for one in strong if one.form == "traceback" and one.source.offset > stop.source.offset)
+        alike = (one for one in after if not one.logged and self._kind(one) == self._kind(stop) != "other")
+        return [next(alike, stop)], ""
 
     def _raised(self, strong: list[Found]) -> tuple[list[Found], str]:
-        """Return the chain of exceptions that ended the run, and why it was chosen; empty without any."""
+        """Return the chain of exceptions that ended the run, and why it was chosen; empty without an exception."""
         chains = _chains_of(strong)
         own = [chain for chain in chains if not all(is_follower(one.text) for one in chain)]
         others = len(chains) - len(own)
@@ -229,15 +228,15 @@ class DeathLog:
         )
 
     def _without_exception(self, late: list[Found]) -> LogError | None:
+        """Return the cause by the rules 3 to 5, for a run without an exception that ended it."""
         of = {form: [one for one in late if one.form == form] for form in ("signal", "event", "raised", "exit")}
         code, signals = self.exit_code, of["signal"]
         if code is not None and code >= 128 and self._exit is not None:
             name = signal_name(str(code - 128))
             hint = ": kill -9, or out of memory" if name == "SIGKILL" else ""
             message = f"ended by signal {code - 128} ({name}){hint}"
-            signals = [
-                Found("signal", name, message, f"{name}: {message}", signals[0].source if signals else self._exit)
-            ]
+            place = signals[0].source if signals else self._exit
+            signals = [Found("signal", name, message, f"{name}: {message}", place)]
         if signals:
             return self._explain(self._error(signals[0]), signals[0].text, late)
         if of["event"]:
@@ -254,7 +253,7 @@ class DeathLog:
         return self._error(of["exit"][0]) if of["exit"] else None
 
     def _explain(self, error: LogError, text: str, late: Iterable[Found]) -> LogError:
-        """Return the error; if an eviction in the log may have caused it, with the eviction's class."""
+        """Return the error; with the class of an eviction in the log that may have caused it."""
         events = (one for one in late if one.form == "event" and self._kind(one) in EXPLAINING)
         event = next(events, None) if is_explained(error.kind, text) else None
         if event is None:

@@ -1,9 +1,9 @@
-"""Patterns of MaxText's lines other than step lines. They do not need line breaks, which some logs have lost."""
+"""Patterns of MaxText's lines other than step lines. The patterns need no line breaks, which some logs have lost."""
 
 import re
 
-from tasks.scrape.death.patterns import DEATHS, JAX_DEATHS
-from tasks.scrape.dialects.schedule import LOOSE
+from tasks.scrape.death.causes import DEATHS, JAX_DEATHS
+from tasks.scrape.dialects.schedule import OPERATION
 from tasks.scrape.prefixes import END, NEXT
 
 _NUMBER = rb"(\d+(?:\.\d+)?)"
@@ -74,16 +74,8 @@ _PATTERNS = {
     "eval_step": rb"Completed eval step:? (\d+)((?:, [^\s:=,][^:=,\n]*(?:: |=)[^\s,]+)*)",
     "eval": rb"(?:Completed eval after train step|eval metrics after step:|[Aa]verage loss after step=) ?(\d+)"
     rb"((?:[:,] [^\s:=,][^:=,\n]*=(?:[\w.]+\([^()\n]*\)|[^\s,]+))*)",
-    "operation": LOOSE,
+    "operation": OPERATION,
     **DEATHS,
     **JAX_DEATHS,
 }
-ANCHORS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
-
-# output of `print_non_trivial_mesh_axis`; searched only before the first step, because later lines may look like it
-MESH_AXIS = re.compile(
-    rb"(?<=\s)(diloco|data|stage|fsdp|fsdp_transpose|sequence|context|context_usp_ulysses|context_autoregressive|tensor|"
-    rb"tensor_transpose|tensor_sequence|expert|autoregressive|model|attn_dp|attn_dp_expert): (\d+)(?=\s)"
-)
-# a date with its year, for logs without the dates of an XPK frame; the leading literal makes the search fast
-WHOLE_DATE = re.compile(rb"20(?<!\d20)\d\d-\d\d-\d\d \d\d:\d\d:\d\d")
+PATTERNS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
