@@ -11,12 +11,11 @@ from prefect.states import Cancelled, Completed, Failed
 
 from configs.comparison import Target, load_comparison, load_target
 from flows.compare import run_one
+from tasks.bisect.commits import describe_commit
 from tasks.bisect.corners import compare_corners, contrast_corners
 from tasks.bisect.describe_bisection import describe_points, name_point, spent_seconds, write_record
-from tasks.bisect.ends import find_question
 from tasks.bisect.judge_points import RunJudge
 from tasks.bisect.ledger import ledger_key, read_entry, search_ledger, weigh_commits
-from tasks.bisect.line import describe_commit
 from tasks.bisect.points import (
     Span,
     corner_span,
@@ -26,7 +25,7 @@ from tasks.bisect.points import (
     span_of_packages,
     spans_inside,
 )
-from tasks.bisect.questions import DIED, PROGRAM, Question, read_question
+from tasks.bisect.questions import DIED, PROGRAM, Question, find_question, read_question
 from tasks.bisect.search import find_current_belief
 from tasks.bisect.terms import Finish, Limits, Line, Train
 from tasks.diff.compare_case import CaseRuns

@@ -20,7 +20,7 @@ from configs.comparison import load_comparison, load_target
 from configs.durations import ENOUGH_REPEATS
 from configs.errors import ConfigError
 from tasks.causes.kept_programs import have_programs
-from tasks.causes.occasion import announce, find_occasion, plans_of, wants_explanation
+from tasks.causes.subjects import announce, find_occasion, plans_of, wants_explanation
 from tasks.diff.compare_case import CaseRuns
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.launch.job import find_checkpoint

@@ -29,7 +29,7 @@ from tasks.bisect.points import choose_span
 from tasks.bisect.search import next_action
 from tasks.bisect.terms import Finish, Judge, Limits, Line, Train
 from tasks.causes.kept_programs import compare_kept_programs
-from tasks.causes.occasion import explain_comparison
+from tasks.causes.subjects import explain_comparison
 from tasks.diff.compare_case import CaseRuns, case_id, compare_case
 from tasks.diff.compare_logs import Given, archive, case_runs, compare_pair
 from tasks.diff.repeat_rule import NextLook, Patience, next_look

@@ -9,8 +9,7 @@ from packaging.version import InvalidVersion, Version
 from configs.comparison import Comparison, load_comparison
 from configs.errors import ConfigError
 from configs.schema import Frozen
-from tasks.bisect.line import LineCommit, find_dirt, find_inside, find_line
-from tasks.bisect.sources import digest_sources
+from tasks.bisect.commits import LineCommit, digest_sources, find_dirt, find_inside, find_line
 from tasks.records import BisectedPoint, Commit, RunPlan
 from tasks.resolve.arm_trainers import HERE, ArmOverrides
 from tasks.resolve.git import GitError

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence, Set
 
-from tasks.bisect.choose import choose_point
-from tasks.bisect.ends import SAME, say_better, say_unsure
 from tasks.bisect.evidence import WITNESSES, is_proven, judge_ends
-from tasks.bisect.posterior import Belief, Observation, find_belief
+from tasks.bisect.posterior import Belief, Observation, choose_point, find_belief
+from tasks.bisect.questions import SAME, say_better, say_unsure
 from tasks.bisect.terms import ENDS, MOST_OF_POINT, WORSE, Finish, Judge, Limits, Line, Rated, Train
 from tasks.diff.decide_noisy import CHANCE
 from tasks.diff.noise import Noise

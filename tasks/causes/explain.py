@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.causes.instruction_lines import OptimisedProgram, read_optimised
 from tasks.causes.live_buffers import Buffer, compare_memory, count_allocated, read_buffers
 from tasks.causes.observe_arm import observe_arm
 from tasks.causes.profiles import ProfiledStep, compare_profiles, find_profile, read_profiles
 from tasks.causes.programs import compare_program_files
+from tasks.causes.source_lines import OptimisedProgram, read_optimised
 from tasks.causes.tensors import compare_tensors
 from tasks.causes.touched_lines import Refs, find_refs, name_commits
 from tasks.observe.inject.maxview_observe.files import BUFFERS, INSTRUCTIONS

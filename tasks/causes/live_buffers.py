@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.causes.instruction_lines import Located, OptimisedProgram
-from tasks.causes.source_lines import name_place
+from tasks.causes.source_lines import Located, OptimisedProgram, name_place
 from tasks.causes.wire_format import Message
 from tasks.preflight.hlo import Instruction, Program
 from tasks.records import CodeLine, LiveBuffer, MemoryExplanation

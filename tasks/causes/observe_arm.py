@@ -9,8 +9,7 @@ from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError
 from tasks.launch.logs import read_exit_code
 from tasks.launch.rerun import move_plan, run_to_end
-from tasks.observe.read_observation import read_observation
-from tasks.observe.settings_file import prepare
+from tasks.observe.recorder import prepare, read_observation
 from tasks.records import RunPlan
 from tasks.records.observation import LOG, Observation
 

@@ -7,9 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tasks.causes.instruction_lines import OptimisedProgram
 from tasks.causes.read_with_jax import read_with_jax
-from tasks.causes.source_lines import name_place
+from tasks.causes.source_lines import OptimisedProgram, name_place
 from tasks.records import CodeLine, TimeDifference, TimeExplanation
 
 MOST_LISTED = 20  # differences in the record

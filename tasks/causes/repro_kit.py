@@ -11,7 +11,7 @@ from tasks.causes.build_graph import Transcript, make_graph
 from tasks.causes.explain import Both, ObservedArm
 from tasks.causes.programs import read_transcripts
 from tasks.causes.value_graph import Graph, shape_of
-from tasks.observe.read_observation import read_observation
+from tasks.observe.recorder import read_observation
 from tasks.records import RunPlan
 from tasks.records.observation import ARGUMENTS, PROGRAM
 

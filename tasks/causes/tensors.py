@@ -1,17 +1,17 @@
 """Finds the roots of a difference: operations of two observed steps with equal inputs but different results."""
 
-from collections import Counter
-from collections.abc import Sequence
+import difflib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from tasks.causes.argument_roots import compare_arguments
 from tasks.causes.arm_values import ArmValues, Parting
 from tasks.causes.describe_root import Found, describe_extra, describe_pair, equal_up_to
-from tasks.causes.group_roots import group_roots, list_only
-from tasks.causes.pair_rows import pair_divergent, pair_frontiers
 from tasks.causes.tensor_rows import TensorRow, read_step
-from tasks.observe.read_observation import read_observation
-from tasks.records.observation import Observation, TensorComparison
+from tasks.observe.recorder import read_observation
+from tasks.records.observation import Observation, OnlyHere, Pass, Root, TensorComparison
 from tasks.records.text import counted
 
 STOP = "stop_gradient"  # changes no forward value, only gradients
@@ -151,3 +151,116 @@ def summarise(comparison: TensorComparison) -> str:
     count, other = comparison.tensors
     all_of = f"all {count} tensors" if count == other == comparison.equal else f"{comparison.equal} tensors of both"
     return f"{all_of} are equal bit for bit"
+
+
+_MOST = 6000  # most rows to align in a loop or branch; the time grows with their square
+_KEYS: tuple[Callable[[TensorRow], str], ...] = (  # rows with equal keys are paired: strictest key first
+    lambda row: f"{row.operation}|{row.type}|{row.params}|{row.function}|{row.output}",
+    lambda row: f"{row.operation}|{row.type}|{row.output}",
+    lambda row: f"{row.operation}|{row.function}|{row.output}",
+)
+
+
+def pair_frontiers(left: Parting, right: Parting) -> dict[int, int]:
+    """Pair frontier rows (see `Parting`) that read the same tensors, first those of equal operations: left → right."""
+    pairs: dict[int, int] = {}
+    for with_operation in (True, False):
+        spare: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        taken = set(pairs.values())
+        for n in right.frontier:
+            if n not in taken:
+                spare[_signature(right, n, with_operation)].append(n)
+        for n in left.frontier:
+            found = spare.get(_signature(left, n, with_operation))
+            if n not in pairs and found:
+                pairs[n] = found.pop(0)
+    return pairs
+
+
+def _signature(parting: Parting, n: int, with_operation: bool) -> tuple[object, ...]:
+    row, inputs = parting.arm.rows[n], parting.arm.inputs(parting.arm.rows[n])
+    if n in parting.own_draws.keys:
+        return row.operation, row.path, row.direction, row.type, row.output
+    if with_operation:
+        return row.operation, row.path, row.direction, inputs, row.output
+    # without inputs, all operations would match: only rows with the same number may
+    return row.path, row.direction, inputs or n, row.output
+
+
+def pair_divergent(left: Parting, right: Parting, paired: dict[int, int]) -> dict[int, int]:
+    """Return `paired` and pairs of the other divergent rows, aligned in order within each loop, branch and pass."""
+    pairs, taken = dict(paired), set(paired.values())
+    theirs = _by_region(right, (n for n in right.divergent if n not in taken))
+    for region, ours in _by_region(left, (n for n in left.divergent if n not in pairs)).items():
+        rest = ours, theirs.get(region, [])
+        for key in _KEYS:
+            keys = [[key(side.arm.rows[n]) for n in its] for side, its in zip((left, right), rest, strict=True)]
+            found = _align(*rest, *keys)
+            pairs.update(found)
+            used = set(found.values())
+            rest = [n for n in rest[0] if n not in found], [n for n in rest[1] if n not in used]
+    return pairs
+
+
+def _by_region(parting: Parting, numbers: Iterable[int]) -> dict[tuple[str, str], list[int]]:
+    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for n in sorted(numbers):
+        row = parting.arm.rows[n]
+        found[row.path, row.direction].append(n)
+    return found
+
+
+def _align(
+    ours: Sequence[int], theirs: Sequence[int], our_keys: Sequence[str], their_keys: Sequence[str]
+) -> dict[int, int]:
+    if our_keys == their_keys:
+        return dict(zip(ours, theirs, strict=True))
+    matcher = difflib.SequenceMatcher(None, our_keys[:_MOST], their_keys[:_MOST], autojunk=False)
+    found: dict[int, int] = {}
+    for block in matcher.get_matching_blocks():
+        found.update(zip(ours[block.a : block.a + block.size], theirs[block.b : block.b + block.size], strict=True))
+    return found
+
+
+MOST_ROOTS, MOST_ONLY = 40, 40
+_ARMS: tuple[Literal["baseline", "candidate"], ...] = ("baseline", "candidate")
+
+
+def group_roots(found: Sequence[Found]) -> list[Root]:
+    """Return one root, with its count, for each source line, operation and reason, in the order of first occurrence."""
+    groups: dict[tuple[str, ...], list[Root]] = {}
+    for item in found:
+        groups.setdefault(item.group, []).append(item.root)
+    roots = []
+    for members in list(groups.values())[:MOST_ROOTS]:
+        first = members[0]
+        more = f" ({len(members)} times)" if len(members) > 1 else ""
+        roots.append(first.model_copy(update={"count": len(members), "sentence": first.sentence + more}))
+    return roots
+
+
+def _kind_of(row: TensorRow) -> tuple[str, str, str, Pass]:
+    return row.operation, row.type, row.function, row.direction
+
+
+def list_only(baseline: Sequence[TensorRow], candidate: Sequence[TensorRow]) -> tuple[OnlyHere, ...]:
+    """Return the operations that a function of one arm has more often than that of the other arm, by source line.
+
+    Counts operations, not values, because values may differ only as a consequence of an earlier difference.
+    """
+    counts = [Counter(map(_kind_of, rows)) for rows in (baseline, candidate)]
+    values = [{row.digest for row in rows} for rows in (baseline, candidate)]
+    found: list[OnlyHere] = []
+    for side, (arm, rows) in enumerate(zip(_ARMS, (baseline, candidate), strict=True)):
+        quota = counts[side] - counts[1 - side]
+        places: Counter[tuple[str, str, str, Pass]] = Counter()
+        known = values[1 - side]
+        for row in sorted(rows, key=lambda row: row.digest in known):
+            if quota[_kind_of(row)] > 0:
+                quota[_kind_of(row)] -= 1
+                places[row.operation, row.type, row.place, row.direction] += 1
+        found += [
+            OnlyHere(arm=arm, operation=operation, type=kind, place=place, direction=direction, count=count)
+            for (operation, kind, place, direction), count in places.most_common(MOST_ONLY)
+        ]
+    return tuple(found)

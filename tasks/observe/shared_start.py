@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tasks.observe.settings_file import prepare
+from tasks.observe.recorder import prepare
 from tasks.records import RunPlan, StartReport
 from tasks.records.run import START_FILE, START_FOLDER
 

@@ -8,8 +8,7 @@ import pytest
 
 from tasks.causes import explain, occasion
 from tasks.causes.explain import ObservedArm, _say_headline
-from tasks.causes.occasion import find_occasion, plans_of, wants_explanation
-from tasks.causes.subjects import find_subject
+from tasks.causes.subjects import find_occasion, find_subject, plans_of, wants_explanation
 from tasks.records import (
     ComparisonRecord,
     Explanation,

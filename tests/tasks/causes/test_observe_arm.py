@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.causes.instruction_lines import read_optimised
 from tasks.causes.observe_arm import observe_arm
+from tasks.causes.source_lines import read_optimised
 from tasks.launch.local.process_group import build_environment
 from tasks.launch.rerun import run_to_end
 from tasks.records import RunPlan

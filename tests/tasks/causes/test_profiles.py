@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tasks.causes.instruction_lines import read_optimised
 from tasks.causes.live_buffers import Buffer, compare_memory, find_peak, read_buffers
 from tasks.causes.profiles import COLLECTION, GAP, ProfiledStep, compare_profiles, find_profile, read_profiles
+from tasks.causes.source_lines import read_optimised
 from tasks.observe.inject.maxview_observe.files import BUFFERS, INSTRUCTIONS, write_memory
 from tasks.observe.inject.maxview_observe.profiling import Profiling
 

@@ -12,7 +12,7 @@ from tasks.causes.explain import ObservedArm, explain_observed
 from tasks.causes.observe_arm import observe_arm
 from tasks.causes.programs import compare_program_files
 from tasks.causes.tensors import compare_tensors
-from tasks.observe.read_observation import read_observation
+from tasks.observe.recorder import read_observation
 from tasks.records import RunPlan, TensorComparison
 from tasks.records.observation import FILE, PROGRAM
 

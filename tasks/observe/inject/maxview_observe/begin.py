@@ -4,9 +4,9 @@ import atexit
 
 import jax
 
+from .files import read_settings
 from .jit_hook import patch
 from .observe_step import StepObserver
-from .settings import read_settings
 from .share_start import StartSharer
 from .stderr_lines import say
 

@@ -16,8 +16,8 @@ import jax
 import numpy as np
 
 from . import bits, jaxprs
-from .draws import DRAW, Draws
 from .host_operations import on_host
+from .other_arm import DRAW, Draws
 from .places import is_of_jax, place_of_equation
 
 type Origin = list[Any]

@@ -4,8 +4,8 @@ from collections import Counter
 from pathlib import Path
 
 from . import jaxprs
-from .calls import Call
 from .files import claim
+from .jit_hook import Call
 
 MOST_LOOKS = 20  # calls to inspect per function name; after that the name is ignored
 

@@ -12,14 +12,13 @@ from typing import Any
 import jax
 
 from . import bits, files
-from .calls import Call, Words
 from .describe import describe_all
-from .draws import Draws, have_common_keys
 from .evaluation import Evaluation
+from .files import Settings
 from .find_step import StepFinder
+from .jit_hook import Call, Words
+from .other_arm import Draws, Replacement, have_common_keys
 from .profiling import Profiling
-from .settings import Settings
-from .start_state import Replacement
 from .stderr_lines import describe_error, say
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "maxtext", "qwix", "aqtp", "libtpu")

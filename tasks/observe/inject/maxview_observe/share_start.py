@@ -11,11 +11,11 @@ from typing import Any
 import jax
 
 from . import bits, files
-from .calls import Call, Words
+from .files import Settings
 from .find_step import StepFinder
+from .jit_hook import Call, Words
 from .meaning import meanings_of
-from .settings import Settings
-from .start_state import Replacement
+from .other_arm import Replacement
 from .stderr_lines import describe_error, say
 
 MOST_BATCH_BYTES = 1 << 28  # total of the batches that one run stores

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from configs.errors import ConfigError
-from tasks.bisect.line import describe_commit, find_dirt, find_inside, find_line
+from tasks.bisect.commits import describe_commit, digest_sources, find_dirt, find_inside, find_line
 from tasks.bisect.points import find_span, read_versions
-from tasks.bisect.sources import digest_sources
 from tasks.resolve.code_digest import digest_code
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.refs import ResolvedRef
