@@ -1,4 +1,4 @@
-"""Lists the commits between good and bad along first parents, with git; reads merges, messages and diffstats."""
+"""Reads commits with git: the line of commits from good to bad, merged branches, messages, and digests of sources."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ _FORM = "%H%x00%P%x00%cI%x00%an%x00%s%x01"
 
 
 class LineCommit(Frozen):
-    """A commit on the line, with its parents."""
+    """A commit between good and bad, with its parents."""
 
     commit: Commit
     parents: tuple[str, ...] = ()  # SHAs, the first parent first
@@ -58,9 +58,9 @@ def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[Line
     return [*_read(folder, good.sha, "--max-count=1"), *listed]
 
 
-def find_inside(repository: str, merge: LineCommit) -> list[tuple[str, str]]:
-    """Return (fork point, last commit) of each merged branch, one for every parent of the merge but the first."""
-    folder, (first, *others) = Path(repository), merge.parents
+def find_inside(repository: str, parents: Sequence[str]) -> list[tuple[str, str]]:
+    """Return (fork point, last commit) of each branch that a merge with these parents brought in."""
+    folder, (first, *others) = Path(repository), parents
     lines = [(_base(folder, first, other), other) for other in others]
     return [(base, other) for base, other in lines if base is not None and base != other]
 

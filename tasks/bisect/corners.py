@@ -1,4 +1,7 @@
-"""Computes the effects of new code and of new packages on a metric, from runs of all four combinations (corners)."""
+"""Computes the effects of new code and of new packages on a metric, from runs of all four combinations (corners).
+
+The corners are, in this order: (old code, old packages), (new, old), (old, new), (new, new).
+"""
 
 from collections.abc import Callable, Sequence
 from math import expm1, sqrt
@@ -8,6 +11,7 @@ import numpy as np
 from scipy.special import stdtrit  # type: ignore[import-untyped]  # scipy-stubs is not installed
 
 from configs.comparison import Tolerance
+from tasks.bisect.run_judge import RunJudge
 from tasks.bisect.terms import WORSE, Rated
 from tasks.diff.effect import CONFIDENCE
 from tasks.diff.noise import Noise
@@ -19,12 +23,25 @@ CONTRASTS: dict[Literal["code", "packages", "interaction"], tuple[float, float, 
 }  # fmt: skip
 
 
+def measure_corners(judge: RunJudge) -> tuple[FactorEffect, ...]:
+    """Return the effects of code and of packages on the judge's metric. The judge's points are the four corners."""
+    if not judge.varies:
+        return compare_corners(judge.compare)
+    levels = [[one.value for one in judge.observe(corner)] for corner in range(4)]
+    return contrast_corners(levels, judge.noise, judge.tolerance)
+
+
+def blame_packages(corners: Sequence[FactorEffect]) -> bool:
+    """Return whether the new packages make the metric worse, and the new code does not."""
+    return {one.name for one in corners if one.verdict in WORSE} - {"interaction"} == {"packages"}
+
+
 def contrast_corners(levels: Sequence[Sequence[float]], noise: Noise, tolerance: Tolerance) -> tuple[FactorEffect, ...]:
     """Return the effects of code and packages on a time, each averaged over the other, and their interaction.
 
-    levels: logarithms of the runs' seconds for each corner: (old code, old packages), (new, old), (old, new), (new,
-    new). Computes the factorial contrasts of a 2 × 2 experiment with a pooled variance (G. Box, W. Hunter, J. Hunter,
-    Statistics for Experimenters, ch. 5), to which the stated noise contributes its degrees of freedom.
+    levels: logarithms of the runs' seconds for each corner. Computes the factorial contrasts of a 2 × 2 experiment with
+    a pooled variance (G. Box, W. Hunter, J. Hunter, Statistics for Experimenters, ch. 5), to which the stated noise
+    contributes its degrees of freedom.
     """
     means = [float(np.mean(side)) for side in levels]
     squares = sum(float(np.sum((np.asarray(side) - mean) ** 2)) for side, mean in zip(levels, means, strict=True))
@@ -50,7 +67,7 @@ def _word(estimate: float, low: float, high: float, tolerance: Tolerance) -> Ver
 
 
 def compare_corners(compare: Callable[[int, int], Rated]) -> tuple[FactorEffect, ...]:
-    """Return the effects on a metric without noise. compare: verdict on two corners, in `contrast_corners`' order."""
+    """Return the effects on a metric without noise. compare: verdict on two corners."""
     code, packages = (compare(0, 1), compare(2, 3)), (compare(0, 2), compare(1, 3))
     found = [FactorEffect(name="code", **_both(code)), FactorEffect(name="packages", **_both(packages))]
     apart = code[0].verdict != code[1].verdict or packages[0].verdict != packages[1].verdict
@@ -61,6 +78,6 @@ def compare_corners(compare: Callable[[int, int], Rated]) -> tuple[FactorEffect,
 
 
 def _both(pair: tuple[Rated, Rated]) -> dict[str, Any]:
-    """Return the worse of two verdicts, and a text with both: with the old and the new version of the other factor."""
+    """Return the worse of a factor's two verdicts, with old and with new of the other factor, and a text with both."""
     worse = next((one for one in pair if one.verdict in WORSE), pair[1] if pair[0].verdict == "same" else pair[0])
     return {"verdict": worse.verdict, "text": f"{pair[0].verdict} with the old, {pair[1].verdict} with the new"}

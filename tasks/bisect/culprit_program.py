@@ -1,9 +1,10 @@
-"""Finds the operations in which the culprit's lowered training step differs from that of an earlier commit."""
+"""Finds the operations in which the culprit's lowered training step differs from an earlier commit's.
+
+The culprit is the commit that changed the bisected metric.
+"""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from tasks.bisect.describe_bisection import name_point
 from tasks.bisect.ledger import FOLDER, ledger_key
 from tasks.causes.programs import compare_program_files
 from tasks.records import BisectedPoint, ProgramExplanation, RunPlan, RunRecord
@@ -32,16 +33,11 @@ def compare_culprit_program(
     for kept in (in_ledger, of_runs):
         before = max((number for number in kept if number < culprit), default=None)
         if culprit in kept and before is not None:
-            names = name_point(points[before]), name_point(here)
-            return _find_difference((kept[before], kept[culprit]), names)
+            if not (kept[before].is_file() and kept[culprit].is_file()):  # the ledger entry is from another machine
+                return None
+            try:
+                found = compare_program_files(kept[before], kept[culprit], (points[before].name, here.name))
+            except ValueError:  # an older JAX wrote the text
+                return None
+            return found if found.answer == "differs" else None
     return None
-
-
-def _find_difference(paths: tuple[Path, Path], names: tuple[str, str]) -> ProgramExplanation | None:
-    if not all(path.is_file() for path in paths):  # the ledger entry is from another machine
-        return None
-    try:
-        found = compare_program_files(*paths, names)
-    except ValueError:  # an older JAX wrote the text
-        return None
-    return found if found.answer == "differs" else None

@@ -6,41 +6,36 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from tasks.bisect.bisected_metric import BisectedMetric
+from tasks.bisect.commits import describe_commit
 from tasks.bisect.ledger import describe_program_change
 from tasks.bisect.points import Span
-from tasks.bisect.posterior import Belief
-from tasks.bisect.questions import Question
-from tasks.bisect.search import NOT_SURE, mark_points
+from tasks.bisect.search import NOT_SURE, find_current_belief, mark_points
 from tasks.bisect.terms import MOST_RUNS, Finish, Judge, Line
 from tasks.diff.decide import show_duration
 from tasks.records import BisectedPoint, Bisection, FactorEffect, RunRecord, seconds_between
 from tasks.resolve.options import BisectOptions
 
-_POINT = re.compile(r"\{(\d+)\}")
+_POINT = re.compile(r"\{(\d+)\}")  # the name of this point replaces it
 _DECIMAL = re.compile(r"\d+\.\d{4,}(?:e[-+]?\d+)?")
 _EQUAL_PAIR = re.compile(r" \((\S+) and \1\)")
 
 
-def describe_points(
-    points: Sequence[BisectedPoint],
-    line: Line,
-    ruled_out: Mapping[int, str],
-    judge: Judge | None,
-    belief: Belief | None,
-) -> tuple[BisectedPoint, ...]:
-    """Return the points with their marks, levels, numbers of runs and posterior probabilities filled in."""
-    marks = mark_points(line, judge) if judge is not None and judge.runs(0) and judge.runs(line.last) else {}
+def describe_points(points: Sequence[BisectedPoint], line: Line, judge: Judge | None) -> tuple[BisectedPoint, ...]:
+    """Return the points with their marks, levels, numbers of runs and posterior probabilities filled in.
+
+    judge: None if good or bad has no run.
+    """
+    marks = {0: ("good", ""), line.last: ("bad", "")} | (mark_points(line, judge) if judge is not None else {})
+    belief = find_current_belief(line, judge) if judge is not None else None
     found = []
     for number, point in enumerate(points):
-        changes: dict[str, object] = {"ruled_out": ruled_out.get(number, "")}
-        if number in (0, line.last):
-            changes["mark"] = "good" if number == 0 else "bad"
-        elif number in marks:
+        changes: dict[str, object] = {"ruled_out": line.ruled_out.get(number, "")}
+        if number in marks:
             changes["mark"], changes["why"] = marks[number]
-        own = judge is not None and (line.alike[number] == number or number == 0)
-        if judge is not None and own:
+        if judge is not None and line.alike[number] == number:
             changes["runs"] = judge.runs(number)
-            if number and judge.varies and judge.runs(number) and judge.runs(0) and not judge.failed(number):
+            if number and judge.varies and judge.runs(number) and not judge.failed(number):
                 rated = judge.compare(0, number)
                 changes |= {"level": rated.effect, "low": rated.low, "high": rated.high}
         if belief is not None:
@@ -49,33 +44,32 @@ def describe_points(
     return tuple(found)
 
 
-def name_point(point: BisectedPoint) -> str:
-    """Return the displayed name of a point: its version, or the short hash of its commit."""
-    return point.version or point.commit.sha[:9]
+def describe_progress(points: Sequence[BisectedPoint], line: Line, judge: Judge) -> tuple[float, str] | None:
+    """Return the posterior of the likeliest point, and a text with its name; None before bad is surely worse."""
+    belief = find_current_belief(line, judge)
+    if belief is None:
+        return None
+    best = int(belief.culprits.argmax())
+    chance, left = float(belief.culprits[best]), int((belief.culprits > 0.01).sum())
+    return chance, f"{left} left; {points[best].name} {100 * chance:.0f} %"
 
 
-def fill_note(note: str, points: Sequence[BisectedPoint]) -> str:
-    """Replace `{3}` in a sentence by the name of point 3."""
-    return _POINT.sub(lambda match: name_point(points[int(match[1])]), note)
-
-
-def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, question: Question) -> str:
-    """Return the answer as one sentence, in which `{3}` stands for the name of point 3."""
-    if finish.outcome == "no difference" or (finish.culprit is None and not finish.suspects):
+def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, metric: BisectedMetric) -> str:
+    """Return the answer as one sentence."""
+    if finish.outcome in ("no difference", "ledger") or (finish.culprit is None and not finish.suspects):
         return f"{case}: {finish.why}"
     if finish.culprit is not None:
         point = points[finish.culprit]
-        text = shorten_numbers(finish.rated.text) if finish.rated else ""
-        told = f"{question.title} {text}".strip()
+        text = _shorten_numbers(finish.rated.text) if finish.rated else ""
         what = "version" if point.version else "commit"
         subject = "" if point.version else f' "{point.commit.subject}"'
-        if question.metric == "end":
-            return f"{name_point(point)}{subject} is the first {what} of which {case} died: {text}"
-        return f"{name_point(point)}{subject} is the first {what} that regressed {case}: {told}"
-    return f"{case}: {question.title} changed at {_name_suspects(finish, points)}; {finish.why}"
+        if metric.name == "end":
+            return f"{point.name}{subject} is the first {what} of which {case} died: {text}"
+        return f"{point.name}{subject} is the first {what} that regressed {case}: {f'{metric.title} {text}'.strip()}"
+    return f"{case}: {metric.title} changed at {_name_suspects(finish, points)}; {finish.why}"
 
 
-def shorten_numbers(text: str) -> str:
+def _shorten_numbers(text: str) -> str:
     """Shorten numbers with four or more decimals to six significant digits; remove ` (a and b)` if both are equal."""
     short = _DECIMAL.sub(lambda match: f"{float(match[0]):.6g}", text)
     return _EQUAL_PAIR.sub("", short)
@@ -85,26 +79,27 @@ def _name_suspects(finish: Finish, points: Sequence[BisectedPoint]) -> str:
     """Return words such as `one of 4 commits from 2651ceca7 to 5cea6c1c0, most likely b2c6a687f (62 %)`."""
     suspects = [points[number] for number in finish.suspects]
     if len(suspects) == 1:
-        return name_point(suspects[0])
+        return suspects[0].name
     what = "versions" if suspects[0].version else "commits"
-    told = f"one of {len(suspects)} {what} from {name_point(suspects[0])} to {name_point(suspects[-1])}"
+    told = f"one of {len(suspects)} {what} from {suspects[0].name} to {suspects[-1].name}"
     likeliest = max(suspects, key=lambda point: point.chance)
-    likely = f", most likely {name_point(likeliest)} ({100 * likeliest.chance:.0f} %)"
+    likely = f", most likely {likeliest.name} ({100 * likeliest.chance:.0f} %)"
     return told + (likely if likeliest.chance > 0.5 else "")
 
 
 def write_record(
-    request: BisectOptions, span: Span, case: str, target: str, question: Question, finish: Finish,
+    request: BisectOptions, span: Span, case: str, target: str, metric: BisectedMetric, finish: Finish,
     points: Sequence[BisectedPoint], runs: Mapping[int, Sequence[RunRecord]], *, corners: Sequence[FactorEffect] = (),
-    commit: tuple[str, str] = ("", ""),
 ) -> Bisection:  # fmt: skip
-    """Return the record of one case. commit: (message, diffstat) of the culprit."""
-    culprit, programs = finish.culprit, ""
+    """Return the record of one case; the field `program` stays empty."""
+    culprit, programs, message, diffstat = finish.culprit, "", "", ""
     if culprit is not None:
+        if not points[culprit].version:
+            message, diffstat = describe_commit(span.repository, points[culprit].commit.sha)
         compiled = [point.ledger for point in points[:culprit] if point.ledger.program]
         programs = describe_program_change(compiled[-1], points[culprit].ledger) if compiled else ""
     done = [run for records in runs.values() for run in records]
-    facts = [request.comparison, case, target, span.good.sha, span.bad.sha, request.more.packages, question.metric]
+    facts = [request.comparison, case, target, span.good.sha, span.bad.sha, request.more.packages, metric.name]
     words = next_words(request, span, case, finish)
     return Bisection(
         id=hashlib.sha256("\n".join(facts).encode()).hexdigest()[:10],
@@ -112,20 +107,20 @@ def write_record(
         case=case,
         target=target,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        good=name_point(points[0]) if request.more.packages else span.good.name,
-        bad=name_point(points[-1]) if request.more.packages else span.bad.name,
-        metric=question.metric,
-        title=question.title,
+        good=points[0].name if request.more.packages else span.good.name,
+        bad=points[-1].name if request.more.packages else span.bad.name,
+        metric=metric.name,
+        title=metric.title,
         outcome=finish.outcome,
-        headline=fill_note(write_headline(finish, points, case, question), points),
+        headline=write_headline(finish, points, case, metric),
         points=tuple(points),
         culprit=culprit,
         suspects=finish.suspects,
         effect=finish.rated.text if finish.rated and culprit is not None else "",
-        notes=tuple(fill_note(note, points) for note in finish.notes),
+        notes=tuple(_POINT.sub(lambda match: points[int(match[1])].name, note) for note in finish.notes),
         corners=tuple(corners),
-        message=commit[0],
-        diffstat=commit[1],
+        message=message,
+        diffstat=diffstat,
         programs=programs,
         trained=sum(bool(records) for records in runs.values()),
         runs=len(done),

@@ -1,7 +1,8 @@
-"""Decides whether the runs prove a difference: between good and bad, and between a suspect and the point before it.
+"""Decides whether the runs prove a difference: of bad against good, or of a suspect against the point before it.
 
-A machine may be noisier than stated: other work slows some runs, or it has two clock states. Repeats of the same point
-show this. Then only ranks count, because ranks assume no size of the noise. Otherwise ranks are tried first.
+A suspect is a point that probably changed the metric. A machine may be noisier than stated: other work slows some
+runs, or its clock has two states. Repeats of one point show this, and then only rank tests count, because rank tests
+assume no size of the noise. Otherwise a difference beyond the stated noise counts too.
 """
 
 from math import sqrt
@@ -9,28 +10,28 @@ from math import sqrt
 from scipy.special import fdtrc, stdtrit  # type: ignore[import-untyped]  # scipy-stubs is not installed
 
 from tasks.bisect.posterior import Belief
-from tasks.bisect.terms import ENDS, WORSE, Judge, Line, Rated
+from tasks.bisect.terms import HALVES, WORSE, Judge, Line, Rated
 from tasks.diff.decide_noisy import CHANCE
 
-WITNESSES = 2  # least runs of a culprit: other work on the machine may have slowed one run
+LEAST_RUNS = 2  # of a culprit: other work on the machine may have slowed one run
 SCATTER = 0.01  # p-value of the repeats under the stated noise, below which the machine is noisier than stated
-RANKED = 3  # least runs of each side, without its first run, for a rank test
+RANKED = 3  # least runs of each point in a rank test, without the point's first run
 
 
 def judge_ends(line: Line, judge: Judge) -> Rated:
-    """Return the verdict on the ends: by ranks, else the first sure verdict of comparisons with 1, 2, … runs of each.
+    """Return the verdict on bad against good: by ranks, else the first sure verdict with 1, 2, … runs of each.
 
     For a time, a verdict other than worse needs two runs of each end: one slowed run of good hides a difference.
     """
     both = min(judge.runs(0), judge.runs(line.last))
     rated = Rated(verdict="unknown", text="not run yet", wanted=1)
-    if both and rank_chance(judge, 0, line.last) <= CHANCE / ENDS:
-        return judge.compare(0, line.last, shares=ENDS).model_copy(update={"verdict": "regressed"})
+    if both and rank_chance(judge, 0, line.last) <= CHANCE / HALVES:
+        return judge.compare(0, line.last, shares=HALVES).model_copy(update={"verdict": "regressed"})
     if both and scatters(line, judge):
-        return judge.compare(0, line.last, shares=ENDS).model_copy(update={"verdict": "unknown"})
+        return judge.compare(0, line.last, shares=HALVES).model_copy(update={"verdict": "unknown"})
     for runs in range(1, both + 1):
-        rated = judge.compare(0, line.last, runs=runs, shares=ENDS)
-        if rated.verdict in WORSE or (rated.verdict != "unknown" and (runs >= WITNESSES or not judge.varies)):
+        rated = judge.compare(0, line.last, runs=runs, shares=HALVES)
+        if rated.verdict in WORSE or (rated.verdict != "unknown" and (runs >= LEAST_RUNS or not judge.varies)):
             return rated
     return rated.model_copy(update={"verdict": "unknown"})
 
@@ -44,11 +45,11 @@ def is_proven(line: Line, judge: Judge, belief: Belief, pair: tuple[int, int], r
         return rated.verdict in WORSE
     if rank_chance(judge, *pair) <= chance:
         return True
-    return rated.verdict in WORSE and not scatters(line, judge) and _is_witnessed(judge, belief, pair, chance)
+    return rated.verdict in WORSE and not scatters(line, judge) and _exceeds_noise(judge, belief, pair, chance)
 
 
 def scatters(line: Line, judge: Judge) -> bool:
-    """Return whether runs of the same point differ by more than the stated noise allows (F test); for times only."""
+    """Return whether runs of one point differ by more than the stated noise allows (F test); for times only."""
     squares, df = 0.0, 0
     for point in {*line.alike, 0, line.last} if judge.varies else ():
         values = [] if judge.failed(point) else [one.value for one in judge.observe(point)]
@@ -60,9 +61,10 @@ def scatters(line: Line, judge: Judge) -> bool:
 
 
 def rank_chance(judge: Judge, before: int, after: int) -> float:
-    """Return the one-sided exact p-value of the Mann-Whitney test that `after` is slower than `before`.
+    """Return the one-sided exact p-value of the Mann-Whitney test that the point `after` is slower than `before`.
 
-    The first run of each is left out, because it made the pair suspect. 1 with fewer than RANKED others.
+    The test leaves out each point's first run, because the first runs made the pair suspect. Returns 1 if a point has
+    fewer than RANKED further runs.
     """
     if not judge.varies or judge.failed(before) or judge.failed(after):
         return 1.0
@@ -74,13 +76,13 @@ def rank_chance(judge: Judge, before: int, after: int) -> float:
     return float(mannwhitneyu(sides[1], sides[0], alternative="greater", method="exact").pvalue)
 
 
-def _is_witnessed(judge: Judge, belief: Belief, pair: tuple[int, int], chance: float) -> bool:
-    """Return whether the suspect has two runs or more, and its mean exceeds the mean before it beyond the noise.
+def _exceeds_noise(judge: Judge, belief: Belief, pair: tuple[int, int], chance: float) -> bool:
+    """Return whether the second point has LEAST_RUNS runs, and their mean exceeds the first point's mean significantly.
 
-    The noise is estimated from all runs.
+    The test uses the noise that the posterior (`belief`) estimates from the runs of all points.
     """
     before, after = ([one.value for one in judge.observe(point)] for point in pair)
-    if len(after) < WITNESSES:
+    if len(after) < LEAST_RUNS:
         return False
     step = sum(after) / len(after) - sum(before) / len(before)
     error = belief.sigma * sqrt(1 / len(before) + 1 / len(after))

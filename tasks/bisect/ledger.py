@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from configs.comparison import Target
-from tasks.bisect.questions import PROGRAM, TIMES, Question
+from tasks.bisect.bisected_metric import PROGRAM, TIMES, BisectedMetric
 from tasks.bisect.terms import Finish, Line
 from tasks.launch.config import config_text
 from tasks.launch.local.process_group import build_environment, confine_words
@@ -142,51 +142,51 @@ def _rules_of(metric: str) -> tuple[float, str]:
     return (1.0 if metric in (CHECKPOINTS.name, END.name) else LOSS_PRIOR), ""
 
 
-def weigh_commits(points: Sequence[BisectedPoint], question: Question) -> tuple[Line, dict[int, str]]:
-    """Return the search line of these points, and point → reason for each point that needs no run.
+def weigh_commits(points: Sequence[BisectedPoint], metric: BisectedMetric) -> Line:
+    """Return the search line of these points.
 
     A commit with the same source as the previous commit trains the same. With another source but the same program, a
     commit can still change the host loop or the data.
     """
-    weights, why = [0.0], {}
+    weights, ruled_out = [0.0], {}
     for number, (before, here) in enumerate(pairwise(points), start=1):
         weight, reason = 1.0, ""
         if here.source and here.source == before.source:
             weight, reason = 0.0, "no source of the trainer changed"
         elif here.ledger.program and here.ledger.program == before.ledger.program:
-            weight, reason = _rules_of(question.metric)
+            weight, reason = _rules_of(metric.name)
         weights.append(weight)
         if not weight:
-            why[number] = reason
+            ruled_out[number] = reason
     last, alike = len(points) - 1, [0]
     for number, here in enumerate(points[1:], start=1):
         like_good = here.source and here.source == points[0].source
         alike.append(0 if like_good else number if weights[number] else alike[-1])
     if tail := alike[last]:  # for the last commits that train alike, the bad end's runs are used
         alike = [last if one == tail else one for one in alike]
-    return Line(weights=tuple(weights), alike=tuple(alike)), why
+    return Line(weights=tuple(weights), alike=tuple(alike), ruled_out=ruled_out)
 
 
-def search_ledger(points: Sequence[BisectedPoint], question: Question) -> Finish | None:
+def search_ledger(points: Sequence[BisectedPoint], metric: BisectedMetric) -> Finish | None:
     """Return the answer from the ledger alone if the metric is the program or its memory; None for other metrics."""
     entries = [point.ledger for point in points]
     good, bad = entries[0], entries[-1]
-    if question.metric == PROGRAM:
+    if metric.name == PROGRAM:
         if not (good.program and bad.program):
             return Finish(outcome="no difference", why=f"an end has no program: {good.error or bad.error}")
         marks = [None if one.program is None else one.program != good.program for one in entries]
-    elif question.metric == MEMORY.name and good.memory_bytes and bad.memory_bytes:
+    elif metric.name == MEMORY.name and good.memory_bytes and bad.memory_bytes:
         most = good.memory_bytes * MORE_MEMORY
         marks = [None if one.memory_bytes is None else one.memory_bytes > most for one in entries]
     else:
         return None
-    return _last_change(points, marks, question)
+    return _last_change(points, marks, metric)
 
 
-def _last_change(points: Sequence[BisectedPoint], is_bad: Sequence[bool | None], question: Question) -> Finish:
+def _last_change(points: Sequence[BisectedPoint], is_bad: Sequence[bool | None], metric: BisectedMetric) -> Finish:
     """Return the answer from each point's mark: True is bad, False is good, None is unknown. Names the last change."""
     if not is_bad[-1]:
-        return Finish(outcome="no difference", why=f"{question.title}: the compiler makes the same of good and bad")
+        return Finish(outcome="no difference", why=f"{metric.title}: the compiler makes the same of good and bad")
     good = max(number for number, mark in enumerate(is_bad) if mark is False)
     first, bad = is_bad.index(True), is_bad.index(True, good + 1)
     notes = []
@@ -194,7 +194,7 @@ def _last_change(points: Sequence[BisectedPoint], is_bad: Sequence[bool | None],
         notes.append(f"it comes, goes and comes again: bad at {{{first}}}, good again at {{{good}}}")
     programs = [point.ledger.program for point in points]
     others = [number for number in range(bad + 1, len(points)) if programs[number] not in (programs[number - 1], None)]
-    if others and question.metric == PROGRAM:
+    if others and metric.name == PROGRAM:
         notes.append(f"the program changes again at {', '.join(f'{{{number}}}' for number in others)}")
     if bad != good + 1:
         suspects = tuple(range(good + 1, bad + 1))

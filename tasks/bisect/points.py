@@ -9,7 +9,7 @@ from packaging.version import InvalidVersion, Version
 from configs.comparison import Comparison, load_comparison
 from configs.errors import ConfigError
 from configs.schema import Frozen
-from tasks.bisect.commits import LineCommit, digest_sources, find_dirt, find_inside, find_line
+from tasks.bisect.commits import digest_sources, find_dirt, find_inside, find_line
 from tasks.records import BisectedPoint, Commit, RunPlan
 from tasks.resolve.arm_trainers import HERE, ArmOverrides
 from tasks.resolve.git import GitError
@@ -33,11 +33,9 @@ class Span(Frozen):
     parents: dict[str, tuple[str, ...]] = {}  # commit's SHA → its parents' SHAs; empty for versions
     software: tuple[str, ...] = ()  # requirements that every point has in common, e.g. "jax==0.12.0"
 
-    def merge_at(self, point: int) -> LineCommit | None:
-        """Return the commit of a point if it is a merge, else None."""
-        commit = self.points[point].commit
-        parents = self.parents.get(commit.sha, ())
-        return LineCommit(commit=commit, parents=parents) if len(parents) > 1 else None
+    def is_merge(self, point: int) -> bool:
+        """Whether a point's commit has several parents."""
+        return len(self.parents.get(self.points[point].commit.sha, ())) > 1
 
 
 def choose_span(request: BisectOptions) -> Span:
@@ -80,13 +78,10 @@ def span_between(spec: Comparison, repository: str, good: ResolvedRef, bad: Reso
 
 
 def spans_inside(request: BisectOptions, span: Span, point: int) -> list[Span]:
-    """Return one span for each branch that a point merged, from its fork point; [] if the point is no merge."""
-    merge = span.merge_at(point)
-    if merge is None:
-        return []
+    """Return one span for each branch that a merge brought in, from the branch's fork point."""
     spec = load_comparison(request.comparison)
     found = []
-    for base, last in find_inside(span.repository, merge):
+    for base, last in find_inside(span.repository, span.parents[span.points[point].commit.sha]):
         ends = ResolvedRef(name=base[:9], sha=base), ResolvedRef(name=last[:9], sha=last)
         inside = span_between(spec, span.repository, *ends, named=span.named)
         found.append(inside.model_copy(update={"software": span.software}))
@@ -112,8 +107,10 @@ def corner_span(request: BisectOptions, commits: Span) -> Span:
     return commits.model_copy(update={"points": points})
 
 
-def hold_packages(request: BisectOptions, commits: Span) -> Span:
-    """Return the span of commits, with the last version of the package for every commit."""
+def span_after_corners(request: BisectOptions, commits: Span, *, packages: bool) -> Span:
+    """Return the span of versions if the packages are to blame, else the span of commits, all with the last version."""
+    if packages:
+        return span_of_packages(request)
     return commits.model_copy(update={"software": (read_versions(request.more.packages)[-1],)})
 
 

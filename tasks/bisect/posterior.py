@@ -1,4 +1,7 @@
-"""Computes each point's posterior probability of being the culprit, from runs of some points."""
+"""Computes each point's posterior probability of being the culprit, and the point whose next run tells most about it.
+
+A point is a commit or a package version; the culprit is the point at which the level of a time increases.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -119,12 +122,11 @@ WIDEST = 60.0  # largest range of levels, in standard deviations of a run, that 
 
 def choose_point(belief: Belief, points: Iterable[int]) -> int | None:
     """Return the point whose next run gives the most information, the first of equals; None if no run gives any."""
-    worth = {point: information(belief, point) for point in points}
-    best = max(worth, key=lambda point: worth[point], default=None)
-    return best if best is not None and worth[best] > 0 else None
+    worth = {point: information for point in points if (information := _measure_information(belief, point)) > 0}
+    return max(worth, key=lambda point: worth[point], default=None)
 
 
-def information(belief: Belief, point: int) -> float:
+def _measure_information(belief: Belief, point: int) -> float:
     """Return the mutual information, in nats, between the culprit and the value of one more run of this point.
 
     The next value is a mixture of the point's levels under all hypotheses, with the noise of a run. Its entropy minus

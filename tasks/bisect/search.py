@@ -1,11 +1,11 @@
 """Decides after every run of a bisection: the next runs, or the point that changed the metric."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
-from tasks.bisect.evidence import WITNESSES, is_proven, judge_ends
+from tasks.bisect.bisected_metric import SAME, say_better, say_unsure
+from tasks.bisect.evidence import LEAST_RUNS, is_proven, judge_ends
 from tasks.bisect.posterior import Belief, Observation, choose_point, find_belief
-from tasks.bisect.questions import SAME, say_better, say_unsure
-from tasks.bisect.terms import ENDS, MOST_OF_POINT, WORSE, Finish, Judge, Limits, Line, Rated, Train
+from tasks.bisect.terms import HALVES, MOST_OF_POINT, WORSE, Finish, Judge, Limits, Line, Rated, Train
 from tasks.diff.decide_noisy import CHANCE
 from tasks.diff.noise import Noise
 from tasks.records import Mark
@@ -13,9 +13,6 @@ from tasks.records import Mark
 SURE = 0.95  # posterior from which a point is compared with the point before it, and named if that confirms it
 NOT_SURE = "the runs that are allowed do not make it sure (--max-runs or --budget allow more)"
 REFUTED = 1e-4  # factor on the prior weight of a suspect whose comparison with the point before it shows no change
-
-
-type Marks = Mapping[int, tuple[Mark, str]]  # point → its mark, and the reason
 
 
 def mark_points(line: Line, judge: Judge) -> dict[int, tuple[Mark, str]]:
@@ -27,7 +24,7 @@ def mark_points(line: Line, judge: Judge) -> dict[int, tuple[Mark, str]]:
 def _mark(line: Line, judge: Judge, point: int) -> tuple[Mark, str]:
     if why := judge.failed(point):
         return "skipped", why
-    from_good, to_bad = judge.compare(0, point, shares=ENDS), judge.compare(point, line.last, shares=ENDS)
+    from_good, to_bad = judge.compare(0, point, shares=HALVES), judge.compare(point, line.last, shares=HALVES)
     told = f"against good: {from_good.text}" if from_good.text else from_good.verdict
     if from_good.verdict in WORSE:
         return ("between" if to_bad.verdict in (*WORSE, "improved") else "bad"), told
@@ -38,142 +35,172 @@ def _mark(line: Line, judge: Judge, point: int) -> tuple[Mark, str]:
     return ("good" if to_bad.verdict in WORSE and judge.varies else "unknown"), told
 
 
+class _MarkedLine:
+    """A line of points with the mark of each point that has runs.
+
+    first: the last point that is known to be as good as the good end. notes: sentences about it.
+    """
+
+    def __init__(self, line: Line, judge: Judge) -> None:
+        self.line, self.judge = line, judge
+        self.marks = {point: mark for point, (mark, _) in mark_points(line, judge).items()}
+        # the last point with good's source, or a later one that is marked good after a bad one
+        self.first = max((point for point in range(line.last) if line.alike[point] == 0), default=0)
+        self.notes: tuple[str, ...] = ()
+        if any(line.weights[: self.first + 1]):
+            self.notes = (f"{{{self.first}}} has good's source again: what came before it went with it",)
+        bad = min((point for point in self.marked("bad") if point > self.first), default=None)
+        good = max(self.marked("good"), default=0)
+        if bad is not None and good > bad:
+            self.notes += (f"it comes, goes and comes again: bad at {{{bad}}}, good again at {{{good}}}",)
+            self.first = good
+
+    def marked(self, *marks: Mark) -> list[int]:
+        """Return the points with one of these marks."""
+        return [point for point, mark in self.marks.items() if mark in marks]
+
+    @property
+    def trained(self) -> list[int]:
+        """The points between the ends that have runs and can be judged."""
+        return [point for point in range(1, self.line.last) if self.line.alike[point] == point
+                and self.judge.runs(point) and not self.judge.failed(point)]  # fmt: skip
+
+    @property
+    def doubtful(self) -> list[int]:
+        """The points marked bad before good, or good after bad, by a single run: this may be noise. Times only."""
+        bad, good = self.marked("bad", "between"), self.marked("good")
+        if not self.judge.varies or not bad or not good:
+            return []
+        within = [point for point in (*bad, *good) if min(bad) <= point <= max(good)]
+        return sorted(point for point in within if self.judge.runs(point) < LEAST_RUNS)
+
+    def find_belief(self, refuted: Set[int] = frozenset()) -> Belief | None:
+        """Return the posterior of the points after `first`; None if no point can be the culprit."""
+        line, judge, first = self.line, self.judge, self.first
+        weights = [
+            0.0 if point <= first else weight * (REFUTED if point in refuted else 1)
+            for point, weight in enumerate(line.weights)
+        ]
+        if not any(weights):
+            return None
+        if not judge.varies:  # without noise, each point's mark is its level: 0 for good, 1 for bad
+            levels = {first: 0.0, line.last: 1.0}
+            levels |= {point: float(self.marks[point] != "good") for point in self.marked("good", "bad", "between")
+                       if point > first}  # fmt: skip
+            seen = [Observation(point=point, value=value) for point, value in levels.items()]
+            return find_belief(seen, weights, Noise(scale=0.05, df=100.0))
+        seen = []
+        for point in (0, *self.trained, line.last):
+            at = first if line.alike[first] == point else point
+            if at >= first and not judge.failed(point):
+                seen += [one.model_copy(update={"point": at}) for one in judge.observe(point)]
+        return find_belief(seen, weights, judge.noise)
+
+    def find_open(self) -> list[int]:
+        """Return the points between `first` and bad that another run may help to judge."""
+        settled = [] if self.judge.varies else [point for point, mark in self.marks.items() if mark != "unknown"]
+        return [
+            point
+            for point in range(self.first + 1, self.line.last)
+            if self.line.alike[point] == point
+            and point not in settled
+            and not self.judge.failed(point)
+            and self.judge.runs(point) < MOST_OF_POINT
+        ]
+
+    def is_settled(self, before: int, after: int) -> bool:
+        """Return whether the marks show that `before` is good and `after` is bad, for a metric without noise."""
+        is_good = before in (0, self.first) or self.marks.get(before) == "good"
+        return not self.judge.varies and is_good and (after == self.line.last or self.marks.get(after) == "bad")
+
+
 def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.0) -> Train | Finish:
     """Return the next runs, or the answer. The result depends on finished runs alone, so a killed search can resume."""
+
+    def may_train(points: Sequence[int]) -> bool:
+        done = sum(judge.runs(point) for point, like in enumerate(line.alike) if point in (like, line.last))
+        return limits.allow(done + len(points), spent_s)
+
     ends = judge_ends(line, judge)
     if ends.verdict not in WORSE:
-        return _look_at_ends(line, judge, limits, ends, spent_s)
-    marks = mark_points(line, judge)
-    doubtful = _doubtful(judge, marks)
-    if doubtful and _may_train(doubtful, judge, line, limits, spent_s):
-        return Train(points=doubtful, why="bad before good: once more")
-    first, notes = _last_good(line, marks)
+        return _compare_ends(line, judge, limits, ends, may_train)
+    marked = _MarkedLine(line, judge)
+    if marked.doubtful and may_train(marked.doubtful):
+        return Train(points=tuple(marked.doubtful), why="bad before good: once more")
     refuted: set[int] = set()
     while True:
-        weights = _weights(line, first, refuted)
-        if not any(weights):
+        belief = marked.find_belief(refuted)
+        if belief is None:
             why = "no point of the line can have caused it: their source and their programs are equal"
-            return Finish(outcome="range", why=why, rated=ends, notes=notes)
-        belief = believe(line, judge, weights, marks, first)
+            return Finish(outcome="range", why=why, rated=ends, notes=marked.notes)
         culprit = int(belief.culprits.argmax())
         if belief.culprits[culprit] < SURE:
-            return _explore(line, judge, limits, belief, marks, first, spent_s, notes)
-        before = line.alike[culprit - 1] if line.alike[culprit - 1] or first == 0 else first
-        pairs = ENDS * max(1, sum(1 for point in _trained(line, judge) if judge.runs(line.alike[point - 1])))
+            return _explore(marked, belief, may_train)
+        before = line.alike[culprit - 1] if line.alike[culprit - 1] or marked.first == 0 else marked.first
+        pairs = HALVES * max(1, sum(1 for point in marked.trained if judge.runs(line.alike[point - 1])))
         after = line.alike[culprit]
         rated = Rated(verdict="unknown")
-        if not judge.varies and _is_settled(line, marks, before, after, first):
+        if marked.is_settled(before, after):
             rated = ends
         elif all(judge.runs(point) and not judge.failed(point) for point in (before, after)):
             rated = judge.compare(before, after, shares=pairs)
         if is_proven(line, judge, belief, (before, after), rated, CHANCE / pairs):
             return Finish(
                 outcome="found", why="", culprit=culprit, before=before, rated=rated,
-                notes=(*notes, *_other_changes(line, judge, before, after)),
+                notes=(*marked.notes, *_other_changes(line, judge, before, after)),
             )  # fmt: skip
         if rated.verdict in ("same", "improved") and culprit not in refuted:
             refuted.add(culprit)
             continue
-        pair = (before, after)
-        stuck = any(judge.failed(point) or judge.runs(point) >= MOST_OF_POINT for point in pair)
-        fewer = _fewer(judge, before, after, rated)
-        if stuck or not _may_train(fewer, judge, line, limits, spent_s):
-            return _range(belief, ends, notes, NOT_SURE)
-        return Train(points=fewer, why="the suspect and the point before it, side by side")
+        stuck = any(judge.failed(point) or judge.runs(point) >= MOST_OF_POINT for point in (before, after))
+        fewest = min(judge.runs(before), judge.runs(after))
+        points = tuple(point for point in (before, after) if judge.runs(point) == fewest)
+        if rated.verdict in WORSE and judge.runs(after) < LEAST_RUNS:
+            points = (after,)
+        if stuck or not may_train(points):
+            return _name_range(belief, marked.notes, NOT_SURE, ends)
+        return Train(points=points, why="the suspect and the point before it, side by side")
 
 
 def find_current_belief(line: Line, judge: Judge) -> Belief | None:
-    """Return the posterior from the finished runs; None if the ends do not differ or no point can be the culprit."""
-    if judge_ends(line, judge).verdict not in WORSE:
-        return None
-    marks = mark_points(line, judge)
-    first, _ = _last_good(line, marks)
-    weights = _weights(line, first, set())
-    return believe(line, judge, weights, marks, first) if any(weights) else None
+    """Return the posterior from the finished runs; None if bad is not surely worse or no point can be the culprit."""
+    return _MarkedLine(line, judge).find_belief() if judge_ends(line, judge).verdict in WORSE else None
 
 
-def _is_settled(line: Line, marks: Marks, before: int, after: int, first: int) -> bool:
-    """Return whether the marks show that `before` is like good and `after` like bad, for a metric without noise."""
-    is_good = before in (0, first) or marks.get(before, ("", ""))[0] == "good"
-    return is_good and (after == line.last or marks.get(after, ("", ""))[0] == "bad")
-
-
-def _weights(line: Line, first: int, refuted: Set[int]) -> list[float]:
-    return [
-        0.0 if point <= first else weight * (REFUTED if point in refuted else 1)
-        for point, weight in enumerate(line.weights)
-    ]
-
-
-def believe(line: Line, judge: Judge, weights: Sequence[float], marks: Marks, first: int) -> Belief:
-    """Return the posterior of the points after `first`, a point that is as good as the good end."""
-    seen: list[Observation] = []
-    if judge.varies:
-        noise = judge.noise
-        for point in (0, *_trained(line, judge), line.last):
-            at = first if line.alike[first] == point else point
-            if at >= first and not judge.failed(point):
-                seen += [one.model_copy(update={"point": at}) for one in judge.observe(point)]
-    else:  # without noise, each point's mark is its level: 0 for good, 1 for bad
-        noise = Noise(scale=0.05, df=100.0)
-        values = {"good": 0.0, "bad": 1.0, "between": 1.0}
-        marked = {point: values[mark] for point, (mark, _) in marks.items() if mark in values and point > first}
-        levels = {first: 0.0, line.last: 1.0} | marked
-        seen = [Observation(point=point, value=value) for point, value in levels.items()]
-    return find_belief(seen, weights, noise)
-
-
-def _fewer(judge: Judge, before: int, after: int, rated: Rated) -> tuple[int, ...]:
-    """Return the points of a pair to run next: a worse `after` until it has WITNESSES runs, else those with fewest."""
-    if rated.verdict in WORSE and judge.runs(after) < WITNESSES:
-        return (after,)
-    fewest = min(judge.runs(before), judge.runs(after))
-    return tuple(point for point in (before, after) if judge.runs(point) == fewest)
-
-
-def _look_at_ends(line: Line, judge: Judge, limits: Limits, ends: Rated, spent_s: float) -> Train | Finish:
+def _compare_ends(
+    line: Line, judge: Judge, limits: Limits, ends: Rated, may_train: Callable[[Sequence[int]], bool]
+) -> Train | Finish:
     """Return further runs of both ends, if they are undecided and within the limits; else the reason to stop."""
     both = min(judge.runs(0), judge.runs(line.last))
-    failed = next((judge.failed(point) for point in (0, line.last) if judge.failed(point)), "")
+    failed = judge.failed(0) or judge.failed(line.last)
     if failed:
         return Finish(outcome="no difference", why=f"an end cannot be judged: {failed}", rated=ends)
     allowed = MOST_OF_POINT if limits.are_given else 2 * limits.ends if judge.varies else limits.ends
     fewer = tuple(point for point in (0, line.last) if judge.runs(point) == both)
-    if ends.verdict == "unknown" and both < allowed and _may_train(fewer, judge, line, limits, spent_s):
+    if ends.verdict == "unknown" and both < allowed and may_train(fewer):
         return Train(points=fewer, why="both ends")
     if ends.verdict == "same":
         why = SAME
+    elif ends.verdict == "improved":
+        why = say_better(ends.text)
     else:
-        is_better = ends.verdict == "improved"
-        why = say_better(ends.text) if is_better else say_unsure(both, ends.text, ends.wanted, ends.cost)
+        why = say_unsure(both, ends.text, ends.wanted, ends.cost)
     return Finish(outcome="no difference", why=why, rated=ends)
 
 
-def _explore(
-    line: Line, judge: Judge, limits: Limits, belief: Belief, marks: Marks, first: int, spent_s: float,
-    notes: tuple[str, ...],
-) -> Train | Finish:  # fmt: skip
+def _explore(marked: _MarkedLine, belief: Belief, may_train: Callable[[Sequence[int]], bool]) -> Train | Finish:
     """Return the run with the most information, or the remaining range of suspects if no run is possible."""
-    settled = {point for point, (mark, _) in marks.items() if not judge.varies and mark != "unknown"}
-    open_points = [
-        point
-        for point in range(first + 1, line.last)
-        if line.alike[point] == point
-        and point not in settled
-        and not judge.failed(point)
-        and judge.runs(point) < MOST_OF_POINT
-    ]
-    point = choose_point(belief, open_points)
+    point = choose_point(belief, marked.find_open())
     if point is None:
-        skipped = [other for other, (mark, _) in marks.items() if mark == "skipped"]
-        why = f"{len(skipped)} of them could not be judged" if skipped else "no run of any of them would tell more"
-        return _range(belief, None, notes, why)
-    if not _may_train((point,), judge, line, limits, spent_s):
-        return _range(belief, None, notes, NOT_SURE)
-    return Train(points=(point,), why=f"{len(_smallest(belief))} points are left")
+        skipped = len(marked.marked("skipped"))
+        why = f"{skipped} of them could not be judged" if skipped else "no run of any of them would tell more"
+        return _name_range(belief, marked.notes, why)
+    if not may_train((point,)):
+        return _name_range(belief, marked.notes, NOT_SURE)
+    return Train(points=(point,), why=f"{len(_find_suspects(belief))} points are left")
 
 
-def _smallest(belief: Belief) -> list[int]:
+def _find_suspects(belief: Belief) -> tuple[int, ...]:
     """Return the smallest set of points whose posterior probabilities sum to SURE, in the line's order."""
     held, found = 0.0, []
     for point in belief.culprits.argsort()[::-1]:
@@ -181,45 +208,11 @@ def _smallest(belief: Belief) -> list[int]:
         held += float(belief.culprits[point])
         if held >= SURE:
             break
-    return sorted(found)
+    return tuple(sorted(found))
 
 
-def _range(belief: Belief, rated: Rated | None, notes: tuple[str, ...], why: str) -> Finish:
-    return Finish(outcome="range", why=why, suspects=tuple(_smallest(belief)), rated=rated, notes=notes)
-
-
-def _trained(line: Line, judge: Judge) -> list[int]:
-    return [point for point in range(1, line.last) if line.alike[point] == point and judge.runs(point)
-            and not judge.failed(point)]  # fmt: skip
-
-
-def _may_train(points: Sequence[int], judge: Judge, line: Line, limits: Limits, spent_s: float) -> bool:
-    """Return whether one more run of each of these points is within the limits."""
-    done = sum(judge.runs(point) for point in range(line.last + 1) if line.alike[point] == point or point == line.last)
-    return limits.allow(done + len(points), spent_s)
-
-
-def _last_good(line: Line, marks: Marks) -> tuple[int, tuple[str, ...]]:
-    """Return the last point with good's source, or a later one marked good after a bad one; and notes about it."""
-    first = max((point for point in range(line.last) if line.alike[point] == 0), default=0)
-    again = any(line.weights[: first + 1])
-    notes = [f"{{{first}}} has good's source again: what came before it went with it"] if again else []
-    bad = min((point for point, (mark, _) in marks.items() if mark == "bad" and point > first), default=None)
-    good = max((point for point, (mark, _) in marks.items() if mark == "good"), default=0)
-    if bad is not None and good > bad:
-        notes.append(f"it comes, goes and comes again: bad at {{{bad}}}, good again at {{{good}}}")
-        first = good
-    return first, tuple(notes)
-
-
-def _doubtful(judge: Judge, marks: Marks) -> tuple[int, ...]:
-    """Return points marked bad before good, or good after bad, by a single run: this may be noise. Times only."""
-    bad = [point for point, (mark, _) in marks.items() if mark in ("bad", "between")]
-    good = [point for point, (mark, _) in marks.items() if mark == "good"]
-    if not judge.varies or not bad or not good or max(good) < min(bad):
-        return ()
-    within = [point for point in (*bad, *good) if min(bad) <= point <= max(good)]
-    return tuple(sorted(point for point in within if judge.runs(point) < WITNESSES))
+def _name_range(belief: Belief, notes: tuple[str, ...], why: str, rated: Rated | None = None) -> Finish:
+    return Finish(outcome="range", why=why, suspects=_find_suspects(belief), rated=rated, notes=notes)
 
 
 def _other_changes(line: Line, judge: Judge, before: int, culprit: int) -> tuple[str, ...]:
@@ -228,7 +221,7 @@ def _other_changes(line: Line, judge: Judge, before: int, culprit: int) -> tuple
     for start, end, where in ((0, before, "before"), (culprit, line.last, "after")):
         if start == end or not (judge.runs(start) and judge.runs(end)):
             continue
-        rated = judge.compare(start, end, shares=2 * ENDS)
+        rated = judge.compare(start, end, shares=2 * HALVES)
         if rated.verdict in (*WORSE, "improved"):
             alike = "in the same direction" if judge.varies else "besides"
             sign = "of opposite sign" if rated.verdict == "improved" else alike

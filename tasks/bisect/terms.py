@@ -1,6 +1,10 @@
-"""The types of a bisection's search: its line of points, the judge of points, its limits, its actions and result."""
+"""The types of a bisection's search: its line of points, the judge of their runs, its limits, its actions and result.
 
-from collections.abc import Sequence
+A point is a commit or a package version. The first point is good, the last one is bad: these two are the ends. The
+culprit is the point that changed the bisected metric.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from configs.schema import Frozen
@@ -8,7 +12,7 @@ from tasks.bisect.posterior import Observation
 from tasks.diff.noise import Noise
 from tasks.records import Verdict
 
-ENDS = 2  # divisor of the false-alarm probability: one half is for the ends, the other for the culprit
+HALVES = 2  # the false-alarm probability is halved: one half for the comparison of the ends, one for the culprit's
 WORSE: tuple[Verdict, ...] = ("regressed", "changed")
 MOST_OF_POINT = 12  # most runs of one point: if they are not enough, the machine is too noisy for this difference
 MOST_RUNS = 100  # most runs of a search if the user gave neither a budget nor a number of runs
@@ -27,7 +31,7 @@ class Rated(Frozen):
 
 
 class Judge(Protocol):
-    """Access to the finished runs of each point, by its index, and to verdicts on them."""
+    """The finished runs of each point (given by its index), and verdicts on two points."""
 
     @property
     def noise(self) -> Noise:
@@ -47,7 +51,10 @@ class Judge(Protocol):
         """Return one observation per run of the point, for a metric that varies."""
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:
-        """Return the verdict on two points. runs: number to use of each; shares: divisor of the false-alarm chance."""
+        """Return the verdict on two points.
+
+        runs: use only the first runs of each point, this many. shares: divisor of the false-alarm probability.
+        """
 
 
 class Line(Frozen):
@@ -57,6 +64,7 @@ class Line(Frozen):
     # for each point, the point whose runs are used for it: the first of consecutive points that train alike, good (0)
     # for every point with good's source, and bad for the last points that train like bad
     alike: tuple[int, ...]
+    ruled_out: Mapping[int, str] = {}  # point → why it needs no run
 
     @property
     def last(self) -> int:
@@ -92,8 +100,8 @@ class Train(Frozen):
 class Finish(Frozen):
     """The result of a search."""
 
-    outcome: Literal["found", "range", "no difference"]
-    why: str  # the reason for "range" and "no difference"; empty for "found"
+    outcome: Literal["found", "range", "no difference", "ledger"]
+    why: str  # the reason; empty for "found"
     culprit: int | None = None  # index of the point, if it was found
     before: int | None = None  # index of the point with which the culprit was compared
     suspects: tuple[int, ...] = ()  # indices of the remaining points of a range

@@ -39,6 +39,11 @@ class BisectedPoint(Frozen):
     high: float | None = None
     chance: float = 0.0  # posterior probability that this point is the culprit
 
+    @property
+    def name(self) -> str:
+        """The displayed name: the version, or the short hash of the commit."""
+        return self.version or self.commit.sha[:9]
+
 
 class FactorEffect(Frozen):
     """One effect in the 2 × 2 experiment of old and new code with old and new packages."""

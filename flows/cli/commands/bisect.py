@@ -21,8 +21,8 @@ def bisect(name: str, /, *, options: Annotated[BisectOptions, Parameter(name="*"
     name
         A comparison of two refs: a file in configs/comparisons, for example main-vs-branch.
     """
+    from tasks.bisect.bisected_metric import read_metric
     from tasks.bisect.points import choose_span, list_cases, read_versions
-    from tasks.bisect.questions import read_question
 
     # checked before the flow, because starting a server for it takes seconds
     options, more = options.model_copy(update={"comparison": name}), options.more
@@ -31,7 +31,7 @@ def bisect(name: str, /, *, options: Annotated[BisectOptions, Parameter(name="*"
     options.read_budget()
     list_cases(options)
     if options.metric:
-        read_question(options.metric)
+        read_metric(options.metric)
     if more.packages:
         read_versions(more.packages)
     choose_span(options)

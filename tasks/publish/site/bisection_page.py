@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tasks.bisect.describe_bisection import name_point, show_counts
+from tasks.bisect.describe_bisection import show_counts
 from tasks.bisect.ledger import show_size
 from tasks.publish.content.explanation_sections import list_sections
 from tasks.publish.content.templating import load_assets, make_environment
@@ -83,7 +83,7 @@ def _ledger_rows(points: Sequence[BisectedPoint]) -> Iterator[tuple[str, str, st
         else:
             shown = "″" if entry.program == before else entry.program[:9]
         yield (
-            name_point(point), shown, show_size(entry.collective_bytes), show_size(entry.recomputed_flops),
+            point.name, shown, show_size(entry.collective_bytes), show_size(entry.recomputed_flops),
             show_size(entry.memory_bytes), subject,
         )  # fmt: skip
         before = entry.program or before
@@ -93,7 +93,7 @@ def draw_belief(record: Bisection) -> str:
     """Return the posterior as bars in a Markdown table, without chances below 0.5 %; empty if no chance is above."""
     rows = [
         (
-            f"`{name_point(point)}`",
+            f"`{point.name}`",
             f"{'█' * max(1, round(BAR * point.chance))} {100 * point.chance:.0f} %",
             escape_markdown(point.commit.subject),
         )
@@ -116,7 +116,7 @@ def bisection_markdown(record: Bisection) -> str:
         blocks.append(f"```\n{record.diffstat.replace('```', '')}\n```")
     rows = [
         (
-            f"`{name_point(point)}` {escape_markdown(shorten(visible(point.commit.subject), SUBJECT))}",
+            f"`{point.name}` {escape_markdown(shorten(visible(point.commit.subject), SUBJECT))}",
             f"{MARKS[point.mark]} {point.mark}",
             str(point.runs or ""),
             show_level(point),
@@ -192,9 +192,7 @@ def publish_bisection(record: Bisection, store: Store) -> Path:
     write_atomically(folder / RECORD, json.dumps(json.loads(record.model_dump_json()), indent=1))
     drawing, rules = draw_points(record)
     html = (
-        make_environment(
-            show_level=show_level, name_point=name_point, show_size=show_size, marks=MARKS, visible_lines=visible_lines
-        )
+        make_environment(show_level=show_level, show_size=show_size, marks=MARKS, visible_lines=visible_lines)
         .get_template("bisect.html.j2")
         .render(
             record=record,

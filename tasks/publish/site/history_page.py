@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from configs.comparison import list_names, load_comparison
 from configs.read import CONFIG_ROOT
-from tasks.bisect.questions import KNOWN
+from tasks.bisect.bisected_metric import KNOWN
 from tasks.history.describe_series import show_event, show_time
 from tasks.history.judge_series import Event, Judged, Line
 from tasks.history.series import Night, Series

@@ -56,8 +56,10 @@ def test_the_line_follows_first_parents_and_enters_a_merge_on_request(history: t
     subjects = [one.commit.subject for one in line]
     assert subjects == ["add one", "add two", "add three", "add four", "merge side", "add five"]
     merge = line[4]
-    assert find_inside(str(folder), merge) == [(git("rev-parse", "main~3"), git("rev-parse", "side"))]
-    inside = find_line(str(folder), *(ResolvedRef(name="x", sha=sha) for sha in find_inside(str(folder), merge)[0]))
+    assert find_inside(str(folder), merge.parents) == [(git("rev-parse", "main~3"), git("rev-parse", "side"))]
+    inside = find_line(
+        str(folder), *(ResolvedRef(name="x", sha=sha) for sha in find_inside(str(folder), merge.parents)[0])
+    )
     assert [one.commit.subject for one in inside] == ["add three", "add left", "add right"]
     message, stat = describe_commit(str(folder), merge.commit.sha)
     assert message == "merge side"

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tasks.bisect.bisected_metric import BisectedMetric
 from tasks.bisect.describe_bisection import next_words, show_counts, write_headline, write_record
 from tasks.bisect.points import Span
-from tasks.bisect.questions import Question
 from tasks.bisect.search import NOT_SURE
 from tasks.bisect.terms import Finish, Rated
 from tasks.records import BisectedPoint, Commit, LedgerEntry
@@ -12,7 +12,7 @@ from tasks.resolve.options import BisectMore, BisectOptions
 from tasks.resolve.refs import ResolvedRef
 
 RANGE = Finish(outcome="range", why=NOT_SURE, suspects=(2, 3, 5))
-LOSS = Question(metric="loss_per_step", title="Loss, step by step")
+LOSS = BisectedMetric(name="loss_per_step", title="Loss, step by step")
 
 
 def make_points(*chances: float) -> tuple[BisectedPoint, ...]:

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from configs.comparison import Tolerance, load_target
+from tasks.bisect.bisected_metric import DIED, BisectedMetric, read_metric
 from tasks.bisect.corners import compare_corners, contrast_corners
 from tasks.bisect.ledger import compile_argv, make_entry, search_ledger, show_size, weigh_commits
-from tasks.bisect.questions import DIED, Question, read_question
 from tasks.bisect.terms import Rated
 from tasks.diff.noise import Noise
 from tasks.publish.site.bisection_page import render_ledger
 from tasks.records import BisectedPoint, Commit, LedgerEntry, RunPlan
 from tasks.store import open_store
 
-TIME = read_question("Step time, steady")
-LOSS = read_question("loss")
-MEMORY = read_question("memory")
-PROGRAM = read_question("program")
+TIME = read_metric("Step time, steady")
+LOSS = read_metric("loss")
+MEMORY = read_metric("memory")
+PROGRAM = read_metric("program")
 
 
 def points(sources: str, programs: str, memory: str = "") -> list[BisectedPoint]:
@@ -36,26 +36,26 @@ def points(sources: str, programs: str, memory: str = "") -> list[BisectedPoint]
 
 
 def test_equal_source_is_ruled_out_for_everything_and_an_equal_program_for_memory() -> None:
-    line, why = weigh_commits(points("aabbcd", "ppppqq"), TIME)
+    line = weigh_commits(points("aabbcd", "ppppqq"), TIME)
     assert [weight > 0 for weight in line.weights] == [False, False, True, False, True, True]
-    assert why == {1: "no source of the trainer changed", 3: "no source of the trainer changed"}
+    assert line.ruled_out == {1: "no source of the trainer changed", 3: "no source of the trainer changed"}
     # with an equal program only the host loop can have changed: possible, but tried last
     assert line.weights[4] == 1.0
     assert line.weights[2] < line.weights[4] / 10
     assert line.weights[5] < line.weights[4] / 10
     # each group has the runs of its first commit; the last group has the runs of the bad end
     assert line.alike == (0, 0, 2, 2, 4, 5)
-    memory, _ = weigh_commits(points("aabbcd", "ppppqq"), MEMORY)
+    memory = weigh_commits(points("aabbcd", "ppppqq"), MEMORY)
     assert [weight > 0 for weight in memory.weights] == [False, False, False, False, True, False]
     assert memory.alike == (0, 0, 0, 0, 5, 5)
-    died, _ = weigh_commits(points("aabbcd", "ppppqq"), DIED)
+    died = weigh_commits(points("aabbcd", "ppppqq"), DIED)
     assert died.weights[2] == died.weights[4]
 
 
 def test_thirty_of_thirty_two_commits_without_source_are_never_trained() -> None:
     sources = "a" * 10 + "b" * 10 + "c" * 13
-    line, why = weigh_commits(points(sources, sources), LOSS)
-    assert len(why) == 30
+    line = weigh_commits(points(sources, sources), LOSS)
+    assert len(line.ruled_out) == 30
     assert sorted(set(line.alike)) == [0, 10, 32]
 
 
@@ -156,10 +156,10 @@ def test_four_corners_without_noise() -> None:
 
 
 def test_metrics_are_found_by_title_id_and_word() -> None:
-    assert read_question("step time, steady") == read_question("step_time_s") == TIME
+    assert read_metric("step time, steady") == read_metric("step_time_s") == TIME
     assert TIME.varies
     assert not LOSS.varies
-    assert read_question("died") == DIED
-    assert isinstance(PROGRAM, Question)
+    assert read_metric("died") == DIED
+    assert isinstance(PROGRAM, BisectedMetric)
     with pytest.raises(ValueError, match="did you mean 'loss'"):
-        read_question("los")
+        read_metric("los")

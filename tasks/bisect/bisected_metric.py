@@ -1,4 +1,4 @@
-"""Chooses the metric to bisect: from the option `--metric`, or as the worst row of a comparison of the ends."""
+"""Chooses the metric to bisect: from the option `--metric`, or as the worst row of a comparison of good and bad."""
 
 from configs.errors import ConfigError, suggest
 from configs.schema import Frozen
@@ -17,64 +17,50 @@ WORDS = {
     "loss": LOSS.name, "died": END.name, "memory": MEMORY.name, "checkpoint": CHECKPOINTS.name, PROGRAM: PROGRAM,
 }  # fmt: skip
 KNOWN = {metric.name: metric.title for metric in METRICS if metric.bisected}
+SAME = "good and bad are the same: good may be bad itself (name an earlier --good), or bad good"
 
 
-class Question(Frozen):
-    """The bisected metric: the id of its row, and the row's title."""
+class BisectedMetric(Frozen):
+    """A row of the table of metrics, by its id and title, or the compiled program (PROGRAM)."""
 
-    metric: str
+    name: str
     title: str
 
     @property
     def varies(self) -> bool:
         """Whether the metric differs between equal runs: True for times only."""
-        return self.metric in TIMES
+        return self.name in TIMES
 
 
-DIED = Question(metric=END.name, title="died")
+DIED = BisectedMetric(name=END.name, title="died")
+TIME = BisectedMetric(name=STEP_TIME.name, title=STEP_TIME.title)
 
 
-def read_question(word: str) -> Question:
+def read_metric(word: str) -> BisectedMetric:
     """Return the metric for a row's title, a row's id or a key of WORDS. Raises ConfigError, with the known names."""
     plain = word.strip().casefold()
-    if plain == "died" or plain == END.name:
+    if plain in ("died", END.name):
         return DIED
     if plain == PROGRAM:
-        return Question(metric=PROGRAM, title="program")
+        return BisectedMetric(name=PROGRAM, title=PROGRAM)
     for name, title in KNOWN.items():
         if plain in (name, title.casefold()) or WORDS.get(plain) == name:
-            return Question(metric=name, title=title)
+            return BisectedMetric(name=name, title=title)
     names = [*WORDS, *KNOWN.values()]
     raise ConfigError([f"--metric {word!r:.80}: no such row{suggest(word, names)}; there are: {', '.join(names)}"])
 
 
-def worst_question(record: ComparisonRecord) -> Question | None:
-    """Return the row to bisect: a death, else a regressed row, else a changed one; None if no row is surely worse."""
-    if record.candidate.has_died and not record.baseline.has_died:
-        return DIED
-    for verdict in ("regressed", "changed"):
-        rows = [row for row in record.rows if row.verdict == verdict and not row.allowed]
-        rows = [row for row in rows if row.metric not in SHARE_A_WORD and row.metric in KNOWN]
-        # metrics without noise come first, because they need fewer runs
-        rows.sort(key=lambda row: row.metric in TIMES)
-        if rows:
-            return Question(metric=rows[0].metric, title=rows[0].title)
-    return None
-
-
-SAME = "good and bad are the same: good may be bad itself (name an earlier --good), or bad good"
-
-
-def find_question(
+def choose_metric(
     record: ComparisonRecord, runs: int, last: int, limits: Limits, spent_s: float
-) -> Question | Train | Finish:
-    """Return the worst row of the comparison, or one more run of both ends if it may decide, or the reason to stop.
+) -> BisectedMetric | Train | Finish:
+    """Return the worst row of a comparison of good and bad, or one more run of both if it may decide, or a reason to
+    stop.
 
-    runs: number of each end's runs in `record`. last: index of the bad end. spent_s: seconds of all runs so far.
+    runs: number of runs of good, and of bad. last: index of bad. spent_s: seconds of all runs so far.
     """
-    question = worst_question(record)
-    if question is not None:
-        return question
+    metric = _find_worst_row(record)
+    if metric is not None:
+        return metric
     if record.baseline.has_died:
         cause = record.baseline.cause_of_death
         told = f": {cause.summary}" if cause else ""
@@ -93,13 +79,29 @@ def find_question(
     return Finish(outcome="no difference", why=say_better(improved[0]) if improved else SAME)
 
 
+def _find_worst_row(record: ComparisonRecord) -> BisectedMetric | None:
+    """Return a death, else a regressed row, else a changed row; None if no row is surely worse."""
+    if record.candidate.has_died and not record.baseline.has_died:
+        return DIED
+    for verdict in ("regressed", "changed"):
+        rows = [
+            row
+            for row in record.rows
+            if row.verdict == verdict and not row.allowed and row.metric not in SHARE_A_WORD and row.metric in KNOWN
+        ]
+        if rows:  # metrics without noise come first, because they need fewer runs
+            row = min(rows, key=lambda row: row.metric in TIMES)
+            return BisectedMetric(name=row.metric, title=row.title)
+    return None
+
+
 def say_better(text: str) -> str:
     """Return the message for a bad end that is better than good. text: the improved row."""
     return f"bad is better than good ({text}): are --good and --bad swapped?"
 
 
 def say_unsure(runs: int, text: str, wanted: int | None, cost: str) -> str:
-    """Return the message for a difference that is not significant. wanted: runs of each end that would decide."""
+    """Return the message for a difference that is not significant. wanted: runs of good, and of bad, to decide it."""
     more = f"; {wanted} runs of each would probably decide" if wanted else ""
     price = f" ({cost})" if cost else ""
     option = f" (--max-runs {2 * wanted + MOST_OF_POINT})" if wanted else ""

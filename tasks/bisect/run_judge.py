@@ -1,13 +1,13 @@
-"""Implements `terms.Judge` with run records: gives the search each point's times and failures, and compares points."""
+"""Implements `terms.Judge` with run records: the times and failures of points, and comparisons of two points."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import log
 
 from configs.comparison import Tolerance
 from configs.noise import DeviceKind
+from tasks.bisect.bisected_metric import DIED, BisectedMetric
 from tasks.bisect.posterior import Observation
-from tasks.bisect.questions import DIED, Question
-from tasks.bisect.terms import Rated
+from tasks.bisect.terms import HALVES, Rated
 from tasks.diff.arms import ArmRuns
 from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.diff.noise import Noise, Past, learn_noise
@@ -22,43 +22,43 @@ from tasks.records import CheckpointDifference, ComparisonRecord, RunRecord
 class RunJudge:
     """The verdict rule applied to the runs of points; see `terms.Judge`.
 
-    like: a template for the comparison of any two points, without runs. failures: point → reason why it cannot be
-    judged. past: noise of earlier runs, by metric. compare_checkpoints: compares the checkpoints of a case's runs.
+    template: the comparison of any two points, without their runs. failures: point → reason why it cannot be judged.
+    past: noise of earlier runs, by metric. compare_checkpoints: compares the checkpoints of a comparison's runs.
     """
 
     def __init__(
         self,
-        question: Question,
-        like: CaseRuns,
+        metric: BisectedMetric,
+        template: CaseRuns,
         runs: Mapping[int, Sequence[RunRecord]],
         *,
         failures: Mapping[int, str],
         past: Mapping[str, Past],
-        compare_checkpoints: Callable[[CaseRuns], CheckpointDifference | None] | None = None,
+        compare_checkpoints: Callable[[CaseRuns], CheckpointDifference | None],
     ) -> None:
-        assert like.rules is not None
-        self._question, self._like, self._rules, self._past = question, like, like.rules, past
-        self._runs = {point: tuple(records) for point, records in runs.items() if records}
+        assert template.rules is not None
+        self._metric, self._template, self._rules, self._past = metric, template, template.rules, past
+        self._runs = {point: tuple(records) for point, records in runs.items()}
         self._failures, self._compare_checkpoints = failures, compare_checkpoints
-        self._known: dict[tuple[int, int, int, int, int, int], Rated] = {}
+        self._known: dict[tuple[int, int, int | None, int], Rated] = {}
 
     @property
     def varies(self) -> bool:
-        return self._question.varies
+        return self._metric.varies
 
     @property
     def noise(self) -> Noise:
-        return learn_noise(self._rules.noises[self._kind], self._past.get(BY_NAME[self._question.metric].quick))
+        return learn_noise(self._rules.noises[self._kind], self._past.get(BY_NAME[self._metric.name].quick))
 
     @property
     def tolerance(self) -> Tolerance:
         """The largest difference of a time that counts as equal."""
-        return self._rules.tolerance_of_time(BY_NAME[self._question.metric].tolerance, self._kind)
+        return self._rules.tolerance_of_time(BY_NAME[self._metric.name].tolerance, self._kind)
 
     @property
     def _kind(self) -> DeviceKind:
         arm = ArmRuns(name="", label="", runs=next(iter(self._runs.values())))
-        return "cpu_time" if self._question.metric == CPU_TIME.name else kind_of((arm, arm))
+        return "cpu_time" if self._metric.name == CPU_TIME.name else kind_of((arm, arm))
 
     def runs(self, point: int) -> int:
         return len(self._runs.get(point, ()))
@@ -73,7 +73,7 @@ class RunJudge:
                 return "its log has too few steps"
             return ""
         cause = _cause(dead[0])
-        if self._question == DIED:
+        if self._metric == DIED:
             ends = [run for run in self._runs.get(max(self._runs), ()) if run.has_died]
             return f"died of something else: {cause}" if ends and _cause(ends[0]) != cause else ""
         return f"died: {cause}"
@@ -83,36 +83,36 @@ class RunJudge:
         return [Observation(point=point, value=log(level[0]), error=level[1]) for level in levels if level]
 
     def _level(self, run: RunRecord) -> tuple[float, float] | None:
-        levels = facts_of(run).levels.get(self._question.metric)
+        levels = facts_of(run).levels.get(self._metric.name)
         return (levels.quick.seconds, levels.quick.error) if levels else None
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:
-        left, right = self._runs[before][:runs], self._runs[after][:runs]
-        key = (before, after, len(left), len(right), runs or 0, shares)
+        key = (before, after, runs, shares)
         if key not in self._known:
+            left, right = self._runs[before][:runs], self._runs[after][:runs]
             look = runs or len(left) + len(right) - 1
             self._known[key] = self._rate(left, right, look=look, shares=shares)
         return self._known[key]
 
-    def record(self, before: int, after: int, *, shares: int = 1, look: int | None = None) -> ComparisonRecord:
-        """Return the full comparison of two points. shares and look: as `cases` and `look` of `CaseRuns`."""
-        return self._compare(self._runs[before], self._runs[after], look=look, shares=shares)
+    def compare_ends(self, last: int, *, look: int | None = None) -> ComparisonRecord:
+        """Return the full comparison of good and bad, at half of the false-alarm probability. look: see `CaseRuns`."""
+        return self._compare(self._runs[0], self._runs[last], look=look, shares=HALVES)
 
     def _compare(
         self, left: Sequence[RunRecord], right: Sequence[RunRecord], *, look: int | None, shares: int
     ) -> ComparisonRecord:
         arms = self._rules.arms
-        sides = [*(as_arm(run, arms[0]) for run in left), *(as_arm(run, arms[1]) for run in right)]
-        case = self._like.model_copy(update={"runs": tuple(sides), "look": look, "cases": shares})
-        if self._question.metric == CHECKPOINTS.name and self._compare_checkpoints:
+        sides = (*(_as_arm(run, arms[0]) for run in left), *(_as_arm(run, arms[1]) for run in right))
+        case = self._template.model_copy(update={"runs": sides, "look": look, "cases": shares})
+        if self._metric.name == CHECKPOINTS.name:
             case = case.model_copy(update={"checkpoints": self._compare_checkpoints(case)})
         return compare_case(case, past=self._past)
 
     def _rate(self, left: Sequence[RunRecord], right: Sequence[RunRecord], *, look: int, shares: int) -> Rated:
-        if self._question == DIED:
+        if self._metric == DIED:
             return _rate_deaths(left, right)
         record = self._compare(left, right, look=look, shares=shares)
-        row = next((row for row in record.rows if row.metric == self._question.metric), None)
+        row = next((row for row in record.rows if row.metric == self._metric.name), None)
         if row is None or row.verdict == "not judged":
             return Rated(verdict="unknown", text="the runs do not tell")
         # a sure verdict's text is only the difference: the comparison of the two commits shows the full reason
@@ -123,7 +123,7 @@ class RunJudge:
         )  # fmt: skip
 
 
-def as_arm(run: RunRecord, arm: str) -> RunRecord:
+def _as_arm(run: RunRecord, arm: str) -> RunRecord:
     """Return the run with `arm` in place of the arm that it was trained for."""
     plan = run.plan.model_copy(update={"arm": arm}) if run.plan is not None else None
     return run.model_copy(update={"arm": arm, "plan": plan})
@@ -138,6 +138,6 @@ def _rate_deaths(left: Sequence[RunRecord], right: Sequence[RunRecord]) -> Rated
     before, after = ([run for run in side if run.has_died] for side in (left, right))
     if bool(before) == bool(after):
         return Rated(verdict="same", text="died as well" if before else "runs to its end")
-    return (
-        Rated(verdict="regressed", text=_cause(after[0])) if after else Rated(verdict="improved", text="does not die")
-    )
+    if after:
+        return Rated(verdict="regressed", text=_cause(after[0]))
+    return Rated(verdict="improved", text="does not die")
