@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.causes import explain, occasion
+from tasks.causes import explain, subjects
 from tasks.causes.explain import ObservedArm, _say_headline
 from tasks.causes.subjects import find_occasion, find_subject, plans_of, wants_explanation
 from tasks.records import (
@@ -96,7 +96,7 @@ def test_another_program_is_an_occasion_and_a_control_is_not(record: MakeRecord)
 def test_a_comparison_may_disable_its_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wants_explanation("linen-vs-nnx")
     off = type("Comparison", (), {"explain": "off"})()
-    monkeypatch.setattr(occasion, "load_comparison", lambda _name: off)
+    monkeypatch.setattr(subjects, "load_comparison", lambda _name: off)
     assert not wants_explanation("linen-vs-nnx")
 
 
