@@ -23,8 +23,8 @@ from configs.topologies import GIB, find_topology
 from tasks.launch.config import yaml_scalar
 from tasks.preflight.analyse import analyse_program
 from tasks.records.compiled import FILE, OPTIMISED, CompiledProgram
-from tasks.resolve.plans import resolve_config
-from tasks.resolve.trainers.compile import CONFIG, plan_compile
+from tasks.resolve.arm_config import resolve_config
+from tasks.resolve.commands import CONFIG, plan_compile
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.trainer_source import TrainerSource
 

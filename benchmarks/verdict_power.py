@@ -24,10 +24,8 @@ from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]
 
 from benchmarks.machine import describe_machine
-from configs.comparison import load_effects, load_tolerances
-from configs.noise import DeviceKind, load_noises
 from configs.schema import Frozen
-from configs.verdict_rules import make_rules
+from configs.verdict_rules import DeviceKind, load_effects, load_noises, load_tolerances, make_rules
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances, decide_levels

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from benchmarks.machine import describe_machine
 from benchmarks.verdict_power import RULES, TOKENS, draw_past, draw_tpu, make_arms
 from benchmarks.verdict_power import Cell as Shape
-from configs.noise import DeviceKind
 from configs.schema import Frozen
+from configs.verdict_rules import DeviceKind
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances, decide_levels

@@ -8,13 +8,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from ruamel.yaml.comments import CommentedMap
 
-from configs.backend_settings import LogSettings, Settings
+from configs.backends import BACKENDS, BackendName, LogSettings, Settings, fill_in, settings_model, take_section
 from configs.custom_trainer import CommandTemplate
 from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
-from configs.findings import Effects, FindingKind, Rule, load_rules, read_rules
-from configs.launch import BACKENDS, BackendName, fill_in, settings_model, take_section
-from configs.load import Value, explain, layer_from_map, read_entries
+from configs.findings import read_rules
+from configs.load import Value, explain, layer_from_map
 from configs.read import CONFIG_ROOT, display_path, origin_of, plain, read_yaml
 from configs.read import first_comment as first_comment
 from configs.schema import Frozen
@@ -24,6 +23,8 @@ type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances", "
 type Named = tuple[Kind, str, tuple[str | int, ...]]  # a reference in a YAML file, and its keys there
 Trainer = Literal["maxview", "maxtext", "command"]
 Start = Literal["own", "shared"]
+MOST_REPEATS = 100  # runs per arm, at most
+ENOUGH_REPEATS = 30  # default limit of runs per arm for --until-decided
 BY_DEVICE = ("step_time_s", "step_cpu_time_s")  # metrics; configs/noise.yml applies if the set has no tolerance
 
 SINGULAR: Mapping[Kind, str] = {
@@ -99,7 +100,7 @@ class Comparison(Frozen):
     trainer: Trainer
     target: Name
     cases: Annotated[tuple[Name, ...], Field(min_length=1)]
-    repeats: Annotated[Count, Field(le=100)]
+    repeats: Annotated[Count, Field(le=MOST_REPEATS)]
     tolerances: Name
     comparability: Name = "default"  # file in configs/comparability: the effect of each finding on the verdict
     findings: dict[str, Any] = {}  # overrides of that file's entries, as in configs/findings.py: Rule
@@ -259,30 +260,6 @@ class Target(Frozen):
         return fill_in(self.launch, settings_model(self.backend), f"configs/targets/{self.name}.yml", environ)
 
 
-class Tolerance(Frozen):
-    """The largest accepted difference between the arms, and why.
-
-    `relative`: as a share of the baseline's value; `absolute`: in the metric's unit. `least`: for a noisy metric, the
-    smallest difference that is reported if it is statistically certain, in the unit of the field that is set.
-    """
-
-    relative: Size | None = None
-    absolute: Size | None = None
-    why: Annotated[str, Field(min_length=1)]
-    least: Size | None = None
-    least_why: Annotated[str, Field(min_length=1)] | None = None
-
-    @model_validator(mode="after")
-    def _check_one(self) -> Self:
-        if (self.relative is None) == (self.absolute is None):
-            raise ValueError("set exactly one of relative and absolute")
-        if (self.least is None) != (self.least_why is None):
-            raise ValueError("set least and least_why together")
-        if self.least is not None and self.least > max(self.relative or 0.0, self.absolute or 0.0):
-            raise ValueError(f"least ({self.least:g}) must not be more than the tolerance")
-        return self
-
-
 def list_names(kind: Kind, *, root: Path = CONFIG_ROOT) -> tuple[str, ...]:
     """Return the names of the files in configs/KIND, sorted and without `.yml`."""
     return tuple(sorted(path.stem for path in (root / kind).glob("*.yml")))
@@ -338,7 +315,8 @@ def load_comparison(name: str, *, root: Path = CONFIG_ROOT) -> Comparison:
     if not question:
         problems.lines.append(f"{display_path(path)}:1: begin with a comment that says what is compared")
     spec = problems.attempt(lambda: _load(path, data, Comparison, name=name, question=question))
-    problems.attempt(lambda: _own_rules(data, path))
+    if "findings" in data:
+        problems.attempt(lambda: read_rules(data["findings"], path))
     named: list[Named] = []
     if spec is not None:
         named += [("targets", spec.target, ("target",)), ("tolerances", spec.tolerances, ("tolerances",))]
@@ -354,26 +332,6 @@ def load_target(name: str, *, root: Path = CONFIG_ROOT) -> Target:
     """Return a target by name. Raises ConfigError."""
     path = find("targets", name, root=root)
     return _load(path, read_yaml(path), Target, name=name)
-
-
-def load_tolerances(name: str, *, root: Path = CONFIG_ROOT) -> dict[str, Tolerance]:
-    """Return the tolerances in configs/tolerances/NAME.yml by metric. Raises ConfigError."""
-    path = find("tolerances", name, root=root)
-    required = [*read_yaml(find("tolerances", "default"))]
-    return read_entries(read_yaml(path), path, Tolerance, tolerance_names(), "metric", required=required)
-
-
-def _own_rules(data: CommentedMap, path: Path) -> dict[FindingKind, Rule]:
-    return read_rules(data["findings"], path) if "findings" in data else {}
-
-
-def load_effects(name: str = "default", comparison: str | None = None, *, root: Path = CONFIG_ROOT) -> Effects:
-    """Return the effect of each kind of finding: comparability/NAME.yml, overridden by the comparison's `findings:`."""
-    rules = load_rules(find("comparability", name, root=root))
-    if comparison is not None:
-        path = find("comparisons", comparison, root=root)
-        rules |= _own_rules(read_yaml(path), path)
-    return {kind: rule.effect for kind, rule in rules.items()}
 
 
 def load_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:

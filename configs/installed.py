@@ -1,6 +1,6 @@
 """Identifies a trainer by its source folder and Python environment: commit, source digest, package versions.
 
-`tasks/resolve/ask_python.py` runs this file with other Python interpreters, so it imports only the standard library.
+Other Python interpreters run this file (`tasks/resolve/python_environments.py`): it imports the standard library only.
 """
 
 import hashlib

@@ -1,5 +1,6 @@
-"""Reads a YAML 1.2 file into a mapping that stores the line of every key; rejects malicious files."""
+"""Reads a YAML 1.2 file into a mapping that stores the line of every key, and rejects malicious files; durations."""
 
+import re
 import stat
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -134,3 +135,12 @@ def first_comment(path: Path) -> str:
             break
         lines.append(line.lstrip("# ").strip())
     return " ".join(lines)
+
+
+def read_duration(text: str) -> float:
+    """Return a duration in seconds. Raises ValueError with examples, also for 0."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    seconds = float(match[1]) * {"s": 1.0, "m": 60.0, "h": 3600.0}[match[2]] if match else 0.0
+    if not seconds:
+        raise ValueError(f"'{text}' is not a duration: type for example 90s, 10m or 2h")
+    return seconds

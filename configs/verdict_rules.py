@@ -1,22 +1,153 @@
-"""Collects the rules of a comparison's verdict from the files in configs/, to be stored in the run plans."""
+"""Loads the rules of a comparison's verdict from the files in configs/: each run plan stores a copy of them.
+
+The rules are tolerances, effects of findings, the noise of step times, and settings that may differ (inert settings).
+"""
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self, get_args
 
-from configs.comparison import (
-    Target,
-    Tolerance,
-    load_comparison,
-    load_effects,
-    load_target,
-    load_tolerances,
-)
-from configs.findings import Effect, FindingKind
-from configs.inert import Inert, load_inert
-from configs.noise import DeviceKind, DeviceNoise, load_noises
-from configs.read import CONFIG_ROOT
+from pydantic import Field, ValidationError, model_validator
+
+from configs.comparison import Size, Target, find, load_comparison, load_target, tolerance_names
+from configs.errors import ConfigError
+from configs.findings import Effect, Effects, FindingKind, load_rules, read_rules
+from configs.load import explain, read_entries
+from configs.read import CONFIG_ROOT, origin_of, plain, read_yaml
 from configs.schema import Frozen
+
+Share = Annotated[float, Field(gt=0, lt=10, allow_inf_nan=False, strict=True)]
+DeviceKind = Literal["tpu", "gpu", "cpu", "cpu_time"]  # cpu_time: not a device, but a step's CPU time
+
+
+class Tolerance(Frozen):
+    """The largest accepted difference between the arms, and why.
+
+    `relative`: as a share of the baseline's value; `absolute`: in the metric's unit. `least`: for a noisy metric, the
+    smallest difference that is reported if it is statistically certain, in the unit of the field that is set.
+    """
+
+    relative: Size | None = None
+    absolute: Size | None = None
+    why: Annotated[str, Field(min_length=1)]
+    least: Size | None = None
+    least_why: Annotated[str, Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Self:
+        if (self.relative is None) == (self.absolute is None):
+            raise ValueError("set exactly one of relative and absolute")
+        if (self.least is None) != (self.least_why is None):
+            raise ValueError("set least and least_why together")
+        if self.least is not None and self.least > max(self.relative or 0.0, self.absolute or 0.0):
+            raise ValueError(f"least ({self.least:g}) must not be more than the tolerance")
+        return self
+
+
+def load_tolerances(name: str, *, root: Path = CONFIG_ROOT) -> dict[str, Tolerance]:
+    """Return the tolerances in configs/tolerances/NAME.yml by metric. Raises ConfigError."""
+    path = find("tolerances", name, root=root)
+    required = [*read_yaml(find("tolerances", "default"))]
+    return read_entries(read_yaml(path), path, Tolerance, tolerance_names(), "metric", required=required)
+
+
+def load_effects(name: str = "default", comparison: str | None = None, *, root: Path = CONFIG_ROOT) -> Effects:
+    """Return the effect of each kind of finding: comparability/NAME.yml, overridden by the comparison's `findings:`."""
+    rules = load_rules(find("comparability", name, root=root))
+    if comparison is not None:
+        path = find("comparisons", comparison, root=root)
+        data = read_yaml(path)
+        if "findings" in data:
+            rules |= read_rules(data["findings"], path)
+    return {kind: rule.effect for kind, rule in rules.items()}
+
+
+class DeviceNoise(Frozen):
+    """The noise of step times on a kind of device until a target has a history; shares of the step time."""
+
+    equal_runs: Share  # standard deviation of the difference between two consecutive equal runs
+    weight: Annotated[float, Field(ge=1, le=1000)]  # degrees of freedom: the number of run pairs this is worth
+    days_apart: Share  # added if the arms' runs were not adjacent in time
+    places_apart: Share | None = None  # added if on two slices or hosts; None in old plans: days_apart applies
+    tolerance: Share  # differences up to this are accepted
+    least: Share  # smaller differences are never reported
+    why: Annotated[str, Field(min_length=1)]
+
+
+def load_noises(*, root: Path = CONFIG_ROOT) -> dict[DeviceKind, DeviceNoise]:
+    """Return the noise of step times on every kind of device. Raises ConfigError."""
+    path = root / "noise.yml"
+    kinds: tuple[DeviceKind, ...] = get_args(DeviceKind)
+    return read_entries(read_yaml(path), path, DeviceNoise, kinds, "kind of device", required=kinds)
+
+
+def device_kind_of(name: str | None, backend: str | None) -> DeviceKind:
+    """Return the kind of a device from its name in a log ("TPU v6 lite", "NVIDIA H100") and JAX's backend name.
+
+    Any name without "tpu" and "cpu", also an unknown one, is treated as a GPU.
+    """
+    text = f"{name or ''} {backend or ''}".lower()
+    if "tpu" in text:
+        return "tpu"
+    return "cpu" if "cpu" in text else "gpu"
+
+
+Names = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+class Group(Frozen):
+    """Name patterns of settings that may differ for the reason `why`, if both runs have the settings in `when`."""
+
+    why: Annotated[str, Field(min_length=1)]
+    names: Names
+    when: dict[str, str] = {}
+
+
+class Inert(Frozen):
+    """The contents of configs/inert.yml: name patterns of config keys, environment variables and compiler flags."""
+
+    own: tuple[Group, ...]  # values of a single run, such as its name and folder
+    inputs: Names  # files that a run reads: their values affect training
+    inert: tuple[Group, ...]  # settings without an effect on training
+
+    def is_own(self, name: str) -> bool:
+        """Return whether the setting is a run's own name, folder, access token, port or host."""
+        return any(_matches(name, group.names) for group in self.own)
+
+    def is_input(self, name: str) -> bool:
+        """Return whether the setting names an input of the run."""
+        return _matches(name, self.inputs)
+
+    def why(self, name: str, *sides: Mapping[str, str]) -> str | None:
+        """Return why a difference in this setting is harmless; None if it may matter. sides: both runs' settings."""
+        return next((g.why for g in self.inert if _matches(name, g.names) and _holds(g.when, sides)), None)
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _holds(when: Mapping[str, str], sides: tuple[Mapping[str, str], ...]) -> bool:
+    # MaxText prints some values as Python enumeration members: DatasetType.SYNTHETIC
+    return all(
+        side.get(key, "").rpartition(".")[2].strip("'\"").lower() == value
+        for side in sides
+        for key, value in when.items()
+    )
+
+
+@cache
+def load_inert() -> Inert:
+    """Return the contents of `configs/inert.yml`. Raises ConfigError."""
+    path = CONFIG_ROOT / "inert.yml"
+    data = read_yaml(path)
+    try:
+        return Inert.model_validate(plain(data))
+    except ValidationError as error:
+        known = tuple({*Inert.model_fields, *Group.model_fields})
+        raise ConfigError(explain(error, lambda keys: origin_of(data, path, keys), known)) from error
 
 
 class VerdictRules(Frozen):

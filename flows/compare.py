@@ -16,8 +16,7 @@ from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
-from configs.comparison import load_comparison, load_target
-from configs.durations import ENOUGH_REPEATS
+from configs.comparison import ENOUGH_REPEATS, load_comparison, load_target
 from configs.errors import ConfigError
 from tasks.causes.kept_programs import have_programs
 from tasks.causes.subjects import announce, find_occasion, plans_of, wants_explanation
@@ -31,9 +30,8 @@ from tasks.preflight.read_compiles import find_missing_compilers
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.comment import comparison_comment
 from tasks.records import CheckpointCommitted, CheckpointProof, ComparisonRecord, RunPlan, RunRecord
-from tasks.resolve.make_request import request_comparison
 from tasks.resolve.options import CompareOptions
-from tasks.resolve.plans import Request
+from tasks.resolve.plans import Request, request_comparison
 from tasks.services.cleanup import end_jobs
 from tasks.services.endings import final_state, log_result
 from tasks.services.events import EVENTS, Compared, Explaining, Extended, Logged, Planned, Reused, Troubled, Verified

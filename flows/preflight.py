@@ -11,8 +11,8 @@ from configs.errors import ConfigError
 from flows.compare import compile_cases, publish_case
 from tasks.launch.owners import forget
 from tasks.preflight.read_compiles import find_missing_compilers
-from tasks.resolve.make_request import request_compiles
 from tasks.resolve.options import PreflightOptions
+from tasks.resolve.plans import request_compiles
 from tasks.services.cleanup import end_jobs
 from tasks.services.endings import final_state, log_result
 from tasks.services.events import EVENTS, Planned

@@ -20,7 +20,7 @@ from configs.load import ConfigError
 from tasks.launch.backend import WITHOUT
 from tasks.launch.job import find_obstacles
 from tasks.resolve.trainers.maxtext import find_maxtext
-from tasks.resolve.trainers.place_trainer import PYTHON_VARIABLE
+from tasks.resolve.trainers.trainer_source import PYTHON_VARIABLE
 from tasks.services.idle_server import IDLE_S, explain_home, find_idle
 from tasks.store import StoreError, check_writable
 

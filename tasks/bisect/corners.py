@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import stdtrit  # type: ignore[import-untyped]  # scipy-stubs is not installed
 
-from configs.comparison import Tolerance
+from configs.verdict_rules import Tolerance
 from tasks.bisect.run_judge import RunJudge
 from tasks.bisect.terms import WORSE, Rated
 from tasks.diff.effect import CONFIDENCE

@@ -19,7 +19,7 @@ from tasks.metrics.result_metrics import CHECKPOINTS, END
 from tasks.preflight.analyse import analyse_program, locate
 from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
 from tasks.records.compiled import FILE, OPTIMISED
-from tasks.resolve.trainers.compile import COMPILE_RECORDER
+from tasks.resolve.commands import COMPILE_RECORDER
 from tasks.store import Store
 from tasks.store.json_records import model_from_json, read_document
 

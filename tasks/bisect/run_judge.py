@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from math import log
 
-from configs.comparison import Tolerance
-from configs.noise import DeviceKind
+from configs.verdict_rules import DeviceKind, Tolerance
 from tasks.bisect.bisected_metric import DIED, BisectedMetric
 from tasks.bisect.posterior import Observation
 from tasks.bisect.terms import HALVES, Rated

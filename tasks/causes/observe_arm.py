@@ -3,8 +3,7 @@
 import shutil
 from pathlib import Path
 
-from configs.backend_settings import ImageSettings
-from configs.launch import settings_model
+from configs.backends import ImageSettings, settings_model
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError
 from tasks.launch.logs import read_exit_code

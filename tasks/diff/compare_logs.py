@@ -4,9 +4,9 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 
-from configs.comparison import list_names, load_comparison, load_effects, load_target, load_tolerances
+from configs.comparison import list_names, load_comparison, load_target
 from configs.schema import Frozen
-from configs.verdict_rules import VerdictRules, make_rules
+from configs.verdict_rules import VerdictRules, load_effects, load_tolerances, make_rules
 from tasks.diff.compare_case import CaseRuns
 from tasks.diff.compare_runs import diff
 from tasks.diff.decide import ONE_RUN
@@ -19,7 +19,7 @@ from tasks.ingest.given_logs import read_pair as read_pair
 from tasks.ingest.run_record import with_cause, with_place
 from tasks.metrics.compute_facts import with_facts
 from tasks.records import ComparisonRecord, RunRecord
-from tasks.resolve.plans import find_unfit
+from tasks.resolve.arm_config import find_unfit
 from tasks.scrape import copy_log
 from tasks.store import Store, check_name, safe_name
 from tasks.store.mirror import out_option

@@ -5,7 +5,7 @@ The modules `decide_noisy` and `parity_rows` decide times and curves. `docs/verd
 
 from math import isclose, isfinite, isnan, log10
 
-from configs.comparison import Tolerance
+from configs.verdict_rules import Tolerance
 from tasks.records import Better, Decision, Verdict
 
 LEAST_REPEATS = 3  # least number of runs of an arm for estimating its noise

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]  # scipy.stats takes 2 s to load
 
-from configs.comparison import Tolerance
 from configs.schema import Frozen
-from configs.verdict_rules import VerdictRules
+from configs.verdict_rules import Tolerance, VerdictRules
 from tasks.diff.decide import LEAST_REPEATS, ROUNDING, show_threshold, threshold_of
 from tasks.diff.decide_noisy import CHANCE, ask_for_more, show_chance, show_runs
 from tasks.diff.effect import CONFIDENCE

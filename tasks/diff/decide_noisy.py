@@ -2,8 +2,8 @@
 
 from math import expm1, log1p
 
-from configs.comparison import Tolerance
 from configs.schema import Frozen
+from configs.verdict_rules import Tolerance
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration, show_threshold, threshold_of
 from tasks.diff.effect import MOST_RUNS, Effect, Sample, are_mixed, measure_effect, runs_wanted
 from tasks.diff.noise import LEAST_PAIRS

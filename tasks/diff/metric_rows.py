@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from math import isclose, isfinite
 
-from configs.comparison import Tolerance
+from configs.verdict_rules import Tolerance
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.decide import decide_exact
 from tasks.diff.undeclared_differences import declared_packages, is_declared

@@ -12,8 +12,8 @@ from math import exp, log, sqrt
 import numpy as np
 from scipy.special import gammaln  # type: ignore[import-untyped]  # its stubs are a package of their own
 
-from configs.noise import DeviceNoise
 from configs.schema import Frozen
+from configs.verdict_rules import DeviceNoise
 from tasks.diff.arms import Arms
 from tasks.records import RunRecord, seconds_between
 

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from configs.durations import ENOUGH_REPEATS
+from configs.comparison import ENOUGH_REPEATS
 from configs.schema import Frozen
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.records import ComparisonRecord, MetricDiff

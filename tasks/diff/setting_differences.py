@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from configs.findings import FindingKind
-from configs.inert import Inert, load_inert
 from configs.schema import Frozen
+from configs.verdict_rules import Inert, load_inert
 from tasks.records import RunRecord
 
 FLAG_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")

@@ -7,9 +7,8 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from configs.noise import DeviceKind, device_kind_of
 from configs.schema import Frozen
-from configs.verdict_rules import VerdictRules
+from configs.verdict_rules import DeviceKind, VerdictRules, device_kind_of
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, decide_noisy
 from tasks.diff.effect import Sample

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from configs.launch import BACKENDS
+from configs.backends import BACKENDS
 from tasks.launch.backend import CAUSE_LINE, CAUSE_PATTERN, LOST_PATTERN, PLACE_PATTERN
 from tasks.launch.cross_maxtext import read_crossing
 from tasks.launch.job import launcher_of
@@ -35,8 +35,7 @@ from tasks.records import (
     metric_from_json,
     step_from_json,
 )
-from tasks.resolve.trainers.maxtext_events import FOLDER, read_maxtext_events
-from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics, wrote_metrics
+from tasks.resolve.trainers.maxtext_metrics import TENSORBOARD, read_maxtext_events, read_maxtext_metrics, wrote_metrics
 from tasks.resolve.trainers.trainer_source import SOURCE
 from tasks.scrape import LogFormatError, scrape_run
 from tasks.scrape.death.causes import classify
@@ -243,7 +242,7 @@ def read_run_metrics(plan: RunPlan, directory: RunDirectory, reading: RunReading
     metrics = read_metrics(directory.path / plan.files.metrics)
     if metrics is not None:
         return metrics
-    events = read_maxtext_events(directory.path / FOLDER)
+    events = read_maxtext_events(directory.path / TENSORBOARD)
     if events is None or not set(reading.steps["step"]) <= set(events["step"]):
         return None
     return events

@@ -12,7 +12,7 @@ from tasks.launch.errors import LaunchError
 from tasks.launch.logs import read_exit_code
 from tasks.launch.rerun import move_plan, run_to_end
 from tasks.records import CrossRestore, RunPlan
-from tasks.resolve.replay.play import link
+from tasks.resolve.play_log import link
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics
 
 FILE, FOLDER, LOG = "cross_restore.json", "cross_restore", "cross_restore.log"  # in the run's folder

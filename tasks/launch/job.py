@@ -8,9 +8,9 @@ from typing import Any
 
 from etils import epath
 
+from configs.backends import find_part
 from configs.comparison import Target
 from configs.errors import ConfigError
-from configs.launch import find_part
 from tasks.launch.backend import Backend, Launcher, Restarted
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError as LaunchError
@@ -18,7 +18,7 @@ from tasks.observe.kept_program import program_variables
 from tasks.observe.shared_start import with_shared_start
 from tasks.records import RunHandle, RunPlan
 from tasks.resolve.checkout import check_checkout
-from tasks.resolve.replay.play import TMP_MARK
+from tasks.resolve.play_log import TMP_MARK
 from tasks.store import RunDirectory
 from tasks.store.locks import hold
 

@@ -57,7 +57,17 @@ from tasks.records.explanation import (
 )
 from tasks.records.json_numbers import metric_from_json, number_from_json, number_to_json, step_from_json
 from tasks.records.observation import Observation, Root, TensorComparison
-from tasks.records.plan import Commit, JobCause, RunFiles, RunHandle, RunPlan, SharedStart, StartedProcess, StoredHandle
+from tasks.records.plan import (
+    Commit,
+    Invocation,
+    JobCause,
+    RunFiles,
+    RunHandle,
+    RunPlan,
+    SharedStart,
+    StartedProcess,
+    StoredHandle,
+)
 from tasks.records.reading import (
     RANK_MEMORY_SCHEMA,
     STEP_SCHEMA,

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, model_validator
 
-from configs.launch import BACKENDS, BackendName, Launch, find_part
+from configs.backends import BACKENDS, BackendName, Launch, find_part
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules
 
@@ -24,6 +24,14 @@ class RunFiles(Frozen):
     checkpoints: str | None = "checkpoints"  # folder of the Orbax checkpoints; None: the run saves none
     metrics: str = "metrics.jsonl"  # the trainer's JSON lines, one object per step
     resume: tuple[str, ...] = ()  # arguments appended to the run's command if a checkpoint exists
+
+
+class Invocation(Frozen):
+    """How one run is started: its arguments, the variables that its trainer needs, and its output files."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str] = {}  # the target's variables override these
+    files: RunFiles = RunFiles()
 
 
 class SharedStart(Frozen):

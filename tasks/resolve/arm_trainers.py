@@ -11,7 +11,7 @@ from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts
 from tasks.resolve.code_digest import digest_trainer
-from tasks.resolve.commits_between import list_commits
+from tasks.resolve.git import list_commits
 from tasks.resolve.python_environments import (
     PROJECT,
     SoftwareError,
@@ -20,8 +20,13 @@ from tasks.resolve.python_environments import (
     unmet_requirements,
 )
 from tasks.resolve.refs import ResolvedRef, check_repository, resolve_ref
-from tasks.resolve.trainers.place_trainer import choose_python, resolve_custom_command, resolve_maxtext
-from tasks.resolve.trainers.trainer_source import TrainerSource, read_trainer_source
+from tasks.resolve.trainers.trainer_source import (
+    TrainerSource,
+    choose_python,
+    read_trainer_source,
+    resolve_custom_command,
+    resolve_maxtext,
+)
 
 HERE = CONFIG_ROOT.parent  # the folder of the installed trainer
 # A checkout must have one file of each tuple. Without `model/__init__.py`, Python would import the installed package
@@ -68,7 +73,6 @@ def place_arms(comparison: Comparison, options: ArmOverrides, cache: Path) -> di
             if found is not None:
                 repository, refs[arm.name] = found
                 repositories[arm.name] = repository if repositories[arm.name] else None
-    problems.lines = list(dict.fromkeys(problems.lines))
     if comparison.has_refs and len(refs) == len(arms):
         problems.lines += _check_control(arms, [refs[arm.name] for arm in arms], aa=options.aa)
     problems.raise_any()

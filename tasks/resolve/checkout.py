@@ -1,15 +1,20 @@
-"""Creates a folder with exactly the files of a git commit, and reuses the folder while its files are unchanged."""
+"""Creates a folder with exactly the files of a git commit, and reuses the folder while its files are unchanged.
 
+Git's hash of the files is computed without calling git, whose settings and index could be manipulated.
+"""
+
+import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from tasks.resolve.git import GitError, run_git
-from tasks.resolve.tree_hash import hash_folder, hash_object
 
 KEPT_S = 14 * 86_400.0  # seconds; a checkout unused for longer is removed
 UNFINISHED_S = 86_400.0  # seconds; an unfinished checkout older than this is removed
@@ -18,6 +23,8 @@ FOLDER = "checkouts"  # in the cache
 # tree, so a changed file is always detected.
 COMMIT = ".maxview-commit"
 ALGORITHMS = {40: "sha1", 64: "sha256"}  # number of hex digits of a SHA → hash algorithm
+type Entry = tuple[bytes, bytes]  # mode in git's tree, hash
+_FOLDER, _LINK, _PROGRAM, _FILE, _SUBMODULE = b"40000", b"120000", b"100755", b"100644", b"160000"  # modes
 
 
 class CheckoutError(ValueError):
@@ -85,7 +92,7 @@ def _fetch(repository: str, sha: str, folder: Path, git: Path) -> None:
 
 
 def is_whole(folder: Path, sha: str) -> bool:
-    """Return whether the folder contains exactly the files of this commit; compares hashes."""
+    """Return whether the folder contains exactly the files of the commit `sha`; compares their hashes."""
     try:
         known = json.loads((folder / COMMIT).read_text())
         text, algorithm = known["commit"].encode("utf-8", "surrogateescape"), ALGORITHMS[len(sha)]
@@ -119,3 +126,52 @@ def prune_checkouts(cache: Path, *, now: float | None = None) -> list[Path]:
             shutil.rmtree(folder, ignore_errors=True)
             removed.append(folder)
     return removed
+
+
+def hash_object(kind: str, content: bytes, algorithm: str) -> bytes:
+    """Return git's hash of an object. kind: "blob", "tree" or "commit"; algorithm: "sha1" or "sha256"."""
+    return hashlib.new(algorithm, f"{kind} {len(content)}\0".encode() + content, usedforsecurity=False).digest()
+
+
+def hash_folder(
+    folder: Path, algorithm: str, *, submodules: Mapping[str, str] | None = None, ignored: str = ""
+) -> bytes:
+    """Return git's tree hash of a folder; equal to a commit's tree hash if no file is added, removed or changed.
+
+    submodules: path → commit; their folders are empty. ignored: path of a file to leave out.
+    """
+    return _hash_folder(folder, "", algorithm, submodules or {}, ignored) or hash_object("tree", b"", algorithm)
+
+
+def _hash_folder(
+    folder: Path, inside: str, algorithm: str, submodules: Mapping[str, str], ignored: str
+) -> bytes | None:
+    entries: dict[bytes, Entry] = {}
+    with os.scandir(folder) as found:
+        for item in found:
+            path = f"{inside}{item.name}"
+            if path == ignored:
+                continue
+            if item.is_dir(follow_symlinks=False):
+                below = _hash_folder(Path(item.path), f"{path}/", algorithm, submodules, ignored)
+                if below is not None:
+                    entries[os.fsencode(item.name)] = _FOLDER, below
+                elif path in submodules:
+                    entries[os.fsencode(item.name)] = _SUBMODULE, bytes.fromhex(submodules[path])
+            else:
+                entries[os.fsencode(item.name)] = _hash_file(item, algorithm)
+    if not entries:
+        return None  # git does not store empty folders
+    # git sorts entries as if the names of folders ended with a slash
+    order = sorted(entries, key=lambda name: name + b"/" if entries[name][0] == _FOLDER else name)
+    lines = (b"%s %s\0%s" % (entries[name][0], name, entries[name][1]) for name in order)
+    return hash_object("tree", b"".join(lines), algorithm)
+
+
+def _hash_file(item: "os.DirEntry[str]", algorithm: str) -> Entry:
+    mode = item.stat(follow_symlinks=False).st_mode
+    if stat.S_ISLNK(mode):
+        return _LINK, hash_object("blob", os.fsencode(os.readlink(item.path)), algorithm)
+    if not stat.S_ISREG(mode):
+        return b"0", b""  # a pipe or a device: an entry that no commit contains
+    return (_PROGRAM if mode & stat.S_IXUSR else _FILE), hash_object("blob", Path(item.path).read_bytes(), algorithm)

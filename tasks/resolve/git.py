@@ -1,13 +1,20 @@
-"""Runs git without a shell, hooks, prompts, or the GIT_* variables of an enclosing hook."""
+"""Runs git without a shell, hooks, prompts, or the GIT_* variables of an enclosing hook; lists commits."""
 
 import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tasks.records import Commit
 
 TIMEOUT_S = 600.0  # long enough to fetch one commit of a big repository
 # Excludes `ext::`, with which an address runs a command.
 PROTOCOLS = "file:git:http:https:ssh"
+SSH_SETTINGS = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")
+MOST_COMMITS = 200  # limit of listed commits
+_COMMIT = "%H%x00%cI%x00%an%x00%s%x01"  # format of a listed commit: SHA, time, author, subject
 
 
 class GitError(RuntimeError):
@@ -48,4 +55,29 @@ def git_environment() -> dict[str, str]:
     return kept | {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": PROTOCOLS, "LC_ALL": "C"}
 
 
-SSH_SETTINGS = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")
+def list_commits(folder: Path, without: str, sha: str) -> "tuple[Commit, ...]":
+    """Return the ancestors of `sha` that are no ancestors of `without`, newest first, at most MOST_COMMITS.
+
+    Returns () if git is missing, the folder is no clone, or the clone lacks one of the two commits.
+    """
+    from tasks.records import Commit  # imported here because it loads polars, and the command line needs only refs
+
+    try:
+        printed = run_git(
+            [
+                "log",
+                f"--format={_COMMIT}",
+                f"--max-count={MOST_COMMITS}",
+                "--end-of-options",
+                f"{without}..{sha}",
+                "--",
+            ],
+            folder=folder,
+        )
+    except GitError:
+        return ()
+    lines = [line.strip("\n").split("\0") for line in printed.split("\x01")]
+    return tuple(
+        Commit(sha=name, time=time, author=author, subject=subject)
+        for name, time, author, subject in (line for line in lines if len(line) == 4)
+    )

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from pydantic import Field
 
-from configs.comparison import Kind, list_names
-from configs.durations import ENOUGH_REPEATS, MOST_REPEATS, read_duration
+from configs.comparison import ENOUGH_REPEATS, MOST_REPEATS, Kind, list_names
+from configs.read import read_duration
 from configs.schema import Frozen
 from tasks.resolve.refs import LONGEST_NAME
 

@@ -8,19 +8,18 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from configs.comparison import Arm, Comparison, find, list_names, load_comparison, load_target
-from configs.durations import MOST_REPEATS, read_duration
+from configs.comparison import MOST_REPEATS, Arm, Comparison, find, list_names, load_comparison, load_target
 from configs.errors import ConfigError, Problems
 from configs.load import layer_from_overrides
 from configs.nightly import BLESSED, PREVIOUS, Nightly, NightlyComparison, load_nightly
-from configs.read import CONFIG_ROOT
+from configs.read import CONFIG_ROOT, read_duration
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.records import Verdict
+from tasks.resolve.arm_config import find_unfit
 from tasks.resolve.arm_trainers import HERE, ArmOverrides, are_equal
-from tasks.resolve.identify import hash_identity
 from tasks.resolve.options import NightOptions
-from tasks.resolve.plans import find_unfit
+from tasks.resolve.plans import hash_identity
 from tasks.resolve.refs import ResolvedRef, check_repository, pin_ref, resolve_ref
 from tasks.store import Store, StoreError
 from tasks.store.files import AlreadyThereError

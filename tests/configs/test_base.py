@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from configs.comparison import SINGULAR, find, first_comment, list_names, load_comparison, load_target, load_tolerances
+from configs.comparison import SINGULAR, find, first_comment, list_names, load_comparison, load_target
 from configs.errors import ConfigError
 from configs.load import COMMAND_LINE, load_train_config
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, TrainConfig
-from tasks.resolve.plans import find_unfit, resolve_config
+from configs.verdict_rules import load_tolerances
+from tasks.resolve.arm_config import find_unfit, resolve_config
 
 BASE = CONFIG_ROOT / "base.yml"
 KEY_LINE = re.compile(r"^(?P<key>[a-z0-9_]+):\s+(?P<value>\S+)\s+# (?P<meaning>\S.*)$")

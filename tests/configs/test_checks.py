@@ -9,7 +9,7 @@ from configs.checks import Devices, find_problems
 from configs.comparison import list_names, load_comparison, load_target
 from configs.errors import ConfigError
 from configs.schema import TrainConfig
-from tasks.resolve.plans import resolve_config
+from tasks.resolve.arm_config import resolve_config
 
 
 def resolve(*overrides: str, target: str = "cpu", model: str | None = None, **changes: object) -> Sequence[str]:

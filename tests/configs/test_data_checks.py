@@ -14,7 +14,7 @@ from configs.data_checks import find_data_problems
 from configs.errors import ConfigError
 from configs.load import load_train_config
 from configs.read import CONFIG_ROOT
-from tasks.resolve.plans import resolve_config
+from tasks.resolve.arm_config import resolve_config
 
 type Write = Callable[[Path], object]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from configs.durations import read_duration
+from configs.read import read_duration
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("10m", 600.0), ("2h", 7200.0), (" 1.5h ", 5400.0)])

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from configs.comparison import load_comparison, load_effects
+from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from configs.findings import KINDS
+from configs.verdict_rules import load_effects
 
 type Write = Callable[[str, str], Path]
 

@@ -5,7 +5,7 @@ import pytest
 from configs.comparison import load_comparison, load_target
 from configs.kernels import choose_attention, describe_attention
 from configs.schema import TrainConfig
-from tasks.resolve.plans import resolve_config
+from tasks.resolve.arm_config import resolve_config
 
 
 def resolve(target: str, *overrides: str, case: str = "01_base") -> TrainConfig:

@@ -10,9 +10,8 @@ from statistics import mean
 
 import pytest
 
-from configs.comparison import load_effects, load_tolerances
 from configs.findings import KINDS
-from configs.noise import load_noises
+from configs.verdict_rules import load_effects, load_noises, load_tolerances
 from tasks.diff.compare_logs import archive, compare_pair, read_pair
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.diff.decide_curves import AT_ONCE, DIGIT_STEPS, FEWEST, MOST_BLOCKS, MOVED, OFFSET_CHANCE

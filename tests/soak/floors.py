@@ -25,7 +25,7 @@ from model.train.api import Api, make_api, name_arrays
 from model.train.cross_restore import translate
 from model.train.data_source import make_source
 from model.train.step import init_state, lower_step, make_program, set_up
-from tasks.resolve.plans import find_unfit, resolve_config
+from tasks.resolve.arm_config import find_unfit, resolve_config
 
 SIZE = {
     "base_emb_dim": 64, "base_num_query_heads": 4, "base_num_kv_heads": 4, "head_dim": 16, "base_mlp_dim": 128,

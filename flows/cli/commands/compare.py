@@ -26,8 +26,8 @@ def compare(
         A comparison: a file in configs/comparisons, for example linen-vs-nnx.
     """
     check_comparison_name(name)
-    from tasks.resolve.make_request import request_comparison
-    from tasks.resolve.plans import find_unfit, resolve
+    from tasks.resolve.arm_config import find_unfit
+    from tasks.resolve.plans import request_comparison, resolve
 
     # checked before the flow, because starting a server for it takes seconds
     options = options.model_copy(update={"comparison": name})

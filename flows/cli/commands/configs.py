@@ -25,7 +25,7 @@ def resolve_command(
     """
     from configs.comparison import load_comparison, load_target
     from tasks.publish.terminal.configs import show_config
-    from tasks.resolve.plans import resolve_config
+    from tasks.resolve.arm_config import resolve_config
 
     spec = load_comparison(comparison)
     place = load_target(target or spec.target)

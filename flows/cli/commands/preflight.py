@@ -26,8 +26,7 @@ def preflight(
     """
     from configs.errors import ConfigError
     from tasks.preflight.read_compiles import find_missing_compilers
-    from tasks.resolve.make_request import request_compiles
-    from tasks.resolve.plans import resolve
+    from tasks.resolve.plans import request_compiles, resolve
 
     # checked before the flow, because starting a server for it takes seconds
     options = options.model_copy(update={"comparison": name})

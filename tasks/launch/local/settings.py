@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from configs.backend_settings import Settings
+from configs.backends import Settings
 
 
 class Local(Settings):

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from configs.backend_settings import LogSettings
+from configs.backends import LogSettings
 
 
 class Replay(LogSettings):

@@ -3,7 +3,7 @@
 import re
 
 from tasks.records import RunPlan
-from tasks.resolve.trainers.maxtext_events import FOLDER as TENSORBOARD
+from tasks.resolve.trainers.maxtext_metrics import TENSORBOARD
 from tasks.store import RunDirectory
 
 OWN_FILES = ("metrics.jsonl", "program.json")  # files that maxview's trainer writes into the run's folder

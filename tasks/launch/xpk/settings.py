@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from configs.backend_settings import Flag, ImageSettings, Lines, Word
+from configs.backends import Flag, ImageSettings, Lines, Word
 
 
 class Xpk(ImageSettings):

@@ -10,7 +10,7 @@ from configs.load import COMMAND_LINE
 from tasks.diff.compare_logs import options_of
 from tasks.diff.decide import LEAST_REPEATS, ONE_RUN
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
-from tasks.resolve.plans import find_unfit
+from tasks.resolve.arm_config import find_unfit
 from tasks.store.mirror import name_store, out_option
 
 CONTRADICTIONS = ("same-log", "log-disagrees", "repeated-steps")  # findings about unusable files: only new runs help

@@ -23,7 +23,7 @@ from tasks.publish.page.differences import compare_facts, list_differences
 from tasks.publish.page.log_files import Lines, Logs
 from tasks.publish.page.replace_text import replace_text
 from tasks.records import ComparisonRecord, RunRecord
-from tasks.resolve.commits_between import MOST
+from tasks.resolve.git import MOST_COMMITS
 
 MOST_LINES = 100  # kinds of log lines shown per side that the other side lacks
 
@@ -93,7 +93,7 @@ def write_page(
             own_lines={side: logs.unique(side) for side in logs.by_side} if all(logs.by_side.values()) else {},
             most_lines=MOST_LINES,
             commits=_commits(record),
-            most_commits=MOST,
+            most_commits=MOST_COMMITS,
             figures=figures,
             causes=sorted({mark["cause"] for mark in marks}),
             bars=(bars := draw_bars(record)),

@@ -22,7 +22,7 @@ from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.site.index import HISTORY, PAGE, parse_index
 from tasks.publish.site.index_page import link_home, write_beside
 from tasks.records import Commit
-from tasks.resolve.commits_between import list_commits
+from tasks.resolve.git import list_commits
 from tasks.store import Store
 
 SIDES: tuple[Line, ...] = ("baseline", "candidate")

@@ -11,7 +11,7 @@ from configs.comparison import Target, find, first_comment, list_names, load_com
 from configs.kernels import describe_attention
 
 if TYPE_CHECKING:
-    from tasks.resolve.plans import ResolvedConfig  # its import takes seconds, and `show_matrix` does not need it
+    from tasks.resolve.arm_config import ResolvedConfig
 
 
 def show_config(resolved: "ResolvedConfig", target: Target, *, as_json: bool) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 from configs.custom_trainer import CommandTemplate
 from configs.installed import digest_files
 from configs.schema import Frozen, TrainConfig
-from tasks.records import RunFiles
-from tasks.resolve.trainers.invocation import Invocation
+from tasks.records import Invocation, RunFiles
 from tasks.resolve.trainers.maxtext import show_value
 
 IN_POD = {"checkout": ".", "python": "python"}  # values of {checkout} and {python} in a pod

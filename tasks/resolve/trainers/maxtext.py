@@ -12,8 +12,8 @@ from configs.errors import ConfigError, Problems, suggest
 from configs.installed import digest_files
 from configs.read import read_yaml
 from configs.schema import OWN_KEYS, Frozen, TrainConfig
-from tasks.resolve.ask_python import ask_python
-from tasks.resolve.trainers.invocation import Invocation
+from tasks.records import Invocation
+from tasks.resolve.python_environments import ask_python
 
 # Layouts of the package in different versions: package folder, module to run, the trainer's file in the folder.
 _LAYOUTS = (

@@ -1,15 +1,22 @@
-"""Reads MaxText's metrics file (JSON lines) into a frame with the columns of maxview's metrics.jsonl."""
+"""Reads MaxText's metrics of a run into a frame with the columns of maxview's metrics.jsonl.
+
+MaxText writes them as JSON lines or, also directly to a bucket, as TensorBoard files. Both contain every step.
+TensorBoard files store float32: losses and norms are float32 anyway, but times lose their last digits.
+"""
 
 import json
-from collections.abc import Iterable, Mapping
+import struct
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google_crc32c import value as crc32c
 
 from tasks.records import metric_from_json, step_from_json
 
-# MaxText's key → our column; other keys keep MaxText's name
+# MaxText's key → maxview's column; other keys keep MaxText's name
 COLUMNS = {
     "step": "step",
     "learning/loss": "loss",
@@ -23,6 +30,10 @@ COLUMNS = {
 GROUPS = ("learning", "perf", "eval", "evaluation")  # key prefixes; the first line may be an evaluation
 WHOLE = ("total_weights",)  # columns converted to integers, like `step`: MaxText writes every number as a float
 LOSS = "learning/loss"  # present in the line of a training step, absent in the line of an evaluation
+TENSORBOARD = "tensorboard"  # in the run's folder: MaxText creates a subfolder there with the run's name
+EVENT_FILES = "events.out.tfevents.*"
+EVALUATIONS = ("eval/", "evaluation/")
+_LENGTH, _CHECK = struct.Struct("<Q"), struct.Struct("<I")
 
 
 def wrote_metrics(text: str) -> bool:
@@ -53,13 +64,70 @@ def read_maxtext_metrics(path: Path) -> pl.DataFrame | None:
 
 
 def make_row(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one step's values by our column names. Raises KeyError, ValueError, TypeError or OverflowError."""
+    """Return one step's values by maxview's column names. Raises KeyError, ValueError, TypeError or OverflowError."""
     row = {COLUMNS.get(key, key): metric_from_json(value) for key, value in values.items() if key != "run_name"}
     whole = {key: int(value) for key in WHOLE if (value := row.get(key)) is not None}
     return row | {"step": step_from_json(row["step"])} | whole
 
 
 def make_frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame | None:
-    """Return a frame with one row per step, ascending: the step's last row. None if there are no rows."""
+    """Return a frame with the last row of each step, ascending by step; None if there are no rows."""
     last = {row["step"]: row for row in rows}
     return pl.DataFrame([last[step] for step in sorted(last)], infer_schema_length=None) if last else None
+
+
+def read_maxtext_events(folder: Path) -> pl.DataFrame | None:
+    """Return one row per training step, ascending, the last row of a repeated step; None if there are none.
+
+    Each start of the trainer writes a file. Rows of a later file replace earlier rows of the same steps; a file with
+    step 0 replaces all earlier files. Ignores a truncated last record. Raises ValueError naming a damaged file.
+    """
+    rows: dict[int, dict[str, Any]] = {}
+    for path in sorted(
+        folder.rglob(EVENT_FILES), key=lambda path: path.name
+    ):  # the name contains the start time in seconds
+        try:
+            found = {step: make_row({**values, "step": step}) for step, values in _read_steps(path).items()}
+        except (DecodeError, ValueError, OverflowError) as error:
+            raise ValueError(f"{path}: is no TensorBoard file, or is damaged: {error}") from error
+        rows = found if 0 in found else rows | found
+    return make_frame(rows.values())
+
+
+def _read_steps(path: Path) -> dict[int, dict[str, float]]:
+    # imported here because it is slow: it loads clients for all kinds of storage
+    from tensorboardX.proto.event_pb2 import Event  # type: ignore[import-untyped]
+
+    steps: dict[int, dict[str, float]] = {}
+    for record in _read_records(path):
+        event = Event.FromString(record)
+        scalars = {
+            value.tag: value.simple_value
+            for value in event.summary.value
+            if value.WhichOneof("value") == "simple_value" and not value.tag.startswith(EVALUATIONS)
+        }
+        if scalars:
+            steps.setdefault(event.step, {}).update(scalars)
+    return {step: values for step, values in steps.items() if LOSS in values}
+
+
+def _read_records(path: Path) -> Iterator[bytes]:
+    """Yield the records of a TFRecord file, each stored as length, the length's CRC, bytes, the bytes' CRC."""
+    data, place = path.read_bytes(), 0
+    while place + _LENGTH.size + _CHECK.size <= len(data):
+        (length,) = _LENGTH.unpack_from(data, place)
+        _check(data[place : place + _LENGTH.size], data, place + _LENGTH.size)
+        begin = place + _LENGTH.size + _CHECK.size
+        place = begin + length + _CHECK.size
+        if place > len(data):
+            return
+        record = data[begin : begin + length]
+        _check(record, data, begin + length)
+        yield record
+
+
+def _check(text: bytes, data: bytes, place: int) -> None:
+    crc = crc32c(text)
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    if _CHECK.unpack_from(data, place) != (masked,):
+        raise ValueError(f"the bytes before byte {place} do not match the checksum there")

@@ -12,7 +12,7 @@ from configs.load import load_train_config
 from configs.schema import TrainConfig
 from model.train.loop import train
 from model.train.stop import StopSignal
-from tasks.resolve.trainers.maxtext_events import _read_records
+from tasks.resolve.trainers.maxtext_metrics import _read_records
 
 type MiniConfig = Callable[..., TrainConfig]
 

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from configs.backend_settings import Settings, Word
+from configs.backends import Settings, Word
 
 
 class Batch(Settings):

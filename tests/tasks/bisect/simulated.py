@@ -5,7 +5,7 @@ from math import exp
 
 import numpy as np
 
-from configs.comparison import Tolerance
+from configs.verdict_rules import Tolerance
 from tasks.bisect.posterior import Observation
 from tasks.bisect.terms import Rated
 from tasks.diff.decide_noisy import chance_of, decide_noisy

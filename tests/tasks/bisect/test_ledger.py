@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from configs.comparison import Tolerance, load_target
+from configs.comparison import load_target
+from configs.verdict_rules import Tolerance
 from tasks.bisect.bisected_metric import DIED, BisectedMetric, read_metric
 from tasks.bisect.corners import compare_corners, contrast_corners
 from tasks.bisect.ledger import compile_argv, make_entry, search_ledger, show_size, weigh_commits

@@ -6,8 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from configs.comparison import load_effects, load_tolerances
-from configs.verdict_rules import make_rules
+from configs.verdict_rules import load_effects, load_tolerances, make_rules
 from tasks.diff import diff
 from tasks.diff.arms import ArmRuns
 from tasks.records import (

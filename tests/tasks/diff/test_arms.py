@@ -3,7 +3,7 @@
 from configs.comparison import load_comparison, load_target
 from tasks.diff.arms import ArmRuns, summarise
 from tasks.publish.content.verdict_words import facts_of
-from tasks.resolve.plans import resolve_config
+from tasks.resolve.arm_config import resolve_config
 
 
 def test_the_page_shows_the_attention_of_our_trainer(make_run) -> None:  # type: ignore[no-untyped-def]

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from configs.comparison import Tolerance, load_comparison
-from configs.inert import Group
-from configs.verdict_rules import load_verdict_rules
+from configs.comparison import load_comparison
+from configs.verdict_rules import Group, Tolerance, load_verdict_rules
 from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.diff.decide_noisy import CHANCE, chance_of
 from tasks.records import ComparisonRecord, RunPlan, RunRecord

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.comparison import Tolerance
+from configs.verdict_rules import Tolerance
 from tasks.diff.decide import decide_exact, show_duration, show_threshold
 from tasks.records import Better, Verdict
 

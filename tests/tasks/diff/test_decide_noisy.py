@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.comparison import Tolerance
+from configs.verdict_rules import Tolerance
 from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, chance_of, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.noise import Noise

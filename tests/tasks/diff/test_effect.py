@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from configs.noise import DeviceNoise
+from configs.verdict_rules import DeviceNoise
 from tasks.diff.effect import CONFIDENCE, Effect, Sample, measure_effect, runs_wanted
 from tasks.diff.noise import Noise, Past, learn_noise
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from configs.comparison import load_effects
+from configs.verdict_rules import load_effects
 from tasks.diff.arms import ArmRuns
 from tasks.diff.comparability import find_findings as find_all
 from tasks.records import Coverage, Environment, Finding, Flops, LogError, RunRecord, Source, UnreadLine

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from configs.comparison import load_comparison, load_effects, load_tolerances
-from configs.verdict_rules import VerdictRules, make_rules
+from configs.comparison import load_comparison
+from configs.verdict_rules import VerdictRules, load_effects, load_tolerances, make_rules
 from tasks.diff.arms import ArmRuns
 from tasks.diff.decide_curves import Judged, compare_blocks, is_offset, judge_loss
 from tasks.diff.parity import compare_metric

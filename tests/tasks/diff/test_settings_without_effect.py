@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from configs.comparison import load_effects
+from configs.verdict_rules import load_effects
 from tasks.diff.arms import ArmRuns
 from tasks.diff.comparability import find_findings
 from tasks.diff.parity import compare_metric, shared_metrics

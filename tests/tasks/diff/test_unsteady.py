@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from configs.noise import DeviceNoise
+from configs.verdict_rules import DeviceNoise
 from tasks.diff.arms import ArmRuns
 from tasks.diff.effect import Sample, are_mixed, measure_effect, runs_wanted
 from tasks.diff.metric_rows import make_row

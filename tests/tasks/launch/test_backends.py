@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from configs.backends import BACKENDS
 from configs.comparison import Target, load_target
 from configs.errors import ConfigError
-from configs.launch import BACKENDS
 from configs.read import CONFIG_ROOT
 from tasks.ingest.run_record import find_platform_cause
 from tasks.launch import job
@@ -98,13 +98,13 @@ def test_other_code_does_not_name_a_backends_package() -> None:
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.search(r"\bxpk\b|[Xx]pk[A-Z]", line)
     }
-    assert named == {'configs/launch.py: "xpk": "tasks.launch.xpk",'}
+    assert named == {'configs/backends.py: "xpk": "tasks.launch.xpk",'}
 
 
 def test_reading_the_settings_of_every_backend_loads_no_library() -> None:
     """Every command reads targets, so settings must not import slow libraries."""
     code = (
-        "import sys; from configs.launch import BACKENDS, settings_model; [settings_model(b) for b in BACKENDS]; "
+        "import sys; from configs.backends import BACKENDS, settings_model; [settings_model(b) for b in BACKENDS]; "
         "print({'kubernetes', 'polars', 'psutil'} & sys.modules.keys())"
     )
     done = subprocess.run(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from configs.comparison import BY_DEVICE, list_names, load_tolerances, tolerance_names
+from configs.comparison import BY_DEVICE, list_names, tolerance_names
+from configs.verdict_rules import load_tolerances
 from tasks.metrics.metric import Metric
 from tasks.metrics.program_metrics import PROGRAM_METRICS
 from tasks.metrics.table import METRICS

@@ -16,11 +16,10 @@ from configs.comparison import list_names, load_comparison, load_target
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from configs.schema import PLACE_KEYS, TrainConfig
-from tasks.records import RunPlan
+from tasks.records import Invocation, RunPlan
+from tasks.resolve.arm_config import find_unfit, resolve_config
 from tasks.resolve.commands import Command
-from tasks.resolve.identify import NAME_LENGTH, name_run
-from tasks.resolve.plans import Request, find_unfit, plan_run, resolve, resolve_config
-from tasks.resolve.trainers.invocation import Invocation
+from tasks.resolve.plans import NAME_LENGTH, Request, name_run, plan_run, resolve
 from tasks.resolve.trainers.trainer_source import TrainerSource, read_trainer_source, source_digest, trainer_commit
 
 OUT = Path("/somewhere/out")

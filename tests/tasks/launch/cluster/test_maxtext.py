@@ -20,8 +20,8 @@ from tasks.launch.watch import watch
 from tasks.launch.xpk.bucket_paths import as_pods_see
 from tasks.launch.xpk.workload import shell_line
 from tasks.records import RunPlan
+from tasks.resolve.arm_config import resolve_config
 from tasks.resolve.commands import CONFIG_IN_POD
-from tasks.resolve.plans import resolve_config
 from tasks.resolve.trainers.maxtext import find_maxtext, plan_maxtext
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory, open_store

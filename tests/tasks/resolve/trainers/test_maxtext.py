@@ -13,7 +13,7 @@ from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
 from configs.schema import OWN_KEYS, TrainConfig
 from tasks.records import RunFiles
-from tasks.resolve.plans import resolve_config
+from tasks.resolve.arm_config import resolve_config
 from tasks.resolve.trainers.maxtext import MaxText, find_maxtext, plan_maxtext, show_value
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics
 from tasks.scrape import scrape_run

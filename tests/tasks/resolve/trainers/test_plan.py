@@ -24,8 +24,7 @@ from tasks.publish.content.suggested_commands import options_of_arms
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve.checkout import check_checkout
 from tasks.resolve.plans import Request, resolve
-from tasks.resolve.trainers.place_trainer import resolve_maxtext
-from tasks.resolve.trainers.trainer_source import SOURCE
+from tasks.resolve.trainers.trainer_source import SOURCE, resolve_maxtext
 from tasks.scrape import scrape_run
 from tasks.store import Store
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.resolve.trainers.maxtext_events import read_maxtext_events
-from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics
+from tasks.resolve.trainers.maxtext_metrics import read_maxtext_events, read_maxtext_metrics
 
 tensorboard = pytest.importorskip("tensorboardX", reason="MaxText writes its files with tensorboardX: uv sync")
 

@@ -7,12 +7,11 @@ from functools import lru_cache
 from glob import glob
 from pathlib import Path
 
-from configs.backend_settings import LogSettings
+from configs.backends import LogSettings
 from configs.errors import ConfigError
 from configs.schema import Frozen
-from tasks.records import CheckpointCommitted, CheckpointStarted, RunFiles
-from tasks.resolve.replay import play
-from tasks.resolve.trainers.invocation import Invocation
+from tasks.records import CheckpointCommitted, CheckpointStarted, Invocation, RunFiles
+from tasks.resolve import play_log
 from tasks.scrape import LogFollower, LogFormatError, scrape
 
 CHUNK = 1 << 22
@@ -34,7 +33,7 @@ class StoredLog(Frozen):
         """Return the command that replays the log and creates its checkpoints, if they still exist, in `directory`."""
         job = self.model_dump(include={"begin", "end", "exit_code", "checkpoints", "source", "home"})
         job |= {"log": self.path, "speed": speed, "directory": str(directory)}
-        argv = (sys.executable, "-I", "-S", play.__file__, json.dumps(job))
+        argv = (sys.executable, "-I", "-S", play_log.__file__, json.dumps(job))
         return Invocation(argv=argv, files=RunFiles() if self.source else RunFiles(checkpoints=None))
 
 

@@ -1,14 +1,54 @@
-"""Lists the backends that run jobs, and reads the backend's settings in a target's file."""
+"""Lists the backends, which run jobs (`local`: on this machine), and reads a backend's settings.
+
+A target is a place to run. Its file selects a backend and has the backend's settings in the section with that name.
+"""
 
 import re
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, SerializeAsAny, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, ValidationError
 
-from configs.backend_settings import Settings
 from configs.errors import ConfigError, suggest
+from configs.schema import Frozen
+
+# These values are inserted into YAML and shell commands, so only characters without a meaning there are allowed.
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$", max_length=250)]
+Flag = Annotated[str, Field(pattern=r"^--[a-z][a-z0-9-]*(=[A-Za-z0-9._:/@+,-]+)?$", max_length=250)]
+Lines = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+
+
+class Settings(Frozen):
+    """A backend's settings. Each backend's subclass narrows the type of `backend` to its own name, as the default."""
+
+    trains_here: ClassVar[bool] = False  # whether trainers are processes on this machine
+    hires_chips: ClassVar[bool] = False  # whether a run occupies devices that are paid for
+
+    backend: str
+
+
+class ImageSettings(Settings):
+    """Settings of a backend whose jobs are pods that run a container image."""
+
+    image: Word  # contains the trainer; `python` in it is the trainer's Python
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The settings that can change a run's outcome; they enter the run's identity."""
+        raise NotImplementedError
+
+
+class LogSettings(Settings):
+    """Settings of a backend that replays stored logs as jobs; nothing is trained.
+
+    `logs`: path patterns with `{case}`, `{arm}`, `{repeat}` and `*`; the first pattern with a file is played.
+    `speed`: 1 replays in real time; at 60, a minute of the log takes a second.
+    """
+
+    logs: Lines
+    speed: Annotated[float, Field(gt=0, allow_inf_nan=True)] = 1.0
+
 
 # Name -> package with `settings.py` (SETTINGS), `handle.py` (HANDLE) and `launcher.py` (LAUNCHER). They are imported by
 # name, because configs must not depend on tasks.
@@ -41,12 +81,12 @@ def settings_model(backend: Any) -> type[Settings]:
     return model
 
 
-def _of_its_backend(value: Any) -> Any:
+def _parse_settings(value: Any) -> Any:
     return settings_model(value.get("backend")).model_validate(value) if isinstance(value, dict) else value
 
 
 # A field of this type is parsed and serialized with the class that its key `backend` names.
-Launch = Annotated[SerializeAsAny[Settings], BeforeValidator(_of_its_backend)]
+Launch = Annotated[SerializeAsAny[Settings], BeforeValidator(_parse_settings)]
 
 
 def take_section(value: Any) -> Any:

@@ -1,0 +1,183 @@
+"""Resolves the config of one arm for one case from the files in configs/ and the command line."""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from configs.checks import Devices, find_problems
+from configs.comparison import Comparison, Target, arm_layer, load_layer, read_set_layer
+from configs.custom_trainer import CommandTemplate
+from configs.data_checks import find_data_problems
+from configs.errors import Problems
+from configs.installed import machine_memory_gib
+from configs.load import COMMAND_LINE, Value, explain, layer_from_map, layer_from_overrides, merge_layers
+from configs.model_checks import MESH_KEYS
+from configs.read import CONFIG_ROOT, read_yaml
+from configs.schema import Frozen, TrainConfig
+from tasks.resolve.trainers.trainer_source import TrainerSource
+
+LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later layers override earlier ones
+RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # decided by the run's folder
+EXPERTS = ("num_experts", "num_experts_per_tok", "norm_topk_prob")  # of a case; a model with experts keeps its own
+
+
+class ResolvedConfig(Frozen):
+    """A valid config, and the effective value of every key with its origin."""
+
+    config: TrainConfig
+    values: dict[str, Value]
+
+
+def resolve_config(
+    comparison: Comparison,
+    target: Target,
+    *,
+    case: str,
+    arm: str,
+    overrides: Sequence[str] = (),
+    model: str | None = None,
+    root: Path = CONFIG_ROOT,
+) -> ResolvedConfig:
+    """Return one arm's config for one case: the LAYERS, merged. Later layers override earlier ones.
+
+    Raises ConfigError with every problem of every layer.
+    """
+    problems = Problems()
+    readers = layers_of_case(target, case, model, root)
+    readers += [
+        partial(arm_layer, comparison.name, arm, root=root),
+        partial(read_set_layer, "comparisons", comparison.name, "comparison", root=root),
+        partial(layer_from_overrides, overrides),
+    ]
+    read = [layer for reader in readers if (layer := problems.attempt(reader)) is not None]
+    problems.raise_any()
+    meant = {key for side in comparison.arms for key in side.set}
+    for layer in read[-2:]:  # comparison and command line override the arms
+        problems.lines += [
+            f"{value.origin}: '{key}' is what the arms of {comparison.name} differ in: set here, both would be the same"
+            for key, value in layer.items()
+            if key in meant
+        ]
+    problems.lines += [
+        f"{value.origin}: '{key}' is decided by the run's folder (compare with --out to choose where that is)"
+        for layer in read[1:]
+        for key, value in layer.items()
+        if key in RUN_FOLDER_KEYS
+    ]
+    merged = problems.attempt(lambda: merge_layers(read))
+    problems.raise_any()
+    assert merged is not None  # else there was a problem
+    config, values = merged
+    side = next(side for side in comparison.arms if side.name == arm)
+    # replayed logs train nothing, and the limits of a custom trainer are unknown
+    trainer = comparison.trainer_of(side)
+    if not target.plays_logs and trainer != "command":
+        found = [*find_problems(config, devices_of(target))]
+        if target.trains_here and trainer == "maxview":  # remote files and MaxText's formats are not checked
+            found += find_data_problems(config)
+        problems.lines += [_with_origin(line, values) for line in found]
+    problems.raise_any()
+    return ResolvedConfig(config=config, values=values)
+
+
+def layers_of_case(target: Target, case: str, model: str | None, root: Path) -> list[Callable[[], dict[str, Value]]]:
+    """Return functions that read the layers base, target, model and case, in this order; each raises ConfigError."""
+    base, model = root / "base.yml", model or target.model
+    return [
+        lambda: layer_from_map(read_yaml(base), base, "base"),
+        partial(read_set_layer, "targets", target.name, "target", root=root),
+        partial(load_layer, "models", model, "model", root=root),
+        partial(load_case, case, model, root),
+    ]
+
+
+def load_case(case: str, model: str, root: Path) -> dict[str, Value]:
+    """Return the values that a case sets, without EXPERTS if the model's file sets num_experts."""
+    values = load_layer("cases", case, "case", root=root)
+    own = load_layer("models", model, "model", root=root) if values.keys() & set(EXPERTS) else {}
+    return {key: value for key, value in values.items() if key not in EXPERTS or "num_experts" not in own}
+
+
+def devices_of(target: Target) -> Devices:
+    """Return the devices of the target; a CPU target's devices share this machine's memory."""
+    memory = target.device_memory_gib
+    if memory is None and target.trains_here and target.platform == "cpu":
+        memory = machine_memory_gib() / target.devices
+    return Devices(count=target.devices, platform=target.platform, memory_gib=memory)
+
+
+def _with_origin(line: str, values: Mapping[str, Value]) -> str:
+    """Return a problem prefixed with the origin of the key that it names; of several keys, of the last layer's key."""
+    keys = [key for key in values if re.search(rf"\b{key}=", line)]
+    origins = [values[key] for key in keys if values[key].layer != "base"] or [values[key] for key in keys]
+    last = max(origins, key=lambda value: LAYERS.index(value.layer))
+    return f"{last.origin}: {line}"
+
+
+def find_unfit(
+    names: Sequence[str], target: Target, *, model: str | None = None, root: Path = CONFIG_ROOT
+) -> dict[str, str]:
+    """Return the cases that do not fit the model (default: the target's) or the target's devices: case → reason."""
+    if target.plays_logs:
+        return {}
+    found: dict[str, str] = {}
+    for case in names:
+        layers = layers_of_case(target, case, model, root)
+        values = {key: value.value for read in layers for key, value in read().items()}
+        try:
+            TrainConfig.model_validate(values, strict=True)
+        except ValidationError as error:
+            # Errors without a location are contradictions between keys. resolve_config reports single bad values.
+            if not any(item["loc"] for item in error.errors()):
+                found[case] = explain(error, lambda _: "", ())[0]
+                continue
+        sizes = [values[key] for key in MESH_KEYS.values()]
+        needed = math.prod(size for size in sizes if size > 0)
+        if target.devices % needed or (target.devices != needed and -1 not in sizes):
+            found[case] = f"needs {needed} devices, {target.name} has {target.devices}"
+    return found
+
+
+def fit_config(
+    resolved: ResolvedConfig, checkout: TrainerSource, arm: str, problems: Problems, *, root: Path = CONFIG_ROOT
+) -> ResolvedConfig:
+    """Return the config without the keys that the arm's trainer does not have, for example at an older commit.
+
+    A missing key is dropped if only base.yml sets it, else added to `problems`.
+    """
+    if checkout.command is not None:
+        return _fit_command(resolved, checkout.command.template, arm, problems, read_yaml(root / "base.yml"))
+    if checkout.folder is None or checkout.maxtext is not None:  # MaxText's command checks its own keys
+        return resolved
+    base = Path(checkout.folder) / "configs" / "base.yml"
+    known = problems.attempt(partial(read_yaml, base))
+    if known is None:
+        return resolved
+    problems.lines += [
+        f"{value.origin}: '{key}' is no key of {arm}'s trainer ('{checkout.ref}', {checkout.commit})"
+        for key, value in resolved.values.items()
+        if key not in known and value.layer != "base"
+    ]
+    return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})
+
+
+def _fit_command(
+    resolved: ResolvedConfig, template: CommandTemplate, arm: str, problems: Problems, base: Mapping[str, Any]
+) -> ResolvedConfig:
+    """Return the config with `steps` and the keys that a command template has placeholders for.
+
+    Values of a model or target are dropped, because a custom program has its own model. Any other dropped value that
+    differs from base.yml's is added to `problems`, because the program would never receive it.
+    """
+    known = template.names | {"steps"}
+    problems.lines += [
+        f"{value.origin}: '{key}' has no place in the command of {arm}: write {{{key}}} into one of its arguments"
+        for key, value in resolved.values.items()
+        if key not in known and value.layer not in ("base", "target", "model") and value.value != base[key]
+    ]
+    return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})
