@@ -60,7 +60,7 @@ from tasks.steps import (
     watch_step,
 )
 from tasks.store import Store, open_store
-from tasks.verify.common_step import find_common
+from tasks.verify.checkpoint_difference import find_common
 from tasks.verify.steps_to_prove import find_unverified
 
 

@@ -32,7 +32,7 @@ from tasks.records import (
     RunRecord,
     Verdict,
 )
-from tasks.verify.checkpoint_lives import lives_of
+from tasks.verify.saves import lives_of
 
 WORDS: tuple[tuple[Verdict, str], ...] = (
     ("regressed", "{} regressed"),

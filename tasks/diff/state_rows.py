@@ -9,7 +9,7 @@ from tasks.diff.parity import LEAST_STEPS, MetricParity
 from tasks.metrics.result_metrics import CHECKPOINTS, FINAL_STATE
 from tasks.records import CheckpointDifference, Decision, Floor, Measured, MetricDiff, RunRecord, Verdict
 from tasks.records.text import counted
-from tasks.verify.saved import Saved, read_saved
+from tasks.verify.saves import Saved, read_saved
 
 SHOWN = 3  # most arrays that a message names
 type Digests = Mapping[str, str]  # path of an array in the state → digest of its bytes

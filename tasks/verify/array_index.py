@@ -43,7 +43,21 @@ class ArraySpec:
     separator: str
     packing: Packing = "unknown"
 
+    @property
+    def itemsize(self) -> int:
+        """The bytes of one element; 4 for a dtype unknown to numpy."""
+        try:
+            return np.dtype(self.dtype).itemsize
+        except TypeError:
+            return 4
+
+    @property
+    def decoded_bytes(self) -> int:
+        """The bytes of the whole array in memory."""
+        return math.prod(self.shape) * self.itemsize
+
     def chunk_count(self) -> int:
+        """Return the number of stored parts (of `write_shape`)."""
         return math.prod(map(len, self.grid(self.write_shape)))
 
     def grid(self, steps: tuple[int, ...]) -> list[range]:
@@ -58,6 +72,12 @@ class ArraySpec:
                 yield f"{self.name}/" + self.separator.join(["c", *parts])
             else:
                 yield f"{self.name}/" + (self.separator.join(parts) or "0")
+
+    def boxes(self) -> Iterator[tuple[slice, ...]]:
+        """Yield the slices of the array that each chunk (of `read_shape`) covers, in C order."""
+        for index in itertools.product(*self.grid(self.read_shape)):
+            ranges = zip(index, self.read_shape, self.shape, strict=True)
+            yield tuple(slice(i * step, min((i + 1) * step, size)) for i, step, size in ranges)
 
 
 @dataclass

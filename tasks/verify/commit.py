@@ -28,9 +28,9 @@ from tasks.verify.layout import (
 LAST_NS = 1 << 63  # Orbax stores times as signed 64-bit integers
 
 
-def commit_time(metadata: Mapping[str, Any] | None) -> int | None:
+def commit_time(metadata: Mapping[str, Any]) -> int | None:
     """Return the commit time of the save in ns since 1970; None if it is missing or invalid."""
-    time_ns = (metadata or {}).get("commit_timestamp_nsecs")
+    time_ns = metadata.get("commit_timestamp_nsecs")
     return time_ns if _is_time(time_ns) else None
 
 

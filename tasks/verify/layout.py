@@ -113,7 +113,7 @@ def _list_names(root: epath.Path) -> set[str]:
         _forget_listings(root)
         raise_if_unreachable(root)
         if not root.exists():
-            raise CheckpointError(f"{root}: does not exist; {_what_instead(root)}")
+            raise CheckpointError(f"{root}: does not exist; {_suggest_path(root)}")
         if not root.is_dir():
             kind = "a file" if _is_plain(root) else "a pipe or a device"
             raise CheckpointError(f"{root}: is {kind}, not the folder of a checkpoint; give the folder")
@@ -141,7 +141,7 @@ def raise_if_unreachable(place: epath.Path) -> None:
 
 
 @contextmanager
-def telling_what_is_away(*places: epath.Path) -> Iterator[None]:
+def reporting_unreachable_buckets(*places: epath.Path) -> Iterator[None]:
     """Turn errors of bucket clients into CheckpointError. After any error, raises BucketError if a bucket is
     unreachable, because its files then appear missing or damaged."""
     remote = [place for place in places if "://" in str(place)]
@@ -160,7 +160,7 @@ def telling_what_is_away(*places: epath.Path) -> Iterator[None]:
         raise CheckpointError(f"{' and '.join(map(str, remote))}: {reason}") from error
 
 
-def _what_instead(missing: epath.Path) -> str:
+def _suggest_path(missing: epath.Path) -> str:
     """Return the remedy for a missing path, for the end of a message."""
     there: list[FoundStep] = []
     if step_number(missing.name) is not None:

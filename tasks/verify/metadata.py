@@ -16,8 +16,6 @@ from tasks.records import Problem
 from tasks.verify.array_index import Index, name_some
 from tasks.verify.layout import TREE_METADATA, DamagedFile, read_json
 
-_JAX_ARRAY = "jax.Array"
-
 
 class MetadataCheck:
     """The check of one item; paths of problems are below the item."""
@@ -98,7 +96,7 @@ class MetadataCheck:
                 self._report(TREE_METADATA, message)
 
     def _check_sharding(self) -> None:
-        arrays = {name for name, leaf in self.leaves.items() if leaf["value_type"] == _JAX_ARRAY}
+        arrays = {name for name, leaf in self.leaves.items() if leaf["value_type"] == "jax.Array"}
         if not arrays and "_sharding" not in self.files:
             return
         content = self._read("_sharding")

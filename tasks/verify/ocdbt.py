@@ -13,7 +13,7 @@ from etils import epath
 
 from tasks.records import Problem
 from tasks.verify.array_index import FileRange, Index, array_name
-from tasks.verify.chunk_files import check_chunk_files
+from tasks.verify.file_lengths import check_chunk_files
 from tasks.verify.layout import MOST_BYTES, OCDBT_MANIFEST, DamagedFile, raise_if_unreachable, read_small
 
 NODES = "cache_pool#nodes"

@@ -22,8 +22,6 @@ from tasks.verify.layout import (
 from tasks.verify.manifest import manifest_path, write_text
 from tasks.verify.verification import verify_checkpoint
 
-RUN_FOLDERS = ("", "runs")  # subfolders of a place that may contain runs' folders
-
 
 def find_wanted(places: Sequence[str], *, since: datetime | None = None) -> list[str]:
     """Return the sorted paths of the steps in `places` that were saved since a time; all steps if `since` is None.
@@ -58,8 +56,7 @@ def _steps_in(place: str) -> list[FoundStep]:
 
 
 def _runs_in(root: epath.Path) -> Iterator[epath.Path]:
-    for name in RUN_FOLDERS:
-        folder = root / name if name else root
+    for folder in (root, root / "runs"):
         if folder.is_dir():
             yield from sorted(run for run in folder.iterdir() if (run / "checkpoints").is_dir())
 

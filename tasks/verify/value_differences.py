@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tasks.records import ValueDifference
 from tasks.verify.array_index import ArraySpec
-from tasks.verify.values import array_spec, boxes, chunk_bytes, decoded_bytes
+from tasks.verify.values import array_spec, chunk_bytes
 
 _BUDGET = 48 << 20  # bytes of decoded chunks of both sides in memory; a larger pair is read alone
 _WORKERS = 4
@@ -75,9 +75,9 @@ def compare_values(jobs: Sequence[Job], on_bytes: Callable[[int], None] | None =
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="difference") as pool:
         for place, job in enumerate(jobs):
             with _naming(job):
-                size = max(map(chunk_bytes, (job.spec, *job.others))) + decoded_bytes(job.others[0])
+                size = max(map(chunk_bytes, (job.spec, *job.others))) + job.others[0].decoded_bytes
                 left, rights = job.ours.open(job.spec), [job.theirs.open(other) for other in job.others]
-            for box in boxes(job.spec):
+            for box in job.spec.boxes():
                 while running and (held + size > _BUDGET or len(running) > 2 * _WORKERS):
                     held -= take()
                 running.append((place, size, pool.submit(_read_and_compare, left, rights, box, job, on_bytes)))
@@ -187,7 +187,8 @@ def _measure(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float, int, int, 
     """
     narrow = all(side.dtype.itemsize <= 4 and side.dtype.name.startswith(("float", "bfloat")) for side in (a, b))
     with np.errstate(invalid="ignore", over="ignore"):
-        apart = _as(np.float32, a) - _as(np.float32, b) if narrow else _wide(a) - _wide(b)
+        dtype = np.float32 if narrow else np.float64
+        apart: NDArray[Any] = a.astype(dtype, copy=False) - b.astype(dtype, copy=False)
         wide = _wide(apart)
         square = float(np.einsum("i,i->", wide, wide))  # not BLAS, whose threads would slow this pool's
         odd, alone = 0, (0, 0)
@@ -224,9 +225,4 @@ def _bits(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _wide(values: NDArray[Any]) -> NDArray[np.float64]:
-    return _as(np.float64, values)
-
-
-def _as(dtype: Any, values: NDArray[Any]) -> NDArray[Any]:
-    """Return the values with this dtype, without a copy if they already have it."""
-    return values.astype(dtype, copy=False)
+    return values.astype(np.float64, copy=False)

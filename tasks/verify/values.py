@@ -1,8 +1,7 @@
 """Decodes all arrays of a checkpoint item, a few chunks at a time, to find damaged chunks, NaN and infinities."""
 
-import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -31,22 +30,9 @@ def check_values(folder: epath.Path, index: Index, on_bytes: Callable[[int], Non
     return problems
 
 
-def decoded_bytes(spec: ArraySpec) -> int:
-    """Return the bytes of the decoded array; 4 bytes per element for a dtype unknown to numpy."""
-    return math.prod(spec.shape) * itemsize(spec)
-
-
-def itemsize(spec: ArraySpec) -> int:
-    """Return the bytes of one element; 4 for a dtype unknown to numpy."""
-    try:
-        return np.dtype(spec.dtype).itemsize
-    except TypeError:
-        return 4
-
-
 def chunk_bytes(spec: ArraySpec) -> int:
     """Return the bytes of a decoded chunk. Raises ValueError if it exceeds free memory: TensorStore would abort."""
-    size = math.prod(spec.read_shape) * itemsize(spec)
+    size = math.prod(spec.read_shape) * spec.itemsize
     if size > _BUDGET and size > (free := psutil.virtual_memory().available):
         raise ValueError(f"one chunk has {size / 1e9:,.1f} GB, {free / 1e9:,.1f} GB of memory are free")
     return size
@@ -65,7 +51,7 @@ def _check_array(
         bad = 0
         first: tuple[int, ...] | None = None
         with ThreadPoolExecutor(workers, thread_name_prefix="values") as pool:
-            for count, where, size in pool.map(lambda box: _check_chunk(store, box), boxes(spec)):
+            for count, where, size in pool.map(lambda box: _check_chunk(store, box), spec.boxes()):
                 bad += count
                 first = first or where
                 if on_bytes:
@@ -94,13 +80,6 @@ def array_spec(folder: epath.Path, spec: ArraySpec) -> dict[str, Any]:
     driver = "zarr3" if spec.zarr_format == 3 else "zarr"
     # Reading a missing chunk is an error. By default TensorStore would return zeros.
     return {"driver": driver, "kvstore": kvstore, "fill_missing_data_reads": False}
-
-
-def boxes(spec: ArraySpec) -> Iterator[tuple[slice, ...]]:
-    """Yield the slices of the array that each chunk of `read_shape` covers, in C order."""
-    for index in itertools.product(*spec.grid(spec.read_shape)):
-        ranges = zip(index, spec.read_shape, spec.shape, strict=True)
-        yield tuple(slice(i * step, min((i + 1) * step, size)) for i, step, size in ranges)
 
 
 def _check_chunk(store: Any, box: tuple[slice, ...]) -> tuple[int, tuple[int, ...] | None, int]:

@@ -1,4 +1,4 @@
-"""Verifies checkpoint steps: returns proofs that they exist, complete and unchanged, or that list their problems."""
+"""Verifies the steps of Orbax checkpoints: returns one proof per step, with the problems that the checks found."""
 
 import hashlib
 import json
@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from etils import epath
-
 from tasks.records import CheckpointProof, Problem, reached
 from tasks.verify.array_index import ArraySpec, Index
 from tasks.verify.commit import check_commit, check_unfinished, commit_time, show_time
+from tasks.verify.file_lengths import check_ranges
 from tasks.verify.layout import (
     STEP_METADATA,
     TMP_MARK,
@@ -27,11 +26,12 @@ from tasks.verify.layout import (
     find_items,
     find_steps,
     list_files,
+    name_steps,
     open_path,
     raise_if_unreachable,
     read_json,
+    reporting_unreachable_buckets,
     step_number,
-    telling_what_is_away,
 )
 from tasks.verify.manifest import (
     check_manifest,
@@ -44,11 +44,9 @@ from tasks.verify.manifest import (
 )
 from tasks.verify.metadata import MetadataCheck
 from tasks.verify.ocdbt import read_index
-from tasks.verify.ranges import check_ranges
-from tasks.verify.values import check_values, decoded_bytes
+from tasks.verify.values import check_values
 
 Mode = Literal["record", "check", "none"]
-Check = Literal["commit", "metadata", "manifest"]
 _LISTING_LAG_S = 0.5  # a bucket's listing may be this old
 _DELETION_PAUSE_S = 0.1  # seconds between two listings; longer than the deletion of a file takes
 Progress = Callable[[str, int, int], None]  # (name of the check, bytes done, total bytes)
@@ -74,10 +72,7 @@ def verify_checkpoint(
     """
     steps = find_steps(path)
     if len(steps) > 1:
-        names = ", ".join(found.path.name for found in steps[:5])
-        raise CheckpointError(
-            f"{path}: holds {len(steps)} checkpoints ({names}{', …' if len(steps) > 5 else ''}); give one"
-        )
+        raise CheckpointError(f"{path}: holds {len(steps)} checkpoints ({name_steps(steps)}); give one")
     return _verify_step(steps[0], manifest or manifest_path(steps[0].path), mode, deep, on_progress)
 
 
@@ -89,7 +84,7 @@ def _verify_step(
     Raises BucketError for an unreachable bucket.
     """
     verification = Verification(found, manifest, mode, deep, on_progress)
-    with telling_what_is_away(found.path):
+    with reporting_unreachable_buckets(found.path):
         proof = verification.run()
         lacking = {problem.check for problem in proof.problems} & {"commit", "metadata", "ranges"}
         if lacking and "://" in str(found.path):
@@ -133,13 +128,14 @@ def verify_checkpoints(
     newer, because a checkpoint manager deletes the oldest; otherwise it has a problem. Raises CheckpointError without
     any step, and between two proofs if the bucket becomes unreachable.
     """
+    root = open_path(path)
     steps: list[FoundStep] = []
     try:
-        with telling_what_is_away(open_path(path)):
-            steps = find_steps(path)
-        gone = find_gone(open_path(path))
+        with reporting_unreachable_buckets(root):
+            steps = find_steps(root)
+        gone = find_gone(root)
     except CheckpointError:
-        gone = [] if "://" in os.fspath(path) else find_gone(open_path(path))
+        gone = [] if "://" in str(root) else find_gone(root)
         if not gone:
             raise
     oldest = min((found.step for found in steps if found.step is not None), default=-1)
@@ -220,15 +216,15 @@ class Verification:
         self.metadata: dict[str, Any] = {}
         self.timings: dict[str, float] = {}
         self.indexes: list[tuple[Item, Index]] = []
-        folder = self.found.path
+        self.folder = self.found.path
         try:
             with self._timed("commit"):
-                self.files = {} if TMP_MARK in folder.name else list_files(folder)
-            self._check(folder)
+                self.files = {} if TMP_MARK in self.folder.name else list_files(self.folder)
+            self._run_checks()
         except CheckpointError as error:
             self.files = {}
-            self._report("commit", ".", str(error).removeprefix(str(folder)).lstrip("/: "))
-        if self._is_being_removed(folder):
+            self._report("commit", ".", str(error).removeprefix(str(self.folder)).lstrip("/: "))
+        if self._is_being_removed():
             self.problems, self.recorded = [], None
             retired = _has_newer(self.found)
             if not retired:
@@ -237,7 +233,7 @@ class Verification:
         failed = {problem.check for problem in self.problems}
         return CheckpointProof(
             step=self.found.step,
-            path=str(folder),
+            path=str(self.folder),
             ok=not self.problems and not retired,
             checks=tuple(self.checks),
             problems=tuple(self.problems),
@@ -263,23 +259,23 @@ class Verification:
         finally:
             self.timings[check] = self.timings.get(check, 0.0) + time.monotonic() - started
 
-    def _check(self, folder: epath.Path) -> None:
+    def _run_checks(self) -> None:
         with self._timed("commit"):
-            items = self._check_commit(folder)
+            items = self._check_commit()
         if items is None:
             return
-        self._check_metadata_and_ranges(folder, items)
+        self._check_metadata_and_ranges(items)
         if self.mode != "none":
             with self._timed("manifest"):
-                self._check_manifest(folder, commit_time(self.metadata))
+                self._check_manifest()
         if self.deep:
             with self._timed("values"):
-                self._check_values(folder)
+                self._check_values()
 
-    def _check_commit(self, folder: epath.Path) -> list[Item] | None:
+    def _check_commit(self) -> list[Item] | None:
         """Return the items of a step; None if no further check is possible."""
         self.checks.append("commit")
-        unfinished = check_unfinished(folder, self.files)
+        unfinished = check_unfinished(self.folder, self.files)
         if unfinished:
             self.problems.append(unfinished)
             return None
@@ -292,24 +288,24 @@ class Verification:
             return None
         metadata: dict[str, Any] | None = None
         try:
-            metadata = read_json(folder / STEP_METADATA)
+            metadata = read_json(self.folder / STEP_METADATA)
         except DamagedFile as damage:
             self._report("commit", STEP_METADATA, str(damage))
         self.metadata = metadata or {}
         items = find_items(self.metadata.get("item_handlers"), self.files)
-        self.problems += check_commit(folder, self.files, items, metadata)
+        self.problems += check_commit(self.folder, self.files, items, metadata)
         if metadata is not None and not metadata.get("commit_timestamp_nsecs"):
             return None  # unfinished: other checks would only report consequences
         return items
 
-    def _check_values(self, folder: epath.Path) -> None:
+    def _check_values(self) -> None:
         self.checks.append("values")
-        total = sum(decoded_bytes(spec) for _, index in self.indexes for spec in index.arrays.values())
+        total = sum(spec.decoded_bytes for _, index in self.indexes for spec in index.arrays.values())
         count = count_progress(self.on_progress, "values", total)
         for item, index in self.indexes:
-            self._add(item, check_values(folder / item.prefix, index, count))
+            self._add(item, check_values(self.folder / item.prefix, index, count))
 
-    def _check_metadata_and_ranges(self, folder: epath.Path, items: list[Item]) -> None:
+    def _check_metadata_and_ranges(self, items: list[Item]) -> None:
         self.checks += ["metadata", "ranges"]
         ranges: list[tuple[Item, list[Problem]]] = []
         for item in items:
@@ -320,17 +316,18 @@ class Verification:
                 self._report("metadata", item.prefix, "is missing, though the checkpoint's metadata names it")
             elif item.is_tree:
                 with self._timed("ranges"):
-                    index = read_index(folder / item.prefix, files)
+                    index = read_index(self.folder / item.prefix, files)
                     ranges.append((item, check_ranges(index, files)))
                 self.indexes.append((item, index))
                 with self._timed("metadata"):
-                    self._add(item, MetadataCheck(folder / item.prefix, files, index).run())
+                    self._add(item, MetadataCheck(self.folder / item.prefix, files, index).run())
         if not items:
             self._report("metadata", ".", "holds no item: all arrays are gone")
         for item, problems in ranges:
             self._add(item, problems)
 
-    def _check_manifest(self, folder: epath.Path, committed_ns: int | None) -> None:
+    def _check_manifest(self) -> None:
+        committed_ns = commit_time(self.metadata)
         try:
             recorded = read_manifest(self.manifest)
         except DamagedFile as damage:
@@ -346,7 +343,7 @@ class Verification:
         if self.mode == "record" and (recorded is None or stale):
             if self.problems:
                 return  # a manifest of a damaged checkpoint would declare the damage valid
-            sums, unreadable = self._checksum(folder, self.files)
+            sums, unreadable = self._checksum(self.files)
             self.problems += unreadable
             vanished = sorted(self.files.keys() - sums.keys() - {problem.path for problem in unreadable})
             message = "vanished while the checksums were computed: another process deletes files of this checkpoint"
@@ -360,30 +357,28 @@ class Verification:
         misfits = compare_sizes(recorded, self.files)
         wrong = {problem.path for problem in misfits}
         alike = {name: size for name, size in self.files.items() if name not in wrong}
-        sums, unreadable = self._checksum(folder, alike)
+        sums, unreadable = self._checksum(alike)
         self.problems += check_manifest(recorded, sums, [*misfits, *unreadable])
 
-    def _checksum(
-        self, folder: epath.Path, files: Mapping[str, int]
-    ) -> tuple[dict[str, tuple[int, str]], list[Problem]]:
+    def _checksum(self, files: Mapping[str, int]) -> tuple[dict[str, tuple[int, str]], list[Problem]]:
         self.checks.append("manifest")
-        return checksum_files(folder, files, count_progress(self.on_progress, "manifest", sum(files.values())))
+        return checksum_files(self.folder, files, count_progress(self.on_progress, "manifest", sum(files.values())))
 
-    def _is_being_removed(self, folder: epath.Path) -> bool:
+    def _is_being_removed(self) -> bool:
         """Wait while files disappear; return whether the step's deletion explains the problems."""
         files = self.files
-        while self.problems and folder.exists():
+        while self.problems and self.folder.exists():
             time.sleep(_DELETION_PAUSE_S)
             try:
-                left = list_files(folder)
+                left = list_files(self.folder)
             except CheckpointError:  # `run` has reported the same error
                 return False
             if left.keys() >= files.keys():
                 return False  # no file disappears: the problems are real
             files = left
-        return bool(self.problems) and not folder.exists()
+        return bool(self.problems) and not self.folder.exists()
 
-    def _report(self, check: Check, path: str, message: str) -> None:
+    def _report(self, check: Literal["commit", "metadata", "manifest"], path: str, message: str) -> None:
         self.problems.append(Problem(check=check, path=path, message=message))
 
     def _add(self, item: Item, problems: list[Problem]) -> None:

@@ -1,4 +1,4 @@
-"""A whole checkpoint has no problems, in every layout of Orbax."""
+"""A whole checkpoint has no problems, in every layout of Orbax; the levels of its proof."""
 
 import subprocess
 import sys
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.records import LEVELS, CheckpointProof
 from tasks.verify.array_index import ArraySpec
 from tasks.verify.layout import find_steps
 from tasks.verify.verification import tree_digest, verify_checkpoint, verify_checkpoints
@@ -101,3 +102,31 @@ def test_jax_is_not_imported(save):
         "assert not {'jax', 'orbax', 'flax'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program, str(save())], check=True, timeout=120)
+
+
+def test_a_proof_has_its_levels_and_the_duration_of_each_check(run_folder):
+    levels = ("committed", "structurally whole", "referentially whole")
+    for mode, more in (("none", ()), ("record", ("content recorded",))):
+        proof = tuple(verify_checkpoints(run_folder, mode=mode))[-1]
+        assert proof.levels == levels + more
+        assert set(proof.timings) == set(proof.checks)
+        assert 0 < sum(proof.timings.values()) <= proof.seconds
+    proof = tuple(verify_checkpoints(run_folder, mode="check", deep=True))[-1]
+    assert proof.levels == (*levels, "content recorded", "content unchanged", "decoded and finite")
+    assert proof.begun_at <= proof.committed_at <= proof.verified_at
+    (run_folder / "checkpoints" / "9" / "items" / "_sharding").unlink()
+    damaged = tuple(verify_checkpoints(run_folder, mode="check", deep=True))[-1]
+    assert damaged.levels == ("committed",)  # levels above the first damage do not count
+
+
+def test_an_older_record_has_the_levels_of_its_checks():
+    fields = {"step": 0, "path": "/c/0", "ok": False, "checks": ("commit", "metadata", "ranges", "manifest")}
+    problem = {"check": "ranges", "path": "d/0", "message": "is missing"}
+    proof = CheckpointProof.model_validate({**fields, "problems": (problem,)})
+    assert proof.levels == ("committed", "structurally whole")
+
+
+def test_the_levels_in_the_docs_equal_the_code():
+    text = (Path(__file__).parents[3] / "docs" / "checkpoints.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    assert rows == [f"| {level} | {meaning.proves} | {meaning.costs} |" for level, meaning in LEVELS.items()]

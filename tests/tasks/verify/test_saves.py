@@ -3,7 +3,7 @@
 from typing import Any
 
 from tasks.records import CheckpointEvent, CheckpointProof, RunReading, RunRecord
-from tasks.verify.checkpoint_lives import lives_of
+from tasks.verify.saves import lives_of
 
 PLACE = "/out/runs/linen-r0/checkpoints"
 

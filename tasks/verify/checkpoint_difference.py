@@ -1,4 +1,8 @@
-"""Compares two checkpoints: their trees, dtypes, shardings and all values. Needs no trainer and no model."""
+"""Compares two checkpoints: their trees, dtypes, shardings and all values, without a trainer and without a model.
+
+The checkpoints are two given ones, or those of the last common step of two runs or of two arms. An arm is one side of a
+comparison of runs.
+"""
 
 import base64
 import binascii
@@ -7,12 +11,15 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from etils import epath
 
-from tasks.records import ArrayDifference, CheckpointDifference, ValueDifference
+from tasks.records import ArrayDifference, CheckpointDifference, CheckpointProof, RunRecord, ValueDifference
+from tasks.store import Store
 from tasks.verify.array_index import ArraySpec
+from tasks.verify.array_pairs import Pair, first_difference, pair_arrays
 from tasks.verify.layout import (
     CheckpointError,
     DamagedFile,
@@ -21,14 +28,72 @@ from tasks.verify.layout import (
     name_steps,
     open_path,
     read_json,
-    telling_what_is_away,
+    reporting_unreachable_buckets,
 )
 from tasks.verify.manifest import manifest_path
 from tasks.verify.ocdbt import low_load_context, shorten
-from tasks.verify.trees import Pair, first_difference, pair_arrays
 from tasks.verify.value_differences import Job, Side, UnreadableError, compare_values, reusing_memory
-from tasks.verify.values import decoded_bytes
 from tasks.verify.verification import Progress, Verification, count_progress
+
+type ProvedRun = tuple[RunRecord, CheckpointProof]
+
+
+def find_common(runs: Sequence[RunRecord]) -> tuple[ProvedRun, ProvedRun] | None:
+    """Return each arm's first run with its proof of the last step that both verified; None without such a step."""
+    first: dict[str, RunRecord] = {}
+    for run in runs:
+        first.setdefault(run.arm, run)
+    if len(first) != 2:
+        return None
+    one, other = first.values()
+    left, right = ({proof.step: proof for proof in run.proofs if proof.ok} for run in (one, other))
+    common = [step for step in left.keys() & right.keys() if step is not None]
+    if not common:
+        return None
+    return (one, left[max(common)]), (other, right[max(common)])
+
+
+def compare_arms(
+    runs: Sequence[RunRecord],
+    store: Store,
+    *,
+    known: CheckpointDifference | None = None,
+    on_progress: Progress | None = None,
+) -> CheckpointDifference | None:
+    """Return the difference of the checkpoints that `find_common` returns; None if it returns None.
+
+    known: an earlier result, returned if it is of the same two saves. Checkpoints that cannot be compared, e.g. of
+    different models, yield a result with a `problem`.
+    """
+    sides = find_common(runs)
+    if sides is None:
+        return None
+    proofs = [proof for _, proof in sides]
+    committed = (proofs[0].committed_at, proofs[1].committed_at)
+    paths = [_find_saved(run, proof, store) for run, proof in sides]
+    names = (str(paths[0]), str(paths[1]))
+    if known is not None and (known.path, known.other_path) == names and known.committed == committed:
+        return known
+    try:
+        return compare_checkpoints(*paths, on_progress=on_progress)
+    except CheckpointError as error:
+        return CheckpointDifference(
+            step=proofs[0].step, path=names[0], other_path=names[1], committed=committed, problem=str(error)
+        )
+
+
+def _find_saved(run: RunRecord, proof: CheckpointProof, store: Store) -> epath.Path:
+    """Return the current path of a verified checkpoint: the recorded path if it exists, else in this store."""
+    place = epath.Path(proof.path)
+    if "://" in proof.path or place.exists() or run.plan is None or run.plan.files.checkpoints is None:
+        return place
+    directory = store.run(run.plan.run_name)
+    here = epath.Path(Path(directory.path, run.plan.files.checkpoints, place.name))
+    if here.exists() or directory.mirror is None:
+        return here
+    return epath.Path(
+        directory.mirror.files.url(f"runs/{directory.run_name}/{run.plan.files.checkpoints}/{place.name}")
+    )
 
 
 def compare_checkpoints(
@@ -39,7 +104,7 @@ def compare_checkpoints(
     Raises CheckpointError for an incomplete checkpoint, for runs without a common step, or for different models; then
     its message names the first parameter whose path or shape differs.
     """
-    with reusing_memory(), telling_what_is_away(open_path(path), open_path(other)):
+    with reusing_memory(), reporting_unreachable_buckets(open_path(path), open_path(other)):
         return _compare_steps(*_choose_steps(path, other), on_progress)
 
 
@@ -54,7 +119,7 @@ def _compare_steps(step: FoundStep, its: FoundStep, on_progress: Progress | None
         )
     jobs = {place: job for place, pair in enumerate(pairs) if (job := _make_job(pair, left, right)) is not None}
     compared = [spec for pair in pairs if pair.ours and pair.theirs for spec in (*pair.ours, *pair.theirs)]
-    count = count_progress(on_progress, "values", sum(map(decoded_bytes, compared)))
+    count = count_progress(on_progress, "values", sum(spec.decoded_bytes for spec in compared))
     try:
         found = compare_values(list(jobs.values()), count)
     except UnreadableError as error:
@@ -120,7 +185,7 @@ def _open_tree(found: FoundStep) -> _Tree:
     if not verification.indexes:
         raise CheckpointError(f"{folder}: holds no tree of arrays; give a checkpoint of a training")
     # The other items are small, e.g. the position in the training data.
-    item, index = max(verification.indexes, key=lambda one: sum(map(decoded_bytes, one[1].arrays.values())))
+    item, index = max(verification.indexes, key=lambda one: sum(spec.decoded_bytes for spec in one[1].arrays.values()))
     place = folder / item.prefix
     return _Tree(
         tuple(index.arrays.values()), Side(place, low_load_context()), _read_sharding(place), proof.committed_at

@@ -1,4 +1,4 @@
-"""Comparison of two checkpoints: one state in every dialect's tree, hand-made differences, and bad input."""
+"""Comparison of two checkpoints: one state in every API's tree, hand-made differences, the arms of runs, bad input."""
 
 import json
 import math
@@ -8,15 +8,23 @@ from pathlib import Path
 import pytest
 
 from flows.cli.app import call
-from tasks.records import ArrayDifference
-from tasks.verify.against import compare_checkpoints
+from tasks.records import ArrayDifference, RunReading, RunRecord
+from tasks.store import open_store
 from tasks.verify.array_index import ArraySpec
+from tasks.verify.array_pairs import pair_arrays, place_of
+from tasks.verify.checkpoint_difference import compare_arms, compare_checkpoints, find_common
 from tasks.verify.layout import CheckpointError
-from tasks.verify.trees import pair_arrays, place_of
+from tasks.verify.verification import verify_checkpoints
 
 # of saver_trees.py: 5 parameters (two kernels and a norm in the layers), as many mu and nu, 2 counts and the step
 ARRAYS = 18
 UNROLLED = ARRAYS + 3 * 3 * 2  # the three of the layers are nine, in parameters, mu and nu
+
+
+def run(arm: str, folder: Path, **proof: object) -> RunRecord:
+    proofs = tuple(found.model_copy(update=proof) for found in verify_checkpoints(folder))
+    reading = RunReading(name=arm, format="maxview")
+    return RunRecord(plan=None, arm=arm, label=arm, commit=None, log="", reading=reading, proofs=proofs)
 
 
 def alone(arrays: tuple[ArrayDifference, ...]) -> list[tuple[str, str]]:
@@ -131,6 +139,43 @@ def test_several_checkpoints_are_all_verified_whatever_one_is(trees, capsys):
     assert "nowhere: does not exist" in shown.err
     assert call(["verify", str(trees / "linen"), "--check"]) == 2
     assert capsys.readouterr().out.count("was never recorded") == 2
+
+
+def test_the_last_common_step_of_two_arms_is_compared(trees, tmp_path):
+    linen, nnx = run("linen", trees / "linen"), run("nnx", trees / "nnx-aux")  # steps 2 and 4, and step 4
+    found = compare_arms([linen, nnx, linen], open_store(tmp_path))
+    assert (found.step, found.equal, found.problem) == (4, True, "")
+    assert (found.path, found.other_path) == tuple(f"{trees}/{name}/checkpoints/4" for name in ("linen", "nnx-aux"))
+    assert found.committed == tuple(side.proofs[-1].committed_at for side in (linen, nnx))
+    assert len(found.compared) == ARRAYS
+
+
+def test_the_same_two_saves_are_not_read_again(trees, tmp_path):
+    folders = [Path(shutil.copytree(trees / name, tmp_path / name)) for name in ("linen", "nnx")]
+    runs = [run(name, folder) for name, folder in zip("ab", folders, strict=True)]
+    reported = []
+    found = compare_arms(runs, open_store(tmp_path), on_progress=lambda _, done, total: reported.append((done, total)))
+    assert [done for done, _ in reported] == sorted(done for done, _ in reported)
+    assert reported[-1][0] == reported[-1][1] > 0  # every byte of both sides was counted
+    for path in folders[1].rglob("d/*"):
+        path.unlink()  # a second read would find them incomplete
+    assert compare_arms(runs, open_store(tmp_path), known=found) is found
+    newer = [runs[0], run("b", folders[0], committed_at="2026-11-18T10:00:00+00:00", path=found.other_path)]
+    assert "is not complete" in compare_arms(newer, open_store(tmp_path), known=found).problem
+
+
+def test_another_model_is_reported_and_is_not_an_error(trees, tmp_path):
+    found = compare_arms([run("a", trees / "linen"), run("b", trees / "wider")], open_store(tmp_path))
+    assert "of another model" in found.problem
+    assert "decoder.decoder_norm.scale is (8,) here and (16,) there" in found.problem
+    assert (found.equal, found.arrays) == (False, ())
+
+
+@pytest.mark.parametrize("change", [{"ok": False}, {"step": 77}, {"step": None}])
+def test_without_a_sound_common_step_nothing_is_compared(trees, change):
+    runs = [run("a", trees / "linen"), run("b", trees / "nnx", **change)]
+    assert find_common(runs) is None
+    assert find_common(runs[:1]) is None
 
 
 def spec(name: str, *shape: int) -> ArraySpec:

@@ -1,4 +1,4 @@
-"""Finds chunk files of zarr arrays outside OCDBT databases that are too short or too long, without decoding them.
+"""Finds files of a checkpoint item that are missing, too short or too long for the item's index, without decoding them.
 
 Sources: RFC 8878, 3.1.1 (zstd's frames and blocks), and the zarr v3 specification of the codec `sharding_indexed`.
 """
@@ -14,7 +14,7 @@ import zstandard
 from etils import epath
 
 from tasks.records import Problem
-from tasks.verify.array_index import ArraySpec, Index
+from tasks.verify.array_index import ArraySpec, FileRange, Index, name_some
 
 _HEAD = 18  # bytes of the longest zstd frame header
 _CHECKSUM = 4
@@ -22,10 +22,37 @@ _RLE = 1  # type of a zstd block that is stored as one byte, whatever its length
 _ABSENT = np.uint64(2**64 - 1)  # offset and length in a shard's index of a chunk that is not stored
 
 
-def check_chunk_files(folder: epath.Path, index: Index, files: Mapping[str, int]) -> list[Problem]:
-    """Return one problem per chunk file with a wrong length. `check_ranges` reports missing and empty files.
+def check_ranges(index: Index, files: Mapping[str, int]) -> list[Problem]:
+    """Return the index's problems, then one problem per file that is missing or ends before a byte range of the index.
 
-    Nothing is checked in buckets, which write objects atomically."""
+    files: path below the item → bytes."""
+    problems = list(index.problems)
+    owners = {key: spec.name for spec in index.arrays.values() for key in spec.chunk_keys()}
+    users: dict[str, list[tuple[str, FileRange]]] = {}
+    for key, place in [("the index itself", node) for node in index.nodes] + list(index.chunks.items()):
+        if place is not None:
+            users.setdefault(place.file, []).append((key, place))
+    for file, used in sorted(users.items()):
+        length = max(place.offset + place.length for _, place in used)
+        size = files.get(file)
+        if size is not None and size >= length:
+            continue
+        lost = {owners.get(key, key) for key, place in used if place.offset + place.length > (size or 0)}
+        what = name_some(lost)
+        if size is None:
+            message = f"is missing; lost with it: {what}"
+        elif size == 0:
+            message = f"is empty; lost: {what}"
+        else:
+            message = f"is cut off: {size:,} of at least {length:,} bytes are there; lost: {what}"
+        problems.append(Problem(check="ranges", path=file, message=message))
+    return problems
+
+
+def check_chunk_files(folder: epath.Path, index: Index, files: Mapping[str, int]) -> list[Problem]:
+    """Return one problem per chunk file of wrong length, for arrays outside of OCDBT databases.
+
+    `check_ranges` reports missing and empty files. Nothing is checked in buckets, which write objects atomically."""
     if "://" in str(folder):
         return []
     problems = []
