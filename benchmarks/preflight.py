@@ -21,7 +21,7 @@ from configs.environment import pass_on
 from configs.schema import TrainConfig
 from configs.topologies import GIB, find_topology
 from tasks.launch.config import yaml_scalar
-from tasks.preflight.analyse import analyse_program
+from tasks.preflight.program_work import analyse_program
 from tasks.records.compiled import FILE, OPTIMISED, CompiledProgram
 from tasks.resolve.arm_config import resolve_config
 from tasks.resolve.commands import CONFIG, plan_compile

@@ -25,7 +25,7 @@ from tasks.diff.compare_case import CaseRuns
 from tasks.diff.noise import Past
 from tasks.history.prior import read_past
 from tasks.launch.owners import forget
-from tasks.preflight.compile_lanes import count_lanes
+from tasks.preflight.planned_compiles import count_lanes
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import BisectedPoint, Bisection, CheckpointDifference, FactorEffect, LedgerEntry, RunPlan, RunRecord
 from tasks.resolve.options import BisectOptions

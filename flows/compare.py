@@ -25,8 +25,7 @@ from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.launch.job import find_checkpoint
 from tasks.launch.one_flow_per_run import find_finished
 from tasks.launch.owners import forget
-from tasks.preflight.compile_lanes import count_lanes, order_compiles
-from tasks.preflight.read_compiles import find_missing_compilers
+from tasks.preflight.planned_compiles import count_lanes, find_missing_compilers, order_compiles
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.comment import comparison_comment
 from tasks.records import CheckpointCommitted, CheckpointProof, ComparisonRecord, RunPlan, RunRecord

@@ -42,7 +42,7 @@ from tasks.launch.job import LaunchedRun
 from tasks.launch.logs import read_exit_code
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import JobEvent, LogLine, watch
-from tasks.preflight.compiled_case import compare_case_compiled
+from tasks.preflight.compare_compiles import compare_case_compiled
 from tasks.publish.content.page_address import PublishedPage, find_page
 from tasks.publish.content.suggested_commands import add_next, add_next_of_compiles
 from tasks.publish.markdown.artifacts import (

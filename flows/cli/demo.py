@@ -8,7 +8,7 @@ from pathlib import Path
 from configs.comparison import list_names
 from tasks.diff.compare_logs import UNTITLED, Given, archive, compare_pair
 from tasks.diff.decide import ONE_RUN
-from tasks.history import load_history
+from tasks.history.history_table import load_history
 from tasks.history.judge_series import judge
 from tasks.history.series import find_series
 from tasks.ingest.example_logs import ExamplePair, example_pairs

@@ -16,7 +16,7 @@ from tasks.launch.config import config_text
 from tasks.launch.local.process_group import build_environment, confine_words
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHECKPOINTS, END
-from tasks.preflight.analyse import analyse_program, locate
+from tasks.preflight.program_work import analyse_program, locate
 from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
 from tasks.records.compiled import FILE, OPTIMISED
 from tasks.resolve.commands import COMPILE_RECORDER

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from tasks.causes.source_lines import find_source_line, is_library
 from tasks.causes.value_graph import FREE, RANDOM, Graph, Input, Node, Value, count_bytes, digest, shape_of
 from tasks.observe.inject.maxview_observe.meaning import meaning_of
-from tasks.preflight.analyse import locate
+from tasks.preflight.program_work import locate
 
 type Transcript = Mapping[str, Any]  # the JSON that `model/compile/stablehlo.py` prints
 type Operation = Mapping[str, Any]

@@ -16,8 +16,8 @@ from tasks.causes.tensors import compare_tensors
 from tasks.causes.touched_lines import Refs, find_refs, name_commits
 from tasks.observe.inject.maxview_observe.files import BUFFERS, INSTRUCTIONS
 from tasks.observe.shared_start import read_start
-from tasks.preflight.analyse import analyse_program
 from tasks.preflight.compare_programs import Side, compare_programs
+from tasks.preflight.program_work import analyse_program
 from tasks.records import (
     CodeLine,
     CompiledProgram,

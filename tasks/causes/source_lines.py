@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.observe.inject.maxview_observe.places import LIBRARIES
-from tasks.preflight.analyse import locate
 from tasks.preflight.hlo import Instruction, Program, read_program
+from tasks.preflight.program_work import locate
 from tasks.records import CodeLine
 
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/checkouts/[0-9a-f]{40,64}/")  # or commits' checkouts

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from configs.schema import Frozen
-from tasks.history.energy import Array, best_split, pair_sums
+from tasks.history.change_points import Array, best_split, pair_sums
 
 MOST_CHANCE = 0.001  # largest p-value of a change; Hunter's
 WEAK = 10  # factor on MOST_CHANCE in the first pass

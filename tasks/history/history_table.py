@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 
 import polars as pl
 
-from tasks.history.newest import read_comparisons
 from tasks.history.record_rows import HISTORY_SCHEMA, folder_name, history_rows, lone_run_rows
+from tasks.history.stored_comparisons import read_comparisons
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.store.atomic import StoreError
 from tasks.store.files import Entry, Files

@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from configs.comparison import list_names, load_comparison
-from tasks.history.card_signature import REFERENCES, digests_of, sign
 from tasks.history.card_sources import PREFLIGHT, date_card
-from tasks.history.newest import newest_comparisons
+from tasks.history.make_card import REFERENCES, digests_of, sign
+from tasks.history.stored_comparisons import newest_comparisons
 from tasks.metrics import result_metrics
 from tasks.metrics.result_metrics import LOSS
 from tasks.records import ComparisonRecord, RunPlan

@@ -2,12 +2,13 @@
 
 import gzip
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from configs.findings import FindingKind
 from configs.schema import Frozen
-from configs.verdict_rules import VerdictRules
+from configs.topologies import find_topology
+from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.diff.arms import ArmRuns, Arms, summarise
 from tasks.diff.comparability import find_findings
 from tasks.diff.compare_runs import comparison_id, conclude
@@ -15,11 +16,12 @@ from tasks.diff.decide import decide_exact, show_percentage
 from tasks.diff.metric_rows import Cells, is_unfilled, make_row, missing_decision, not_judged
 from tasks.metrics.metric import Metric
 from tasks.metrics.program_metrics import COMPILE_TIME, COMPILES, GIB, KERNELS, PROGRAM_METRICS
-from tasks.preflight.analyse import OPTIMISED, Analysis, analyse_program
 from tasks.preflight.compare_programs import Side, compare_programs, same_text
+from tasks.preflight.program_work import FIRST_LINE, Analysis, analyse_program
 from tasks.records import (
     ComparisonRecord,
     CompiledProgram,
+    CompileError,
     Decision,
     Environment,
     Evidence,
@@ -30,8 +32,9 @@ from tasks.records import (
     RunRecord,
     Source,
 )
-from tasks.records.compiled import LOWERED
-from tasks.records.compiled import OPTIMISED as OPTIMISED_FILE
+from tasks.records.compiled import FILE, LOWERED, OPTIMISED
+from tasks.store import Store
+from tasks.store.json_records import model_from_json, read_document
 
 # Kinds of findings that apply to compiles too: the other kinds need a trained run.
 KINDS: frozenset[FindingKind] = frozenset({
@@ -48,6 +51,35 @@ class Compiled(Frozen):
     program: CompiledProgram
     text: bytes | None  # the optimised program, gzipped; None without one
     reported: bool = True  # False if the compile ended without a report
+
+
+def compare_case_compiled(records: Sequence[RunRecord], store: Store) -> ComparisonRecord:
+    """Return the comparison of a case's two compiles. Raises StoreError if their files are damaged."""
+    plan = records[0].plan
+    assert plan is not None  # every compile has one
+    rules = plan.rules or load_verdict_rules(plan.comparison, plan.target)
+    by_arm = {record.arm: record for record in records}
+    baseline, candidate = (read_compile(by_arm[name], store) for name in rules.arms)
+    return compare_compiles(baseline, candidate, comparison=plan.comparison, case=plan.case, rules=rules)
+
+
+def read_compile(record: RunRecord, store: Store) -> Compiled:
+    """Return a compile's result. A compile without a report counts as failed; its error is the run's error.
+
+    Raises StoreError if a file is damaged.
+    """
+    assert record.plan is not None  # every compile has one
+    assert record.plan.compiles_for is not None
+    directory = store.run_of_log(record.log)
+    program = read_document(directory.bring(FILE), model_from_json(CompiledProgram))
+    text = directory.bring(OPTIMISED)
+    if program is not None:
+        return Compiled(run=record, program=program, text=text.read_bytes() if text.is_file() else None)
+    topology, error = find_topology(record.plan.compiles_for), record.reading.error
+    stated = CompileError(type=error.type, message=error.message) if error else None
+    facts = topology.model_dump(include={"devices", "hbm_bytes"})
+    program = CompiledProgram(topology=topology.name, ok=False, error=stated, **facts)
+    return Compiled(run=record, program=program, text=None, reported=False)
 
 
 def compare_compiles(
@@ -107,7 +139,7 @@ def _analyse(packed: bytes) -> Analysis:
 def _texts(one: Compiled) -> tuple[str, ...]:
     """Return the file names of the program's texts. `Source.run` 1 is the first of them; 0 is the log."""
     lowered = one.program.fingerprints is not None
-    return (*((OPTIMISED_FILE,) if one.text else ()), *((LOWERED,) if lowered else ()))
+    return (*((OPTIMISED,) if one.text else ()), *((LOWERED,) if lowered else ()))
 
 
 def _deaths(compiles: tuple[Compiled, Compiled], arms: Arms, rules: VerdictRules) -> Iterator[Finding]:
@@ -181,7 +213,7 @@ def _cell(side: Side, metric: Metric) -> Measured:
     value = metric.of_program(side.program, work) if metric.of_program else None
     if value is None:
         return Measured()
-    source = None if metric is COMPILE_TIME else Source(line=1, offset=0, run=OPTIMISED)
+    source = None if metric is COMPILE_TIME else FIRST_LINE
     return Measured(value=value, text=f"{value:,.{metric.decimals}f}", source=source)
 
 

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from tasks.preflight.analyse import Analysis, Unit, add_work, locate
+from tasks.preflight.program_work import FIRST_LINE, Analysis, Unit, add_work, locate
 from tasks.records import (
     CompiledProgram,
     HeavyArray,
@@ -168,8 +168,8 @@ def _compare_donation(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDi
         candidate=sentences[1],
         share=share,
         cost=f"{cost}: {size / MIB:+,.2f} MiB",
-        baseline_source=Source(line=1, offset=0, run=1),  # the header lists them
-        candidate_source=Source(line=1, offset=0, run=1),
+        baseline_source=FIRST_LINE,  # the header lists them
+        candidate_source=FIRST_LINE,
     )
 
 

@@ -1,4 +1,4 @@
-"""Decides how many compiles this machine runs at once, and in which order."""
+"""Finds missing TPU compilers of planned compiles, the number of compiles to run at once, and their order."""
 
 import os
 from collections.abc import Iterable
@@ -23,3 +23,18 @@ def order_compiles(plans: Iterable[RunPlan], lanes: int) -> list[list[RunPlan]]:
     """
     cases = [list(case) for _, case in groupby(plans, key=lambda plan: plan.case)]
     return [[plan for arm in zip(*some, strict=True) for plan in arm] for some in batched(cases, lanes)]
+
+
+def find_missing_compilers(plans: Iterable[RunPlan]) -> list[str]:
+    """Return install commands for arms without a TPU compiler: one line for all arms that use maxview's packages."""
+    lacking = {plan.arm: plan for plan in plans if "libtpu" not in plan.versions}
+    sharing = " and ".join(f"'{arm}'" for arm, plan in lacking.items() if not plan.software)
+    start = "libtpu, which compiles for TPUs, is not installed for"
+    return [
+        *([f"{start} {sharing}: uv sync --extra tpu"] if sharing else []),
+        *(
+            f"{start} '{arm}': --with '{arm}:jax[tpu]', or packages: ['jax[tpu]'] in the comparison's file"
+            for arm, plan in lacking.items()
+            if plan.software
+        ),
+    ]

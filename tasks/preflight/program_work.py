@@ -1,20 +1,22 @@
 """Counts the work of one step in the text of an optimised HLO program: cycles, FLOPs and bytes in collectives."""
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import NamedTuple
 
 from tasks.preflight.hlo import Computation, Instruction, Program, Shape, read_program
 from tasks.preflight.loops import Runs, count_runs
-from tasks.preflight.program_flops import count_flops
 from tasks.records import CollectiveSum, ProgramWork, Source, Work
 
 COLLECTIVES = (
     "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "ragged-all-to-all", "collective-permute",
     "collective-broadcast",
 )  # fmt: skip
-OPTIMISED = 1  # `Source.run` of the optimised program: an arm's texts are its log, this, and the lowered program
+_OPTIMISED = 1  # `Source.run` of the optimised text: an arm's texts are its log, the optimised and the lowered program
+FIRST_LINE = Source(line=1, offset=0, run=_OPTIMISED)
 KERNEL = "tpu_custom_call"  # target of a custom kernel's call
 _SCATTER = "all-reduce-scatter"  # the compiler's name for an all-reduce fused with a slice
 _FREE = frozenset({"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "iota", "after-all", "while"})
@@ -23,6 +25,10 @@ _STEPS = re.compile(  # JAX's wrappers around the trainer's own names
     r"jit\(.*\)|jvp\(.*\)|transpose\(.*\)|vmap\(.*\)|while|body|cond|scan|branch_\d+_fun|eval_jaxpr|checkpoint|"
     r"rematted_computation|closed_call|core_call|shard_map|custom_vjp_call|custom_jvp_call|pjit"
 )
+_WINDOW = re.compile(r"window=\{([^}]*)\}")
+_LABELS = re.compile(r"dim_labels=(\w+)_(\w+)->(\w+)")
+_GROUPS = re.compile(r"\b(feature|batch)_group_count=(\d+)")
+_CONTRACTED = re.compile(r"lhs_contracting_dims=\{([\d,]*)\}")
 _EINSUM = re.compile(r"[A-Za-z.]*,[A-Za-z.,]*->[A-Za-z.]*")
 
 
@@ -39,7 +45,7 @@ class Unit(NamedTuple):
     @property
     def source(self) -> Source:
         """The instruction's line in the text."""
-        return Source(line=self.instruction.line, offset=self.instruction.offset, run=OPTIMISED)
+        return Source(line=self.instruction.line, offset=self.instruction.offset, run=_OPTIMISED)
 
 
 class Analysis(NamedTuple):
@@ -108,7 +114,7 @@ def _units(program: Program, computation: Computation, runs: Runs) -> Iterator[U
         flops, types, found = 0, set(), []
         for holder, inner in _inside(program, computation, one):
             shapes = _shapes_of(holder)
-            count = count_flops(inner, shapes)
+            count = _count_flops(inner, shapes)
             if count:
                 flops += count
                 types.add("×".join(shapes[name].dtype for name in inner.operands[:2]))
@@ -155,3 +161,54 @@ def collective_bytes(one: Instruction, computation: Computation) -> int:
     if one.opcode.endswith("-start"):  # its result also contains the operands
         made -= taken
     return max(taken, made)
+
+
+def _count_flops(one: Instruction, shapes: Mapping[str, Shape]) -> int:
+    """Return the FLOPs of a `convolution` (the form of matrix products on TPUs) or a `dot`; 0 for other instructions.
+
+    shapes: operand's name → shape. Multiplications with padding and dilation holes do not count, as in XLA
+    (`HloCostAnalysis::HandleConvolution`).
+    """
+    if one.opcode == "dot":
+        found = _CONTRACTED.search(one.attributes)
+        sizes = shapes[one.operands[0]].sizes
+        contracted = [int(axis) for axis in found[1].split(",") if axis] if found else []
+        return 2 * math.prod(one.shapes[0].sizes) * math.prod(sizes[axis] for axis in contracted)
+    labels = _LABELS.search(one.attributes) if one.opcode == "convolution" else None
+    if labels is None:
+        return 0
+    left, right, out = (
+        dict(zip(names, shape.sizes, strict=True))
+        for names, shape in zip(labels.groups(), (*(shapes[name] for name in one.operands), one.shapes[0]), strict=True)
+    )
+    groups = {kind: int(count) for kind, count in _GROUPS.findall(one.attributes)}
+    axes = sorted(label for label in labels[1] if label.isdigit())
+    windows = _read_windows(one.attributes, len(axes))
+    valid = [
+        _count_valid(left[axis], right[axis], out[axis], *window) for axis, window in zip(axes, windows, strict=True)
+    ]
+    inputs, batch = left["f"] // groups.get("feature", 1), left["b"] // groups.get("batch", 1)
+    flops: int = 2 * inputs * out["f"] * batch * math.prod(valid)
+    return flops
+
+
+def _read_windows(attributes: str, count: int) -> Iterator[tuple[int, ...]]:
+    """Yield for each axis of a window: stride, padding before it, dilation of the input, dilation of the kernel."""
+    found = _WINDOW.search(attributes)
+    words = dict(word.split("=", 1) for word in found[1].split()) if found else {}
+    columns = [
+        [int(part.partition("_")[0]) for part in words[key].split("x")] if key in words else [default] * count
+        for key, default in (("stride", 1), ("pad", 0), ("lhs_dilate", 1), ("rhs_dilate", 1))
+    ]
+    return zip(*columns, strict=True)
+
+
+def _count_valid(size: int, kernel: int, out: int, stride: int, before: int, hole: int, step: int) -> int:
+    """Return the number of (output index, kernel index) pairs along one axis that multiply an input value.
+
+    before: padding. hole: dilation of the input. step: dilation of the kernel.
+    """
+    if out * kernel > 1 << 22:  # too many pairs to list; matrix products have fewer
+        return out * kernel
+    places = (at * stride + k * step - before for at, k in product(range(out), range(kernel)))
+    return sum(place >= 0 and place % hole == 0 and place // hole < size for place in places)

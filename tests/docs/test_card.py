@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.history.card_signature import sign
 from tasks.history.card_sources import PREFLIGHT, find_changes, read_sources
-from tasks.history.make_card import OUTSIDE, add_missing_cases
+from tasks.history.make_card import OUTSIDE, add_missing_cases, sign
 from tasks.publish.site.card_page import card_markdown
 from tasks.records.card import Card
 

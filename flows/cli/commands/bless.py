@@ -31,7 +31,7 @@ def bless(
     target
         Where it ran; every target by default.
     """
-    from tasks.history.newest import newest_comparisons
+    from tasks.history.stored_comparisons import newest_comparisons
     from tasks.resolve.blessed import bless as bless_record
     from tasks.store import open_store
     from tasks.store.baselines import name_place

@@ -35,9 +35,8 @@ def card(
     comparison
         A comparison, for example linen-vs-nnx; by default all that the store has.
     """
-    from tasks.history.card_signature import check_card
     from tasks.history.card_sources import find_changes
-    from tasks.history.make_card import add_missing_cases, make_card
+    from tasks.history.make_card import add_missing_cases, check_card, make_card
     from tasks.publish.site.card_page import (
         LEGEND,
         card_markdown,

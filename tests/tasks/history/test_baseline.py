@@ -9,7 +9,7 @@ import pytest
 
 from configs.errors import ConfigError
 from tasks.diff.compare_case import CaseRuns, compare_case
-from tasks.history.newest import newest_comparisons
+from tasks.history.stored_comparisons import newest_comparisons
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.blessed import bless, blessed_runs, check_baselines
 from tasks.store import Store, StoreError, open_store

@@ -5,8 +5,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from tasks.history.change_points import LEAST_NIGHTS, find_memory, find_trend
-from tasks.history.energy import best_split, pair_sums
+from tasks.history.change_points import LEAST_NIGHTS, best_split, find_memory, find_trend, pair_sums
 
 
 def noise(nights: int, seed: int, memory: float = 0.0) -> np.ndarray:

@@ -8,8 +8,8 @@ import pytest
 
 from flows.cli.app import call
 from flows.cli.commands.history import parse_since
-from tasks.history import append_comparison
 from tasks.history.describe_series import draw_trend
+from tasks.history.history_table import append_comparison
 from tasks.records import ComparisonRecord
 from tasks.store import Store
 

@@ -7,16 +7,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tasks.history import (
-    HISTORY_SCHEMA,
-    append_comparison,
-    compact_history,
-    load_history,
-    rebuild_history,
-)
-from tasks.history.history_table import read_runs
+from tasks.history.history_table import append_comparison, compact_history, load_history, read_runs, rebuild_history
 from tasks.history.prior import group_equal_runs
-from tasks.history.record_rows import history_rows
+from tasks.history.record_rows import HISTORY_SCHEMA, history_rows
 from tasks.history.series import find_series
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.records import ComparisonRecord

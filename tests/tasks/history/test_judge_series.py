@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from tasks.history import append_comparison, load_history
+from tasks.history.history_table import append_comparison, load_history
 from tasks.history.judge_series import judge
 from tasks.history.series import Night, Series, find_series
 from tasks.records import ComparisonRecord

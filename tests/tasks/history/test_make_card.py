@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tasks.history.card_signature import check_card
 from tasks.history.card_sources import date_card, find_changes
-from tasks.history.make_card import ITEMS, add_missing_cases, make_card
+from tasks.history.make_card import ITEMS, add_missing_cases, check_card, make_card
 from tasks.publish.site.card_page import card_markdown, summarise, write_card_page
 from tasks.records import ComparisonRecord, Floor
 from tasks.records.card import Card, CardItem, CardRow

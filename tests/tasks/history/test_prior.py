@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 
 from tasks.diff.compare_case import CaseRuns, compare_case
-from tasks.history import append_comparison
-from tasks.history.history_table import read_runs
+from tasks.history.history_table import append_comparison, read_runs
 from tasks.history.prior import equal_differences, neighbour_differences, past_noise, read_past
 from tasks.history.record_rows import HISTORY_SCHEMA
 from tasks.records import ComparisonRecord

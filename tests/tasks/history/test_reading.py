@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.app import call
-from tasks.history import append_comparison
+from tasks.history.history_table import append_comparison
 from tasks.publish.site.history_page import write_history_page
 from tasks.records import ComparisonRecord
 from tasks.store import Store, StoreError, open_store

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tasks.history import HISTORY_SCHEMA, compact_history, load_history
-from tasks.history.history_table import write_rows
+from tasks.history.history_table import compact_history, load_history, write_rows
+from tasks.history.record_rows import HISTORY_SCHEMA
 from tasks.store.files import Files, LocalFiles
 from tasks.store.gcs import GcsFiles
 

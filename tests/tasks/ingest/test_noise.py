@@ -9,8 +9,7 @@ import pytest
 
 from flows.cli.app import call
 from tasks.diff.compare_logs import archive, case_runs, compare_pair, read_pair
-from tasks.history import append_comparison, load_history, rebuild_history
-from tasks.history.history_table import read_runs
+from tasks.history.history_table import append_comparison, load_history, read_runs, rebuild_history
 from tasks.history.prior import group_equal_runs, read_past
 from tasks.history.record_rows import alike_word
 from tasks.records import ComparisonRecord, MetricDiff

@@ -1,15 +1,21 @@
-"""The verdict on two compiles, from their results."""
+"""The verdict on two compiles, from their results; a crash of the compiler is a result."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from configs.verdict_rules import load_verdict_rules
 from tasks.diff import exit_status
-from tasks.preflight.verdict import Compiled, compare_compiles
-from tasks.records import ComparisonRecord, CompiledProgram, CompileError, LogError, RunReading, RunRecord
+from tasks.ingest.run_record import build_record
+from tasks.preflight.compare_compiles import Compiled, compare_compiles, read_compile
+from tasks.records import ComparisonRecord, CompiledProgram, CompileError, LogError, RunPlan, RunReading, RunRecord
+from tasks.scrape import scrape_run
+from tasks.store import RunDirectory, Store
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "preflight"
+CRASH = "F1122 10:05:11.123456   14916 gather.cc:860] Check failed: rank > 1 (1 vs. 1)"
+FRAMES = "*** Check failure stack trace: ***\n    @     0x7f10 (unknown)"
 OVERFLOW = "Ran out of memory in memory space hbm. Used 35.2G of 31.25G hbm."
 
 
@@ -114,3 +120,22 @@ def test_a_program_larger_than_the_device_does_not_fit() -> None:
     assert next(one for one in record.rows if one.metric == "compiles").verdict == "regressed"
     assert record.programs is not None
     assert record.programs.unfit == ("nnx",)
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "cause"),
+    [
+        ("compiling for v6e:4x8, 32 devices", 139, "ended by signal 11 (SIGSEGV)"),
+        (f"{CRASH}\n{FRAMES}", 134, "Check failed: rank > 1 (1 vs. 1)"),
+    ],
+    ids=["without a word", "with its last words"],
+)
+def test_a_crash_of_the_compiler_is_the_cause(
+    said: str, code: int, cause: str, make_plan: Callable[..., RunPlan], directory: RunDirectory, tmp_path: Path
+) -> None:
+    plan = make_plan("", compiles_for="v6e:4x8")
+    directory.log.write_text(f"XPK Start: Sun Nov 22 10:05:01 UTC 2026\nlowering\n{said}\nEXIT_CODE={code}\n")
+    found = read_compile(build_record(plan, directory, scrape_run(directory.log), []), Store(tmp_path / "out"))
+    assert (found.reported, found.program.ok, found.program.devices) == (False, False, 32)
+    assert found.program.error is not None
+    assert cause in found.program.error.message

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.preflight.analyse import analyse_program
 from tasks.preflight.compare_programs import Side, compare_programs
+from tasks.preflight.program_work import analyse_program
 from tasks.records import CompiledProgram
 
 ROOT = Path(__file__).parents[3]

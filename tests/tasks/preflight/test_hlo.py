@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.preflight.analyse import analyse_program, locate
 from tasks.preflight.hlo import read_program
 from tasks.preflight.loops import count_runs
+from tasks.preflight.program_work import analyse_program, locate
 
 # a loop of {trips} rounds; in each a product of [8,16] and [16,32], and a gather of the second operand's halves
 LOOP = """\

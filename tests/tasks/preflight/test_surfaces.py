@@ -9,7 +9,7 @@ from rich.console import Console
 
 from configs.verdict_rules import load_verdict_rules
 from tasks.history.record_rows import history_rows
-from tasks.preflight.verdict import Compiled, compare_compiles
+from tasks.preflight.compare_compiles import Compiled, compare_compiles
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.comparison_pages import read_packed_lines
