@@ -9,13 +9,15 @@ is not reported as steps, and in a series without noise every difference is a ch
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from configs.schema import Frozen
-from tasks.history.change_points import Array, best_split, pair_sums
+
+type Array = NDArray[np.float64]
 
 MOST_CHANCE = 0.001  # largest p-value of a change; Hunter's
 WEAK = 10  # factor on MOST_CHANCE in the first pass
@@ -75,21 +77,21 @@ def find_trend(values: Sequence[float], *, least_change: float = 0.0) -> Trend:
     series = np.asarray(values, dtype=float)
     if not np.isfinite(series).all():
         raise ValueError("a series has values that are not finite: leave those nights out")
-    if is_exact(series):
+    if _is_exact(series):
         return Trend(nights=len(series), changes=tuple(_exact_changes(series, least_change)), exact=True)
-    outliers = find_outliers(series)
+    outliers = _find_outliers(series)
     kept = np.setdiff1d(np.arange(len(series)), outliers)
     calm = series[kept]
     too_few = len(calm) < 2 * LEAST_NIGHTS
     points = [] if too_few else _merge(calm, _split(calm), least_change)
-    drift = find_drift(calm, points)
+    drift = _find_drift(calm, points)
     if drift is not None:
         points = []
     memory = find_memory(calm, points) if points else 0.0
     return Trend(
         nights=len(series),
         changes=tuple(
-            _change(calm, left, point, right, memory, index=int(kept[point]))
+            _change(calm, left, point, right, memory).model_copy(update={"index": int(kept[point])})
             for left, point, right in _sides(points, len(calm))
         ),
         drift=drift,
@@ -98,12 +100,12 @@ def find_trend(values: Sequence[float], *, least_change: float = 0.0) -> Trend:
     )
 
 
-def is_exact(series: Array) -> bool:
+def _is_exact(series: Array) -> bool:
     """Return whether most nights equal the night before bit for bit, as counts and compiler estimates do."""
     return len(series) >= 2 * LEAST_NIGHTS and float(np.mean(series[1:] == series[:-1])) >= CONSTANT_SHARE
 
 
-def find_outliers(series: Array) -> NDArray[np.intp]:
+def _find_outliers(series: Array) -> NDArray[np.intp]:
     """Return the indices of outliers: nights far above, or far below, both the nights before and the nights after.
 
     Far is measured from the median of the neighbours in robust standard deviations (Hampel identifier; L. Davies and
@@ -133,7 +135,7 @@ def _noise(series: Array) -> float:
     return float(np.median(np.abs(np.diff(series)))) / (MAD_TO_SIGMA * SQRT_2)
 
 
-def find_drift(series: Array, points: Sequence[int]) -> Drift | None:
+def _find_drift(series: Array, points: Sequence[int]) -> Drift | None:
     """Return the drift of a series if a straight line fits it better than changes of level at `points`, else None.
 
     Compares by Schwarz's criterion (BIC), and requires a significant slope by Kendall's rank correlation
@@ -199,6 +201,40 @@ def _split_window(series: Array, start: int, end: int) -> list[int]:
     return [start + point for point in points]
 
 
+def pair_sums(series: Array) -> Array:
+    """Return P[i, j] = Σ |x_k − x_l| over k < i and l < j; four entries give the sum over a block of pairs."""
+    distances = np.abs(series[:, None] - series[None, :])
+    sums = np.zeros((len(series) + 1, len(series) + 1))
+    sums[1:, 1:] = distances.cumsum(axis=0).cumsum(axis=1)
+    return sums
+
+
+def best_split(sums: Array, start: int, end: int, *, least: int) -> tuple[int, float] | None:
+    """Return the index τ that best splits the section [start, end), and the energy distance Q̂ of its two sides.
+
+    Q̂(τ, κ) = mn/(m+n) · (2·mean|X−Y| − mean|X−X'| − mean|Y−Y'|) with X = [start, τ) and Y = [τ, κ), maximised over
+    τ and κ, with at least `least` (2 or more) values on each side; None if the section is too short. D. S. Matteson and
+    N. A. James, "A Nonparametric Approach for Multiple Change Point Analysis of Multivariate Data", JASA 109 (2014),
+    section 2.
+    """
+    taus = np.arange(start + least, end - least + 1)
+    if not len(taus):
+        return None
+    kappas = np.arange(start + 2 * least, end + 1)
+    t, k = taus[:, None], kappas[None, :]
+    m, n = (t - start).astype(float), np.maximum(k - t, least).astype(float)  # k − t < least is masked below
+
+    def block(i: Any, j: Any, a: Any, b: Any) -> Any:
+        return sums[j, b] - sums[i, b] - sums[j, a] + sums[i, a]
+
+    between = block(start, t, t, k) / (m * n)
+    left = block(start, t, start, t) / (m * (m - 1))
+    right = block(t, k, t, k) / (n * (n - 1))
+    q = np.where(k - t >= least, m * n / (m + n) * (2 * between - left - right), -np.inf)
+    i, j = np.unravel_index(int(np.argmax(q)), q.shape)
+    return int(taus[i]), float(q[i, j])
+
+
 def _merge(series: Array, points: list[int], least_change: float) -> list[int]:
     """Return the candidates that are changes (Hunter's second pass).
 
@@ -236,11 +272,11 @@ def _sides(points: Sequence[int], length: int) -> list[tuple[int, int, int]]:
     return list(zip(edges, points, edges[2:], strict=False))
 
 
-def _change(series: Array, left: int, point: int, right: int, memory: float, *, index: int | None = None) -> Change:
+def _change(series: Array, left: int, point: int, right: int, memory: float) -> Change:
     before, after = series[left:point], series[point:right]
     p, low, high = _test(before, after, memory)
     return Change(
-        index=point if index is None else index,
+        index=point,
         before=float(before.mean()),
         after=float(after.mean()),
         low=low,

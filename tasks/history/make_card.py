@@ -1,5 +1,6 @@
-"""Makes a card from the newest comparisons in a store: for every case, which properties were verified."""
+"""Makes, signs and checks cards. A card lists for every case which properties a store's newest comparisons verified."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from configs.comparison import list_names, load_comparison
 from tasks.history.card_sources import PREFLIGHT, date_card
-from tasks.history.make_card import REFERENCES, digests_of, sign
 from tasks.history.stored_comparisons import newest_comparisons
 from tasks.metrics import result_metrics
 from tasks.metrics.result_metrics import LOSS
@@ -16,6 +16,7 @@ from tasks.records import ComparisonRecord, RunPlan
 from tasks.records.card import UNCOMMITTED, Card, CardItem, CardRow, CardState, ReferenceCheck
 from tasks.store import Store, StoreError
 
+REFERENCES = "references"  # folder of a store with the results of tests/references
 OURS = "maxview"  # name of maxview's own trainer
 FLOORS = ("same program", "same bits", "same checkpoint")
 LOSSES, CHECKPOINTS, OUTSIDE = "equal losses", "checkpoints proved", "outside references"
@@ -71,7 +72,7 @@ def _row(
     items = [*(_trained_items(record, _sources(trained)) if record else _missing())]
     items += [_outside(checks), _preflight(preflight, _sources(compiled))]
     row = _empty_row(comparison, case, checks)
-    update: dict[str, Any] = {"items": tuple(items), "records": digests_of([record, preflight], checks or (), store)}
+    update: dict[str, Any] = {"items": tuple(items), "records": _digests_of([record, preflight], checks or (), store)}
     if record is not None:
         environment = record.candidate.environment
         kind = environment.device_kind or environment.backend or "unknown device"
@@ -193,3 +194,39 @@ def read_checks(store: Store) -> Mapping[str, Sequence[ReferenceCheck]]:
         except ValidationError as error:
             raise StoreError(f"{store.files.root}/{name}: is damaged or has another version: remove it") from error
     return found
+
+
+def _digests_of(
+    records: Sequence[ComparisonRecord | None], checks: Sequence[ReferenceCheck], store: Store
+) -> dict[str, str]:
+    """Return path below the store → SHA-256, for the records of comparisons and their runs, and for reference files.
+
+    checks: if empty, reference files are omitted. Missing files are omitted too."""
+    files = sorted((store.path / REFERENCES).glob("*.json")) if checks else []
+    for record in filter(None, records):
+        files.append(store.comparison(record.comparison, record.case, record.id).comparison)
+        files += [store.run_of_log(log).record for arm in (record.baseline, record.candidate) for log in arm.logs]
+    return {path.relative_to(store.path).as_posix(): _digest(path) for path in files if path.is_file()}
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def sign(card: Card) -> str:
+    """Return the SHA-256 of a card without its field `signature`."""
+    text = card.model_copy(update={"signature": ""}).model_dump_json()
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_card(card: Card, store: Store) -> list[str]:
+    """Return the problems of a card, one sentence each: a wrong signature, missing or changed records."""
+    problems = [] if sign(card) == card.signature else ["the signature does not match the content: it was edited"]
+    for row in card.rows:
+        for name, digest in row.records.items():
+            path = store.path / name
+            if not path.is_file():
+                problems.append(f"{row.case}: {name} is not in {store.address}")
+            elif _digest(path) != digest:
+                problems.append(f"{row.case}: {name} differs from the card's record")
+    return list(dict.fromkeys(problems))

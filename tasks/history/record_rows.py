@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -12,16 +13,18 @@ import polars as pl
 
 from configs.comparison import load_comparison
 from configs.load import ConfigError
+from configs.read import CONFIG_ROOT
 from tasks.diff.setting_differences import own_config
-from tasks.history.commit_times import find_commit_time
 from tasks.metrics.compute_facts import facts_of
 from tasks.metrics.merged_steps import step_table
 from tasks.metrics.metric import Metric
 from tasks.metrics.table import METRICS
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, RunRecord
+from tasks.resolve.git import GitError, run_git
 
 type Role = Literal["baseline", "candidate"]
 
+_SHA = re.compile(r"[0-9a-f]{7,64}")
 UTC_TIME = pl.Datetime("us", "UTC")
 HISTORY_SCHEMA: dict[str, Any] = {
     "comparison_id": pl.String,  # "run-<name>" for a run outside of any comparison
@@ -130,7 +133,7 @@ def _run_rows(run: RunRecord, common: Row, values: Iterable[Row]) -> Iterator[Ro
         "time": parse_time(run.reading.started) or common["created"],
         "arm": run.arm,
         "commit": run.commit,
-        "commit_time": find_commit_time(run.commit) if run.commit else None,
+        "commit_time": _find_commit_time(run.commit) if run.commit else None,
         "run": folder_name(run),
         "jax": run.reading.environment.jax,
     }
@@ -188,3 +191,16 @@ def _role_of(comparison: str, arm: str) -> Role | None:
         return None
     roles: dict[str, Role] = {arms[0]: "baseline", arms[1]: "candidate"}
     return roles.get(arm)
+
+
+@cache
+def _find_commit_time(commit: str) -> datetime | None:
+    """Return the committer's time in UTC; None if the checkout lacks the commit, or there is no git checkout."""
+    root = CONFIG_ROOT.parent
+    if not _SHA.fullmatch(commit) or not (root / ".git").exists():
+        return None
+    try:
+        seconds = run_git(["show", "--no-patch", "--format=%ct", f"{commit}^{{commit}}"], folder=root)
+    except GitError:
+        return None
+    return datetime.fromtimestamp(int(seconds), UTC)
