@@ -9,6 +9,7 @@ is not reported as steps, and in a series without noise every difference is a ch
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,6 @@ CONFIDENCE = 0.95
 MOST_MEMORY = 0.9  # largest autocorrelation that is assumed
 MEMORY_NIGHTS = 8  # average nights per level that are needed to estimate the autocorrelation
 CONSTANT_SHARE = 0.8  # a series is exact if at least this fraction of nights equals the night before
-SQRT_2 = 2.0**0.5
 MAD_TO_SIGMA = float(ndtri(0.75))
 
 
@@ -101,7 +101,7 @@ def find_trend(values: Sequence[float], *, least_change: float = 0.0) -> Trend:
 
 
 def _is_exact(series: Array) -> bool:
-    """Return whether most nights equal the night before bit for bit, as counts and compiler estimates do."""
+    """Return whether most values equal the value of the night before, as counts and compiler estimates do."""
     return len(series) >= 2 * LEAST_NIGHTS and float(np.mean(series[1:] == series[:-1])) >= CONSTANT_SHARE
 
 
@@ -110,7 +110,7 @@ def _find_outliers(series: Array) -> NDArray[np.intp]:
 
     Far is measured from the median of the neighbours in robust standard deviations (Hampel identifier; L. Davies and
     U. Gather, "The Identification of Multiple Outliers", JASA 88 (1993)). LEAST_NIGHTS such nights in a row are a
-    level and no outliers. The first and last two nights are never outliers.
+    level and not outliers. The first and last two nights are never outliers.
     """
     limit = OUTLIER * _noise(series)
     far = np.zeros(len(series))
@@ -129,14 +129,14 @@ def _find_outliers(series: Array) -> NDArray[np.intp]:
 
 
 def _noise(series: Array) -> float:
-    """Return the noise as a standard deviation, from differences of neighbouring nights, so that levels cancel out."""
+    """Return the standard deviation of the noise, from the differences of neighbouring nights: levels cancel out."""
     if len(series) < 2:
         return 0.0
-    return float(np.median(np.abs(np.diff(series)))) / (MAD_TO_SIGMA * SQRT_2)
+    return float(np.median(np.abs(np.diff(series)))) / (MAD_TO_SIGMA * sqrt(2))
 
 
 def _find_drift(series: Array, points: Sequence[int]) -> Drift | None:
-    """Return the drift of a series if a straight line fits it better than changes of level at `points`, else None.
+    """Return the drift of a series; None if changes of level at `points` fit the series better than a straight line.
 
     Compares by Schwarz's criterion (BIC), and requires a significant slope by Kendall's rank correlation
     (Mann–Kendall). The slope and its interval are Theil–Sen's.
@@ -166,7 +166,7 @@ def _bic(squares: float, n: int, parameters: int) -> float:
 
 
 def _split(series: Array) -> list[int]:
-    """Return candidates for changes (Hunter's first pass), from windows that overlap by up to half.
+    """Return the candidates for changes of level (Hunter's first pass), from windows that overlap by up to half.
 
     Each window is split while a t-test at WEAK × MOST_CHANCE is significant."""
     points: set[int] = set()
@@ -238,7 +238,8 @@ def best_split(sums: Array, start: int, end: int, *, least: int) -> tuple[int, f
 def _merge(series: Array, points: list[int], least_change: float) -> list[int]:
     """Return the candidates that are changes (Hunter's second pass).
 
-    Removes the point with the largest p-value until all are significant, then the smallest if below `least_change`."""
+    Removes one candidate at a time: the least significant one or, if all are significant, the smallest one below
+    `least_change`."""
     points = list(points)
     while points:
         memory = find_memory(series, points)

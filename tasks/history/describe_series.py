@@ -1,4 +1,7 @@
-"""Formats judged series for terminal and JSON: bars, sentences about changes, the next command, the exit status."""
+"""Formats judged series for terminal and JSON: bars, sentences about changes, the next command, the exit status.
+
+A series contains one metric's value of every night, for the two arms of a comparison and their ratio.
+"""
 
 import shlex
 from collections.abc import Sequence
@@ -15,7 +18,7 @@ WIDTH = 30  # number of nights shown as bars
 
 
 def draw_trend(values: Sequence[float]) -> str:
-    """Return the last WIDTH values as bars, scaled between their minimum and maximum; equal values as middle bars."""
+    """Return the last WIDTH values as bars, scaled between their extremes; equal values as bars of middle height."""
     shown = list(values)[-WIDTH:]
     if not shown:
         return ""
@@ -25,26 +28,22 @@ def draw_trend(values: Sequence[float]) -> str:
     return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in shown)
 
 
-def values_of(judged: Judged, line: Line) -> list[float]:
-    """Return the values of the baseline, the candidate or the ratio, oldest first, without nights that lack one."""
-    return [getattr(judged.series.nights[i], line) for i in judged.line(line).nights]
-
-
 def show_event(event: Event, series: Series) -> str:
     """Return a sentence about one change: date, arm, levels, commits and cause."""
     change = event.change
     unit = f" {series.unit}" if series.unit and event.line != "ratio" else ""
-    size = "" if change.relative is None else f" ({100 * change.relative:+.1f} %"
-    if size and change.before:
-        low, high = 100 * change.low / abs(change.before), 100 * change.high / abs(change.before)
-        size += ")" if change.p == 0 else f", 95 % from {low:+.1f} to {high:+.1f} %)"
-    commits = _commits(event)
+    size = ""
+    if change.relative is not None:
+        low, high = (100 * bound / abs(change.before) for bound in (change.low, change.high))
+        interval = "" if change.p == 0 else f", 95 % from {low:+.1f} to {high:+.1f} %"
+        size = f" ({100 * change.relative:+.1f} %{interval})"
+    commits = _describe_commits(event)
     levels = f"{change.before:.4g} → {change.after:.4g}{unit}{size}{f', {commits}' if commits else ''}"
     return f"{show_time(event.after)}: {name_line(event.line, series)} {levels}: {event.meaning}"
 
 
 def name_line(line: Line, series: Series) -> str:
-    """Return the name of the arm, or for the ratio `candidate / baseline` with the arms' names."""
+    """Return the name of an arm; for the ratio, `candidate / baseline` with the names of the arms."""
     names = {"baseline": series.baseline_arm, "candidate": series.candidate_arm}
     return names.get(line) or f"{series.candidate_arm} / {series.baseline_arm}"
 
@@ -54,7 +53,8 @@ def show_time(night: Night) -> str:
     return night.time.strftime("%Y-%m-%d") if night.time else "undated"
 
 
-def _commits(event: Event) -> str:
+def _describe_commits(event: Event) -> str:
+    """Return the commits of the arms that changed, on the nights before and after; empty if they are unknown."""
     texts = []
     for side in ("baseline", "candidate"):
         if event.line not in (side, "ratio"):
@@ -84,14 +84,15 @@ def suggest_next(judged: Sequence[Judged]) -> str:
 
 
 def _is_trained_here(series: Series) -> bool:
-    """Return whether the series' runs can be repeated; ingested logs and compiles for a topology cannot."""
+    """Return whether the runs of a series can be repeated: not for ingested logs, nor for compiles for a TPU slice."""
     known = series.target in list_names("targets") and series.target not in TOPOLOGIES
     return known and series.comparison != INGEST
 
 
 def _compare_commits(series: Series, event: Event) -> str:
-    """Return the command that compares the commits before and after a change, or, if they are equal or unknown, repeats
-    the comparison."""
+    """Return the command that compares the commits before and after a change.
+
+    If the commits are equal or unknown, the command repeats the comparison."""
     side = "baseline" if event.cause == "baseline" else "candidate"
     before, after = (getattr(night, f"{side}_commit") for night in (event.before, event.after))
     if before and after and before != after:
@@ -139,8 +140,9 @@ def _line_to_json(line: LineTrend) -> dict[str, Any]:
 
 
 def exit_status(judged: Sequence[Judged]) -> int:
-    """Return 1 if the last change of a metric is for the worse and not shared by both arms, 3 if no series has enough
-    nights, else 0.
+    """Return the exit status: 1 if the last change of any metric is for the worse and not shared by both arms.
+
+    3 if no series has enough nights for a change of level, else 0.
     """
     for item in judged:
         for line in LINES:

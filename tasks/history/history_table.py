@@ -22,7 +22,6 @@ from tasks.store.folder import Store
 
 FOLDER = "history"
 COMPACTED = f"{FOLDER}/compacted"
-UNDATED = "undated"
 DELETIONS = 10  # parallel requests to a bucket
 ATTEMPTS = 50  # attempts to read the history while compactions replace its files
 
@@ -51,16 +50,11 @@ def write_rows(rows: pl.DataFrame, files: Files) -> str | None:
     """Write the rows of one comparison; return the file's name, None if there are no rows."""
     if rows.is_empty():
         return None
-    name = file_name(rows)
+    begin = rows["time"].min()
+    date = begin.strftime("%Y-%m-%d") if isinstance(begin, datetime) else "undated"
+    name = f"{FOLDER}/{date}/{rows['comparison_id'][0]}.parquet"
     files.write(name, to_parquet(rows))
     return name
-
-
-def file_name(rows: pl.DataFrame) -> str:
-    """Return `history/<date>/<comparison id>.parquet`, with the date of the first run, or `undated`."""
-    moment = rows["time"].min()
-    date = moment.strftime("%Y-%m-%d") if isinstance(moment, datetime) else UNDATED
-    return f"{FOLDER}/{date}/{rows['comparison_id'][0]}.parquet"
 
 
 def load_history(files: Files) -> pl.DataFrame:
@@ -73,7 +67,7 @@ def load_history(files: Files) -> pl.DataFrame:
         entries = list_history(files)
         data = files.read_many([entry.name for entry in entries if entry not in known])
         known |= {entry: data[entry.name] for entry in entries if entry.name in data}
-        # A listing during a compaction can miss a removed file and its replacement: check for new compacted files.
+        # A listing during a compaction can miss both a removed file and its replacement: look for new compacted files.
         names = {entry.name for entry in known}
         passed = any(entry.name not in names for entry in files.entries(COMPACTED))
         if all(entry in known for entry in entries) and not passed:
@@ -89,8 +83,8 @@ def list_history(files: Files) -> list[Entry]:
 def merge(tables: list[pl.DataFrame]) -> pl.DataFrame:
     """Return one table with the rows of all tables, ordered by the start of the runs.
 
-    Of a comparison that was stored repeatedly, only the newest rows are kept. Rows of a run outside of comparisons are
-    dropped if a comparison contains the run.
+    If a comparison was stored repeatedly, only its newest rows are kept. A run that was first stored alone, and later
+    as part of a comparison, keeps only the rows of the comparison.
     """
     if not tables:
         return pl.DataFrame(schema=HISTORY_SCHEMA)
@@ -117,7 +111,7 @@ def compact_history(files: Files) -> int:
     name = f"{COMPACTED}/{hashlib.sha256(content).hexdigest()[:16]}.parquet"
     files.write(name, content)
     put_in = [entry for entry in entries if entry.name in data and entry.name != name]
-    with ThreadPoolExecutor(DELETIONS) as pool:  # keeps files that were rewritten meanwhile
+    with ThreadPoolExecutor(DELETIONS) as pool:  # the version keeps files that were rewritten meanwhile
         list(pool.map(lambda entry: files.delete(entry.name, version=entry.version), put_in))
     return len(entries)
 

@@ -1,4 +1,8 @@
-"""Finds the changes of level in a series, for the baseline, the candidate and their ratio, and their likely cause."""
+"""Finds the changes of level in a series and the likely cause of each change.
+
+A series contains a baseline's and a candidate's value of every night. The two lines of values and the line of their
+ratio are judged one by one.
+"""
 
 from typing import Literal
 
@@ -23,7 +27,7 @@ class Event(Frozen):
     after: Night  # first night of the new level
     worse: bool | None  # None: neither higher nor lower values are better
     cause: Cause
-    meaning: str  # the cause in a sentence
+    meaning: str  # a sentence about the cause
 
 
 class LineTrend(Frozen):
@@ -66,7 +70,7 @@ def _events(series: Series, line: LineTrend, lines: dict[Line, LineTrend]) -> li
     for change in line.trend.changes:
         place = line.nights[change.index]
         before, after = series.nights[line.nights[change.index - 1]], series.nights[place]
-        cause, meaning = _explain(series, line.line, change, place, lines)
+        cause, meaning = _explain(series, line.line, place, lines)
         events.append(
             Event(
                 line=line.line,
@@ -81,10 +85,10 @@ def _events(series: Series, line: LineTrend, lines: dict[Line, LineTrend]) -> li
     return events
 
 
-def _explain(series: Series, line: Line, change: Change, place: int, lines: dict[Line, LineTrend]) -> tuple[Cause, str]:
-    """Return the cause of a change and a sentence about it.
+def _explain(series: Series, line: Line, place: int, lines: dict[Line, LineTrend]) -> tuple[Cause, str]:
+    """Return the cause of a line's change at the night `place`, and a sentence about the cause.
 
-    An arm's change without a change of the ratio is "shared": it has a cause outside of the candidate's code."""
+    If an arm's values changed, but the ratio did not, the cause is "shared": it is outside of the candidate's code."""
     near = {other: _has_change_near(lines[other], place) for other in LINES}
     base, candidate = series.baseline_arm, series.candidate_arm
     if (line == "ratio" or near["ratio"]) and near["baseline"] and near["candidate"]:
@@ -96,12 +100,12 @@ def _explain(series: Series, line: Line, change: Change, place: int, lines: dict
     if near["ratio"]:
         moved, still = (base, candidate) if line == "baseline" else (candidate, base)
         return line, f"{moved} moved and {still} did not"
-    suspects = _what_drifted(line, series.nights[max(0, place - 1)], series.nights[place])
+    suspects = _find_suspects(line, series.nights[max(0, place - 1)], series.nights[place])
     return "shared", f"{suspects} drifted, not your branch: the ratio of the two is stable"
 
 
-def _what_drifted(line: Line, before: Night, after: Night) -> str:
-    """Return the possible causes of a shared change: the machine, and code or JAX if changed since the night before."""
+def _find_suspects(line: Line, before: Night, after: Night) -> str:
+    """Return the possible causes of a shared change: the machine, and the code or JAX if it has changed."""
     commits, versions = ([getattr(night, f"{line}_{key}") for night in (before, after)] for key in ("commit", "jax"))
     suspects = ["the machine"]
     if commits[0] != commits[1]:

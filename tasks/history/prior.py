@@ -1,6 +1,6 @@
-"""Collects the differences between equal runs in the history of a target, from which its noise is estimated.
+"""Collects the differences between equal runs in the history of a target, as the prior of the noise of its run times.
 
-A comparison's few repeats do not suffice for that.
+A target is a place where runs are launched. The few repeats of one comparison do not suffice to estimate its noise.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ CLOCKS = tuple(name for metric in METRICS if metric.quick for name in (metric.na
 
 
 def read_past(case: CaseRuns, store: Store) -> dict[str, Past]:
-    """Return metric → differences of equal runs, from the store's history without the runs of `case` itself."""
+    """Return time metric → differences of equal runs, from the store's history without the runs of `case` itself."""
     runs = [folder_name(run) for run in case.runs]
     return past_noise(load_history(store.files), target=case.target, case=case.case, but=runs)
 

@@ -1,4 +1,7 @@
-"""Turns the compiles of two arms into a `ComparisonRecord`, which pages and the terminal display."""
+"""Compares the compiles of two arms for a TPU slice: returns the `ComparisonRecord` that page and terminal display.
+
+An arm is one side of a comparison; its compile is a run without training.
+"""
 
 import gzip
 import io
@@ -37,7 +40,7 @@ from tasks.store import Store
 from tasks.store.json_records import model_from_json, read_document
 
 # Kinds of findings that apply to compiles too: the other kinds need a trained run.
-KINDS: frozenset[FindingKind] = frozenset({
+_KINDS: frozenset[FindingKind] = frozenset({
     "same-commit", "other-trainer", "different-commits", "different-commits-same-source", "dirty-checkout",
     "other-source", "jax-version", "jaxlib-version", "libtpu-version", "package-version", "declared-software",
     "config", "inert", "seed",
@@ -54,7 +57,7 @@ class Compiled(Frozen):
 
 
 def compare_case_compiled(records: Sequence[RunRecord], store: Store) -> ComparisonRecord:
-    """Return the comparison of a case's two compiles. Raises StoreError if their files are damaged."""
+    """Return the comparison of a case's two compiles, by their plan's rules. Raises StoreError for damaged files."""
     plan = records[0].plan
     assert plan is not None  # every compile has one
     rules = plan.rules or load_verdict_rules(plan.comparison, plan.target)
@@ -85,7 +88,7 @@ def read_compile(record: RunRecord, store: Store) -> Compiled:
 def compare_compiles(
     baseline: Compiled, candidate: Compiled, *, comparison: str, case: str, rules: VerdictRules
 ) -> ComparisonRecord:
-    """Return the comparison of two compiled steps; its verdict is that of the worst row if the arms are comparable.
+    """Return the comparison of two compiled training steps, with the verdict of its worst row if they are comparable.
 
     An arm that does not compile, or does not fit into the device's memory, raises no error: `programs.unfit` lists it.
     """
@@ -95,7 +98,7 @@ def compare_compiles(
     sides = [Side(one.program, _analyse(one.text) if one.text else None) for one in compiles]
     unfit = [one.run.arm for one in compiles if one.reported and (not one.program.ok or _overflows(one.program))]
     found = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=False, parities=())
-    findings = [*_deaths(compiles, arms, rules), *(finding for finding in found if finding.kind in KINDS)]
+    findings = [*_deaths(compiles, arms, rules), *(finding for finding in found if finding.kind in _KINDS)]
     every = list(_rows(sides, arms, rules))
     rows = [row for row in every if not is_unfilled(row)]
     floors = list(_floors(sides, arms))
@@ -126,7 +129,7 @@ def compare_compiles(
 
 
 def _describe_software(program: CompiledProgram) -> Environment:
-    """Return the compile's versions and the target's number of devices: the log has the compiling machine's devices."""
+    """Return the compile's versions and the slice's number of devices; the log shows those of the compiling machine."""
     versions = {name: program.software.get(name) for name in ("jax", "jaxlib", "libtpu")}
     return Environment(num_devices=program.devices, **versions)
 
@@ -137,7 +140,7 @@ def _analyse(packed: bytes) -> Analysis:
 
 
 def _texts(one: Compiled) -> tuple[str, ...]:
-    """Return the file names of the program's texts. `Source.run` 1 is the first of them; 0 is the log."""
+    """Return the file names of the program's texts, in the order of `Source.run` from 1; its 0 is the log."""
     lowered = one.program.fingerprints is not None
     return (*((OPTIMISED,) if one.text else ()), *((LOWERED,) if lowered else ()))
 
@@ -158,6 +161,7 @@ def _deaths(compiles: tuple[Compiled, Compiled], arms: Arms, rules: VerdictRules
 
 
 def _floors(sides: list[Side], arms: Arms) -> Iterator[Floor]:
+    """Yield the proof that both programs are the same, or that they differ; nothing without the lowered programs."""
     if same_text(*sides):
         made = "the compiler makes the same program of both"
         evidence = _say_compiled(sides, arms) if _one_input(sides) else made
@@ -165,20 +169,18 @@ def _floors(sides: list[Side], arms: Arms) -> Iterator[Floor]:
         return
     lowered = [side.program.fingerprints and side.program.fingerprints.lowered for side in sides]
     if None not in lowered:
-        what = (
-            "the same StableHLO, of which the compilers made" if lowered[0] == lowered[1] else "other StableHLO, and so"
-        )
-        yield Floor(name="same program", holds=False, evidence=f"{what} different programs")
+        kind = "the same" if lowered[0] == lowered[1] else "different"
+        yield Floor(name="same program", holds=False, evidence=f"{kind} StableHLO was compiled to different programs")
 
 
 def _one_input(sides: list[Side]) -> bool:
-    """Return whether both arms gave the compiler the same program, so that one compile serves both."""
+    """Return whether both arms gave the compiler the same program, so that one compile is enough."""
     keys = [side.program.compiler_key for side in sides]
     return keys[0] is not None and keys[0] == keys[1]
 
 
 def _say_compiled(sides: list[Side], arms: Arms) -> str:
-    """Return a sentence about which arms were compiled."""
+    """Return a sentence that names the arms that were compiled, and those that took an earlier compile's result."""
     pairs = [(arm, side.program.taken_from) for arm, side in zip(arms, sides, strict=True)]
     if not _one_input(sides):
         taken = [f"{arm.label} was not compiled: {before} was the same program" for arm, before in pairs if before]
@@ -208,7 +210,7 @@ def _rows(sides: list[Side], arms: Arms, rules: VerdictRules) -> Iterator[Metric
 
 
 def _cell(side: Side, metric: Metric) -> Measured:
-    """Return a metric's value for the program. Its source is the optimised text's first line, but for compile time."""
+    """Return a metric's value for the program, with its source: the optimised text, or none for the compile time."""
     work = side.analysis.work if side.analysis else None
     value = metric.of_program(side.program, work) if metric.of_program else None
     if value is None:
@@ -218,6 +220,7 @@ def _cell(side: Side, metric: Metric) -> Measured:
 
 
 def _compiles_row(sides: list[Side], arms: Arms) -> MetricDiff:
+    """Return the row that judges whether each arm compiles and fits into the device's memory."""
     fits = [side.program.ok and not _overflows(side.program) for side in sides]
     cells = [_fit_cell(side.program, fit) for side, fit in zip(sides, fits, strict=True)]
     if fits[0] == fits[1]:
@@ -253,5 +256,9 @@ def _judge(metric: Metric, cells: Cells, rules: VerdictRules) -> Decision:
 def _judge_kernels(cells: Cells) -> Decision:
     """Judge the number of custom kernels, whose cost the compiler does not estimate."""
     same = cells[0].value == cells[1].value
-    why = "as many on both sides" if same else "the cycles lack what kernels cost, so they cannot stand for it"
+    why = (
+        "as many on both sides"
+        if same
+        else "the cycles do not include the cost of kernels, so their number must be equal"
+    )
     return Decision(verdict="same" if same else "changed", reason=why, threshold_text="exact")

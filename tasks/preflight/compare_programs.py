@@ -1,18 +1,11 @@
-"""Finds the differences between two compiled programs, with their costs, the largest first."""
+"""Finds the differences between two compiled programs and the cost of each difference, the largest cost first."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tasks.preflight.program_work import FIRST_LINE, Analysis, Unit, add_work, locate
-from tasks.records import (
-    CompiledProgram,
-    HeavyArray,
-    InputArray,
-    ProgramComparison,
-    ProgramDifference,
-    Source,
-)
+from tasks.records import CompiledProgram, HeavyArray, InputArray, ProgramComparison, ProgramDifference, Source, Work
 from tasks.records.text import counted
 
 LEAST_SHARE = 0.001  # of a program's cycles, bytes or memory: smaller differences are counted, not listed
@@ -21,9 +14,9 @@ HEAVY = 12  # largest input arrays to list
 RECOMPUTED = 0.1  # relative difference of recomputed FLOPs above which rematerialisation is reported as one difference
 MIB = 2**20
 NONE = "none"
-COLLECTIVE = "collective"
-KIND_NAMES = {"other": "other work"}  # names for display
-BUFFER = "AllocateBuffer"
+
+
+type Units = Sequence[Sequence[Unit]]  # of the baseline and of the candidate
 
 
 class Side(NamedTuple):
@@ -34,14 +27,14 @@ class Side(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """The totals to which shares refer: for each, the larger one of both programs."""
+    """The totals that shares refer to; each is the larger one of the two programs' totals."""
 
     cycles: int  # estimated by the compiler
     collective_bytes: int
     memory: int  # bytes
 
     def share(self, cycles: int = 0, collective_bytes: int = 0, memory: int = 0) -> tuple[float, str]:
-        """Return the share with the largest magnitude, and all shares as text: cycles and bytes cannot be added."""
+        """Return the share of the largest magnitude, and all shares as text: cycles and bytes cannot be added."""
         shares = [
             (cycles / self.cycles if self.cycles else 0.0, "of the cycles"),
             (collective_bytes / self.collective_bytes if self.collective_bytes else 0.0, "of the bytes in collectives"),
@@ -50,6 +43,10 @@ class Scale(NamedTuple):
         most = max((value for value, _ in shares), key=abs)
         parts = [f"{100 * value:+.1f} % {what}" for value, what in shares if abs(value) >= LEAST_SHARE / 2]
         return most, ", ".join(parts) or "nothing that can be counted"
+
+    def share_of_work(self, before: Work, after: Work) -> tuple[float, str]:
+        """Return the shares, as in `share`, of the difference after − before."""
+        return self.share(after.cycles - before.cycles, after.collective_bytes - before.collective_bytes)
 
 
 def compare_programs(baseline: Side, candidate: Side) -> ProgramComparison:
@@ -91,24 +88,28 @@ def _differences(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDiffere
     every = [side.analysis.units for side in sides if side.analysis is not None]
     if len(every) < 2:
         return
-    alone = _without_equals(every, _cost_and_shapes)
+    alone: Units = _without_equals(every, _cost_and_shapes)
     alone = _without_equals(alone, _cost_of_collective)  # ignores the pass in which an array is gathered
-    again = [[unit for unit in units if _is_recomputed(unit)] for units in every]
+    again, _ = _partition(every, _is_recomputed)
     flops = [sum(unit.work.flops for unit in units) for units in again]
     if abs(flops[0] - flops[1]) > RECOMPUTED * max(flops):
-        kept = [[unit for unit in units if _keeps(unit) and not _is_recomputed(unit)] for units in alone]
+        _, alone = _partition(alone, _is_recomputed)
+        kept, alone = _partition(alone, _keeps)
         yield _compare_recomputing(sides, again, kept, scale)
-        taken = {id(unit) for units in (*again, *kept) for unit in units}
-        alone = [[unit for unit in units if id(unit) not in taken] for units in alone]
     else:
         yield from _compare_temporary(sides, scale)
     alone = _without_equals(alone, _cost)
     types = [{unit.detail for unit in units if unit.kind == "matmul"} for units in every]
     if changed := types[0] ^ types[1]:
-        concerned = [[unit for unit in units if _is_widened(unit, changed)] for units in alone]
-        yield _compare_types(concerned, changed, scale)
-        alone = [[unit for unit in units if not _is_widened(unit, changed)] for units in alone]
+        widened, alone = _partition(alone, lambda unit: _is_widened(unit, changed))
+        yield _compare_types(widened, changed, scale)
     yield from _compare_units(alone, scale)
+
+
+def _partition(sides: Units, condition: Callable[[Unit], bool]) -> tuple[Units, Units]:
+    """Return each side's units that meet the condition, and each side's other units."""
+    chosen = [[unit for unit in units if condition(unit)] for units in sides]
+    return chosen, [[unit for unit in units if not condition(unit)] for units in sides]
 
 
 def _compare_arrays(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
@@ -184,15 +185,13 @@ def _is_recomputed(unit: Unit) -> bool:
 def _keeps(unit: Unit) -> bool:
     """Return whether a unit saves values of a loop iteration for the backward pass, or reads them back."""
     slices = ("dynamic_update_slice", "dynamic_slice", "broadcast_in_dim")
-    return unit.kind == "other" and (unit.detail == BUFFER or unit.instruction.op_name.endswith(slices))
+    return unit.kind == "other" and (unit.detail == "AllocateBuffer" or unit.instruction.op_name.endswith(slices))
 
 
-def _compare_recomputing(
-    sides: Sequence[Side], again: Sequence[list[Unit]], kept: Sequence[list[Unit]], scale: Scale
-) -> ProgramDifference:
+def _compare_recomputing(sides: Sequence[Side], again: Units, kept: Units, scale: Scale) -> ProgramDifference:
     """Return the difference in rematerialisation: values that the backward pass recomputes, or that are kept for it.
 
-    again, kept: per side, the units that recompute values, and the units that store or read kept values.
+    again: the units that recompute values. kept: the units that store or read kept values.
     """
     cycles = [add_work(unit.work for unit in (*again[side], *kept[side])).cycles for side in (0, 1)]
     memory = _temporary(sides[1]) - _temporary(sides[0])
@@ -203,7 +202,7 @@ def _compare_recomputing(
     ]
     return ProgramDifference(
         what="recomputing",
-        where="what the backward pass computes again, or is kept for it",
+        where="values that the backward pass computes again, or that are kept for it",
         baseline=sentences[0],
         candidate=sentences[1],
         share=share,
@@ -221,12 +220,10 @@ def _is_widened(unit: Unit, types: Collection[str]) -> bool:
     return bool(unit.collectives) and any(shape.dtype in known for shape in unit.instruction.shapes)
 
 
-def _compare_types(units: Sequence[list[Unit]], types: Collection[str], scale: Scale) -> ProgramDifference:
+def _compare_types(units: Units, types: Collection[str], scale: Scale) -> ProgramDifference:
     """Return the difference in the operand types of matrix products, including collectives on such operands."""
     before, after = (add_work(unit.work for unit in side) for side in units)
-    share, cost = scale.share(
-        cycles=after.cycles - before.cycles, collective_bytes=after.collective_bytes - before.collective_bytes
-    )
+    share, cost = scale.share_of_work(before, after)
     products = [[unit for unit in side if unit.kind == "matmul"] for side in units]
     scopes = sorted({locate(unit.instruction.op_name)[1] for side in products for unit in side if unit.detail in types})
     return ProgramDifference(
@@ -247,7 +244,7 @@ def _compare_temporary(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramD
     if abs(share) >= LEAST_SHARE:
         yield ProgramDifference(
             what="temporary memory",
-            where="what is kept between instructions",
+            where="values kept between instructions",
             baseline=f"{sizes[0] / MIB:,.2f} MiB",
             candidate=f"{sizes[1] / MIB:,.2f} MiB",
             share=share,
@@ -259,18 +256,18 @@ def _temporary(side: Side) -> int:
     return side.program.memory.temp if side.program.memory else 0
 
 
-def _without_equals(sides: Sequence[Sequence[Unit]], look: Callable[[Unit], object]) -> list[list[Unit]]:
-    """Return each side's units without an equal on the other side. Units are equal if `look` is, and is not None."""
-    looks = [Counter(map(look, units)) for units in sides]
-    common = looks[0] & looks[1]
+def _without_equals(sides: Units, key: Callable[[Unit], object]) -> list[list[Unit]]:
+    """Return each side's units without an equal on the other side. Equal units have the same key; None is no key."""
+    keys = [Counter(map(key, units)) for units in sides]
+    common = keys[0] & keys[1]
     del common[None]
     rest = []
     for units in sides:
         spare = common.copy()
         alone = []
         for unit in units:
-            if spare[look(unit)] > 0:
-                spare[look(unit)] -= 1
+            if spare[key(unit)] > 0:
+                spare[key(unit)] -= 1
             else:
                 alone.append(unit)
         rest.append(alone)
@@ -290,19 +287,17 @@ def _cost_of_collective(unit: Unit) -> object:
     return _cost(unit) if unit.collectives else None
 
 
-def _compare_units(alone: Sequence[Sequence[Unit]], scale: Scale) -> Iterator[ProgramDifference]:
+def _compare_units(alone: Units, scale: Scale) -> Iterator[ProgramDifference]:
     """Yield the differences of the remaining units, grouped by kind and place."""
     groups: dict[tuple[str, str, str], tuple[list[Unit], list[Unit]]] = defaultdict(lambda: ([], []))
     for side, units in enumerate(alone):
         for unit in units:
             # all collectives are one group, because one kind may replace another
-            kind = COLLECTIVE if unit.collectives else unit.kind
+            kind = "collective" if unit.collectives else unit.kind
             groups[kind, *locate(unit.instruction.op_name)][side].append(unit)
     for (_, phase, scope), (left, right) in groups.items():
         before, after = (add_work(unit.work for unit in units) for units in (left, right))
-        share, cost = scale.share(
-            cycles=after.cycles - before.cycles, collective_bytes=after.collective_bytes - before.collective_bytes
-        )
+        share, cost = scale.share_of_work(before, after)
         yield ProgramDifference(
             what=_name_group(right or left),
             where=", ".join(part for part in (scope or "place unknown", phase) if part),
@@ -317,7 +312,7 @@ def _compare_units(alone: Sequence[Sequence[Unit]], scale: Scale) -> Iterator[Pr
 
 def _name_group(units: Sequence[Unit]) -> str:
     """Return a name such as `all-gather in a loop`."""
-    return " and ".join(sorted({KIND_NAMES.get(unit.kind, unit.kind) for unit in units})) + (
+    return " and ".join(sorted({"other work" if unit.kind == "other" else unit.kind for unit in units})) + (
         " in a loop" if any(unit.runs.loops for unit in units) else ""
     )
 

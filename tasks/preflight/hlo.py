@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-NO_ESTIMATE = 2**62  # cycles from which a number means that there is no estimate
+NO_ESTIMATE = 2**62  # the compiler writes this many cycles or more if it has no estimate
 _COMPUTATION = re.compile(r"^(ENTRY )?%(\S+) \(.*\{$")
 _INSTRUCTION = re.compile(r"^\s+(ROOT )?%(\S+) = (.*)$")
 _END = re.compile(r'^\}(?:, execution_thread="[^"]*")?$')
@@ -50,8 +50,7 @@ class Instruction(NamedTuple):
     @property
     def op_name(self) -> str:
         """JAX's name of the operation, from the trainer's source; empty without one."""
-        found = _OP_NAME.search(self.attributes)
-        return found[1] if found else ""
+        return self._find(_OP_NAME)
 
     @property
     def calls(self) -> dict[str, str]:
@@ -68,19 +67,22 @@ class Instruction(NamedTuple):
     @property
     def cycles(self) -> int | None:
         """The compiler's estimate of the cycles of one execution; None without an estimate."""
-        found = _CYCLES.search(self.attributes)
-        return int(found[1]) if found and int(found[1]) < NO_ESTIMATE else None
+        text = self._find(_CYCLES)
+        return int(text) if text and int(text) < NO_ESTIMATE else None
 
     @property
     def known_trips(self) -> int | None:
         """A loop's number of iterations; None if the compiler did not write it into the text."""
-        found = _TRIPS.search(self.attributes)
-        return int(found[1]) if found else None
+        text = self._find(_TRIPS)
+        return int(text) if text else None
 
     @property
     def target(self) -> str:
         """The target of a custom call; empty for other instructions."""
-        found = _TARGET.search(self.attributes)
+        return self._find(_TARGET)
+
+    def _find(self, pattern: re.Pattern[str]) -> str:
+        found = pattern.search(self.attributes)
         return found[1] if found else ""
 
 

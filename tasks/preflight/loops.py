@@ -27,7 +27,7 @@ def count_runs(program: Program) -> tuple[dict[str, Runs], int]:
         for one in computation.instructions.values():
             trips: int | None = 1
             if one.opcode == "while":
-                trips = count_trips(program, computation, one)
+                trips = _count_trips(program, computation, one)
                 unknown += trips is None
             for callee in _called(one):
                 before = found.get(callee, Runs(0, 0, True))
@@ -49,7 +49,7 @@ def _callers_first(program: Program) -> list[str]:
 
 
 def _called(one: Instruction) -> tuple[str, ...]:
-    """Return the names of computations that an instruction runs, without conditions and functions on elements."""
+    """Return the names of the computations that an instruction runs, without loop conditions and reducers."""
     calls = one.calls
     match one.opcode:
         case "while":
@@ -62,7 +62,7 @@ def _called(one: Instruction) -> tuple[str, ...]:
             return ()
 
 
-def count_trips(program: Program, computation: Computation, loop: Instruction) -> int | None:
+def _count_trips(program: Program, computation: Computation, loop: Instruction) -> int | None:
     """Return a loop's trip count from its counter's start, limit and increment.
 
     None if one of them is no constant, or if the condition does not compare the counter with a limit.
@@ -77,7 +77,7 @@ def count_trips(program: Program, computation: Computation, loop: Instruction) -
         return None
     direction, index, limit = compare
     start = _read_start(computation, loop, index)
-    step = _read_step(program.computations.get(loop.calls["body"]), index)
+    step = _read_step(program.computations[loop.calls["body"]], index)
     if start is None or not step:
         return None
     way = {"LT": limit - start, "LE": limit - start + 1, "GT": start - limit, "GE": start - limit + 1}.get(direction)
@@ -129,10 +129,10 @@ def _read_start(computation: Computation, loop: Instruction, index: int) -> int 
     return _integer(one) if one is not None and one.opcode == "constant" else None
 
 
-def _read_step(body: Computation | None, index: int) -> int | None:
+def _read_step(body: Computation, index: int) -> int | None:
     """Return the constant that a loop's body adds to an element of its state; None if there is none."""
-    root = list(body.instructions.values())[-1] if body else None
-    if body is None or root is None or root.opcode != "tuple" or index >= len(root.operands):
+    root = list(body.instructions.values())[-1]
+    if root.opcode != "tuple" or index >= len(root.operands):
         return None
     step, one = 0, body.instructions.get(root.operands[index])
     while one is not None and one.operands:

@@ -15,13 +15,13 @@ COLLECTIVES = (
     "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "ragged-all-to-all", "collective-permute",
     "collective-broadcast",
 )  # fmt: skip
-_OPTIMISED = 1  # `Source.run` of the optimised text: an arm's texts are its log, the optimised and the lowered program
+_OPTIMISED = 1  # `Source.run` of the optimised program; 0 is the arm's log, 2 the lowered program
 FIRST_LINE = Source(line=1, offset=0, run=_OPTIMISED)
 KERNEL = "tpu_custom_call"  # target of a custom kernel's call
 _SCATTER = "all-reduce-scatter"  # the compiler's name for an all-reduce fused with a slice
 _FREE = frozenset({"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "iota", "after-all", "while"})
 _MOVES = frozenset({"copy", "copy-start", "copy-done", "slice-start", "slice-done", "slice"})
-_STEPS = re.compile(  # JAX's wrappers around the trainer's own names
+_WRAPPERS = re.compile(  # JAX's wrappers around the trainer's own names
     r"jit\(.*\)|jvp\(.*\)|transpose\(.*\)|vmap\(.*\)|while|body|cond|scan|branch_\d+_fun|eval_jaxpr|checkpoint|"
     r"rematted_computation|closed_call|core_call|shard_map|custom_vjp_call|custom_jvp_call|pjit"
 )
@@ -33,7 +33,7 @@ _EINSUM = re.compile(r"[A-Za-z.]*,[A-Za-z.,]*->[A-Za-z.]*")
 
 
 class Unit(NamedTuple):
-    """A scheduled instruction: a fusion with all its instructions, or one outside of any fusion."""
+    """A scheduled instruction: a fusion with all its instructions, or an instruction outside of any fusion."""
 
     kind: str  # "matmul", "copy", "kernel", "other", or one of COLLECTIVES
     detail: str  # operand types of matrix products, "bf16×bf16"; the target of a custom call; else empty
@@ -96,7 +96,7 @@ def add_work(parts: Iterable[Work]) -> Work:
 
 
 def locate(op_name: str) -> tuple[str, str]:
-    """Return (phase, scope) from JAX's name of an operation: its pass, and the trainer's names around it."""
+    """Return (phase, scope) of an operation from its name in JAX: its pass, and the trainer's names around it."""
     if "rematted_computation" in op_name:
         phase = "recomputed"
     elif "transpose(" in op_name:
@@ -104,7 +104,7 @@ def locate(op_name: str) -> tuple[str, str]:
     else:
         phase = "forward" if "jvp(" in op_name else "update"
     words = op_name.split("/")[:-1]  # the last is the operation itself
-    return phase, "/".join(word for word in words if not _STEPS.fullmatch(word) and not _EINSUM.fullmatch(word))
+    return phase, "/".join(word for word in words if not _WRAPPERS.fullmatch(word) and not _EINSUM.fullmatch(word))
 
 
 def _units(program: Program, computation: Computation, runs: Runs) -> Iterator[Unit]:
@@ -113,13 +113,13 @@ def _units(program: Program, computation: Computation, runs: Runs) -> Iterator[U
             continue
         flops, types, found = 0, set(), []
         for holder, inner in _inside(program, computation, one):
-            shapes = _shapes_of(holder)
+            shapes = {name: other.shapes[0] for name, other in holder.instructions.items() if other.shapes}
             count = _count_flops(inner, shapes)
             if count:
                 flops += count
                 types.add("×".join(shapes[name].dtype for name in inner.operands[:2]))
             if (kind := inner.opcode.removesuffix("-start")) in COLLECTIVES:
-                size = collective_bytes(inner, holder)
+                size = _collective_bytes(inner, holder)
                 if kind == "all-reduce" and holder.name.startswith(_SCATTER):
                     kind = "reduce-scatter"
                 found.append((kind, 2 * size if kind == "all-reduce" else size))
@@ -147,12 +147,8 @@ def _inside(program: Program, computation: Computation, one: Instruction) -> Ite
             yield from _inside(program, inner, deeper)
 
 
-def _shapes_of(computation: Computation) -> Mapping[str, Shape]:
-    return {name: one.shapes[0] for name, one in computation.instructions.items() if one.shapes}
-
-
-def collective_bytes(one: Instruction, computation: Computation) -> int:
-    """Return the bytes of a collective's arrays on a device: of all operands or of all results, the larger sum."""
+def _collective_bytes(one: Instruction, computation: Computation) -> int:
+    """Return the bytes of a collective's operands or of its results on one device, the larger of the two sums."""
     known = [computation.instructions[name] for name in one.operands if name in computation.instructions]
     taken = sum(shape.bytes for operand in known for shape in operand.shapes)
     if one.opcode == "collective-permute-start":  # its result also contains two local counters of the runtime

@@ -1,4 +1,4 @@
-"""Describes the arrays of a checkpoint item and where their chunks are stored, from zarr metadata.
+"""Describes the arrays of a checkpoint item, from their zarr metadata, and where their chunks are stored.
 
 Sources: TensorStore's `tensorstore.ocdbt.dump` for the database, the zarr v2 and v3 specifications for the metadata.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from tasks.records import Problem
 
 MOST_CHUNKS = 10_000_000  # limit per array; metadata with more is damaged or malicious
-# How the bytes of a chunk are packed, as far as their length can be checked; "unknown": it cannot.
+# How the bytes of a chunk's file are packed; "unknown": in a way whose length cannot be checked.
 Packing = Literal["shard", "zstd", "none", "unknown"]
 _SHARD_INDEX = [{"configuration": {"endian": "little"}, "name": "bytes"}, {"name": "crc32c"}]
 _SUFFIXES = {"/zarr.json": 3, "/.zarray": 2}
@@ -32,7 +32,7 @@ class FileRange:
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """The zarr metadata of an array. `write_shape`: of the part under one key; `read_shape`: of a decoded chunk."""
+    """The zarr metadata of an array. It is stored in parts of `write_shape`, decoded in chunks of `read_shape`."""
 
     name: str
     shape: tuple[int, ...]
@@ -82,16 +82,16 @@ class ArraySpec:
 
 @dataclass
 class Index:
-    """The contents of an item: array name → metadata, chunk key → location (None: in a B-tree node), B-tree nodes."""
+    """The contents of an item: array name → metadata, chunk key → place (None: inside a B-tree node), B-tree nodes."""
 
     arrays: dict[str, ArraySpec] = field(default_factory=dict)
     chunks: dict[str, FileRange | None] = field(default_factory=dict)
     nodes: list[FileRange] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    whole: bool = True  # False if a part was unreadable; then a missing key may exist there
+    whole: bool = True  # False if a part was unreadable, which may contain missing keys
 
     def add_metadata(self, key: str, text: bytes | str, path: str) -> None:
-        """Add the array whose zarr metadata `text` has the key `key`; invalid metadata is a problem of file `path`."""
+        """Add the array with the zarr metadata `text` at `key`; invalid metadata is a problem of the file `path`."""
         try:
             spec = parse_array(key, text)
         except (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -113,7 +113,7 @@ def array_name(key: str) -> str | None:
 
 
 def parse_array(key: str, text: bytes | str) -> ArraySpec:
-    """Return the array described by the zarr metadata `text` with the key `key`.
+    """Return the array that the zarr metadata `text` at the key `key` describes.
 
     Invalid metadata raises ValueError, LookupError, TypeError, AttributeError, OverflowError or RecursionError."""
     suffix = next(s for s in _SUFFIXES if key.endswith(s))
@@ -160,7 +160,7 @@ def _packing_3(codecs: list[Mapping[str, Any]]) -> Packing:
 
 
 def _dtype_name(dtype: object) -> str:
-    """Return numpy's name of a zarr dtype: `float32` for v2's `<f4` and v3's `float32`. Raises TypeError if no text."""
+    """Return numpy's name of a zarr dtype: `float32` for v2's `<f4` and v3's `float32`. TypeError: no text."""
     if not isinstance(dtype, str) or not dtype:
         raise TypeError(f"the data type {dtype!r} is no name")
     try:
@@ -170,6 +170,6 @@ def _dtype_name(dtype: object) -> str:
 
 
 def name_some(names: Iterable[str]) -> str:
-    """Return the first three names in sorted order, followed by the number of the others."""
+    """Return the first three names in sorted order and the number of the others: `a, b, c and 5 more`."""
     ordered = sorted(names)
     return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more" if len(ordered) > 3 else "")

@@ -1,7 +1,7 @@
 """Pairs the arrays of two checkpoints by path, also between Linen and NNX trees, and scanned and unrolled layers.
 
-Scanned layers are stacked in one array; unrolled layers have one array each. Paths omit the position in an optax chain;
-paths that are then equal are numbered.
+Scanned layers are stacked in one array; unrolled layers have one array each. The paths omit the position in an optax
+chain; if that makes paths equal, they are numbered.
 """
 
 import re
@@ -19,7 +19,7 @@ _FIRST_AXES = (1, 0)  # usual layer axes: MaxText's, then maxview's; if neither 
 
 @dataclass(frozen=True)
 class Pair:
-    """Arrays with equal meaning: one per side, or a stacked one and one per layer. A side may be empty."""
+    """Arrays of one meaning: one per side, or a stacked array and the arrays of its layers. A side may be empty."""
 
     role: ArrayRole
     path: str  # the path without framework-specific parts
@@ -29,7 +29,7 @@ class Pair:
 
 
 def pair_arrays(ours: Iterable[ArraySpec], theirs: Iterable[ArraySpec]) -> list[Pair]:
-    """Return pairs that contain every array of both sides, parameters first; an unmatched array's pair has one side."""
+    """Return the pairs of all arrays, parameters first; the pair of an array without a match has one empty side."""
     left, right = _places(ours), _places(theirs)
     common = left.keys() & right.keys()
     pairs = [Pair(*place, (left.pop(place),), (right.pop(place),)) for place in sorted(common)]
@@ -47,7 +47,7 @@ def _places(arrays: Iterable[ArraySpec]) -> dict[Place, ArraySpec]:
 
 
 def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpec]) -> list[Pair]:
-    """Return the pairs of a stacked array and its layers' arrays; removes these arrays from both arguments."""
+    """Return the pairs of a stacked array and the arrays of its layers, and remove these arrays from the arguments."""
     layers: dict[Place, dict[int, Place]] = {}
     for place in unrolled:
         role, path = place
@@ -69,7 +69,7 @@ def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpe
 
 
 def _pair_spellings(left: dict[Place, ArraySpec], right: dict[Place, ArraySpec]) -> list[Pair]:
-    """Return the pairs of a layer's array in Linen (`layers_3.w`) and NNX (`layers.3.w`); removes these arrays."""
+    """Return the pairs of a layer's array in Linen (`layers_3.w`) and NNX (`layers.3.w`), and remove these arrays."""
     spelt = {(role, _NUMBER.sub(r".\1", path)): (role, path) for role, path in right}
     pairs = []
     for role, path in sorted(left):
@@ -80,7 +80,7 @@ def _pair_spellings(left: dict[Place, ArraySpec], right: dict[Place, ArraySpec])
 
 
 def _stacks_of(path: str) -> list[tuple[str, int]]:
-    """Return (path of the stacked array, layer number) for each way to read a path: `layers.3.w` → (`layers.w`, 3)."""
+    """Return (path of the stacked array, layer number) for each number in a path: `layers.3.w` → (`layers.w`, 3)."""
     parts = path.split(".")
     found = []
     for place, part in enumerate(parts):
@@ -106,7 +106,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def first_difference(pairs: Sequence[Pair]) -> str | None:
-    """Return a message about the first parameter that is missing on one side or differs in shape; None without any."""
+    """Return a message about the first parameter that one side lacks or whose shapes differ; None if there is none."""
     found = [text for pair in pairs if pair.role == "parameter" and (text := _describe(pair))]
     if not found:
         return None

@@ -39,7 +39,7 @@ type ProvedRun = tuple[RunRecord, CheckpointProof]
 
 
 def find_common(runs: Sequence[RunRecord]) -> tuple[ProvedRun, ProvedRun] | None:
-    """Return each arm's first run with its proof of the last step that both verified; None without such a step."""
+    """Return each arm's first run and its proof of the last step that is verified in both runs; None without one."""
     first: dict[str, RunRecord] = {}
     for run in runs:
         first.setdefault(run.arm, run)
@@ -60,10 +60,10 @@ def compare_arms(
     known: CheckpointDifference | None = None,
     on_progress: Progress | None = None,
 ) -> CheckpointDifference | None:
-    """Return the difference of the checkpoints that `find_common` returns; None if it returns None.
+    """Return the difference of two arms' checkpoints at their last common step (`find_common`); None without one.
 
-    known: an earlier result, returned if it is of the same two saves. Checkpoints that cannot be compared, e.g. of
-    different models, yield a result with a `problem`.
+    known: an earlier result, which is returned if it compared the same two saves. If checkpoints cannot be compared,
+    e.g. of different models, the result has a `problem`.
     """
     sides = find_common(runs)
     if sides is None:
@@ -83,7 +83,7 @@ def compare_arms(
 
 
 def _find_saved(run: RunRecord, proof: CheckpointProof, store: Store) -> epath.Path:
-    """Return the current path of a verified checkpoint: the recorded path if it exists, else in this store."""
+    """Return the current path of a verified checkpoint: the recorded path if it exists, else the path in this store."""
     place = epath.Path(proof.path)
     if "://" in proof.path or place.exists() or run.plan is None or run.plan.files.checkpoints is None:
         return place
@@ -99,10 +99,10 @@ def _find_saved(run: RunRecord, proof: CheckpointProof, store: Store) -> epath.P
 def compare_checkpoints(
     path: str | os.PathLike[str], other: str | os.PathLike[str], *, on_progress: Progress | None = None
 ) -> CheckpointDifference:
-    """Return the difference of two given steps, or of the last common step of two runs.
+    """Return the difference between two given steps, or between two runs at their last common step.
 
-    Raises CheckpointError for an incomplete checkpoint, for runs without a common step, or for different models; then
-    its message names the first parameter whose path or shape differs.
+    Raises CheckpointError for an incomplete checkpoint, for runs without a common step, and for different models, with
+    the first parameter whose path or shape differs.
     """
     with reusing_memory(), reporting_unreachable_buckets(open_path(path), open_path(other)):
         return _compare_steps(*_choose_steps(path, other), on_progress)
@@ -140,7 +140,7 @@ def _compare_steps(step: FoundStep, its: FoundStep, on_progress: Progress | None
 
 
 def _by_size(array: ArrayDifference) -> tuple[bool, float, float, bool, str]:
-    """Sort key: arrays with `is_state` that were not compared, then the largest difference first, then the name."""
+    """Sort key: first, state arrays that were not compared; then, the largest difference; last, the name."""
     found = array.values
     lost = found is None and array.is_state
     apart = (-found.not_finite, -found.norm) if found else (0, 0.0)
@@ -167,7 +167,7 @@ def _parent(found: Sequence[FoundStep]) -> epath.Path:
 
 @dataclass(frozen=True)
 class _Tree:
-    """The arrays of one step. `side` opens them; `sharding`: array name → its sharding in words."""
+    """The arrays of one step. `side` opens the arrays; `sharding`: array name → sharding in words."""
 
     arrays: tuple[ArraySpec, ...]
     side: Side
@@ -184,7 +184,7 @@ def _open_tree(found: FoundStep) -> _Tree:
         raise CheckpointError(f"{folder}: {message if path == '.' else f'is not complete: {path} {message}'}")
     if not verification.indexes:
         raise CheckpointError(f"{folder}: holds no tree of arrays; give a checkpoint of a training")
-    # The other items are small, e.g. the position in the training data.
+    # The largest item is the training state. Other items are small, e.g. the position in the training data.
     item, index = max(verification.indexes, key=lambda one: sum(spec.decoded_bytes for spec in one[1].arrays.values()))
     place = folder / item.prefix
     return _Tree(
@@ -193,11 +193,11 @@ def _open_tree(found: FoundStep) -> _Tree:
 
 
 def _read_sharding(folder: epath.Path) -> dict[str, str]:
-    """Return array name → its sharding in words, as recorded by Orbax; unreadable entries are omitted."""
+    """Return array name → sharding in words, from Orbax's record; unreadable entries are omitted."""
     found: dict[str, str] = {}
     try:
         content = read_json(folder / "_sharding")
-    except DamagedFile:  # the file is missing: `_open_tree` rejects damage
+    except DamagedFile:  # the file is missing: `_open_tree` has rejected damaged files
         return found
     for key, text in content.items():
         try:
@@ -223,7 +223,7 @@ def _name_sharding(layout: Mapping[str, Any]) -> str:
 
 
 def _make_job(pair: Pair, left: _Tree, right: _Tree) -> Job | None:
-    """Return the comparison job of a pair; a stacked array comes first. None if a side is missing or shapes differ."""
+    """Return the job that compares a pair, its stacked array first; None if a side is missing or the shapes differ."""
     if not (pair.ours and pair.theirs):
         return None
     sides = ((left.side, pair.ours), (right.side, pair.theirs))

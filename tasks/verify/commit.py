@@ -25,7 +25,7 @@ from tasks.verify.layout import (
     step_number,
 )
 
-LAST_NS = 1 << 63  # Orbax stores times as signed 64-bit integers
+_END_NS = 1 << 63  # Orbax stores times as signed 64-bit integers
 
 
 def commit_time(metadata: Mapping[str, Any]) -> int | None:
@@ -42,29 +42,29 @@ def show_time(time_ns: Any) -> str | None:
 
 
 def _is_time(time_ns: Any) -> bool:
-    return type(time_ns) is int and 0 < time_ns < LAST_NS
+    return type(time_ns) is int and 0 < time_ns < _END_NS
 
 
 def check_unfinished(folder: epath.Path, files: Mapping[str, int]) -> Problem | None:
-    """Return the problem of an unfinished save or of an empty folder; None if the step can be checked."""
+    """Return the problem of a step that is an unfinished save or an empty folder; None if the step can be checked."""
     if TMP_MARK in folder.name:
         message = (
             "is an unfinished save: the run is still writing it, or was killed while it did; nothing can be restored "
             f"from it as it stands, and earlier checkpoints, if there are any, lie beside it in {folder.parent}"
         )
-        return Problem(check="commit", path=".", message=message)
-    if not files:
+    elif not files:
         message = (
             "the step's folder is empty, though Orbax still lists the step: its files were deleted; delete the folder"
         )
-        return Problem(check="commit", path=".", message=message)
-    return None
+    else:
+        return None
+    return Problem(check="commit", path=".", message=message)
 
 
 def check_commit(
     folder: epath.Path, files: Mapping[str, int], items: Sequence[Item], metadata: Mapping[str, Any] | None
 ) -> list[Problem]:
-    """Return the problems of a step's commit marks. metadata: its `_CHECKPOINT_METADATA`; None if unreadable."""
+    """Return the problems of a step's commit marks. metadata: the content of STEP_METADATA; None if unreadable."""
     problems: list[Problem] = []
 
     def report(path: str, message: str) -> None:
@@ -78,7 +78,7 @@ def check_commit(
     own_markers = [] if V1_MARKER in files else [item.prefix for item in items]
     places = list(dict.fromkeys(["", *own_markers]))
     missing = [place + COMMIT_MARKER for place in places if place + COMMIT_MARKER not in files]
-    # Orbax before 0.12 wrote no markers on local disks. There, all markers may be missing, but not only some.
+    # Orbax before 0.12 wrote no markers on local disks: there, either all of them are missing or none is.
     if missing and ("://" in str(folder) or len(missing) < len(places)):
         for path in missing:
             report(path, "is missing: the save never finished, or the file was deleted after it")
@@ -91,9 +91,10 @@ def check_commit(
 
 
 def _check_markers(folder: epath.Path, places: Sequence[str], report: Callable[[str, str], None]) -> None:
-    """Report markers of another step than the folder's name, or items' markers of another step than the first marker.
+    """Report each marker that names another step than the folder does, and each item's marker that names another step
+    than the first marker does.
 
-    A marker contains the path that was committed."""
+    A marker is a file with the path that was committed. places: prefixes of the step and of its items."""
     committed: PurePosixPath | None = None  # the step's folder according to the first marker
     for place in places:
         path = place + COMMIT_MARKER

@@ -1,4 +1,7 @@
-"""Finds the Orbax checkpoint steps at a path, and the items and files of a step."""
+"""Finds the Orbax checkpoint steps at a path, and the items and files of a step.
+
+A step is the folder of one save. An item is a part of a step, such as the tree of arrays or the position in the data.
+"""
 
 import json
 import logging
@@ -28,7 +31,7 @@ _TREE_HANDLERS = ("PyTreeCheckpointHandler", "StandardCheckpointHandler", "PyTre
 
 
 class CheckpointError(ValueError):
-    """The path is not a usable checkpoint; the message names the remedy."""
+    """A path is no usable checkpoint; the message names the remedy."""
 
 
 class BucketError(CheckpointError):
@@ -36,7 +39,7 @@ class BucketError(CheckpointError):
 
 
 class DamagedFile(ValueError):
-    """A metadata file cannot be read; the message continues a sentence that begins with the file's path."""
+    """A metadata file cannot be read. The message is shown after the file's path: `is missing`."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +52,14 @@ class FoundStep:
 
 @dataclass(frozen=True)
 class Item:
-    """One item of a step. `prefix`: its path below the step, "" or ending in "/". `is_tree`: it contains arrays."""
+    """One item of a step. `prefix`: the path below the step, "" or ending in "/". `is_tree`: whether it has arrays."""
 
     prefix: str
     is_tree: bool
 
 
 def open_path(path: str | os.PathLike[str]) -> epath.Path:
-    """Return a local path as absolute path, a gs:// address unchanged. Raises CheckpointError for other addresses."""
+    """Return the path, a local one as an absolute path. Raises CheckpointError for addresses other than gs://."""
     text = os.fspath(path)
     if "://" not in text:
         return epath.Path(os.path.abspath(os.path.expanduser(text)))
@@ -67,7 +70,7 @@ def open_path(path: str | os.PathLike[str]) -> epath.Path:
 
 
 def step_number(name: str) -> int | None:
-    """Return the step in the name of a step's folder, finished or not; None for other names."""
+    """Return the number in the name of a step's folder, also of an unfinished save; None for other names."""
     match = _STEP_NAME.fullmatch(name.split(TMP_MARK)[0])
     return int(match[1]) if match else None
 
@@ -129,8 +132,9 @@ def _list_names(root: epath.Path) -> set[str]:
 
 
 def raise_if_unreachable(place: epath.Path) -> None:
-    """Raise BucketError with the reason if `place` is in an unreachable bucket; epath would take minutes, and then
-    report every file as missing."""
+    """Raise BucketError with the reason if `place` is in an unreachable bucket.
+
+    Otherwise epath would take minutes, and then report every file as missing."""
     if str(place).startswith("gs://"):
         from tasks.store.gcs import GcsFiles  # takes a second to import; local checkpoints do not need it
 
@@ -142,8 +146,9 @@ def raise_if_unreachable(place: epath.Path) -> None:
 
 @contextmanager
 def reporting_unreachable_buckets(*places: epath.Path) -> Iterator[None]:
-    """Turn errors of bucket clients into CheckpointError. After any error, raises BucketError if a bucket is
-    unreachable, because its files then appear missing or damaged."""
+    """Turn the errors of bucket clients in the block into CheckpointError.
+
+    Raises BucketError instead of any error if a bucket is unreachable: its files then appear missing or damaged."""
     remote = [place for place in places if "://" in str(place)]
     if remote:
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # gcsfs also raises the errors that it logs
@@ -161,7 +166,7 @@ def reporting_unreachable_buckets(*places: epath.Path) -> Iterator[None]:
 
 
 def _suggest_path(missing: epath.Path) -> str:
-    """Return the remedy for a missing path, for the end of a message."""
+    """Return the remedy for a missing path, as the end of a message."""
     there: list[FoundStep] = []
     if step_number(missing.name) is not None:
         if missing.with_name(missing.name + TMP_MARK).exists():
@@ -172,7 +177,7 @@ def _suggest_path(missing: epath.Path) -> str:
 
 
 def name_steps(found: Sequence[FoundStep]) -> str:
-    """Return the folder names of steps, the middle ones of six or more abbreviated: `0, 10, …, 80, 90`."""
+    """Return the folder names of steps; of six or more, only the first two and the last two: `0, 10, …, 80, 90`."""
     names = [one.path.name for one in found]
     return ", ".join(names if len(names) < 6 else [*names[:2], "…", *names[-2:]])
 
@@ -190,8 +195,8 @@ def _can_be_step(folder: epath.Path) -> bool:
 def list_files(root: epath.Path) -> dict[str, int]:
     """Return every file below `root`: relative path with "/" → size in bytes, -1 for a pipe or device.
 
-    Omits files that vanish meanwhile, and links to folders, which Orbax never creates. Raises CheckpointError if the
-    folder cannot be listed or a file cannot be read."""
+    Omits files that vanish meanwhile, and symbolic links to folders, which Orbax never creates. Raises CheckpointError
+    if the folder cannot be listed or a file cannot be read."""
     _forget_listings(root)
     try:
         return _walk_files(root)
@@ -200,7 +205,7 @@ def list_files(root: epath.Path) -> dict[str, int]:
 
 
 def _forget_listings(place: epath.Path) -> None:
-    """Drop the listings that a bucket's client has cached; they never expire."""
+    """Drop the listings in the cache of a bucket's client, which never expire."""
     if "://" in str(place):
         epath.backend.fsspec_backend.fs(place).invalidate_cache()
 
@@ -230,14 +235,14 @@ def _walk_files(root: epath.Path) -> dict[str, int]:
 
 
 def _is_plain(path: epath.Path) -> bool:
-    """Whether a path is a regular file; reading a pipe or device may never end. Raises FileNotFoundError."""
+    """Return whether a path is a regular file: reading a pipe or device may never end. Raises FileNotFoundError."""
     return "://" in str(path) or stat.S_ISREG(os.stat(path).st_mode)
 
 
 def find_items(handlers: Any, files: Mapping[str, int]) -> list[Item]:
     """Return the items of a step. handlers: `item_handlers` of its metadata. files: path below the step → bytes.
 
-    A step written by a StandardCheckpointer or Checkpointer is a single item with the prefix "".
+    A step that a StandardCheckpointer or a Checkpointer wrote is a single item with the prefix "".
     """
     if isinstance(handlers, str) or TREE_METADATA in files or OCDBT_MANIFEST in files:
         return [Item("", not isinstance(handlers, str) or handlers.endswith(_TREE_HANDLERS))]
@@ -273,7 +278,7 @@ def read_small(path: epath.Path) -> str:
 
 
 def read_json(path: epath.Path) -> dict[str, Any]:
-    """Return the JSON object in a small file. Raises DamagedFile if there is none."""
+    """Return the JSON object in a metadata file. Raises DamagedFile as `read_small` does, and for other content."""
     try:
         value = json.loads(read_small(path))
     except DamagedFile:

@@ -1,7 +1,7 @@
-"""Writes and checks manifests: files with the crc32c of every file of a checkpoint, stored outside of it.
+"""Writes and checks manifests. A manifest is a file beside a checkpoint with the crc32c of every file in it.
 
 Orbax stores no checksum of array data, so a flipped byte in an array is restored silently. Only checksums that were
-computed right after the commit detect it.
+computed right after the commit detect the flipped byte.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -70,8 +70,9 @@ def _is_gone(step: epath.Path) -> bool:
 def checksum_files(
     folder: epath.Path, files: Mapping[str, int], on_bytes: Callable[[int], None] | None = None
 ) -> tuple[dict[str, tuple[int, str]], list[Problem]]:
-    """Return file → (bytes, crc32c in hex), and one problem per unreadable file. Files that vanish meanwhile are in
-    neither. on_bytes: called with the bytes of each block read."""
+    """Return file → (bytes, crc32c in hex), and one problem per unreadable file.
+
+    Files that vanish meanwhile are omitted. on_bytes: called with the bytes of each block read."""
     problems: list[Problem] = []
     block_size = _REMOTE_BLOCK if "://" in str(folder) else _BLOCK
 
@@ -99,9 +100,9 @@ def checksum_files(
         return {name: entry for name, entry in found if entry is not None}, problems
 
 
-def write_manifest[P: PathLike[str]](
-    path: P, step: int | None, commit_time: int | None, checksums: Mapping[str, tuple[int, str]]
-) -> P:
+def write_manifest(
+    path: PathLike[str], step: int | None, commit_time: int | None, checksums: Mapping[str, tuple[int, str]]
+) -> None:
     """Write the manifest atomically. commit_time: ns since 1970; identifies the save. Raises StoreError."""
     document = {
         "document": _DOCUMENT,
@@ -113,7 +114,6 @@ def write_manifest[P: PathLike[str]](
         "files": {name: {"bytes": size, "crc32c": crc} for name, (size, crc) in sorted(checksums.items())},
     }
     write_text(path, dump_json(document))
-    return path
 
 
 def write_text(path: PathLike[str], text: str) -> None:
@@ -131,7 +131,7 @@ def write_text(path: PathLike[str], text: str) -> None:
 
 
 def read_manifest(path: PathLike[str]) -> dict[str, Any] | None:
-    """Return the content of a manifest; None without the file. Raises DamagedFile if it is no valid manifest."""
+    """Return the content of a manifest; None if the file is missing. Raises DamagedFile for an invalid manifest."""
     if not open_path(path).exists():
         return None
     manifest = read_json(open_path(path))
@@ -148,8 +148,9 @@ def read_manifest(path: PathLike[str]) -> dict[str, Any] | None:
 
 
 def compare_sizes(manifest: Mapping[str, Any], sizes: Mapping[str, int]) -> list[Problem]:
-    """Return one problem per file that is missing, new or of another length; `sizes`: file → bytes. A file of another
-    length has changed, so its checksum need not be computed."""
+    """Return one problem per file that is missing, new or of another length. sizes: file → bytes.
+
+    Files of another length have changed, so their checksums need not be computed."""
     recorded = manifest["files"]
     lengths = {name: (size, recorded.get(name, {}).get("crc32c", "")) for name, size in sizes.items()}
     return check_manifest(manifest, lengths)

@@ -1,8 +1,8 @@
-"""Finds contradictions between the files in which Orbax describes the arrays of an item, and the stored data.
+"""Finds contradictions between the files that describe the arrays of a checkpoint item, and the stored data.
 
-`_METADATA` lists all leaves of the tree; `array_metadatas/process_*` the chunk and write shapes of every jax.Array;
-`_sharding` their layout over devices. A restore reads only `_METADATA`: a leaf that is missing there is silently
-omitted.
+Orbax writes three descriptions: `_METADATA` lists all leaves of the tree; `array_metadatas/process_*` contains the
+chunk and write shapes of every jax.Array; `_sharding` contains the layout of every jax.Array over devices. A restore
+reads only `_METADATA`, and silently omits a leaf that is missing there.
 """
 
 import base64
@@ -18,7 +18,7 @@ from tasks.verify.layout import TREE_METADATA, DamagedFile, read_json
 
 
 class MetadataCheck:
-    """The check of one item; paths of problems are below the item."""
+    """The check of one item. Paths of problems are relative to the item's folder."""
 
     def __init__(self, folder: epath.Path, files: Mapping[str, int], index: Index) -> None:
         self.folder, self.files, self.index = folder, files, index
@@ -26,7 +26,7 @@ class MetadataCheck:
         self.leaves: dict[str, Mapping[str, Any]] = {}
 
     def run(self) -> list[Problem]:
-        """Return one problem for each contradiction, and for each damaged file."""
+        """Return one problem for each contradiction and for each damaged file."""
         tree = self._read(TREE_METADATA)
         if tree is not None:
             try:
@@ -77,7 +77,7 @@ class MetadataCheck:
 
     def _compare_array_metadatas(self, described: Mapping[str, tuple[str, dict[str, list[int]]]]) -> None:
         files = sorted({path for path, _ in described.values()}) or ["array_metadatas/process_0"]
-        # Orbax copies write_shape into _METADATA from these files, so each such array must be in one.
+        # Orbax copies write_shape from these files into _METADATA, so they must describe each array that has one.
         missing = {n for n, leaf in self.leaves.items() if leaf.get("write_shape") is not None} - set(described)
         if missing and not any(problem.path.startswith("array_metadatas/") for problem in self.problems):
             self._report(files[0], f"does not describe {name_some(missing)}" if described else "is missing")

@@ -1,4 +1,4 @@
-"""Reads the index of a checkpoint item: which arrays it contains, and where their chunks are stored.
+"""Reads the index of a checkpoint item: which arrays the item contains, and where their chunks are stored.
 
 An item is an OCDBT database (a key-value store in a B-tree) or a folder of zarr files. Array data is not read.
 """
@@ -29,7 +29,7 @@ def kvstore_spec(folder: epath.Path) -> dict[str, Any] | str:
 def low_load_context() -> ts.Context:
     """Return a TensorStore context that keeps little in memory, because a trainer may be running.
 
-    Only B-tree nodes are cached (NODES): without that, every opened array would decode the node that lists all arrays.
+    Only B-tree nodes are cached (NODES): otherwise, opening any array would decode the node that lists all arrays.
     """
     return ts.Context(
         {
@@ -49,7 +49,7 @@ def read_index(folder: epath.Path, files: Mapping[str, int]) -> Index:
     """
     if OCDBT_MANIFEST not in files and any(array_name(name) for name in files):
         return _index_plain_files(folder, files)
-    return _Walk(folder, files).run()
+    return _DatabaseReader(folder, files).run()
 
 
 def _index_plain_files(folder: epath.Path, files: Mapping[str, int]) -> Index:
@@ -62,20 +62,20 @@ def _index_plain_files(folder: epath.Path, files: Mapping[str, int]) -> Index:
                 index.whole = False
                 index.problems.append(Problem(check="ranges", path=name, message=str(damage)))
     for spec in list(index.arrays.values()):
-        if spec.chunk_count() > len(files):  # listing all missing ones could take hours
+        if spec.chunk_count() > len(files):  # listing all missing chunks could take hours
             del index.arrays[spec.name]
             index.whole = False
             message = f"has {spec.chunk_count():,} chunks by its metadata, but only {len(files):,} files are there"
             index.problems.append(Problem(check="ranges", path=spec.name, message=message))
             continue
         for key in spec.chunk_keys():
-            index.chunks[key] = FileRange(key, 0, 1)  # at least one byte; `check_chunk_files` checks the length
+            index.chunks[key] = FileRange(key, 0, 1)  # at least one byte; `check_chunk_files` checks the real length
     index.problems += check_chunk_files(folder, index, files)
     return index
 
 
-class _Walk:
-    """One traversal of an OCDBT database from its manifest down to the chunks; `run` returns the index."""
+class _DatabaseReader:
+    """Reads the index of an OCDBT database, from its manifest down to the chunks."""
 
     def __init__(self, folder: epath.Path, files: Mapping[str, int]) -> None:
         self.folder, self.files = folder, files
@@ -83,15 +83,13 @@ class _Walk:
         self.seen: dict[str, FileRange] = {}
 
     def run(self) -> Index:
-        if OCDBT_MANIFEST not in self.files:
-            self._fail(OCDBT_MANIFEST, "is missing: nothing in the checkpoint can be found without it")
+        size = self.files.get(OCDBT_MANIFEST)
+        if not size:  # TensorStore would open an empty manifest as a new database
+            state = "missing" if size is None else "empty"
+            self._fail(OCDBT_MANIFEST, f"is {state}: nothing in the checkpoint can be found without it")
             return self.index
-        # TensorStore would open an empty manifest as a new database.
-        if not self.files[OCDBT_MANIFEST]:
-            self._fail(OCDBT_MANIFEST, "is empty: nothing in the checkpoint can be found without it")
-            return self.index
-        if self.files[OCDBT_MANIFEST] > MOST_BYTES:  # TensorStore would read the whole file into memory
-            self._fail(OCDBT_MANIFEST, f"is damaged: {self.files[OCDBT_MANIFEST]:,} bytes are no manifest")
+        if size > MOST_BYTES:  # TensorStore would read the whole file into memory
+            self._fail(OCDBT_MANIFEST, f"is damaged: {size:,} bytes are no manifest")
             return self.index
         try:
             self.store = ts.KvStore.open(kvstore_spec(self.folder), context=low_load_context()).result()
@@ -143,7 +141,7 @@ class _Walk:
         return FileRange(unquote(match[2]) + unquote(match[3]), int(match[4]), int(match[5]))
 
     def _read(self, location: str, place: FileRange, kind: str) -> Any:
-        """Return a B-tree node, or the metadata of an array; None if it cannot be read."""
+        """Return a B-tree node or an array's metadata; None if it cannot be read. kind: the noun in the message."""
         self.index.nodes.append(place)
         if self.files.get(place.file, -1) < place.offset + place.length:
             self.index.whole = False  # `check_ranges` reports each missing or short file once

@@ -25,7 +25,7 @@ _QUARTER_S = 900  # offsets between time zones are multiples of 15 minutes
 
 
 class Saved(Frozen):
-    """The checkpoints of one arm. Counts are sums over its runs."""
+    """The checkpoints of one arm. Counts are sums over the arm's runs."""
 
     announced: int  # steps that a log or a proof names
     verified: int  # steps with a proof that is `ok`
@@ -35,12 +35,12 @@ class Saved(Frozen):
     steps: frozenset[int]  # steps that every run verified or retired; for runs without proofs, committed by the log
     broken: tuple[str, ...]  # problems, one sentence each
     proved: bool  # whether any checkpoint of this arm was verified
-    begun: float  # first step from which all logs of the arm are complete; inf: one has missing parts
-    source: Source | None  # position of the first save; None without any
+    begun: float  # first step from which all logs of the arm are complete; inf if a log has missing parts
+    source: Source | None  # position of the first save in its log; None without a save
 
     @property
     def counted(self) -> float | None:
-        """The number of checkpoints that exist, by proof or else by log; None if no log can show a commit."""
+        """The number of checkpoints that exist, by proofs or else by logs; None if no log can show a commit."""
         if self.proved:
             return float(self.verified)
         return None if self.invisible == self.announced else float(self.committed)
@@ -97,7 +97,7 @@ def _good_steps(run: RunRecord) -> frozenset[int]:
 
 
 def _saved_at_stops(run: RunRecord) -> set[int]:
-    """Return the steps between two periodic saves that a run saved when it stopped, and resumed from.
+    """Return the steps that a run saved because it stopped, between two periodic saves, and from which it resumed.
 
     An uninterrupted run has no such checkpoints.
     """
@@ -137,13 +137,15 @@ def _broken(name: str, run: RunRecord) -> list[str]:
 
 
 def lives_of(runs: Iterable[RunRecord], others: Iterable[RunRecord] = ()) -> tuple[CheckpointLife, ...]:
-    """Return every save of an arm's runs, in log order. others: runs that may have restored one of these saves."""
+    """Return the timeline of every save of an arm's runs, in log order.
+
+    others: runs that may have restored one of these saves."""
     continued = set(_continued(others))
     return tuple(life for number, run in enumerate(runs) for life in _lives_of_run(run, number, continued))
 
 
 def _continued(runs: Iterable[RunRecord]) -> Iterable[tuple[str, int]]:
-    """Yield (name of the saving run, step) of each checkpoint from which one of `runs` continued with equal losses."""
+    """Yield (name of the run that saved it, step) of each checkpoint from which `runs` continued with equal losses."""
     for run in runs:
         crossing = run.program.get("cross_restore")
         if isinstance(crossing, dict) and crossing.get("holds") is True:
@@ -204,7 +206,7 @@ def _after(zero: str | None, moment: str | None, shift: float = 0.0) -> float | 
 def _clock_shift(event: CheckpointEvent | None, proof: CheckpointProof | None) -> float:
     """Return the seconds to add to the log's times so that they have the store's time zone.
 
-    Both record the commit time, so their difference, rounded to _QUARTER_S, is the offset; 0 if either is missing."""
+    Log and store both record the commit time: the difference, rounded to _QUARTER_S, is the offset. 0 without both."""
     if event is None or proof is None:
         return 0.0
     apart = seconds_between(event.committed_at, proof.committed_at)
@@ -212,7 +214,7 @@ def _clock_shift(event: CheckpointEvent | None, proof: CheckpointProof | None) -
 
 
 def _saving(event: CheckpointEvent | None, announced: float | None, size: int) -> list[LifeSpan]:
-    """Return the blocking and the background span of a save; empty if it is undated. size: bytes of the checkpoint."""
+    """Return the blocking and the background span of a save; empty for an undated save. size: of the checkpoint."""
     if event is None or announced is None:
         return []
     spans, blocking = [], event.blocking_s or 0.0
@@ -244,7 +246,7 @@ def _proving(proof: CheckpointProof, zero: str | None) -> list[LifeSpan]:
 
 
 def _levels(event: CheckpointEvent | None, proof: CheckpointProof | None, *, goes_on: bool) -> tuple[Level, ...]:
-    """Return the levels of proof that a save reached; without a proof, or if it was retired, from the log."""
+    """Return the levels of proof that a save reached: by its proof or, if it has none or was retired, by the log."""
     announced: tuple[Level, ...] = ("announced",) if event is not None else ()
     if proof is None or proof.retired:
         committed: tuple[Level, ...] = ("committed",) if event is not None and event.committed else ()

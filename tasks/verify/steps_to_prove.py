@@ -1,6 +1,7 @@
-"""Finds checkpoint steps in given folders that were saved since a given time, verifies them and stores the proofs."""
+"""Finds the checkpoint steps in given folders that were saved since a given time, verifies them, stores the proofs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,8 @@ from tasks.verify.verification import verify_checkpoint
 def find_wanted(places: Sequence[str], *, since: datetime | None = None) -> list[str]:
     """Return the sorted paths of the steps in `places` that were saved since a time; all steps if `since` is None.
 
-    A place is the path of a step, of a run, or of a folder of runs.
-
-    Raises CheckpointError for a place without checkpoints or an unreadable one, also in an unreachable bucket.
+    A place is the path of a step, of a run, or of a folder of runs. Raises CheckpointError for a place without
+    checkpoints, an unreadable place and an unreachable bucket.
     """
     found = {str(step.path) for place in places for step in _steps_in(place)}
     return [path for path in sorted(found) if _is_since(epath.Path(path), since)]
@@ -37,7 +37,7 @@ def find_wanted(places: Sequence[str], *, since: datetime | None = None) -> list
 def find_unverified(folder: Path | None, proofs: Sequence[CheckpointProof]) -> list[Path]:
     """Return the paths of the steps in a run's checkpoints folder that have no proof; empty without a folder.
 
-    These are unfinished saves, and steps whose commit the log does not show because it was cut off."""
+    These are unfinished saves, and steps whose commit is missing from a log that was cut off."""
     if folder is None or not folder.is_dir():
         return []
     seen = {Path(proof.path).resolve() for proof in proofs}
@@ -48,28 +48,21 @@ def find_unverified(folder: Path | None, proofs: Sequence[CheckpointProof]) -> l
 def _steps_in(place: str) -> list[FoundStep]:
     try:
         return find_steps(place)
-    except CheckpointError as error:
-        steps = [step for run in _runs_in(open_path(place)) for step in _steps_of_run(run)]
+    except CheckpointError:
+        root = open_path(place)
+        steps: list[FoundStep] = []
+        for folder in (root, root / "runs"):
+            for run in folder.iterdir() if folder.is_dir() else ():
+                if (run / "checkpoints").is_dir():
+                    with suppress(CheckpointError):  # the run has not saved yet
+                        steps += find_steps(run)
         if not steps:
-            raise error
+            raise
         return steps
 
 
-def _runs_in(root: epath.Path) -> Iterator[epath.Path]:
-    for folder in (root, root / "runs"):
-        if folder.is_dir():
-            yield from sorted(run for run in folder.iterdir() if (run / "checkpoints").is_dir())
-
-
-def _steps_of_run(run: epath.Path) -> list[FoundStep]:
-    try:
-        return find_steps(run)
-    except CheckpointError:  # the run has not saved yet
-        return []
-
-
 def _is_since(step: epath.Path, since: datetime | None) -> bool:
-    """Whether a step was saved since a time. True for steps without a date: they may be damaged, which is reported."""
+    """Return whether a step was saved since a time; True for a step without a date, which may be damaged."""
     if since is None:
         return True
     metadata = _read_metadata(step)

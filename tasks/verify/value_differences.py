@@ -1,4 +1,4 @@
-"""Measures the difference between the values of paired arrays, with only a few chunks in memory."""
+"""Measures the differences between the values of paired arrays of two checkpoints, with few chunks in memory."""
 
 import ctypes
 import math
@@ -18,7 +18,7 @@ from tasks.records import ValueDifference
 from tasks.verify.array_index import ArraySpec
 from tasks.verify.values import array_spec, chunk_bytes
 
-_BUDGET = 48 << 20  # bytes of decoded chunks of both sides in memory; a larger pair is read alone
+_BUDGET = 48 << 20  # bytes of decoded chunks in memory, both sides together; a larger pair of chunks is read alone
 _WORKERS = 4
 _PIECE = 1 << 15  # elements compared at a time; they fit the CPU's cache
 _M_ARENA_MAX, _M_MMAP_MAX, _M_TRIM_THRESHOLD = -8, -4, -1  # options of mallopt(3)
@@ -40,7 +40,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Job:
-    """Compares the array `spec` with `others`: one array of the same shape, or one per layer along `layer_axis`."""
+    """A comparison of the array `spec` with one array of the same shape, or with one per layer along `layer_axis`."""
 
     ours: Side
     spec: ArraySpec
@@ -58,7 +58,7 @@ class UnreadableError(ValueError):
 
 
 def compare_values(jobs: Sequence[Job], on_bytes: Callable[[int], None] | None = None) -> list[ValueDifference]:
-    """Return the difference of each job's arrays, in the order of jobs. on_bytes: called with the bytes compared.
+    """Return the difference of each job's arrays, in the order of the jobs. on_bytes: called with the bytes compared.
 
     Raises UnreadableError for a chunk that cannot be read.
     """
@@ -89,8 +89,10 @@ def compare_values(jobs: Sequence[Job], on_bytes: Callable[[int], None] | None =
 
 @contextmanager
 def reusing_memory() -> Iterator[None]:
-    """Make glibc's malloc reuse memory while the block runs; no effect with other C libraries. By default it returns
-    large blocks to the system and gets them back zeroed, which takes as long as decoding a chunk."""
+    """Make glibc's malloc reuse memory while the block runs; no effect with other C libraries.
+
+    By default, malloc returns large blocks to the system and gets them back zeroed, which takes as long as decoding a
+    chunk."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         yield
@@ -131,7 +133,7 @@ def _read_and_compare(
 
 
 def _parts(rights: list[Any], box: Box, layer_axis: int | None) -> Iterator[tuple[Any, Box, tuple[Any, ...]]]:
-    """Yield (other side's array, its box, index of the part in our values) for each array in the box."""
+    """Yield (the other side's array, the box in it, the index of this part in our values) for each array in `box`."""
     if layer_axis is None:
         yield rights[0], box, ()
         return
@@ -181,9 +183,10 @@ def _compare(ours: NDArray[Any], theirs: NDArray[Any], box: Box, mine: tuple[Any
 
 
 def _measure(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float, int, int, tuple[int, int]]:
-    """Return (sum of squared differences, largest difference, its index, `not_finite`, `lost`) of one piece.
+    """Return (sum of squared differences, largest difference, index of the largest, `not_finite`, `lost`) of one piece.
 
-    The last two as in `ValueDifference`. Floats of up to 32 bits are subtracted in float32, other types in float64.
+    `not_finite` and `lost` are as in `ValueDifference`. Floats of up to 32 bits are subtracted in float32, other types
+    in float64.
     """
     narrow = all(side.dtype.itemsize <= 4 and side.dtype.name.startswith(("float", "bfloat")) for side in (a, b))
     with np.errstate(invalid="ignore", over="ignore"):

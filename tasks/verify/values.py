@@ -20,7 +20,9 @@ _WORKERS = 2  # few, because a trainer may be running
 
 
 def check_values(folder: epath.Path, index: Index, on_bytes: Callable[[int], None] | None = None) -> list[Problem]:
-    """Return one problem per array that cannot be decoded or contains NaN or infinities; paths below the item."""
+    """Return one problem per array that cannot be decoded, or that contains NaN or infinities.
+
+    on_bytes: called with the decoded bytes of each chunk. Paths of problems are relative to the item's folder."""
     context = low_load_context()
     problems = []
     for spec in sorted(index.arrays.values(), key=lambda spec: spec.name):
@@ -31,7 +33,7 @@ def check_values(folder: epath.Path, index: Index, on_bytes: Callable[[int], Non
 
 
 def chunk_bytes(spec: ArraySpec) -> int:
-    """Return the bytes of a decoded chunk. Raises ValueError if it exceeds free memory: TensorStore would abort."""
+    """Return the bytes of a decoded chunk. Raises ValueError for more than the free memory: TensorStore would abort."""
     size = math.prod(spec.read_shape) * spec.itemsize
     if size > _BUDGET and size > (free := psutil.virtual_memory().available):
         raise ValueError(f"one chunk has {size / 1e9:,.1f} GB, {free / 1e9:,.1f} GB of memory are free")
@@ -68,7 +70,7 @@ def _check_array(
 
 
 def array_spec(folder: epath.Path, spec: ArraySpec) -> dict[str, Any]:
-    """Return TensorStore's spec for opening an array of the item in `folder`."""
+    """Return the TensorStore spec that opens an array of the item in `folder`."""
     base = kvstore_spec(folder)
     kvstore: Any
     if (folder / OCDBT_MANIFEST).exists():
@@ -83,7 +85,7 @@ def array_spec(folder: epath.Path, spec: ArraySpec) -> dict[str, Any]:
 
 
 def _check_chunk(store: Any, box: tuple[slice, ...]) -> tuple[int, tuple[int, ...] | None, int]:
-    """Return (number of non-finite values, index of the first in the whole array or None, bytes decoded)."""
+    """Return (number of NaN and infinite values, index of the first one in the array or None, decoded bytes)."""
     values = np.asarray((store[box] if box else store).read().result())
     if not values.dtype.name.startswith(("float", "bfloat", "complex")):
         return 0, None, values.nbytes

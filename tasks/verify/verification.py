@@ -47,7 +47,7 @@ from tasks.verify.ocdbt import read_index
 from tasks.verify.values import check_values
 
 Mode = Literal["record", "check", "none"]
-_LISTING_LAG_S = 0.5  # a bucket's listing may be this old
+_LISTING_LAG_S = 0.5  # a bucket's listing may be this many seconds old
 _DELETION_PAUSE_S = 0.1  # seconds between two listings; longer than the deletion of a file takes
 Progress = Callable[[str, int, int], None]  # (name of the check, bytes done, total bytes)
 
@@ -62,13 +62,14 @@ def verify_checkpoint(
 ) -> CheckpointProof:
     """Return the proof of one step: commit marks, metadata, byte ranges, and optionally checksums and values.
 
-    manifest: path of the file with the crc32c of every file; by default `RUN/manifests/<step>.json`. mode: "record"
-    writes it for a checkpoint without problems, or checks an existing one of the same save; "check" requires one;
-    "none" ignores it. deep: decode all values. on_progress may be called from other threads. Paths of problems are
-    relative to the step's folder, except the manifest's.
+    manifest: path of the manifest, the file with the crc32c of every file; by default `RUN/manifests/<step>.json`.
+    mode: "check" compares the checkpoint with its manifest, which must exist; "record" does so too if the manifest is
+    of the same save, and otherwise writes a manifest, if the checkpoint has no problems; "none" ignores the manifest.
+    deep: decode all values. on_progress may be called from other threads. Paths of problems are relative to the step's
+    folder, except the manifest's.
 
-    Raises CheckpointError if `path` is not the folder of a step. An unfinished or damaged checkpoint, and in mode
-    "check" one without a manifest, yields a proof that is not `ok`.
+    Raises CheckpointError if `path` is not the folder of a step. For an unfinished or damaged checkpoint, and in mode
+    "check" for a missing manifest, the proof is not `ok`.
     """
     steps = find_steps(path)
     if len(steps) > 1:
@@ -79,7 +80,7 @@ def verify_checkpoint(
 def _verify_step(
     found: FoundStep, manifest: os.PathLike[str], mode: Mode, deep: bool, on_progress: Progress | None
 ) -> CheckpointProof:
-    """Return the proof of a step. In a bucket, a step with problems is verified twice: the listing may be stale.
+    """Return the proof of a step. In a bucket, a seemingly incomplete step is verified twice: listings may be stale.
 
     Raises BucketError for an unreachable bucket.
     """
@@ -99,8 +100,9 @@ def _verify_step(
 def verify_saved(path: str | os.PathLike[str], *, manifest: os.PathLike[str]) -> CheckpointProof:
     """Return the proof of a step that the run's log announced, and record its checksums.
 
-    If the folder is missing and newer steps exist, the proof is `retired`. Another missing or invalid checkpoint yields
-    a proof that is not `ok`. Raises BucketError for an unreachable bucket.
+    If the folder is missing and newer steps exist, the proof is `retired`: a checkpoint manager deletes the oldest
+    steps. For any other missing or invalid checkpoint, the proof is not `ok`. Raises BucketError for an unreachable
+    bucket.
     """
     folder = open_path(path)
     found = FoundStep(step_number(folder.name), folder)
@@ -124,9 +126,9 @@ def verify_checkpoints(
 ) -> Iterator[CheckpointProof]:
     """Yield the proof of each step at `path` (a run's folder, its checkpoints folder, or one step), sorted by step.
 
-    A step whose folder is missing but whose manifest exists has a proof too. It is `retired` if all existing steps are
-    newer, because a checkpoint manager deletes the oldest; otherwise it has a problem. Raises CheckpointError without
-    any step, and between two proofs if the bucket becomes unreachable.
+    A step that has a manifest, but no folder any more, has a proof too: it is `retired` if all existing steps are
+    newer, because a checkpoint manager deletes the oldest; otherwise it has a problem. Raises CheckpointError if there
+    is no step, and between two proofs if the bucket becomes unreachable.
     """
     root = open_path(path)
     steps: list[FoundStep] = []
@@ -164,7 +166,7 @@ def _prove_gone(found: FoundStep, *, retired: bool) -> CheckpointProof:
 
 
 def _prove_unchecked(found: FoundStep, problem: str) -> CheckpointProof:
-    """Return the proof of a step that could not be checked: with the problem, or retired if `problem` is empty."""
+    """Return the proof of a step that could not be checked: it has the problem, or is retired if `problem` is empty."""
     return CheckpointProof(
         step=found.step,
         path=str(found.path),
@@ -198,7 +200,7 @@ def count_progress(on_progress: Progress | None, check: str, total: int) -> Call
 
 @dataclass
 class Verification:
-    """One verification of one step. After `run`, `indexes` contains (item, index) of its items with arrays."""
+    """One verification of one step. After `run`, `indexes` contains (item, index) for each item that has arrays."""
 
     found: FoundStep
     manifest: os.PathLike[str]
@@ -350,7 +352,8 @@ class Verification:
             for name in vanished:
                 self._report("manifest", name, message)
             if not unreadable and not vanished:
-                self.recorded = write_manifest(self.manifest, self.found.step, committed_ns, sums)
+                write_manifest(self.manifest, self.found.step, committed_ns, sums)
+                self.recorded = self.manifest
             return
         assert recorded is not None
         self.recorded, self.recorded_before = self.manifest, True
@@ -365,7 +368,7 @@ class Verification:
         return checksum_files(self.folder, files, count_progress(self.on_progress, "manifest", sum(files.values())))
 
     def _is_being_removed(self) -> bool:
-        """Wait while files disappear; return whether the step's deletion explains the problems."""
+        """Wait while files of a step with problems disappear; return whether the whole folder is gone in the end."""
         files = self.files
         while self.problems and self.folder.exists():
             time.sleep(_DELETION_PAUSE_S)

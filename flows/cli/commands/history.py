@@ -101,7 +101,7 @@ def print_history(judged: "Sequence[Judged]", console: Console) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from tasks.history.describe_series import draw_trend, show_event, values_of
+    from tasks.history.describe_series import draw_trend, show_event
 
     for heading, group in groupby(judged, key=_heading):
         console.print(f"\n[bold]{escape(heading)}[/]", highlight=False)
@@ -113,7 +113,8 @@ def print_history(judged: "Sequence[Judged]", console: Console) -> None:
                     table.add_column(escape(column), overflow="fold")
             cells = [f"{value:.4g}" if value is not None else "—" for value in (latest.baseline, latest.candidate)]
             unit = f", {series.unit}" if series.unit else ""
-            table.add_row(escape(series.metric + unit), *cells, draw_trend(values_of(item, "ratio")))
+            ratios = [night.ratio for night in series.nights if night.ratio is not None]
+            table.add_row(escape(series.metric + unit), *cells, draw_trend(ratios))
         console.print(table)
     notes: set[str] = set()
     for item in judged:
