@@ -20,13 +20,13 @@ from configs.comparison import load_comparison, load_target
 from configs.environment import pass_on
 from configs.schema import TrainConfig
 from configs.topologies import GIB, find_topology
-from tasks.launch.config import yaml_scalar
 from tasks.preflight.program_work import analyse_program
 from tasks.records.compiled import FILE, OPTIMISED, CompiledProgram
 from tasks.resolve.arm_config import resolve_config
 from tasks.resolve.commands import CONFIG, plan_compile
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.trainer_source import TrainerSource
+from tasks.store.directories import yaml_scalar
 
 COMPARISON = load_comparison("linen-vs-nnx")
 ARMS = ("linen", "nnx")

@@ -29,12 +29,10 @@ from tasks.preflight.planned_compiles import count_lanes
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import BisectedPoint, Bisection, CheckpointDifference, FactorEffect, LedgerEntry, RunPlan, RunRecord
 from tasks.resolve.options import BisectOptions
-from tasks.services.cleanup import end_jobs
-from tasks.services.endings import REGRESSED, log_result
 from tasks.services.events import EVENTS, Bisected, Extended, Planned
-from tasks.services.lanes import in_lanes
-from tasks.services.run_form import show_name, unless_named, with_parameters_of
-from tasks.services.running_jobs import Jobs, Stopped
+from tasks.services.flow_runs import end_jobs
+from tasks.services.prefect_ui import REGRESSED, log_result, show_name, unless_named, with_parameters_of
+from tasks.services.running_jobs import Jobs, Stopped, in_lanes
 from tasks.services.slices import slice_of
 from tasks.steps import (
     SearchProgress,

@@ -23,22 +23,25 @@ from tasks.causes.subjects import announce, find_occasion, plans_of, wants_expla
 from tasks.diff.compare_case import CaseRuns
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.launch.job import find_checkpoint
-from tasks.launch.one_flow_per_run import find_finished
-from tasks.launch.owners import forget
+from tasks.launch.owners import find_finished, forget
 from tasks.preflight.planned_compiles import count_lanes, find_missing_compilers, order_compiles
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.comment import comparison_comment
 from tasks.records import CheckpointCommitted, CheckpointProof, ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.options import CompareOptions
 from tasks.resolve.plans import Request, request_comparison
-from tasks.services.cleanup import end_jobs
-from tasks.services.endings import final_state, log_result
 from tasks.services.events import EVENTS, Compared, Explaining, Extended, Logged, Planned, Reused, Troubled, Verified
-from tasks.services.held_runs import held_job, held_run
-from tasks.services.lanes import in_lanes
+from tasks.services.flow_runs import end_jobs
+from tasks.services.prefect_ui import (
+    final_state,
+    log_result,
+    name_comparison,
+    tag_run,
+    unless_named,
+    with_parameters_of,
+)
 from tasks.services.pull_request import parse_pull_request
-from tasks.services.run_form import name_comparison, tag_run, unless_named, with_parameters_of
-from tasks.services.running_jobs import Jobs, Stopped
+from tasks.services.running_jobs import Jobs, Stopped, held_job, held_run, in_lanes
 from tasks.services.slices import slice_of
 from tasks.steps import (
     blessed_step,

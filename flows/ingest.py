@@ -11,8 +11,7 @@ from flows.compare import publish_case
 from tasks.diff.compare_logs import UNTITLED, Given, check_words
 from tasks.ingest.given_logs import sort_words
 from tasks.resolve.options import IngestOptions
-from tasks.services.endings import final_state, log_result
-from tasks.services.run_form import show_name, tag_run, unless_named, with_parameters_of
+from tasks.services.prefect_ui import final_state, log_result, show_name, tag_run, unless_named, with_parameters_of
 from tasks.steps import diff_logs_step, scrape_logs_step, summarise_step
 from tasks.store import open_store
 

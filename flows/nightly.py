@@ -20,13 +20,11 @@ from tasks.publish.site.index import PAGE
 from tasks.resolve.options import BisectMore, BisectOptions, NightOptions
 from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord, find_new, tell_culprit
 from tasks.resolve.plans import Request
-from tasks.services.cleanup import end_jobs
-from tasks.services.endings import FOUND, log_result
 from tasks.services.events import EVENTS, Bisected, Compared, Event
-from tasks.services.lanes import in_lanes
+from tasks.services.flow_runs import end_jobs
 from tasks.services.outage import is_outage, outlast
-from tasks.services.run_form import name_comparison, unless_named, with_parameters_of
-from tasks.services.running_jobs import Jobs
+from tasks.services.prefect_ui import FOUND, log_result, name_comparison, unless_named, with_parameters_of
+from tasks.services.running_jobs import Jobs, in_lanes
 from tasks.steps import (
     comment_step,
     finish_night_step,

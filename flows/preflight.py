@@ -13,10 +13,9 @@ from tasks.launch.owners import forget
 from tasks.preflight.planned_compiles import find_missing_compilers
 from tasks.resolve.options import PreflightOptions
 from tasks.resolve.plans import request_compiles
-from tasks.services.cleanup import end_jobs
-from tasks.services.endings import final_state, log_result
 from tasks.services.events import EVENTS, Planned
-from tasks.services.run_form import show_name, tag_run, unless_named, with_parameters_of
+from tasks.services.flow_runs import end_jobs
+from tasks.services.prefect_ui import final_state, log_result, show_name, tag_run, unless_named, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped
 from tasks.steps import resolve_step, summarise_step
 from tasks.store import open_store

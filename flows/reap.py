@@ -6,8 +6,7 @@ from prefect import flow, get_run_logger
 
 from tasks.launch.owners import unforgotten
 from tasks.resolve.options import DEFAULT_OUT, Out
-from tasks.services.cleanup import stop_jobs
-from tasks.services.flow_runs import is_alive_after_all, life_of
+from tasks.services.flow_runs import is_alive_after_all, life_of, stop_jobs
 from tasks.store import open_store
 
 SIGN_OF_LIFE_S = 60.0  # two intervals between heartbeats

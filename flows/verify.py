@@ -11,7 +11,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from tasks.publish.markdown.proofs import list_wrong, proofs_headline
 from tasks.resolve.options import doc, or_empty
-from tasks.services.run_form import show_name, unless_named
+from tasks.services.prefect_ui import show_name, unless_named
 from tasks.steps import find_checkpoints_step, prove_step, publish_proofs_step
 
 # Two checkpoints at once, each read by two threads, saturate most disks and network links.

@@ -37,11 +37,8 @@ from tasks.history.prior import read_past
 from tasks.ingest.given_logs import open_arms
 from tasks.ingest.run_record import build_record, read_run_log
 from tasks.launch import cross_maxtext, job
-from tasks.launch.cross_restore import find_partner
 from tasks.launch.job import LaunchedRun
-from tasks.launch.logs import read_exit_code
-from tasks.launch.rejoin import rejoin_attempts
-from tasks.launch.watch import JobEvent, LogLine, watch
+from tasks.launch.logs import JobEvent, LogLine, read_exit_code, rejoin_attempts, watch
 from tasks.preflight.compare_compiles import compare_case_compiled
 from tasks.publish.content.page_address import PublishedPage, find_page
 from tasks.publish.content.suggested_commands import add_next, add_next_of_compiles
@@ -110,7 +107,7 @@ def launch_step(plan: RunPlan, among: Sequence[RunPlan], store: Store) -> Launch
 
     among: the plans of the case. The run may restore another one's checkpoint, as a proof that both save equal state.
     """
-    continue_from = find_partner(plan, among, store)
+    continue_from = job.find_source_folder(plan, among, store)
     if continue_from is not None and job.is_here(plan):
         store.run(continue_from.name).bring_checkpoints()
     return job.launch_or_attach(plan, store.run(plan.run_name), continue_from=continue_from)
@@ -205,7 +202,7 @@ def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifferen
 @task(name="cross restore", task_run_name="cross restore {run.plan.arm} {run.plan.case}", cache_policy=NO_CACHE)
 def cross_restore_step(run: LaunchedRun, among: Sequence[RunPlan]) -> None:
     """If both arms are MaxText, let the run's trainer restore the other arm's checkpoint; only for the first repeat."""
-    before = cross_maxtext.find_partner(run.plan, among)
+    before = cross_maxtext.find_source_plan(run.plan, among)
     if before is not None and run.plan.repeat == 0 and read_exit_code(run.directory.log) == 0:
         found = cross_maxtext.cross_restore(run.plan, before)
         cross_maxtext.write_crossing(run.directory.path, found)

@@ -115,7 +115,7 @@ def call(argv: Sequence[str] | None = None) -> int:
         errors.print(f"maxview: {visible_lines(str(error))}")
         return 2
     except OSError as error:
-        from tasks.store.disk import explain_full
+        from tasks.store.atomic import explain_full
 
         message = explain_full(error.filename or ".", error)
         if message is None and error.filename is not None and error.strerror:

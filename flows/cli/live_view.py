@@ -22,7 +22,7 @@ from rich.text import Text
 from flows.cli.byte_progress import ReadLines
 from tasks.launch.backend import Restarted
 from tasks.launch.job import LaunchedRun
-from tasks.launch.watch import LogLine
+from tasks.launch.logs import LogLine
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import (
     CheckpointCommitted,

@@ -12,7 +12,6 @@ from pathlib import Path
 from configs.comparison import Target
 from tasks.bisect.bisected_metric import PROGRAM, TIMES, BisectedMetric
 from tasks.bisect.terms import Finish, Line
-from tasks.launch.config import config_text
 from tasks.launch.local.process_group import build_environment, confine_words
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHECKPOINTS, END
@@ -21,6 +20,7 @@ from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
 from tasks.records.compiled import FILE, OPTIMISED
 from tasks.resolve.commands import COMPILE_RECORDER
 from tasks.store import Store
+from tasks.store.directories import config_text
 from tasks.store.json_records import model_from_json, read_document
 
 FOLDER = "bisect"  # folder in the store

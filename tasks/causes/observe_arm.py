@@ -4,13 +4,13 @@ import shutil
 from pathlib import Path
 
 from configs.backends import ImageSettings, settings_model
-from tasks.launch.config import config_text
-from tasks.launch.errors import LaunchError
+from tasks.launch.backend import LaunchError
+from tasks.launch.local.process_group import move_plan, run_to_end
 from tasks.launch.logs import read_exit_code
-from tasks.launch.rerun import move_plan, run_to_end
 from tasks.observe.recorder import prepare, read_observation
 from tasks.records import RunPlan
 from tasks.records.observation import LOG, Observation
+from tasks.store.directories import config_text
 
 OWN_FOLDER = "run"  # subfolder for the files that the trainer writes
 

@@ -42,7 +42,7 @@ from tasks.scrape.death.causes import classify
 from tasks.scrape.prefixes import ABSL
 from tasks.scrape.window import text_of
 from tasks.store import RunDirectory
-from tasks.store.disk import explain_full
+from tasks.store.atomic import explain_full
 
 REFUSED = 2  # exit code of programs that refuse their input
 CHUNK = 4 << 20  # bytes in which line breaks are counted at a time

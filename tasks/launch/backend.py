@@ -1,4 +1,4 @@
-"""The interface of the backends, which run jobs, and the log lines that they add to a job's log."""
+"""The interface of the backends, which run jobs: its exception, and the log lines that backends add to a job's log."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +20,10 @@ PLACE_PATTERN = re.compile(rb"^maxview: the job ran on ([^\n]{1,300})$", re.MULT
 LOST_LINE = "maxview: lines missing from {after} to {before}: {why}"
 LOST_PATTERN = re.compile(rb"^maxview: lines missing from (\S+|the start) to (\S+|the end): [^\n]*$", re.MULTILINE)
 WITHOUT = "; without it "  # in the text of an obstacle that does not prevent runs; the effect follows
+
+
+class LaunchError(RuntimeError):
+    """A run that cannot be started or followed; the message says what to do."""
 
 
 class Restarted(Frozen):

@@ -8,9 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from tasks.launch.errors import LaunchError
+from tasks.launch.backend import LaunchError
+from tasks.launch.local.process_group import move_plan, run_to_end
 from tasks.launch.logs import read_exit_code
-from tasks.launch.rerun import move_plan, run_to_end
 from tasks.records import CrossRestore, RunPlan
 from tasks.resolve.play_log import link
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics
@@ -21,7 +21,7 @@ _METADATA, _AUX = "_METADATA", "nnx_aux"
 _LOSS = "loss"
 
 
-def find_partner(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
+def find_source_plan(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
     """Return the preceding run's plan if it is the other arm's and both are local MaxText with checkpoints, or None."""
     place = plans.index(plan)
     if place == 0:

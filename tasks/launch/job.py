@@ -1,7 +1,7 @@
 """Starts, follows and ends jobs by the backend of their plan, and attaches to an earlier flow's job."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,12 @@ from configs.backends import find_part
 from configs.comparison import Target
 from configs.errors import ConfigError
 from tasks.launch.backend import Backend, Launcher, Restarted
-from tasks.launch.config import config_text
-from tasks.launch.errors import LaunchError as LaunchError
 from tasks.observe.kept_program import program_variables
 from tasks.observe.shared_start import with_shared_start
 from tasks.records import RunHandle, RunPlan
 from tasks.resolve.checkout import check_checkout
 from tasks.resolve.play_log import TMP_MARK
-from tasks.store import RunDirectory
+from tasks.store import RunDirectory, Store
 from tasks.store.locks import hold
 
 POLL_S = 0.2
@@ -82,7 +80,7 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
 
         def keep(handle: RunHandle) -> None:
             directory.write_plan(plan)
-            directory.write_config(config_text(plan))
+            directory.write_config(plan)
             directory.write_handle(handle)
 
         return LaunchedRun(
@@ -110,6 +108,30 @@ def is_here(plan: RunPlan) -> bool:
 def find_checkpoint(run: LaunchedRun, step: int) -> epath.Path:
     """Return the path of the run's checkpoint of a step."""
     return backend_of(run.plan.backend).find_checkpoint(run.plan, run.directory, step)
+
+
+def find_source_folder(plan: RunPlan, plans: Sequence[RunPlan], store: Store) -> Path | None:
+    """Return the folder of the run in `plans` whose checkpoint the run of `plan` restores; None if there is none.
+
+    It is the preceding run if that is the other arm's and both use maxview's trainer. If the first run died, the second
+    run had no checkpoint to restore; if only the first is repeated, it restores the second run's checkpoint instead.
+    """
+    place = plans.index(plan)
+    if place > 0:
+        before = plans[place - 1]
+        return store.run(before.run_name).path if proves_by_restoring(plan, before) else None
+    behind = plans[1] if len(plans) > 1 and proves_by_restoring(plans[1], plan) else None
+    if behind is None:
+        return None
+    directory = store.run(behind.run_name)
+    record = directory.read_record()
+    if record is not None and not record.is_finished:  # will be repeated after this run, and then restores
+        return None
+    # If the flow was killed, there is no record: read the file that the trainer wrote.
+    program = record.program if record is not None else directory.read_program()
+    crossing = (program or {}).get("cross_restore")
+    could_not_try = isinstance(crossing, dict) and crossing.get("holds") is None
+    return directory.path if could_not_try else None
 
 
 def proves_by_restoring(plan: RunPlan, before: RunPlan) -> bool:

@@ -1,15 +1,32 @@
-"""Opens a run's log for one writer, reads its exit code, and renames and lists the logs of earlier attempts."""
+"""Opens a run's log for one writer, watches it while it grows, and joins it with the logs of earlier attempts."""
 
 import fcntl
 import os
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tasks.launch.errors import LaunchError
+from configs.schema import Frozen
+from tasks.launch.backend import LaunchError, Restarted
+from tasks.records import LogEvent, RunEnded
+from tasks.records.text import visible
+from tasks.scrape import LogFollower, LogFormatError, scrape_run
+from tasks.store.atomic import write_bytes_atomically
 
 _CLOSED = re.compile(rb"(?:^|\n)EXIT_CODE=(\d+)\n\Z")
 _NUMBER = re.compile(r"\.(\d{1,9})\Z")
+CHUNK = 1 << 20
+LONGEST_LINE = 2_000  # bytes; longer lines are truncated for display, but not in the log
 _TAIL = 32  # bytes at the end of a log, enough for the line with the exit code
+
+
+class LogLine(Frozen):
+    """A complete line of the log for display; control characters are made visible."""
+
+    text: str
+
+
+type JobEvent = LogEvent | LogLine | Restarted
 
 
 def open_locked(log: Path) -> int:
@@ -42,6 +59,26 @@ def read_exit_code(log: Path) -> int | None:
     return int(closed[1]) if closed else None
 
 
+def watch(pieces: Iterable[bytes | Restarted]) -> Iterator[JobEvent]:
+    """Yield a job's lines and events from the pieces of its log, then RunEnded if the log has no exit code."""
+    follower = LogFollower()
+    rest = b""
+    tail = b""
+    for piece in pieces:
+        if isinstance(piece, Restarted):
+            follower, rest, tail = LogFollower(), b"", b""
+            yield piece
+            continue
+        *lines, rest = (rest + piece).split(b"\n")
+        rest = rest[:LONGEST_LINE]
+        tail = (tail + piece)[-64:]
+        for line in lines:
+            yield LogLine(text=visible(line[:LONGEST_LINE].decode("utf-8", "replace")))
+        yield from follower.feed(piece)
+    if b"EXIT_CODE=" not in tail:
+        yield RunEnded()
+
+
 def rename_earlier_log(log: Path) -> None:
     """Rename the log, if it exists, to the next free name: log.1.txt, log.2.txt, …; delete it if it is empty."""
     if not log.exists():
@@ -59,3 +96,44 @@ def list_earlier_logs(log: Path) -> list[Path]:
     """Return the logs of earlier attempts, oldest first."""
     numbered = [(_NUMBER.search(path.stem), path) for path in log.parent.glob(f"{log.stem}.*{log.suffix}")]
     return [path for _, path in sorted((int(number[1]), path) for number, path in numbered if number)]
+
+
+def rejoin_attempts(log: Path) -> None:
+    """Prepend to a successful run's log the logs of the attempts whose checkpoints it resumed from.
+
+    The joined log may contain a step twice; the log's readers then use the last row. Omits attempts whose checkpoints
+    were not used. Does nothing if the run died: the cause of death is read from its last log alone. Idempotent, so that
+    it can be repeated after a killed flow.
+    """
+    attempts = list_earlier_logs(log)
+    if not attempts or read_exit_code(log) != 0:
+        return
+    parts, begin = [log], find_first_step(log)
+    for attempt in reversed(attempts):
+        first = find_first_step(attempt)
+        if first is not None and (begin is None or first < begin):
+            parts.insert(0, attempt)
+            begin = first
+    if len(parts) > 1:
+        write_bytes_atomically(log, _read_all(parts))
+
+
+def find_first_step(log: Path) -> int | None:
+    """Return the number of the first training step in a log; None if the log has no steps or is no readable log."""
+    try:
+        steps = scrape_run(log).steps
+    except LogFormatError:  # killed before it printed anything
+        return None
+    return None if steps.is_empty() else int(steps["step"][0])
+
+
+def _read_all(parts: list[Path]) -> Iterator[bytes]:
+    """Yield the bytes of all files. Adds a missing line break at the end of each file except the last."""
+    for part in parts:
+        end = b"\n"
+        with part.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                yield chunk
+                end = chunk[-1:]
+        if part is not parts[-1] and end != b"\n":
+            yield b"\n"

@@ -1,18 +1,44 @@
-"""Reads the states of flow runs from Prefect's server, and corrects a wrong Crashed state."""
+"""Reads the states of flow runs from Prefect's server, and ends flow runs with their processes and jobs."""
 
+import logging
 import os
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from prefect.client.orchestration import get_client
+import httpx
+import psutil
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterParentFlowRunId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import ObjectNotFound
-from prefect.states import Running
+from prefect.flows import Flow
+from prefect.states import Cancelled, Running
 
-from tasks.launch.one_flow_per_run import Life
+from tasks.launch import job
+from tasks.launch.backend import LaunchError
+from tasks.launch.owners import Life, forget, handles_of, unforgotten
+from tasks.records import RunHandle
 from tasks.services.outage import unless_away
+from tasks.store import Store, open_store
 
 HEARTBEAT = "prefect.flow-run.heartbeat"
 AT_SIGTERM = "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"
 RESCHEDULE = "reschedule"  # value of AT_SIGTERM that Prefect's Kubernetes worker sets
+BEGUN = FlowRunFilterStateType(any_=[StateType.PENDING, StateType.RUNNING, StateType.CANCELLING])
+MARK = "PREFECT__FLOW_RUN_ID"  # variable that Prefect sets in a flow's process: the flow run's id
+MESSAGE = "ended by maxview down: start the same run again to continue"
+PROCESS_PATIENCE_S = 45.0  # from SIGTERM to SIGKILL: a flow first ends its job, which saves a checkpoint
+
+logger = logging.getLogger("prefect.flow_runs.maxview")
 
 
 def life_of(flow_run: str) -> Life:
@@ -51,3 +77,135 @@ def goes_on(flow_run: str) -> bool:
         state = client.read_flow_run(UUID(flow_run)).state
         return state is not None and state.is_scheduled()
     return False  # unknown during an outage: False, so that the jobs are ended
+
+
+def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """End every running job of a flow run that was cancelled or has crashed.
+
+    A hook that Prefect calls: in the flow's own process, or in the worker's if the flow's process is gone.
+    """
+    for name in stop_jobs(str(flow_run.id), open_store(flow_run.parameters["out"])):
+        logger.warning("%s: ended, with the flow run that started it", name)
+
+
+def stop_jobs(flow_run: str, store: Store) -> list[str]:
+    """End the jobs that a flow run still owns; return the names of the jobs that were running."""
+    ended = []
+    for handle in handles_of(flow_run, store):
+        if is_running(handle):
+            ended.append(handle.job_name)
+        job.stop(handle)
+    forget([flow_run], store)
+    return ended
+
+
+def running_jobs(flow_run: str, store: Store) -> list[str]:
+    """Return the names of the running jobs that a flow run owns."""
+    return [handle.job_name for handle in handles_of(flow_run, store) if is_running(handle)]
+
+
+def is_running(handle: RunHandle) -> bool:
+    """Return whether a job runs; True if its state cannot be read, because ending it will then report the error."""
+    try:
+        return not job.has_ended(handle)
+    except LaunchError:
+        return True
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A flow run of a deployment that had begun before its worker was ended, and its jobs that ran then."""
+
+    run: FlowRun
+    store: Store
+    jobs: tuple[str, ...]
+
+
+def find_begun(out: str, say: Callable[[str], None]) -> list[Begun]:
+    """Return the unfinished flow runs that a worker has begun. To be called before the worker is ended.
+
+    Leaves out runs that wait for a worker, and runs from the command line. `out`: address of the default store.
+    """
+    try:
+        with get_client(sync_client=True) as client:
+            runs = [run for run in read_begun(client) if run.deployment_id is not None and is_ours(run)]
+    except httpx.HTTPError as error:
+        say(f"runs: the server cannot list them ({error}); end their jobs with maxview up")
+        return []
+    stores = [open_store(run.parameters.get("out", out)) for run in runs]
+    return [
+        Begun(run=run, store=store, jobs=tuple(running_jobs(str(run.id), store)))
+        for run, store in zip(runs, stores, strict=True)
+    ]
+
+
+def is_ours(run: FlowRun) -> bool:
+    """Return whether this user runs the flow on this machine; other users and machines may use the same database."""
+    host, _, pid = (run.infrastructure_pid or "").rpartition(":")
+    if not pid.isdigit():
+        return True  # no process was recorded
+    here = host in ("", socket.gethostname())  # some workers record no host
+    try:
+        return here and psutil.Process(int(pid)).uids().real == os.getuid()
+    except psutil.NoSuchProcess:
+        return here
+
+
+def end_runs(begun: list[Begun], out: str, say: Callable[[str], None]) -> None:
+    """End these flow runs with their jobs, and the remaining jobs of flow runs that crashed earlier."""
+    try:
+        with get_client(sync_client=True) as client:
+            for one in begun:
+                end_run(client, one, say)
+        store = open_store(out)
+        for lost in [flow_run for flow_run in unforgotten(store) if life_of(flow_run) == "over"]:
+            _end_jobs(lost, f"flow run {lost}", store, say)
+    except httpx.HTTPError as error:
+        say(f"runs: the server does not answer ({error}); end their jobs with maxview up")
+
+
+def read_begun(client: SyncPrefectClient, parent: UUID | None = None) -> list[FlowRun]:
+    """Return the flow runs that have begun and not ended. parent: only subflow runs of this flow run; None: all."""
+    inside = None if parent is None else FlowRunFilterParentFlowRunId(any_=[parent])
+    wanted = FlowRunFilter(state=FlowRunFilterState(type=BEGUN), parent_flow_run_id=inside)
+    return client.read_flow_runs(flow_run_filter=wanted)
+
+
+def end_run(client: SyncPrefectClient, begun: Begun, say: Callable[[str], None]) -> None:
+    """End a flow run's process and jobs, and set the states of the flow run and its subflow runs to Cancelled."""
+    run = begun.run
+    inside = read_begun(client, run.id)
+    processes = list(processes_of(run.id))
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, deaf = psutil.wait_procs(processes, PROCESS_PATIENCE_S)
+    for process in deaf:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(deaf, PROCESS_PATIENCE_S)
+    _end_jobs(str(run.id), f"{run.name} (flow run {run.id})", begun.store, say, begun.jobs)
+    for one in (*inside, run):
+        state = client.read_flow_run(one.id).state
+        if (
+            state is None or not state.is_final() or state.type == StateType.CRASHED
+        ):  # Crashed: set by the ending worker
+            client.set_flow_run_state(one.id, Cancelled(message=MESSAGE), force=True)
+
+
+def _end_jobs(flow_run: str, name: str, store: Store, say: Callable[[str], None], running: Iterable[str] = ()) -> None:
+    """End a flow run's jobs, and report their names. running: names of jobs that were running earlier."""
+    try:
+        ended = list(dict.fromkeys([*running, *stop_jobs(flow_run, store)]))
+    except LaunchError as error:
+        say(f"{name}: {error}")
+        return
+    say(f"{name}: ended{f', and its job {", ".join(ended)}' if ended else ''}; start the same run again to continue")
+
+
+def processes_of(flow_run: UUID) -> Iterator[psutil.Process]:
+    """Yield a flow run's live processes on this machine, found by MARK; its jobs do not have that variable."""
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == str(flow_run):
+                yield process

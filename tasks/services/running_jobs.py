@@ -1,9 +1,25 @@
-"""Tracks the running jobs of the flows in this process, so that they can be ended before the process ends."""
+"""Runs the jobs of flows: locks each run for one flow, and ends its job when the flow ends.
+
+A lane is a thread in which a flow runs one of several calls at once.
+"""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from weakref import WeakSet
+
+from prefect import get_run_logger
+from prefect.runtime import flow_run
+
+from tasks.launch import job
+from tasks.launch.job import LaunchedRun
+from tasks.launch.owners import find_heir, own, turn_of
+from tasks.records import RunHandle, RunPlan, RunRecord
+from tasks.services.events import EVENTS, Launched, Reused, Stopping, Troubled, Waits
+from tasks.services.flow_runs import goes_on, is_running, life_of
+from tasks.store import Store
 
 
 class Stopped(RuntimeError):
@@ -52,9 +68,9 @@ class Jobs:
                 self._running.pop(run_name, None)
             raise
 
-    def owners(self, flow_run: str | None) -> tuple[str, ...]:
-        """Return the ids of the flow runs that own a job of `flow_run`: itself and its parent, if they exist."""
-        return tuple(dict.fromkeys(id for id in (flow_run, self._night) if id))
+    def owners(self) -> tuple[str, ...]:
+        """Return the ids of the flow runs that own this flow run's jobs: itself and its parent, if they exist."""
+        return tuple(dict.fromkeys(id for id in (flow_run.id, self._night) if id))
 
     def check(self) -> None:
         """Raise Stopped once `stop_all` was called."""
@@ -94,3 +110,78 @@ def _once(end: Callable[[], None]) -> Callable[[], None]:
                 done = True
 
     return run
+
+
+@contextmanager
+def held_run(plan: RunPlan, store: Store, jobs: Jobs, *, take_over: bool) -> Iterator[RunRecord | None]:
+    """Lock a run for the block. Yields its record if it has already finished, else None. take_over: see `turn_of`."""
+    logger = get_run_logger()
+    owners = jobs.owners()
+    reported: set[str] = set()
+
+    def wait(why: str) -> None:
+        jobs.check()
+        if why not in reported:
+            reported.add(why)
+            logger.info("%s", why)
+            EVENTS.put(Waits(plan, why))
+
+    def tell(what: str) -> None:
+        logger.warning("%s", what)
+        EVENTS.put(Troubled(what))
+
+    directory = store.run(plan.run_name)
+    with turn_of(plan, directory, owners, life_of=life_of, wait=wait, tell=tell, take_over=take_over) as finished:
+        if finished is not None:
+            EVENTS.put(Reused(plan))
+        yield finished
+
+
+@contextmanager
+def held_job(plan: RunPlan, store: Store, jobs: Jobs, *, launch: Callable[[], LaunchedRun]) -> Iterator[LaunchedRun]:
+    """Launch a job for this flow run. If the block raises or the flow is ended, the job is ended too.
+
+    Leaves the job running if another flow run continues it.
+    """
+    logger = get_run_logger()  # needs Prefect's run context, which the threads that end jobs do not have
+    owners = jobs.owners()
+    jobs.check()
+    own(plan.run_name, owners, store)
+
+    def stop(handle: RunHandle) -> None:
+        if why := find_heir(plan, owners, store, goes_on=goes_on):
+            logger.info("%s: left running; %s", handle.job_name, why)
+            return
+        EVENTS.put(Stopping(plan))
+        job.stop(handle)
+
+    def stop_if_there() -> None:
+        handle = store.run(plan.run_name).read_handle()
+        if handle is not None and is_running(handle):
+            stop(handle)
+
+    with jobs.launching(plan.run_name, stop_if_there):
+        run = launch()
+    EVENTS.put(Launched(run))
+    with jobs.holding(plan.run_name, lambda: stop(run.handle)):
+        yield run
+
+
+def in_lanes[T](calls: Iterable[Callable[[], T]], lanes: int, jobs: Jobs) -> Iterator[T]:
+    """Yield the calls' results in the order of the calls; `lanes` of them run at once.
+
+    If a call raises, pending calls are cancelled. If the flow is interrupted, the jobs of all calls are ended.
+    """
+    with ThreadPoolExecutor(max_workers=lanes, thread_name_prefix="lane") as pool:
+        futures = []
+        try:
+            for call in calls:
+                futures.append(pool.submit(copy_context().run, call))
+            for future in futures:
+                yield future.result()
+        except BaseException as error:
+            for future in futures:
+                future.cancel()
+            if not isinstance(error, Exception):  # an interrupt: the threads end once their jobs have ended
+                jobs.stop_all()
+            raise

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from tasks.launch.processes import wait_for_end
-from tasks.services.idle_server import IDLE_S, explain_home, find_home, make_place
-from tasks.store.disk import explain_little
+from tasks.services.embedded_server import IDLE_S, explain_home, find_home, make_files
+from tasks.store.atomic import explain_little
 
 STARTUP_S = 120.0
 PAUSE_S = 0.05
@@ -30,7 +30,7 @@ EMBEDDED = {
     "PREFECT_UI_ENABLED": "0",
     "PREFECT__SERVER_EPHEMERAL": "1",
     "PREFECT__SERVER_FINAL": "1",
-    # the server prints its errors, which go to the file `Place.log`
+    # the server prints its errors, which go to the file `ServerFiles.log`
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "ERROR",
 }
 JOURNAL_BYTES = 1 << 20  # with less free disk space, SQLite may not be able to write its journal
@@ -55,10 +55,10 @@ class EmbeddedServer:
 
     def __init__(self, idle_s: float = IDLE_S) -> None:
         self.ending = False
-        self.place, self._idle_s = make_place(), idle_s
-        self._users = self.place.use()
+        self.files, self._idle_s = make_files(), idle_s
+        self._users = self.files.use()
         self.process: subprocess.Popen[bytes] | None = None  # None: this command started no server
-        self.server = self.place.find()
+        self.server = self.files.find()
         if self.server is None:
             self._start(port=0)
         atexit.register(self.stop)
@@ -66,10 +66,10 @@ class EmbeddedServer:
     def _start(self, port: int) -> None:
         # -P ignores modules in the user's working folder. No preexec_fn, because this process has threads: a lock that
         # another thread has during the fork would stay locked in the child.
-        words = (self.place.folder, self.place.key, port, self._idle_s)
-        with self.place.log.open("wb") as log:
+        words = (self.files.folder, self.files.key, port, self._idle_s)
+        with self.files.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tasks.services.embedded", *map(str, words)],
+                [sys.executable, "-P", "-m", "tasks.services.embedded_server", *map(str, words)],
                 env=os.environ | EMBEDDED,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -95,7 +95,7 @@ class EmbeddedServer:
 
     def _wait_for_end(self) -> None:
         """Wait until no server runs or starts."""
-        while (server := self.place.find()) is not None or self._is_starting():
+        while (server := self.files.find()) is not None or self._is_starting():
             if server is not None:
                 wait_for_end(server)
             time.sleep(PAUSE_S)
@@ -108,7 +108,7 @@ class EmbeddedServer:
         deadline = time.monotonic() + STARTUP_S
         while True:
             starting = self._is_starting()
-            self.server = self.place.find()
+            self.server = self.files.find()
             if self.server is not None and answers(self.server.url):
                 return
             if self.server is None and self.process is None:  # the server that was found has just ended
@@ -127,7 +127,7 @@ class EmbeddedServer:
             return f"Prefect's embedded server {what}: {full} (PREFECT_HOME)"
         if denied := explain_home():
             return f"Prefect's embedded server {what}: {denied}"
-        lines = self.place.log.read_bytes().decode("utf-8", "replace").splitlines()
+        lines = self.files.log.read_bytes().decode("utf-8", "replace").splitlines()
         causes = [line.strip() for line in lines if CAUSE.match(line.strip())]
         cause = causes[-1] if causes else "it did not say why"
         return (

@@ -27,7 +27,8 @@ ZOMBIES = "maxview: end runs that have lost their process"
 REAP = "maxview: end the jobs of crashed runs"
 REAPER = "reap/jobs"
 NOTIFY = "maxview: tell what changed overnight"
-ENDS = ("Completed", "Failed", "Cancelled", "Crashed", "Paused", "Suspended")
+# states in which a flow run sends no heartbeats
+SILENT_STATES = ("Completed", "Failed", "Cancelled", "Crashed", "Paused", "Suspended")
 
 
 def set_up(pool: str, say: Callable[[str], None], *, runs: int) -> None:
@@ -91,7 +92,7 @@ def zombie_automation() -> AutomationCore:
         description="Marks a flow run as crashed if neither its process nor a worker is left to do so.",
         trigger=EventTrigger(
             after={HEARTBEAT},
-            expect={HEARTBEAT, *(f"prefect.flow-run.{end}" for end in ENDS)},
+            expect={HEARTBEAT, *(f"prefect.flow-run.{state}" for state in SILENT_STATES)},
             match={"prefect.resource.id": ["prefect.flow-run.*"]},
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,

@@ -7,7 +7,7 @@ from prefect.concurrency.sync import concurrency
 from prefect.runtime import deployment
 from prefect.settings import get_current_settings
 
-from tasks.services.idle_server import is_embedded
+from tasks.services.embedded_server import is_embedded
 from tasks.services.outage import outlast, unless_away
 
 LEASE_S = 60.0  # the slice of a killed flow is released after at most this time

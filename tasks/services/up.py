@@ -196,7 +196,7 @@ def stop(state: Path, say: Callable[[str], None]) -> bool:
         worker = _end(WORKER, state, WORKER_PATIENCE_S, say)
     else:
         os.environ.update(settings_of(place, os.environ))  # Prefect's client reads them when it is imported
-        from tasks.services.end_runs import end_runs, find_begun
+        from tasks.services.flow_runs import end_runs, find_begun
 
         begun = find_begun(place.out, say)
         worker = _end(WORKER, state, WORKER_PATIENCE_S, say)

@@ -1,12 +1,11 @@
-"""Writes files atomically: after any failure a file has its old or its complete new content."""
+"""Writes files atomically: after any failure a file has its old or its complete new content. Explains full disks."""
 
-import contextlib
+import errno
 import os
-import tempfile
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
-
-from tasks.store.disk import explain_full
+from uuid import uuid4
 
 
 class StoreError(ValueError):
@@ -38,12 +37,12 @@ def write_bytes_atomically(
     if path.exists() and not path.is_file():
         kind = "a folder" if path.is_dir() else "a pipe or a device"
         raise StoreError(f"{path}: is {kind}, not a file; name a file")
-    temporary: str | None = None
+    temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
-        with open(descriptor, "wb") as file:
-            os.fchmod(file.fileno(), 0o666 & ~_umask())  # with mkstemp's mode 0600 other users could not read it
+        # not a tempfile, whose mode 0600 would keep other users from reading it
+        with (path.parent / f".{path.name[:100]}.{uuid4().hex}.tmp").open("xb") as file:
+            temporary = Path(file.name)
             file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             if sync:
@@ -67,21 +66,8 @@ def write_bytes_atomically(
         raise StoreError(explain_full(path.parent, error) or other) from error
     finally:
         if temporary is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
+            temporary.unlink(missing_ok=True)
     return path
-
-
-def _umask() -> int:
-    # os.umask can only be read by changing it, for all threads. Linux also shows it in /proc.
-    try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-            for line in status:
-                if line.startswith("Umask:"):
-                    return int(line.split()[1], 8)
-    except OSError:
-        pass  # not Linux: return the usual umask
-    return 0o022
 
 
 def _sync_folder(folder: Path) -> None:
@@ -91,3 +77,25 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def explain_little(path: Path, least: int) -> str | None:
+    """Return a message if the disk of `path` has less than `least` bytes free; else None."""
+    near = next(folder for folder in (path, *path.parents) if folder.is_dir())
+    if shutil.disk_usage(near).free >= least:
+        return None
+    return explain_full(near, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+
+def explain_full(path: str | Path, error: OSError) -> str | None:
+    """Return a message about the full disk that contains `path`; None if `error` has another reason."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    near = Path(path).absolute()
+    near = next(folder for folder in (near, *near.parents) if os.path.isdir(folder))
+    mount = next(folder for folder in (near, *near.parents) if os.path.ismount(folder))
+    usage, said = shutil.disk_usage(near), error.strerror or "No space left"
+    return (
+        f"{said}: the disk at {mount} has {usage.free / 1e9:.2f} of {usage.total / 1e9:.2f} GB free; make "
+        "room there and repeat the command, which continues from here, or choose another folder"
+    )

@@ -1,5 +1,6 @@
 """Writes and reads the files in the folder of a run or of a comparison."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -9,8 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from tasks.records import ComparisonRecord, RunHandle, RunPlan, RunRecord, StoredHandle
-from tasks.store.atomic import StoreError, write_atomically
-from tasks.store.disk import explain_empty_log, explain_full
+from tasks.store.atomic import StoreError, explain_full, explain_little, write_atomically
 from tasks.store.json_records import (
     load_json,
     model_from_json,
@@ -24,6 +24,7 @@ from tasks.store.names import check_name
 from tasks.store.seals import find_changed, remove_seal, write_seal
 
 MOST_BYTES = 1_000_000_000  # limit for metrics.jsonl and program.json; a step needs 300 bytes
+LOG_BYTES = 16 << 10  # with less free disk space, a run cannot begin its log
 _HANDLE: TypeAdapter[RunHandle] = TypeAdapter(StoredHandle)
 
 
@@ -107,8 +108,8 @@ class RunDirectory:
         """Return the plan; None without one. Raises StoreError if the file is damaged."""
         return read_document(self.plan, model_from_json(RunPlan))
 
-    def write_config(self, text: str) -> Path:
-        return write_atomically(self.config, text)
+    def write_config(self, plan: RunPlan) -> Path:
+        return write_atomically(self.config, config_text(plan))
 
     def write_handle(self, handle: RunHandle) -> Path:
         """Write and upload the handle before the job starts. Raises StoreError if another machine took over the run."""
@@ -155,7 +156,8 @@ class RunDirectory:
             if path.is_symlink() and own not in (target := path.resolve()).parents:
                 outside = f"is a symbolic link to {target}, outside of the run's folder"
                 raise StoreError(f"{path}: {outside}; remove {self.path}")
-        if full := explain_empty_log(self.log):
+        is_empty = self.log.is_file() and not self.log.stat().st_size
+        if is_empty and (full := explain_little(self.path, LOG_BYTES)):
             raise StoreError(full)
         for path in (self.metrics, self.program):
             if path.exists() and (size := path.stat().st_size) > MOST_BYTES:
@@ -237,3 +239,16 @@ class ComparisonDirectory:
 
     def write_file(self, name: str, text: str) -> Path:
         return write_atomically(self.file(name), text)
+
+
+def config_text(plan: RunPlan) -> str:
+    """Return a plan's config as YAML lines `key: value  # origin`."""
+    lines = [f"# {plan.run_name}: every value of the run, and where it was set"]
+    lines += [f"{key}: {yaml_scalar(value)}  # {plan.origins.get(key, '')}" for key, value in plan.config.items()]
+    return "\n".join(lines) + "\n"
+
+
+def yaml_scalar(value: object) -> str:
+    """Return a JSON value as ASCII YAML. Not json.dumps's own escapes, whose surrogate pairs YAML does not join."""
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\x7f")
+    return text.encode("ascii", "backslashreplace").decode()

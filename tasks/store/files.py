@@ -47,15 +47,15 @@ class Files(Protocol):
         """Return a binary stream of a file. Raises FileNotFoundError."""
         ...
 
-    def write(self, name: str, data: bytes, *, create: bool = False, version: str | None = None) -> str:
-        """Write a file and return its version. create: only if it is missing. version: only if it has that version.
+    def write(self, name: str, data: bytes, *, create: bool = False, version: str | None = None) -> None:
+        """Write a file. create: only if it is missing. version: only if it has that version.
 
         Raises AlreadyThereError if the condition does not hold.
         """
         ...
 
-    def upload(self, name: str, path: Path) -> str:
-        """Copy the local file `path` to `name` and return its version."""
+    def upload(self, name: str, path: Path) -> None:
+        """Copy the local file `path` to `name`."""
         ...
 
     def stat(self, name: str) -> Entry | None:
@@ -109,7 +109,7 @@ class LocalFiles:
         except OSError as error:
             raise StoreError(f"{path}: cannot be read ({error.strerror}); check the folder's rights") from error
 
-    def write(self, name: str, data: bytes, *, create: bool = False, version: str | None = None) -> str:
+    def write(self, name: str, data: bytes, *, create: bool = False, version: str | None = None) -> None:
         path = self._path(name)
         if version is not None and self._version(path) != version:
             raise AlreadyThereError(f"{path}: was changed by another process")
@@ -117,11 +117,9 @@ class LocalFiles:
             write_bytes_atomically(path, data, create=create)
         except FileExistsError:
             raise AlreadyThereError(f"{path}: was written by another process") from None
-        written = self._version(path)
-        return written or ""  # empty if the file was removed meanwhile
 
-    def upload(self, name: str, path: Path) -> str:
-        return self.write(name, path.read_bytes())
+    def upload(self, name: str, path: Path) -> None:
+        self.write(name, path.read_bytes())
 
     def stat(self, name: str) -> Entry | None:
         path = self._path(name)

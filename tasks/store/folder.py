@@ -10,9 +10,8 @@ from pathlib import Path, PurePath
 from typing import Literal
 from urllib.parse import quote
 
-from tasks.store.atomic import StoreError, write_atomically
+from tasks.store.atomic import StoreError, explain_full, write_atomically
 from tasks.store.directories import ComparisonDirectory, RunDirectory
-from tasks.store.disk import explain_full
 from tasks.store.files import Files, LocalFiles
 from tasks.store.mirror import ORIGIN, Mirror, working_copy
 from tasks.store.names import check_name

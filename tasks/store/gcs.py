@@ -118,12 +118,12 @@ class GcsFiles:
             except exceptions.RequestRangeNotSatisfiable:  # the object is empty
                 return b""
 
-    def write(self, name: str, data: bytes, *, create: bool = False, version: str | None = None) -> str:
+    def write(self, name: str, data: bytes, *, create: bool = False, version: str | None = None) -> None:
         match = 0 if create else int(version) if version is not None else None
-        return self._send(name, "upload_from_string", data, crc32c=google_crc32c.value(data), match=match)
+        self._send(name, "upload_from_string", data, crc32c=google_crc32c.value(data), match=match)
 
-    def upload(self, name: str, path: Path) -> str:
-        return self._send(name, "upload_from_filename", str(path))
+    def upload(self, name: str, path: Path) -> None:
+        self._send(name, "upload_from_filename", str(path))
 
     def stat(self, name: str) -> Entry | None:
         with self._errors(name):
@@ -166,22 +166,20 @@ class GcsFiles:
 
     def _send(
         self, name: str, method: str, content: Any, *, crc32c: int | None = None, match: int | None = None
-    ) -> str:
-        """Upload with a method of the client's blob and return the generation.
+    ) -> None:
+        """Upload with a method of the client's blob.
 
         match: only if the object has this generation, 0 for a missing object. crc32c: of the content, if known."""
-        blob = self._blob(name)
+        send = getattr(self._blob(name), method)
         options = {"content_type": content_type(name), "checksum": "crc32c", "retry": DEFAULT_RETRY}
         try:
             with self._errors(name):
-                getattr(blob, method)(content, timeout=TIMEOUT_S, if_generation_match=match, **options)
+                send(content, timeout=TIMEOUT_S, if_generation_match=match, **options)
         except AlreadyThereError:
             # This write may have succeeded, its response been lost, and the retry failed. Then the checksums are equal.
             there = self.stat(name)
             if there is None or crc32c is None or there.crc32c != f"{crc32c:08x}":
                 raise
-            return there.version
-        return str(blob.generation)
 
     def _entry(self, blob: Any) -> Entry:
         return Entry(

@@ -18,9 +18,8 @@ from typing import Any, BinaryIO
 
 import google_crc32c
 
-from tasks.store.atomic import StoreError
+from tasks.store.atomic import StoreError, explain_full
 from tasks.store.claims import RECORD, WRITER, Claims
-from tasks.store.disk import explain_full
 from tasks.store.files import AlreadyThereError, Entry, Files
 from tasks.store.names import safe_name
 

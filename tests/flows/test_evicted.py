@@ -13,8 +13,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import AwaitingRetry, Cancelling, Running, State
 
 from flows.compare import run_one
-from tasks.launch.one_flow_per_run import find_heir
-from tasks.launch.owners import own
+from tasks.launch.owners import find_heir, own
 from tasks.resolve.plans import Request, resolve
 from tasks.services import flow_runs
 from tasks.services.events import EVENTS, Event, Logged

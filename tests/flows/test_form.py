@@ -12,7 +12,7 @@ from flows.ingest import ingest
 from flows.nightly import nightly
 from flows.preflight import preflight
 from flows.reap import reap
-from tasks.services.run_form import show_name
+from tasks.services.prefect_ui import show_name
 
 
 @pytest.mark.parametrize("flow", [compare, ingest, nightly, preflight, reap], ids=lambda flow: flow.name)

@@ -222,11 +222,11 @@ def test_a_killed_embedded_server_is_restarted_at_its_address(
         server.keep_alive(reported.append)
         killed, url = server.server.pid, server.server.url
         os.kill(killed, signal.SIGKILL)
-        wait_for(lambda: (now := server.place.find()) is not None and now.pid != killed and answers(url))
+        wait_for(lambda: (now := server.files.find()) is not None and now.pid != killed and answers(url))
         assert reported == []
     finally:
         server.stop()
-        assert server.place.end()
+        assert server.files.end()
     assert not answers(url)  # and it is not restarted
 
 

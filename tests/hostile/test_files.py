@@ -15,9 +15,10 @@ from flows.cli.app import call
 from tasks.diff.compare_logs import archive, read_pair
 from tasks.diff.compare_runs import diff
 from tasks.ingest.run_record import read_metrics
-from tasks.launch.errors import LaunchError
+from tasks.launch.backend import LaunchError
 from tasks.launch.logs import open_locked
 from tasks.publish.site.comparison_pages import publish_comparison
+from tasks.records import RunPlan
 from tasks.store import RunDirectory, StoreError, open_store
 from tasks.verify.array_index import parse_array
 
@@ -91,7 +92,7 @@ def test_a_log_that_is_a_link_is_not_written_through(untouched: Path) -> None:
 def test_records_replace_links(untouched: Path) -> None:
     run = RunDirectory(untouched / "r").create()
     run.config.symlink_to(untouched.parent / "beside" / "precious")
-    run.write_config("steps: 1\n")
+    run.write_config(RunPlan.model_construct(run_name="r", config={"steps": 1}, origins={}))
     assert not run.config.is_symlink()
 
 

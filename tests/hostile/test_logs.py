@@ -17,7 +17,7 @@ from rich.console import Console
 
 from flows.cli.app import call
 from tasks.diff.compare_logs import archive, compare_pair, read_pair
-from tasks.launch.watch import LogLine, watch
+from tasks.launch.logs import LogLine, watch
 from tasks.publish.markdown.artifacts import summary_description, summary_markdown, table_rows
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.terminal.report import print_comparison

@@ -42,7 +42,7 @@ def run_flow(
     from tasks.diff import exit_status
     from tasks.publish.terminal.floors_table import render_floors
     from tasks.publish.terminal.report import print_comparison
-    from tasks.services.endings import FOUND
+    from tasks.services.prefect_ui import FOUND
 
     records = [record for record, _ in view.comparisons]
     if not records or (state.is_failed() and state.name not in FOUND) or state.is_crashed():

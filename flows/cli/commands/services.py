@@ -57,7 +57,7 @@ def down(*, state: State = None, json_: Json = False) -> int:
     Also ends idle embedded servers; those in use by a command stay.
     """
     from tasks.services import up as services
-    from tasks.services.idle_server import end_idle
+    from tasks.services.embedded_server import end_idle
     from tasks.store.seals import state_folder
 
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from glob import glob
@@ -13,7 +14,7 @@ from configs.environment import pass_on
 from configs.installed import COMMIT_VARIABLE
 from configs.read import CONFIG_ROOT
 from tasks.launch import supervise
-from tasks.launch.errors import LaunchError
+from tasks.launch.backend import LaunchError
 from tasks.launch.local import confine
 from tasks.launch.local.handle import LocalHandle
 from tasks.launch.logs import open_locked
@@ -32,6 +33,7 @@ DEVICES = (
     "/dev/neuron*",
     "/dev/hl[0-9]*",
 )
+POLL_S = 0.2
 # names in ~/.cache that trainers cannot write to: an installed package may be hard links to files in uv's cache
 INSTALLERS = ("uv", "pip", "pypoetry", "pdm", "pre-commit", "bazel")
 
@@ -173,3 +175,33 @@ def stop(handle: LocalHandle, *, grace_s: float = supervise.GRACE_S + 5.0) -> No
     """
     if is_here(handle):
         end_session(handle, patience_s=grace_s)
+
+
+def run_to_end(plan: RunPlan, log: Path) -> None:
+    """Run the plan's command until it exits; its output goes to `log`. Raises LaunchError if it cannot start.
+
+    The command may also write to the log's folder. If waiting is interrupted, its process group is ended.
+    """
+    handle = launch(plan, log, writable=(log.parent.absolute(),))
+    try:
+        while is_alive(handle):
+            time.sleep(POLL_S)
+    finally:
+        stop(handle)
+
+
+def move_plan(plan: RunPlan, runs: Path) -> RunPlan:
+    """Return the plan with `runs` in place of the store's folder of runs, in all paths, arguments and settings."""
+    old, new = str(Path(plan.directory).parent), str(runs)
+
+    def moved(text: str) -> str:
+        return text.replace(old, new)
+
+    return plan.model_copy(
+        update={
+            "directory": moved(plan.directory),
+            "argv": tuple(map(moved, plan.argv)),
+            "environment": {name: moved(text) for name, text in plan.environment.items()},
+            "config": {key: moved(value) if isinstance(value, str) else value for key, value in plan.config.items()},
+        }
+    )

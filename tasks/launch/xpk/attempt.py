@@ -10,24 +10,23 @@ from hashlib import sha256
 from pathlib import Path
 from queue import Empty
 
-from tasks.launch.backend import LOST_LINE, PLACE_LINE
-from tasks.launch.errors import LaunchError
+from tasks.launch.backend import LOST_LINE, PLACE_LINE, LaunchError
 from tasks.launch.logs import read_exit_code
 from tasks.launch.supervise import TIMED_OUT
 from tasks.launch.xpk import poll_job as looking
-from tasks.launch.xpk.bucket_paths import fetch_own_files
-from tasks.launch.xpk.gather import GatheredLog
 from tasks.launch.xpk.handle import XpkHandle
 from tasks.launch.xpk.jobset import JobView
 from tasks.launch.xpk.kube import NotAnswering, connect
-from tasks.launch.xpk.podlog import Gap, LogCursor, PodLog, fetch_from_cloud
+from tasks.launch.xpk.podlog import Gap, GatheredLog, LogCursor, PodLog, fetch_from_cloud
 from tasks.launch.xpk.poll_job import given_up, look, patiently, wait_until_gone
 from tasks.launch.xpk.settings import Xpk
 from tasks.records import JobCause, RunPlan
+from tasks.resolve.trainers.maxtext_metrics import TENSORBOARD
 from tasks.scrape.dialects.maxtext.patterns import PATTERNS
 from tasks.scrape.wrappings.exports import count_steps
 from tasks.store import RunDirectory
 
+OWN_FILES = ("metrics.jsonl", "program.json")  # files that maxview's trainer writes into the run's folder
 SETTLE_S = 6.0  # after a pod's end, until the cluster's objects certainly show its cause
 BLOCKED_S = 60.0  # after failures to start a container, such as an unreachable registry, until the job is given up
 _DYING = ("traceback", "fatal", "fatal_tsl", "fatal_python", "fatal_cpp", "aborted")
@@ -269,6 +268,14 @@ class Attempt:
         if now - (_epoch(view.started) or now) <= limit:
             return None
         return JobCause(type="TimeLimit", message=f"still running after {limit} s (time_limit_s)")
+
+
+def fetch_own_files(plan: RunPlan, directory: RunDirectory) -> None:
+    """Download the metrics and other small files of a run from the bucket; checkpoints are read in the bucket."""
+    if directory.mirror is not None:
+        for name in {*OWN_FILES, plan.files.metrics}:
+            directory.mirror.fetch(f"runs/{directory.run_name}/{name}")
+        directory.mirror.fetch_folder(f"runs/{directory.run_name}/{TENSORBOARD}")
 
 
 def describe_place(cluster: str, hosts: tuple[str, ...]) -> str:

@@ -4,8 +4,7 @@ import importlib.util
 import shutil
 from collections.abc import Iterator, Sequence
 
-from tasks.launch.backend import WITHOUT
-from tasks.launch.errors import LaunchError
+from tasks.launch.backend import WITHOUT, LaunchError
 from tasks.launch.xpk.settings import Xpk
 
 XPK = "xpk==1.16.0"

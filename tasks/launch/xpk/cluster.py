@@ -8,21 +8,27 @@ from typing import Any
 
 from etils import epath
 
-from tasks.launch.backend import Restarted
-from tasks.launch.config import config_text
-from tasks.launch.errors import LaunchError
+from tasks.launch.backend import LaunchError, Restarted
 from tasks.launch.logs import open_locked, read_exit_code, rename_earlier_log
 from tasks.launch.xpk.attempt import Attempt
-from tasks.launch.xpk.bucket_paths import as_pods_see
-from tasks.launch.xpk.create import create_workload
 from tasks.launch.xpk.handle import XpkHandle
 from tasks.launch.xpk.jobset import TAKEN_AWAY, is_there
 from tasks.launch.xpk.kube import choose_context, connect
-from tasks.launch.xpk.poll_job import attempts_of, look, patiently, wait_until_gone
+from tasks.launch.xpk.poll_job import look, patiently, wait_until_gone
 from tasks.launch.xpk.settings import Xpk
-from tasks.launch.xpk.workload import attempt_of, create_argv, family_of, name_attempt, shell_line
+from tasks.launch.xpk.workload import (
+    as_pods_see,
+    attempt_of,
+    attempts_of,
+    create_argv,
+    create_workload,
+    family_of,
+    name_attempt,
+    shell_line,
+)
 from tasks.records import RunPlan
 from tasks.store import RunDirectory
+from tasks.store.directories import config_text
 
 TAKEN = TAKEN_AWAY | {"PodGone"}  # types of causes after which a run is restarted
 

@@ -13,7 +13,7 @@ from kubernetes.client import Configuration
 from kubernetes.config import ConfigException, kube_config, load_incluster_config, load_kube_config
 from yaml import YAMLError  # type: ignore[import-untyped]  # kubernetes depends on it
 
-from tasks.launch.errors import LaunchError
+from tasks.launch.backend import LaunchError
 from tasks.launch.xpk import rights
 from tasks.launch.xpk.jobset import find_node_loss
 from tasks.launch.xpk.rights import Right

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from tasks.launch.backend import Backend, Launcher
-from tasks.launch.errors import LaunchError
+from tasks.launch.backend import Backend, Launcher, LaunchError
 from tasks.launch.xpk.check import find_obstacles
 from tasks.launch.xpk.jobset import CAUSE_KINDS
 

@@ -4,10 +4,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from tasks.launch.errors import LaunchError
+from tasks.launch.backend import LaunchError
 from tasks.launch.xpk.jobset import JobView, view_job
 from tasks.launch.xpk.kube import KubeApi, NotAnswering
-from tasks.launch.xpk.workload import attempt_of
 
 LOOK_EVERY_S = 2.0
 PATIENCE_S = 900.0  # longest outage that is waited for; an upgrade of the cluster's control plane takes minutes
@@ -34,12 +33,6 @@ def patiently[T](call: Callable[[], T]) -> T:
 def given_up(error: NotAnswering) -> LaunchError:
     """Return the error to raise after too long an outage."""
     return LaunchError(f"{error}, for {PATIENCE_S:g} s now; repeat the same command to continue")
-
-
-def attempts_of(api: KubeApi, family: str) -> list[tuple[int, str]]:
-    """Return (attempt number, name) of every existing workload of a run."""
-    names = [str(item["metadata"]["name"]) for item in api.jobsets()]
-    return [(number, name) for name in names if (number := attempt_of(name, family)) is not None]
 
 
 def look(api: KubeApi, name: str) -> JobView:

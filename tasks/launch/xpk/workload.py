@@ -1,17 +1,46 @@
-"""Builds the arguments of `xpk workload create` from a plan: a name, one shell line for the pods, and options."""
+"""Creates a run's workload with `xpk workload create`, and retries after outages of the cluster.
+
+The arguments are made from the run's plan: a name, one shell line for the pods, and options.
+"""
 
 import base64
 import hashlib
+import os
 import re
 import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import count
 
 from configs.environment import is_own
+from tasks.launch.backend import LaunchError
+from tasks.launch.xpk import poll_job
+from tasks.launch.xpk.check import missing_tools
+from tasks.launch.xpk.kube import KubeApi
 from tasks.launch.xpk.settings import Xpk
 from tasks.records import RunPlan
 from tasks.resolve.commands import CONFIG_IN_POD
+from tasks.store import RunDirectory
 
+TIMEOUT_S = 900.0  # long, because xpk may first install components in the cluster
+TAIL_LINES = 12  # of xpk's output, in messages
+# Messages of kubectl and xpk about an unavailable API server: starting, overloaded, or loading its roles.
+_OUTAGE = re.compile(
+    r"connection refused|connection to the server .{0,200} was refused|connection reset|no route to host|i/o timeout|"
+    r"TLS handshake timeout|unexpected EOF|Unable to connect to the server|ServiceUnavailable|InternalError|"
+    r"currently unable to handle the request|TooManyRequests|Too Many Requests|\(re\)initializing|etcdserver: |"
+    r"Timeout: request did not complete",
+    re.IGNORECASE,
+)
+_FORBIDDEN = re.compile(r"\(Forbidden\)|is forbidden: |system:anonymous")
+# Parts of tools' messages about missing credentials.
+_LOGIN = ("gcloud auth login", "active account", "credential", "Unauthorized", "Reauthentication", "must be logged in")
 # Kubernetes limits names to 63 characters. JobSet names pods NAME-slice-job-255-9999-abcde. xpk allows 40 for NAME.
 NAME_LENGTH = 63 - len("-slice-job-255-9999-abcde")
+_NAME = re.compile(r"-{0,2}[A-Za-z_][\w.-]*")  # the key in an argument KEY=VALUE
 _OTHER = re.compile(r"[^a-z0-9]+")
 _ATTEMPT = re.compile(r"-a(\d+)\Z")
 _FAMILY_LENGTH = NAME_LENGTH - len("-a9999")
@@ -40,6 +69,33 @@ def attempt_of(name: str, family: str) -> int | None:
         return 1
     found = _ATTEMPT.fullmatch(name.removeprefix(family)) if name.startswith(family) else None
     return int(found[1]) if found else None
+
+
+def attempts_of(api: KubeApi, family: str) -> list[tuple[int, str]]:
+    """Return (attempt number, name) of every existing workload of a run."""
+    names = [str(item["metadata"]["name"]) for item in api.jobsets()]
+    return [(number, name) for name in names if (number := attempt_of(name, family)) is not None]
+
+
+def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, ...]) -> tuple[RunPlan, tuple[str, ...]]:
+    """Return the plan and its extra arguments with bucket addresses in place of the working copy's paths."""
+    mirror = directory.mirror
+    if mirror is None:
+        return plan, extra_argv
+    here, there = str(mirror.folder), mirror.files.root.rstrip("/")
+
+    def move[T](value: T) -> T | str:
+        if isinstance(value, str) and (value == here or value.startswith(f"{here}/")):
+            return there + value[len(here) :]
+        return value
+
+    def move_word(word: str) -> str:
+        key, equals, value = word.partition("=")  # KEY=PATH, as in MaxText's arguments
+        return f"{key}={move(value)}" if equals and _NAME.fullmatch(key) else str(move(word))
+
+    config = {key: move(value) for key, value in plan.config.items()}
+    words = tuple(move_word(word) for word in plan.argv)
+    return plan.model_copy(update={"config": config, "argv": words}), tuple(map(move_word, extra_argv))
 
 
 def quote(word: str) -> str:
@@ -93,3 +149,48 @@ def xpk_environment(caller: dict[str, str]) -> dict[str, str]:
     """Return xpk's environment: the caller's without maxview's own variables; telemetry and downloads are disabled."""
     kept = {name: value for name, value in caller.items() if not is_own(name)}
     return kept | {"TELEMETRY_ENABLED": "false", "DEPENDENCY_AUTO_DOWNLOAD": "false", "PIP_NO_INDEX": "1"}
+
+
+def create_workload(argv: Sequence[str], exists: Callable[[], bool]) -> None:
+    """Run xpk until the workload exists; retry after an outage. Raises LaunchError with the end of xpk's output.
+
+    exists: returns whether the workload exists. xpk's exit code is ignored: it may fail after creating the workload.
+    """
+    missing = list(missing_tools([word for word in argv if word]))
+    if missing:
+        raise LaunchError("; ".join(missing))
+    deadline = time.monotonic() + poll_job.PATIENCE_S
+    for attempt in count():
+        code, said = run_xpk(argv)
+        if poll_job.patiently(exists):
+            return
+        # A starting API server denies everything until it has loaded its roles, so a denial is retried once.
+        again = _OUTAGE.search(said) or (attempt == 0 and _FORBIDDEN.search(said))
+        if not again or time.monotonic() > deadline:
+            break
+        time.sleep(poll_job.LOOK_EVERY_S)
+    tail = "\n".join(said.splitlines()[-TAIL_LINES:])
+    remedy = "log in with `gcloud auth login`; " if any(word in said for word in _LOGIN) else ""
+    raise LaunchError(f"xpk exited with code {code} without creating the workload; {remedy}its last lines:\n{tail}")
+
+
+def run_xpk(argv: Sequence[str]) -> tuple[int, str]:
+    """Run xpk and return its exit code and output. Kills xpk if interrupted. Raises LaunchError after TIMEOUT_S."""
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,  # xpk takes the end of its input for the answer no
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=xpk_environment(dict(os.environ)),
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=TIMEOUT_S)
+    except BaseException as error:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise LaunchError(f"xpk has not created the workload within {TIMEOUT_S:g} s") from error
+        raise
+    return process.returncode, output.decode("utf-8", "replace")

@@ -277,7 +277,7 @@ class Place:
 
     def embedded(self) -> list[psutil.Process]:
         """The servers of commands."""
-        return [process for process, words in self._processes() if "tasks.services.embedded" in words]
+        return [process for process, words in self._processes() if "tasks.services.embedded_server" in words]
 
     def at_work(self) -> list[psutil.Process]:
         """Return every process of a run, a command or a flow run, without idle services."""

@@ -9,8 +9,7 @@ import pytest
 
 from tasks.causes.observe_arm import observe_arm
 from tasks.causes.source_lines import read_optimised
-from tasks.launch.local.process_group import build_environment
-from tasks.launch.rerun import run_to_end
+from tasks.launch.local.process_group import build_environment, run_to_end
 from tasks.records import RunPlan
 from tasks.records.observation import OPTIMISED
 

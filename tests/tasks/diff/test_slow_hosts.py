@@ -10,7 +10,7 @@ import pytest
 from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
-from tasks.launch.watch import watch
+from tasks.launch.logs import watch
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.arm_trainers import ArmOverrides
 from tasks.resolve.plans import Request, resolve

@@ -17,7 +17,7 @@ from tasks.ingest.run_record import find_platform_cause
 from tasks.launch import job
 from tasks.launch.backend import CAUSE_LINE
 from tasks.launch.job import find_obstacles
-from tasks.launch.watch import LogLine, watch
+from tasks.launch.logs import LogLine, watch
 from tasks.records import RunEnded, RunPlan
 from tasks.store import RunDirectory, StoreError
 from tests.standins.batch.handle import BatchHandle

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks.launch.local import confine, process_group
-from tasks.launch.one_flow_per_run import find_finished, turn_of
+from tasks.launch.owners import find_finished, turn_of
 from tasks.records import RunPlan, RunReading, RunRecord
 from tasks.store import RunDirectory, Store, open_store
 

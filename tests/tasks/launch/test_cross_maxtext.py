@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tasks.launch.cross_maxtext import compare_losses, find_partner, map_to_linen
+from tasks.launch.cross_maxtext import compare_losses, find_source_plan, map_to_linen
 from tasks.records import RunPlan
 
 type MakePlan = Callable[..., RunPlan]
@@ -50,15 +50,15 @@ def test_only_maxtext_on_this_machine_restores_the_previous_runs_checkpoint(make
         return make_plan("", **({"arm": arm, "trainer": "maxtext", "run_name": arm} | changes))
 
     linen, nnx = plan("linen"), plan("nnx")
-    assert find_partner(nnx, [linen, nnx]) == linen
-    assert find_partner(linen, [linen, nnx]) is None
+    assert find_source_plan(nnx, [linen, nnx]) == linen
+    assert find_source_plan(linen, [linen, nnx]) is None
     for other in (
         plan("linen", trainer="maxview"),
         plan("linen", backend="xpk"),
         plan("linen", config={"enable_checkpointing": False}),
         plan("nnx", run_name="nnx again"),
     ):
-        assert find_partner(nnx, [other, nnx]) is None
+        assert find_source_plan(nnx, [other, nnx]) is None
 
 
 def test_linen_restores_nnxs_tree_without_its_random_numbers(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from configs.environment import PASSED_ON
 from configs.read import CONFIG_ROOT
 from tasks.launch import supervise
-from tasks.launch.errors import LaunchError
+from tasks.launch.backend import LaunchError
 from tasks.launch.local import process_group
 from tasks.launch.local.handle import LocalHandle
 from tasks.launch.logs import open_locked

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("kubernetes", reason="runs on clusters need it: uv sync --extra k8s")
 
-from tasks.launch.xpk.gather import GatheredLog
-from tasks.launch.xpk.podlog import Gap, LogCursor, PodLog, read_lines, take_entries
+from tasks.launch.xpk.podlog import Gap, GatheredLog, LogCursor, PodLog, read_lines, take_entries
 from tasks.records import JobCause
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tasks.launch.job import POLL_S
-from tasks.launch.local.supervised import read_growing
-from tasks.launch.watch import JobEvent, LogLine, watch
+from tasks.launch.local.launcher import read_growing
+from tasks.launch.logs import JobEvent, LogLine, watch
 from tasks.records import CheckpointCommitted, CheckpointStarted, RunEnded, StepCompleted
 
 STEP = (

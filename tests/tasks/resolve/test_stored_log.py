@@ -11,9 +11,8 @@ import pytest
 
 from configs.errors import ConfigError
 from tasks.launch import job
-from tasks.launch.logs import read_exit_code
+from tasks.launch.logs import read_exit_code, watch
 from tasks.launch.replay.settings import Replay
-from tasks.launch.watch import watch
 from tasks.records import RunPlan
 from tasks.resolve import play_log
 from tasks.resolve.plans import Request, resolve

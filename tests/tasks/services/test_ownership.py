@@ -14,8 +14,8 @@ import pytest
 from configs.errors import ConfigError
 from tasks.launch.processes import Kept, start_of
 from tasks.services import up
-from tasks.services.embedded import _listen_at
-from tasks.services.end_runs import is_ours
+from tasks.services.embedded_server import _listen_at
+from tasks.services.flow_runs import is_ours
 
 LISTEN = """
 import socket, sys, time

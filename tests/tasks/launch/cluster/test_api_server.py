@@ -13,10 +13,9 @@ from access import RUNNER, SECOND  # of the stand-in
 
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
-from tasks.launch.backend import Restarted
-from tasks.launch.errors import LaunchError
+from tasks.launch.backend import LaunchError, Restarted
 from tasks.launch.job import LaunchedRun
-from tasks.launch.watch import watch
+from tasks.launch.logs import watch
 from tasks.records import RunPlan
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory

@@ -19,10 +19,9 @@ import pytest
 from configs.environment import PASSED_ON
 from tasks.ingest.run_record import build_record, with_cause
 from tasks.launch import job
-from tasks.launch.backend import Restarted
-from tasks.launch.errors import LaunchError
+from tasks.launch.backend import LaunchError, Restarted
 from tasks.launch.job import find_checkpoint
-from tasks.launch.watch import JobEvent, watch
+from tasks.launch.logs import JobEvent, watch
 from tasks.launch.xpk.handle import XpkHandle
 from tasks.launch.xpk.settings import Xpk
 from tasks.records import LogError, RunEnded, RunPlan, RunReading

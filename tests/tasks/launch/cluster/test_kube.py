@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launch.errors import LaunchError
+from tasks.launch.backend import LaunchError
 from tasks.launch.xpk.settings import Xpk
 
 kube = pytest.importorskip("tasks.launch.xpk.kube", reason="runs on clusters need kubernetes: uv sync --extra k8s")

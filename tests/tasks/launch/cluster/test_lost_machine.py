@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 
 from tasks.launch import job
-from tasks.launch.one_flow_per_run import turn_of
-from tasks.launch.owners import is_owned, own, unforgotten
-from tasks.launch.rejoin import rejoin_attempts
-from tasks.launch.watch import watch
+from tasks.launch.logs import rejoin_attempts, watch
+from tasks.launch.owners import is_owned, own, turn_of, unforgotten
 from tasks.launch.xpk.handle import XpkHandle
 from tasks.records import RunEnded, RunPlan
-from tasks.services.cleanup import stop_jobs
+from tasks.services.flow_runs import stop_jobs
 from tasks.store import Store, open_store
 
 pytestmark = pytest.mark.long
@@ -58,7 +56,7 @@ from tasks.launch.xpk import poll_job
 from tasks.launch.owners import own
 from tasks.records import RunPlan
 from tasks.store import open_store
-from tasks.launch.one_flow_per_run import turn_of
+from tasks.launch.owners import turn_of
 poll_job.LOOK_EVERY_S = 0.3
 plan = RunPlan.model_validate_json(sys.stdin.read())
 store = open_store(sys.argv[1])

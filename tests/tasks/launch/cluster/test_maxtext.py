@@ -15,16 +15,15 @@ from configs.comparison import load_comparison, load_target
 from configs.schema import TrainConfig
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
-from tasks.launch.config import config_text
-from tasks.launch.watch import watch
-from tasks.launch.xpk.bucket_paths import as_pods_see
-from tasks.launch.xpk.workload import shell_line
+from tasks.launch.logs import watch
+from tasks.launch.xpk.workload import as_pods_see, shell_line
 from tasks.records import RunPlan
 from tasks.resolve.arm_config import resolve_config
 from tasks.resolve.commands import CONFIG_IN_POD
 from tasks.resolve.trainers.maxtext import find_maxtext, plan_maxtext
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory, open_store
+from tasks.store.directories import config_text
 from tasks.store.files import LocalFiles
 from tasks.store.mirror import Mirror
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tasks.launch import job
-from tasks.launch.watch import watch
+from tasks.launch.logs import watch
 from tasks.launch.xpk.handle import XpkHandle
 from tasks.records import RunEnded, RunPlan
 from tasks.store import RunDirectory

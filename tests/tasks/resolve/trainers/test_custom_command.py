@@ -17,7 +17,7 @@ from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment
-from tasks.launch.watch import watch
+from tasks.launch.logs import watch
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve.arm_trainers import ArmOverrides
 from tasks.resolve.plan_night import NightOptions, NightPlan, plan_night

@@ -19,7 +19,7 @@ from tasks.diff.floors import floors_of
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment
-from tasks.launch.watch import watch
+from tasks.launch.logs import watch
 from tasks.publish.content.suggested_commands import options_of_arms
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve.checkout import check_checkout

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launch import rejoin
-from tasks.launch.logs import list_earlier_logs, rename_earlier_log
-from tasks.launch.rejoin import rejoin_attempts
+from tasks.launch import logs
+from tasks.launch.logs import list_earlier_logs, rejoin_attempts, rename_earlier_log
 from tasks.scrape import scrape_run, scrape_text
 
 
@@ -93,5 +92,5 @@ def test_logs_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
 
 def test_a_log_without_earlier_attempts_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = write(tmp_path, attempt([0, 1], ENDED))
-    monkeypatch.setattr(rejoin, "scrape_run", lambda _: pytest.fail("it may have gigabytes, and is read again"))
+    monkeypatch.setattr(logs, "scrape_run", lambda _: pytest.fail("it may have gigabytes, and is read again"))
     rejoin_attempts(log)

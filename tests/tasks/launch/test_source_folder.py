@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.launch.cross_restore import find_partner
+from tasks.launch.job import find_source_folder
 
 PLANS: list[Any] = [
     SimpleNamespace(arm=arm, trainer="maxview", run_name=f"{arm}-r{repeat}") for repeat in range(2) for arm in "xy"
@@ -30,8 +30,9 @@ class Runs:
 
 def test_a_run_restores_the_previous_runs_checkpoint() -> None:
     store: Any = Runs()
-    assert [find_partner(plan, PLANS, store) for plan in PLANS] == [None, Path("x-r0"), Path("y-r0"), Path("x-r1")]
-    assert find_partner(PLANS[2], [PLANS[0], PLANS[2]], store) is None  # the same arm twice
+    sources = [find_source_folder(plan, PLANS, store) for plan in PLANS]
+    assert sources == [None, Path("x-r0"), Path("y-r0"), Path("x-r1")]
+    assert find_source_folder(PLANS[2], [PLANS[0], PLANS[2]], store) is None  # the same arm twice
 
 
 @pytest.mark.parametrize(
@@ -40,15 +41,15 @@ def test_a_run_restores_the_previous_runs_checkpoint() -> None:
 )
 def test_a_repeated_first_run_restores_from_a_second_run_that_could_not(crossing: Any, partner: Any) -> None:
     store: Any = Runs({"cross_restore": crossing})
-    assert find_partner(PLANS[0], PLANS, store) == partner
-    assert find_partner(PLANS[2], PLANS, store) == Path("y-r0")
-    assert find_partner(PLANS[0], PLANS[:1], store) is None
+    assert find_source_folder(PLANS[0], PLANS, store) == partner
+    assert find_source_folder(PLANS[2], PLANS, store) == Path("y-r0")
+    assert find_source_folder(PLANS[0], PLANS[:1], store) is None
 
 
 def test_only_a_finished_second_run_is_restored() -> None:
     not_recorded: Any = Runs({"cross_restore": NOT_TRIED}, exit_code=None)  # its flow was killed
-    assert find_partner(PLANS[0], PLANS, not_recorded) == Path("y-r0")
+    assert find_source_folder(PLANS[0], PLANS, not_recorded) == Path("y-r0")
     stopped: Any = Runs({"cross_restore": NOT_TRIED}, exit_code=143)  # it is repeated, and restores again
-    assert find_partner(PLANS[0], PLANS, stopped) is None
+    assert find_source_folder(PLANS[0], PLANS, stopped) is None
     still_training: Any = Runs({"cross_restore": None}, exit_code=None)
-    assert find_partner(PLANS[0], PLANS, still_training) is None
+    assert find_source_folder(PLANS[0], PLANS, still_training) is None

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from tasks.launch.processes import start_of
-from tasks.services.idle_server import Place, Server
+from tasks.services.embedded_server import Server, ServerFiles
 
 WATCH = """
 import sys
 from pathlib import Path
-from tasks.services.embedded import _end_unused
-from tasks.services.idle_server import Place
+from tasks.services.embedded_server import _end_unused
+from tasks.services.embedded_server import ServerFiles
 print("up", flush=True)
-_end_unused(Place(Path(sys.argv[1]), "key"), 600.0)
+_end_unused(ServerFiles(Path(sys.argv[1]), "key"), 600.0)
 """
 
 
@@ -43,9 +43,9 @@ def test_its_home_was_removed(server: subprocess.Popen[str], tmp_path: Path) -> 
 
 
 def test_its_home_has_another_server(server: subprocess.Popen[str], tmp_path: Path) -> None:
-    place = Place(tmp_path / "home" / "maxview", "key")
+    files = ServerFiles(tmp_path / "home" / "maxview", "key")
     boot, created = start_of(os.getpid())
     other = Server(name="key", pid=os.getpid(), created=created, boot=boot, log="", port=1)
-    place.address.write_text(other.model_dump_json())
+    files.address.write_text(other.model_dump_json())
     assert server.wait(timeout=60) == -signal.SIGTERM
-    assert place.address.exists()
+    assert files.address.exists()

@@ -1,24 +1,35 @@
-"""Gives flows their parameters in Prefect's run form, and flow runs their names and tags."""
+"""A flow run in Prefect's user interface: its form of parameters, name, tags, last log lines and final state."""
 
+import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 from uuid import UUID
 
 import pydantic
+from prefect import get_run_logger
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
+from prefect.exceptions import FailedRun
 from prefect.runtime import flow_run
+from prefect.states import Completed, Failed
 from pydantic import BaseModel
 
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
+from tasks.diff import exit_status
+from tasks.records import ComparisonRecord
 from tasks.records.text import shorten, visible
 from tasks.services.outage import unless_away
 
 LONGEST_NAME = 400  # characters: enough for every case of a comparison
 GENERATED = re.compile(r"[a-z]+-[a-z]+")  # a random name by Prefect or its run form, such as witty-otter
+# Prefect's loggers that print a traceback for a Failed state
+ENGINE = ("prefect.engine", "prefect.flow_runs")
+# Names of Failed states that are a verdict: the flow itself succeeded.
+REGRESSED, CHANGED = FOUND = ("Regressed", "Changed")
 
 
 def with_parameters_of[Given: BaseModel, Result](
@@ -87,3 +98,39 @@ def name_comparison(
     if spec.has_refs:
         arms = [(ref or arm.ref or arm.name).partition(":")[0] for ref, arm in zip(refs, spec.arms, strict=True)]
     return show_name(f"{', '.join(cases or spec.cases)}: {' vs '.join(arms)} on {target or spec.target}")
+
+
+class Verdicts(logging.Filter):
+    """A log filter that drops the tracebacks of FailedRun, with which a flow returns a Failed state on purpose."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], FailedRun))
+
+
+def log_result(lines: Iterable[tuple[str, str]]) -> None:
+    """Log (headline, address of the page) pairs as the flow run's last lines, and send them to the server at once.
+
+    Prefect sends log lines in batches: without this, the final state could arrive before them.
+    """
+    for name in ENGINE:
+        logger = logging.getLogger(name)
+        if not any(isinstance(one, Verdicts) for one in logger.filters):
+            logger.addFilter(Verdicts())
+    for headline, page in lines:
+        get_run_logger().info("%s", headline)
+        get_run_logger().info("page: %s", page)
+    for handler in logging.getLogger("prefect.flow_runs").handlers:
+        handler.flush()  # takes five seconds at most
+
+
+def final_state(comparisons: Sequence[ComparisonRecord], problem: str = "") -> State[Any]:
+    """Return the flow run's state, named by the verdict; Failed if a case regressed, changed or died."""
+    status = exit_status(comparisons)
+    alone = len(comparisons) == 1  # the flow run's name already contains the case
+    verdicts = [record.headline if alone else f"{record.case}: {record.headline}" for record in comparisons]
+    message = " · ".join(([problem] if problem else []) + verdicts)[:1000]
+    if status == 1:
+        worse = any(record.verdict != "changed" for record in comparisons if exit_status([record]) == 1)
+        return Failed(name=REGRESSED if worse else CHANGED, message=message)
+    names = {0: "Improved" if any(r.verdict == "improved" for r in comparisons) else "Same", 3: "Unknown"}
+    return Completed(name=names[status], message=message)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from configs.read import CONFIG_ROOT
-from tasks.launch.one_flow_per_run import turn_of
+from tasks.launch.owners import turn_of
 from tasks.records import RunPlan, RunReading, RunRecord
 from tasks.store import RunDirectory, StoreError, open_store
 from tasks.store.json_records import run_record_to_json
@@ -47,8 +47,8 @@ def record_of(directory: RunDirectory, exit_code: int) -> RunRecord:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.launch.one_flow_per_run.LOOK_EVERY_S", 0.02)
-    monkeypatch.setattr("tasks.launch.one_flow_per_run.ASK_EVERY_S", 0.02)
+    monkeypatch.setattr("tasks.launch.owners.LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr("tasks.launch.owners.ASK_EVERY_S", 0.02)
 
 
 @pytest.mark.usefixtures("quick")

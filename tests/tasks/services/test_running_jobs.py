@@ -4,8 +4,7 @@ import threading
 
 import pytest
 
-from tasks.services.lanes import in_lanes
-from tasks.services.running_jobs import Jobs, Stopped
+from tasks.services.running_jobs import Jobs, Stopped, in_lanes
 
 
 def test_results_come_in_the_order_of_the_calls() -> None:
