@@ -10,8 +10,7 @@ from typing import Any
 from configs.comparison import list_names
 from configs.topologies import TOPOLOGIES
 from tasks.diff.compare_logs import INGEST
-from tasks.history.judge_series import LINES, Event, Judged, Line, LineTrend
-from tasks.history.series import Night, Series
+from tasks.history.series import LINES, Event, Judged, Line, LineTrend, Night, Series
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 30  # number of nights shown as bars

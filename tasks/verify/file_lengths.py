@@ -15,6 +15,7 @@ from etils import epath
 
 from tasks.records import Problem
 from tasks.verify.array_index import ArraySpec, FileRange, Index, name_some
+from tasks.verify.layout import OCDBT_MANIFEST
 
 _HEAD = 18  # bytes of the longest zstd frame header
 _CHECKSUM = 4
@@ -22,11 +23,13 @@ _RLE = 1  # type of a zstd block that is stored as one byte, whatever its length
 _ABSENT = np.uint64(2**64 - 1)  # offset and length in a shard's index of a chunk that is not stored
 
 
-def check_ranges(index: Index, files: Mapping[str, int]) -> list[Problem]:
-    """Return the index's problems, then one problem per file that is missing or ends before a byte range of the index.
+def check_ranges(folder: epath.Path, index: Index, files: Mapping[str, int]) -> list[Problem]:
+    """Return the index's problems, then one problem per file that is missing, too short or too long for the index.
 
-    files: path below the item → bytes."""
+    files: path below the item's `folder` → bytes."""
     problems = list(index.problems)
+    if OCDBT_MANIFEST not in files:
+        problems += _check_chunk_files(folder, index, files)
     owners = {key: spec.name for spec in index.arrays.values() for key in spec.chunk_keys()}
     users: dict[str, list[tuple[str, FileRange]]] = {}
     for key, place in [("the index itself", node) for node in index.nodes] + list(index.chunks.items()):
@@ -49,10 +52,10 @@ def check_ranges(index: Index, files: Mapping[str, int]) -> list[Problem]:
     return problems
 
 
-def check_chunk_files(folder: epath.Path, index: Index, files: Mapping[str, int]) -> list[Problem]:
-    """Return one problem per chunk file of wrong length, for arrays outside of OCDBT databases.
+def _check_chunk_files(folder: epath.Path, index: Index, files: Mapping[str, int]) -> list[Problem]:
+    """Return one problem per chunk file of wrong length in a folder of zarr files, without missing and empty files.
 
-    `check_ranges` reports missing and empty files. Nothing is checked in buckets, which write objects atomically."""
+    Nothing is checked in buckets, which write objects atomically."""
     if "://" in str(folder):
         return []
     problems = []

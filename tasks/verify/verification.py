@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tasks.records import CheckpointProof, Problem, reached
 from tasks.verify.array_index import ArraySpec, Index
-from tasks.verify.commit import check_commit, check_unfinished, commit_time, show_time
+from tasks.verify.commit_marks import check_commit, check_unfinished, commit_time, show_time
 from tasks.verify.file_lengths import check_ranges
 from tasks.verify.layout import (
     STEP_METADATA,
@@ -319,7 +319,7 @@ class Verification:
             elif item.is_tree:
                 with self._timed("ranges"):
                     index = read_index(self.folder / item.prefix, files)
-                    ranges.append((item, check_ranges(index, files)))
+                    ranges.append((item, check_ranges(self.folder / item.prefix, index, files)))
                 self.indexes.append((item, index))
                 with self._timed("metadata"):
                     self._add(item, MetadataCheck(self.folder / item.prefix, files, index).run())

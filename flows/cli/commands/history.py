@@ -15,7 +15,7 @@ from rich.console import Console
 from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 
 if TYPE_CHECKING:
-    from tasks.history.judge_series import Judged
+    from tasks.history.series import Judged
     from tasks.store import Store
 
 
@@ -42,8 +42,7 @@ def history(
     """
     from tasks.history.describe_series import exit_status, suggest_next, to_json
     from tasks.history.history_table import compact_history, load_history, rebuild_history
-    from tasks.history.judge_series import judge
-    from tasks.history.series import find_series
+    from tasks.history.series import find_series, judge
     from tasks.publish.site.history_page import write_history_page
     from tasks.publish.site.index_page import rebuild_index
     from tasks.records.text import counted

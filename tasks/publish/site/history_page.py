@@ -12,8 +12,7 @@ from configs.comparison import list_names, load_comparison
 from configs.read import CONFIG_ROOT
 from tasks.bisect.bisected_metric import KNOWN
 from tasks.history.describe_series import show_event, show_time
-from tasks.history.judge_series import Event, Judged, Line
-from tasks.history.series import Night, Series
+from tasks.history.series import Event, Judged, Line, Night, Series
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.table import METRICS

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from tasks.history.judge_series import judge
-from tasks.history.series import Night, Series
+from tasks.history.series import Night, Series, judge
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.history_page import write_history_page
 from tasks.publish.site.index import StoreIndex, add_comparison, add_nights, in_order, index_comparison

@@ -1,4 +1,4 @@
-"""Changes of two arms are attributed to the machine, the baseline or the candidate."""
+"""Series from the history; changes of two arms are attributed to the machine, the baseline or the candidate."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from tasks.history.history_table import append_comparison, load_history
-from tasks.history.judge_series import judge
-from tasks.history.series import Night, Series, find_series
+from tasks.history.series import Night, Series, find_series, judge
 from tasks.records import ComparisonRecord
 from tasks.store import Store
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from etils import epath
 
-from tasks.verify.commit import check_commit
+from tasks.verify.commit_marks import check_commit
 from tasks.verify.layout import CheckpointError, Item, find_steps
 from tasks.verify.verification import verify_checkpoint, verify_checkpoints
 
