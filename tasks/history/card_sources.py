@@ -1,4 +1,7 @@
-"""Finds the source files of maxview's trainer that a card's results depend on, and later changes of these files."""
+"""Finds the source files of maxview's trainer that the results in a card depend on, and later changes of these files.
+
+A card lists for every case which properties were verified; each property is an item of the case's row.
+"""
 
 import hashlib
 import json
@@ -49,13 +52,13 @@ def _digest(path: str, text: str) -> str:
     """Return a digest of Python or YAML text that does not depend on comments, docstrings and layout."""
     if path.endswith(".py"):
         return digest_code(text)
-    with suppress(YAMLError):  # invalid YAML: digest of the text as it is
+    with suppress(YAMLError):  # of invalid YAML, the text itself is digested
         text = json.dumps(load_yaml(text, typ="safe"), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def find_changes(card: Card, root: Path) -> dict[tuple[str, ...], list[str]]:
-    """Return `key_of` an item → its source files that have changed in `root` since the item was verified.
+    """Return key of an item (`key_of`) → its source files that have changed in `root` since the item was verified.
 
     The list is [UNCOMMITTED] if the verified sources were not committed or their commit is unknown. Unchanged items are
     omitted.
@@ -77,7 +80,7 @@ def _changed(card: Card, item: CardItem, row: CardRow, now: Digests) -> list[str
 
 
 def _concerning(row: CardRow, item: CardItem, paths: Mapping[str, str]) -> Iterator[str]:
-    """Yield the paths of the sources that an item depends on: all but those of other cases and targets.
+    """Yield the paths of the sources that an item depends on: all but the files of other cases and targets.
 
     `model/compile` concerns preflights only: training cannot import it (a contract in pyproject.toml).
     """

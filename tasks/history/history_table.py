@@ -1,8 +1,8 @@
 """Stores the rows of each comparison in a Parquet file and reads all files as one table, without locks.
 
 `history/<date>/<comparison id>.parquet` contains one comparison. The name depends only on the comparison and the day of
-its first run, so a rewrite replaces the file. `history/compacted/<digest>.parquet` contains many comparisons. If
-several files contain a comparison, its newest rows are used, so writers need no locks.
+its first run, so storing the comparison again replaces the file. `history/compacted/<digest>.parquet` contains many
+comparisons. If several files contain a comparison, its newest rows are used, so writers need no locks.
 """
 
 import hashlib

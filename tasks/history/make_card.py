@@ -25,10 +25,11 @@ STATES: dict[bool | None, CardState] = {True: "verified", False: "failed", None:
 
 
 def make_card(store: Store, comparison: str | None = None, root: Path | None = None) -> Card:
-    """Return the signed card of a store. comparison: only of this name. Raises StoreError for damaged records.
+    """Return the signed card of a store. Raises StoreError for damaged records.
 
     Every case in configs/cases has a row for every comparison; cases that were never compared are "not verified".
-    root: a checkout of maxview's trainer, from which the digests of its sources are read; None: the card has none.
+    comparison: the name of a single comparison. root: the checkout of maxview's trainer whose sources get digests in
+    the card; None for a card without digests.
     """
     newest = newest_comparisons(store, comparison)
     names = sorted({record.comparison for record in newest} | ({comparison} if comparison else set()))
@@ -52,7 +53,7 @@ def make_card(store: Store, comparison: str | None = None, root: Path | None = N
 
 
 def add_missing_cases(card: Card) -> Card:
-    """Return the card with an additional row for each case in configs/cases that is newer than the card."""
+    """Return the card with a row added for each case in configs/cases that was added after the card was made."""
     rows = list(card.rows)
     for name in dict.fromkeys(row.comparison for row in card.rows):
         known = {row.case for row in card.rows if row.comparison == name}
@@ -81,7 +82,7 @@ def _row(
             "device": f"{environment.num_devices or '?'} × {kind}",
             "verdict": "died" if record.has_died else record.verdict,
             "arms": (record.baseline.label, record.candidate.label),
-            "trainers": _trainers(trained),
+            "trainers": _describe_trainers(trained),
             "day": record.created[:10],
             "command": f"{row.command} --target {record.target}",
         }
@@ -111,7 +112,7 @@ def _plans(record: ComparisonRecord | None, store: Store) -> list[RunPlan]:
 
 
 def _trainers_of(comparison: str, records: Sequence[ComparisonRecord], store: Store) -> set[str]:
-    """Return the names of a comparison's trainers, from its run records, or without them from its config."""
+    """Return the names of a comparison's trainers, from its run records or, if it has none, from its config."""
     found = {plan.trainer for record in records for plan in _plans(record, store)}
     if found or comparison not in list_names("comparisons"):
         return found
@@ -119,7 +120,7 @@ def _trainers_of(comparison: str, records: Sequence[ComparisonRecord], store: St
     return {spec.trainer_of(arm) for arm in spec.arms}
 
 
-def _trainers(plans: Sequence[RunPlan]) -> tuple[str, ...]:
+def _describe_trainers(plans: Sequence[RunPlan]) -> tuple[str, ...]:
     """Return each trainer once, with its commit or version: `maxview 64bc92418`."""
     named = []
     for plan in plans:
@@ -199,9 +200,9 @@ def read_checks(store: Store) -> Mapping[str, Sequence[ReferenceCheck]]:
 def _digests_of(
     records: Sequence[ComparisonRecord | None], checks: Sequence[ReferenceCheck], store: Store
 ) -> dict[str, str]:
-    """Return path below the store → SHA-256, for the records of comparisons and their runs, and for reference files.
+    """Return path below the store → SHA-256, for the records of comparisons and runs, and for reference files.
 
-    checks: if empty, reference files are omitted. Missing files are omitted too."""
+    Missing files are omitted; without `checks`, the reference files are omitted too."""
     files = sorted((store.path / REFERENCES).glob("*.json")) if checks else []
     for record in filter(None, records):
         files.append(store.comparison(record.comparison, record.case, record.id).comparison)

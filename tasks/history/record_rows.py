@@ -28,8 +28,8 @@ _SHA = re.compile(r"[0-9a-f]{7,64}")
 UTC_TIME = pl.Datetime("us", "UTC")
 HISTORY_SCHEMA: dict[str, Any] = {
     "comparison_id": pl.String,  # "run-<name>" for a run outside of any comparison
-    "created": UTC_TIME,  # time of the comparison; of a run outside of any: as `time`
-    "time": UTC_TIME,  # start of the run according to its log; without it, as `created`
+    "created": UTC_TIME,  # time of the comparison; for a run outside of any comparison, as `time`
+    "time": UTC_TIME,  # start of the run by its log; if the log has no start, as `created`
     "comparison": pl.String,
     "case": pl.String,
     "target": pl.String,
@@ -42,14 +42,14 @@ HISTORY_SCHEMA: dict[str, Any] = {
     "metric": pl.String,
     "unit": pl.String,
     "better": pl.String,  # "higher", "lower" or "equal"
-    "value": pl.Float64,  # value of this run; of a compiled program: of its arm
+    "value": pl.Float64,  # value of this run or, for a compile, of its program
     "samples": pl.Int64,  # number of steps behind the value
     "error": pl.Float64,  # relative standard error, from the spread of the run's steps; null: unknown
     "verdict": pl.String,  # the comparison's verdict on this metric; null: none
     "same_program": pl.Boolean,  # the comparison proved that the arms' programs and sources are equal
     "jax": pl.String,
     "pair": pl.String,  # "main → feat/x": refs, or names of arms, of baseline and candidate
-    "alike": pl.String,  # equal for ingested runs that should be equal; null: arm and commit identify equal runs
+    "alike": pl.String,  # the same text in ingested runs that should be equal; null: arm and commit identify equal runs
 }
 
 type Row = dict[str, Any]
@@ -88,9 +88,9 @@ def history_rows(record: ComparisonRecord, runs: Sequence[RunRecord]) -> pl.Data
 def alike_word(run: RunRecord, record: ComparisonRecord, role: Role) -> str | None:
     """Return a hash that is equal for ingested runs whose values should differ only by noise.
 
-    The hash covers the role, the commit, and the settings that the log prints; not the arm's name, which is arbitrary
-    for ingested logs. In an A/A control it does not cover the role, and needs no commit. None for runs with a plan, and
-    for runs without a commit outside of a control.
+    The hash covers the role, the commit and the settings that the log prints, but not the arm's name, which is
+    arbitrary for ingested logs. In an A/A control, the hash does not cover the role, and needs no commit. None for runs
+    with a plan, and for runs without a commit outside of a control.
     """
     if run.plan is not None or (run.commit is None and not record.aa):
         return None
@@ -108,7 +108,7 @@ def alike_word(run: RunRecord, record: ComparisonRecord, role: Role) -> str | No
 
 
 def lone_run_rows(run: RunRecord) -> pl.DataFrame:
-    """Return the rows of a run that no comparison contains; no rows for runs without a plan, compiles and dead runs."""
+    """Return the rows of a run that no comparison contains; none for a compile, a dead run or a run without a plan."""
     if run.plan is None or run.plan.compiles_for or run.has_died:  # values of compiles come from their comparison
         return pl.DataFrame(schema=HISTORY_SCHEMA)
     plan = run.plan
@@ -142,7 +142,7 @@ def _run_rows(run: RunRecord, common: Row, values: Iterable[Row]) -> Iterator[Ro
 
 
 def program_values(record: ComparisonRecord, role: Role) -> Iterator[Row]:
-    """Yield the values of one arm's compiled program that its comparison judged."""
+    """Yield the values of one arm's compiled program that the comparison judged."""
     for row in record.rows:
         value = row.baseline if role == "baseline" else row.candidate
         if value is not None and row.verdict != "not judged":
@@ -168,7 +168,7 @@ def _make_value(name: str, of: Metric | MetricDiff, value: float, samples: int =
 
 
 def folder_name(run: RunRecord) -> str:
-    """Return the name of the run's folder in the store, which is unique; the name in its log may not be."""
+    """Return the name of the run's folder in the store, which is unique; the name in the run's log may not be."""
     return PurePath(run.log).parent.name
 
 
@@ -195,7 +195,7 @@ def _role_of(comparison: str, arm: str) -> Role | None:
 
 @cache
 def _find_commit_time(commit: str) -> datetime | None:
-    """Return the committer's time in UTC; None if the checkout lacks the commit, or there is no git checkout."""
+    """Return the time of a commit in maxview's own checkout, in UTC; None without the commit or the checkout."""
     root = CONFIG_ROOT.parent
     if not _SHA.fullmatch(commit) or not (root / ".git").exists():
         return None

@@ -1,4 +1,4 @@
-"""Groups the rows of the history into series, and finds each series' changes of level and their likely cause.
+"""Groups the rows of the history into series, and finds the changes of level in each series and their likely causes.
 
 A series contains the values of one metric of one case over time. A night is one comparison: it has a value of the
 baseline, of the candidate and of their ratio. These three lines are judged one by one.
@@ -146,7 +146,7 @@ class Event(Frozen):
 
 
 class LineTrend(Frozen):
-    """The trend of the baseline, the candidate or the ratio. `nights`: index in the series of each of its values."""
+    """The trend of the baseline, the candidate or the ratio. `nights`: the index in the series of each value."""
 
     line: Line
     trend: Trend
@@ -154,7 +154,7 @@ class LineTrend(Frozen):
 
 
 class Judged(Frozen):
-    """A series with its trends, all changes sorted by night, and notes."""
+    """A series with the trends of its three lines, all changes sorted by night, and notes."""
 
     series: Series
     lines: tuple[LineTrend, ...]
