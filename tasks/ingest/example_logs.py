@@ -1,4 +1,7 @@
-"""Generates example logs: a week of nightly runs with a regression, a gain, more parameters, a slow host, a death."""
+"""Generates example logs: a week of nightly runs with a regression, a gain, more parameters, a slow host, a death.
+
+In each night, every case (a model and its settings) is compared between two arms (versions of the trainer).
+"""
 
 import hashlib
 import random
@@ -12,7 +15,7 @@ from tasks.records import Commit
 FIRST = datetime(2026, 11, 15, 2, 0, tzinfo=UTC)
 NIGHTS = 7
 STEPS = 80
-MOVED_FROM, DIED_ON = 4, 6  # first nights (from 0) on which the branch's last commit is run, and on which a case dies
+MOVED_FROM, DIED_ON = 4, 6  # nights, from 0: the first with the branch's last commit; the first in which a run dies
 LINEN_VS_NNX, MAIN_VS_BRANCH = "linen-vs-nnx", "main-vs-branch"
 BRANCH = "feat/fused-attention"
 CASES = (
@@ -20,8 +23,8 @@ CASES = (
     (MAIN_VS_BRANCH, "01_base"), (MAIN_VS_BRANCH, "03_dropout"), (MAIN_VS_BRANCH, "04_int8"),
     (MAIN_VS_BRANCH, "06_moe"), (MAIN_VS_BRANCH, "10_shardy_true"), (MAIN_VS_BRANCH, "16_f32_exact"),
 )  # fmt: skip
-REPEATS = {LINEN_VS_NNX: 3, MAIN_VS_BRANCH: 1}  # runs of each arm; one decides only a large difference
-FURTHER = 2  # extra runs of each arm if it has only one, for the command that its page suggests
+REPEATS = {LINEN_VS_NNX: 3, MAIN_VS_BRANCH: 1}  # runs of each arm; a single run decides only a large difference
+FURTHER = 2  # extra runs of an arm with only one run, for the command that the page of the comparison suggests
 PACE = {"01_base": 0.94, "04_int8": 1.08}  # case → step time of the branch ÷ that of main, from MOVED_FROM on
 
 SUBJECTS = (
@@ -45,7 +48,7 @@ class ExamplePair(Frozen):
 
 
 def example_pairs() -> Iterator[ExamplePair]:
-    """Yield every comparison of the week, night by night. The random numbers have fixed seeds."""
+    """Yield every comparison of the week, night by night; the same ones at every call."""
     for night in range(NIGHTS):
         for number, (comparison, case) in enumerate(CASES):
             start = FIRST + timedelta(days=night, minutes=12 * number)

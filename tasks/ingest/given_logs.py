@@ -1,5 +1,7 @@
-"""Reads given logs, or a saved MaxView page with two logs, as the runs of two arms. Rejects logs that cannot be
-compared."""
+"""Reads given logs, or a saved MaxView page with two logs, as the runs of two arms (the compared versions).
+
+Rejects logs that cannot be compared.
+"""
 
 import glob
 import hashlib
@@ -33,20 +35,15 @@ class LoggedRun(Frozen):
     digest: str  # first digits of the file's SHA-256
     reading: RunReading
     pod: str | None = None  # the run's name in a file with the logs of several pods; else None
-    case: str | None = None  # printed on a page; else None
+    case: str | None = None  # the case (model and settings) that a page names; None without a page
 
 
 class LoggedArms(Frozen):
-    """The runs of two arms, each in order of start, if all its logs show that."""
+    """The runs of two arms. An arm's runs are in order of their start if all its logs show the start."""
 
     names: tuple[str, str]
     baseline: tuple[LoggedRun, ...]
     candidate: tuple[LoggedRun, ...]
-
-    @property
-    def readings(self) -> tuple[RunReading, ...]:
-        """The readings of all logs, the baseline's first."""
-        return tuple(run.reading for run in (*self.baseline, *self.candidate))
 
     @property
     def case(self) -> str | None:
@@ -57,7 +54,7 @@ class LoggedArms(Frozen):
 def sort_words(
     logs: Sequence[str], baseline: Sequence[str], candidate: Sequence[str]
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the arguments of each side; a single page is on both. Raises LogFormatError with the command to type."""
+    """Return the arguments of each side; a page is on both sides. Raises LogFormatError with the command to type."""
     if logs and (baseline or candidate):
         raise LogFormatError(f"{logs[0]}: name the side of every log: {HOW}")
     if len(logs) == 1:
@@ -98,7 +95,10 @@ def read_pair(logs: Sequence[Path]) -> LoggedArms:
 
 
 def read_arms(baseline: Sequence[tuple[Path, bool]], candidate: Sequence[tuple[Path, bool]]) -> LoggedArms:
-    """Read the runs of each side from (path, whether the user named it): other files may be no logs and are skipped."""
+    """Read the runs of each side from pairs (path, whether the user named this file).
+
+    Files that the user did not name are skipped if they are not logs.
+    """
     known: dict[Path, LogReading] = {}
     shared = dict(baseline).keys() & dict(candidate).keys()
     sides = [_read_side(files, number, known, shared) for number, files in enumerate((baseline, candidate))]
@@ -110,7 +110,7 @@ def read_arms(baseline: Sequence[tuple[Path, bool]], candidate: Sequence[tuple[P
 
 
 def _find(word: str) -> list[tuple[str, bool]]:
-    """Return (path or address, whether the argument is this file itself) of the files that an argument denotes."""
+    """Return (path or address, whether the argument names this file itself) of the files that an argument denotes."""
     wild = WILD.search(word)
     if word.startswith(SCHEME):
         found = list_logs(word[: word.rindex("/", 0, wild.start()) + 1] if wild else word)
@@ -232,13 +232,13 @@ def _first_tokens(reading: RunReading) -> int | None:
 
 
 def _ordered(side: Sequence[LoggedRun]) -> list[LoggedRun]:
-    """Return the runs in order of their start, if every log shows it, so that both arms' n-th runs were neighbours."""
+    """Return the runs in order of their start if every log shows it, so that the n-th runs of both arms are a pair."""
     starts = [run.reading.started for run in side]
     return list(side) if None in starts else sorted(side, key=lambda run: str(run.reading.started))
 
 
 def name_arms(sides: Sequence[Sequence[LoggedRun]]) -> tuple[str, str]:
-    """Return different names for the arms: the common begin of each one's runs, files or folders, or else SIDES."""
+    """Return different names for the arms: the common begin of the names of its runs, files or folders; or SIDES."""
     for names in (
         [[run.reading.name for run in side] for side in sides],
         [[run.file.stem for run in side] for side in sides],
@@ -255,7 +255,7 @@ def _common(names: Sequence[str]) -> str:
 
 
 def _named(side: Sequence[LoggedRun], arm: str) -> list[LoggedRun]:
-    """Return the runs with names: a single run has its arm's; several keep theirs, or are numbered if these repeat."""
+    """Return the runs with names: a single run gets its arm's name; several keep their names unless these repeat."""
     names = [run.reading.name for run in side]
     if len(side) == 1 or len(set(names)) < len(side):
         names = [arm] if len(side) == 1 else [f"{arm}-{number + 1}" for number in range(len(side))]

@@ -1,4 +1,4 @@
-"""Reads a growing log and reports its steps, checkpoints and end as events."""
+"""Reads a growing log and returns its steps, checkpoints and end as events."""
 
 from typing import Any
 
@@ -15,29 +15,30 @@ LONGEST_TEXT = 2_000  # characters of a step line that an event carries
 
 
 class LogFollower:
-    """Reads a log in pieces that may end anywhere; a line is read once it is complete.
+    """Reads a log in pieces that may end anywhere; reads a line as soon as the line is complete.
 
     Line numbers and offsets refer to the text without colour codes, like those of a `RunReading`.
     """
 
     def __init__(self) -> None:
         self._data, self._base, self._line = b"", 0, 1
-        self._done = self._looked = 0  # indices in _data: events are reported, and a dialect is searched, up to here
+        # indices in _data: up to here, the events were returned; up to here, a dialect was searched
+        self._done = self._searched = 0
         self._saving: set[int] = set()  # steps with an announced save
-        self._ended = False
-        self._live = Cleaner()
+        self._ended = False  # the log has an exit code
+        self._cleaner = Cleaner()
         self._builder: RunBuilder | None = None
 
     def feed(self, data: bytes) -> list[LogEvent]:
         """Read new bytes of the log; returns their events in order."""
-        self._data += self._live.feed(data)
+        self._data += self._cleaner.feed(data)
         # the text is complete up to its last line break, or, without line breaks, up to the last record's begin
         end = self._data.rfind(b"\n", self._done) + 1 or self._done
         return self._advance(max([end, *(match.start() for match in PREFIX.finditer(self._data, end))]), last=False)
 
     def close(self) -> list[LogEvent]:
         """End the log; returns the events of its last line, and of a death if the log has no exit code."""
-        self._data += self._live.feed(b"", last=True)
+        self._data += self._cleaner.feed(b"", last=True)
         events = self._advance(len(self._data), last=True)
         if self._ended or self._builder is None:
             return events
@@ -48,14 +49,15 @@ class LogFollower:
         return Window(self._data[:end], self._base, self._line, self._done, end, last=last)
 
     def _advance(self, end: int, *, last: bool) -> list[LogEvent]:
-        if end <= max(self._done, self._looked) and not (last and self._builder is None):
+        if end <= max(self._done, self._searched) and not (last and self._builder is None):
             return []
         if self._builder is None or not self._builder.table.seen:
-            text, before = self._data[self._looked : end], self._builder and self._builder.dialect
+            text, before = self._data[self._searched : end], self._builder and self._builder.dialect
             dialect = recognise(text) or (DIALECTS[-1] if last else None)
             if dialect is not None and (before is None or (dialect is not before and dialect.row in text)):
-                self._builder = RunBuilder(dialect, live=True)  # a row replaces a dialect that only marks suggested
-            self._looked = end
+                # a dialect with a row replaces a dialect of which only marks were found
+                self._builder = RunBuilder(dialect, live=True)
+            self._searched = end
         if self._builder is None:
             if len(self._data) > UNKNOWN_MOST:
                 self._forget(end)
@@ -88,14 +90,14 @@ class LogFollower:
         return []
 
     def _forget(self, end: int) -> None:
-        """Drop the text whose events are reported, except the context of the next line and incomplete tracebacks."""
+        """Drop the text whose events were returned, except the context of the next line and incomplete tracebacks."""
         self._done, keep = end, end - CONTEXT
         if self._builder is not None and (pending := self._builder.collector.death.pending):
             keep = min(keep, pending[0] - self._base - CONTEXT)
         if keep > 0:
             self._line += self._data.count(b"\n", 0, keep)
             self._base, self._data, self._done = self._base + keep, self._data[keep:], self._done - keep
-        self._looked = self._done
+        self._searched = self._done
 
 
 def _completed(row: dict[str, Any]) -> StepCompleted:

@@ -16,13 +16,12 @@ NEXT = (
     rb"Traceback \(most |Per train step:" % ABSL
 )
 END = rb"(?=\s*(?:%s))" % NEXT
-# bytes; longer than any prefix
-LOOK_BACK = 200
+PREFIX_BYTES = 200  # longer than any prefix
 
 
 def prefix_before(window: Window, position: int) -> tuple[str | None, str | None]:
     """Return time (`MMDD hh:mm:ss.ffffff`) and source (`file.py:line`) of the last absl prefix before `position`."""
-    found = list(PREFIX.finditer(line_before(window.data, position, LOOK_BACK)))
+    found = list(PREFIX.finditer(line_before(window.data, position, PREFIX_BYTES)))
     return (found[-1][1].decode(), found[-1][2].decode()) if found else (None, None)
 
 
@@ -38,12 +37,15 @@ def parse_date(text: str) -> datetime | None:
 
 
 def iso_time(raw: str | None, first_day: datetime | None) -> str | None:
-    """Return `0418 00:55:39.221671` as ISO 8601, in the year that makes it nearest to `first_day`; None if that is."""
+    """Return `0418 00:55:39.221671` as ISO 8601, in the year that makes it nearest to `first_day`.
+
+    first_day: a day of the run, with its year; without one, None is returned.
+    """
     return pl.select(iso_in_year(pl.lit(raw, pl.String), first_day)).item()  # type: ignore[no-any-return]
 
 
 def iso_in_year(raw: pl.Expr, first_day: datetime | None) -> pl.Expr:
-    """Return `iso_time` of a column."""
+    """Return `iso_time` of the texts in a column."""
     if first_day is None:
         return pl.lit(None, pl.String)
     # a run lasts less than half a year, so a distance of more than six months means another year
@@ -69,7 +71,7 @@ RANK = re.compile(rb"(?:\[(?:rank-?|default|[\w.-]+:)?|rank-?|default|(?=\d+: ))
 
 
 def line_begin(data: bytes, position: int, within: int = 400) -> int:
-    """Return the index at which the line at `position` begins, or `position - within` if that is later."""
+    """Return the index at which the line at `position` begins, but at least `position - within`."""
     first = max(0, position - within)
     return max(first, data.rfind(b"\n", first, position) + 1)
 
@@ -80,7 +82,7 @@ def line_before(data: bytes, position: int, within: int = 400) -> bytes:
 
 
 def is_glued(before: bytes) -> bool:
-    """Whether the text before a record on its line, without prefixes, is part of another record."""
+    """Whether the text before a record on its line contains, after all prefixes, a part of another record."""
     rest = _LAUNCHED.sub(b"", before, count=1)
     return bool(rest) and not rest[-1:].isspace()
 
@@ -103,6 +105,6 @@ def iso_of(date: bytes) -> str:
 
 
 def iso_dates(dates: pl.Expr) -> pl.Expr:
-    """Return `iso_of` of a column."""
+    """Return `iso_of` of the texts in a column."""
     plain = dates.str.replace(",", ".", literal=True).str.replace(r"^(\d{4})(\d\d)(\d\d)", "$1-$2-$3")
     return plain.str.slice(0, 10) + "T" + plain.str.slice(11)

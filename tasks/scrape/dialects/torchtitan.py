@@ -19,7 +19,7 @@ HEAD = re.compile(rb"(?<!validate )(?<!\w)step: {1,9}\d{1,15}(?:/\d+ = [\d.]+%)?
 BODY = re.compile(rb"\bloss:\s{1,9}-?\d[\d.]{0,20}\s{1,9}(?:grad_norm|memory):|\)\s{1,9}tps:\s{1,9}\d")
 VALIDATE = rb"validate step: +\d{1,15}(?=  [a-z])"
 _STEP = re.compile(rb"(?:validate )?step: ( {0,8})(\d{1,15})(?:/\d+ = [\d.]+%)?(?=  [a-z])")
-# fields are separated by two spaces, so a field that lost its end is not followed by two
+# two spaces separate fields, so they do not follow a field that lost its end
 _FIELD = re.compile(rb"  ([a-z][\w./]{0,59}): ( {0,8})([^\s:]{1,60})(?=  [a-z]|\s|\Z)")
 _NUMBER = re.compile(
     rb"([-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})+|0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf))(%|s)?", re.IGNORECASE
@@ -28,7 +28,7 @@ _MEMORY = re.compile(rb"(?: (?=\d\.)|(?=\d\d))((?:0|[1-9]\d{0,8})\.\d\d)GiB\(((?
 _MISSING = (b"N/A", b"--")
 _NAMED = {"tflops": "tflops_per_device", "tps": "tokens_per_s_per_device", "elapsed_time_per_step": "seconds",
           "step_time": "seconds"}  # fmt: skip
-# keys printed with {:8.5f} (earlier {:7.4f}) and {:7.4f}: a blank is added if one digit is before the point
+# keys printed with {:8.5f} (earlier {:7.4f}) and {:7.4f}: a blank is added if only one digit is before the point
 _PADDED = frozenset({"loss", "grad_norm"})
 _DECIMALS = {"loss": (4, 5), "grad_norm": (4,), "tflops": (2,), "mfu": (2,), "tps": (0,), "wps": (0,)}
 _THOUSANDS = frozenset({"tps", "wps", "tflops"})
@@ -38,7 +38,7 @@ UNFINISHED = frozenset({"loss", "grad_norm", "tokens_per_s_per_device", "wps", "
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
-    """Return the row at a position (see `RowGrammar.parse`); None if it is damaged or may be cut."""
+    """Return the row at a position (see `RowGrammar.parse`); None if the row is damaged or may be cut."""
     head = _STEP.match(line, position)
     if head is None or (len(head[2]) < 2 and not head[1] and line.startswith(b"step", position)):
         return None
@@ -64,7 +64,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
 
 
 def _read(key: str, found: re.Match[bytes]) -> list[Field] | None:
-    """Return a match of `_FIELD` as one field, or two (`3.20GiB(4.35%)`); None if a number is damaged."""
+    """Return a match of `_FIELD` as one field, or as two (`3.20GiB(4.35%)`); None if a number is damaged."""
     text, at = found[3], found.start(3)
     if key == "memory":
         memory, at = _MEMORY.fullmatch(found[2] + text), found.start(2)
@@ -170,8 +170,11 @@ class TorchtitanEventCollector(EventCollector):
 
 
 def _choose(steps: pl.DataFrame) -> tuple[pl.DataFrame, tuple[dict[str, Any], ...]]:
-    """Return the rows of the rank with most rows, and a summary of each rank. A rank that prints only the loss −1, as
-    pipeline stages without a loss do, is chosen last. Rows without a rank fill gaps; repeated ones are dropped."""
+    """Return the rows of the rank with most rows, and a summary of each rank.
+
+    A rank that prints only the loss −1, as pipeline stages without a loss do, is chosen last. Rows without a rank fill
+    gaps of the chosen rank; repeated rows are dropped.
+    """
     if "_rank" not in steps.columns or steps.is_empty():
         return steps.drop("_rank", strict=False), ()
     none, copy = pl.col("_rank").is_null(), pl.col("step") == pl.col("step").shift()
@@ -189,7 +192,7 @@ def _choose(steps: pl.DataFrame) -> tuple[pl.DataFrame, tuple[dict[str, Any], ..
 
 
 def _gaps(numbers: list[int], every_rank: set[int]) -> tuple[tuple[int, int], ...]:
-    """Return (first, last) missing step of each gap of the chosen rank. Steps of other ranks that it lacks are gaps."""
+    """Return the (first, last) missing step of each gap; a missing step that another rank prints is a gap too."""
     rest = numbers[1:] if numbers[:1] == [1] else numbers  # torchtitan prints step 1, then every log_freq-th step
     gaps, every = list(gaps_between(rest)), usual_jump(rest)
     if len(rest) < len(numbers) and every and rest[0] > max(every, 2):

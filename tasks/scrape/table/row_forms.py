@@ -1,4 +1,7 @@
-"""Counts the forms (columns and number formats) of a log's rows, to find rows that lost text: their forms are rare."""
+"""Counts the forms of a log's rows, to find rows that lost text, because their forms are rare.
+
+A row is the line of a step; its form is its columns and their number formats.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,15 +15,14 @@ from tasks.scrape.table.row_grammar import Field, Row, Shape
 from tasks.scrape.window import Window
 
 FORMS_MOST, KEYS_MOST = 400, 400  # limits of memory (each key is a column), which no trainer reaches
-ALIKE = 3  # least number of rows with the largest width that show that a terminal cut lines at this width
-
+ALIKE = 3  # least number of rows as long as the longest line that show that a terminal cut lines at this length
 LOOSE = frozenset({"open", "general", "free", "word"})  # shapes that allow any other shape in the same column
 
-type Way = tuple[str, Shape]  # (printed key before a number, shape of the number)
+type Way = tuple[str, Shape]  # how a number is printed: (key before the number, shape of the number)
 
 
 class RowForms:
-    """The forms of the rows read so far. Each has a number and an example row. Arguments: see `RowGrammar`."""
+    """The forms of the rows read so far. Each form has a number and an example row. Arguments: see `RowGrammar`."""
 
     def __init__(self, known: frozenset[str], unfinished: frozenset[str]) -> None:
         self._known, self._unfinished = known, unfinished
@@ -59,7 +61,7 @@ class RowForms:
         return number
 
     def odd(self, frame: pl.DataFrame) -> list[UnreadLine]:
-        """Return the rows that lost text or that a terminal may have cut; `unknown` then ignores the former."""
+        """Return the rows that lost text, which `unknown` then ignores, and the rows that a terminal may have cut."""
         step, rows = pl.col("step"), self._rows
         forms = (
             frame.select("_form", "step")
@@ -76,7 +78,7 @@ class RowForms:
         return _unread(frame.filter(pl.col("_form").is_in(odd)), "printed like no other") + self._cut(frame)
 
     def _ways(self, rows: Iterable[tuple[Row, set[int]]]) -> dict[str, set[Way]]:
-        """Return column → accepted ways: those seen at two steps; if there are none, all that do not contradict."""
+        """Return column → accepted ways: those seen at two steps; if there are none, all ways that agree."""
         came: dict[str, dict[Way, set[int]]] = defaultdict(lambda: defaultdict(set))
         for row, steps in rows:
             for one in row.fields:
@@ -88,7 +90,7 @@ class RowForms:
         return ways
 
     def _cut(self, frame: pl.DataFrame) -> list[UnreadLine]:
-        """Return the rows as long as the longest line, if a terminal may have cut them within their last number."""
+        """Return the rows as long as the longest line, if a terminal may have cut the last number of these rows."""
         if "_width" not in frame.columns:
             return []
         widest = frame.filter(pl.col("_width") == self._widest)
@@ -108,20 +110,20 @@ def _unread(rows: pl.DataFrame, why: str) -> list[UnreadLine]:
 
 
 def _contradict(shapes: Sequence[Shape]) -> bool:
-    """Whether these shapes cannot belong to one column."""
+    """Whether numbers of these shapes cannot be in one column."""
     kinds = [kind for kind, _ in shapes if kind not in LOOSE]
     return len({width for _, width in shapes} - {0}) > 1 or (len(kinds) > 1 and set(kinds) != {"whole"})
 
 
 def _is_odd(row: Row, usual: list[Row], ways: dict[str, set[Way]]) -> bool:
-    """Whether a row of a rare form lost text. `usual`: an example of each trusted form, the most frequent first."""
+    """Whether a row of a rare form lost text. `usual`: a row of each trusted form, the most frequent form first."""
     other_run = usual and row.total not in {one.total for one in usual}
     lacks = usual and not row.excused and set(usual[0].columns) - set(row.columns)
     return bool(not row.regular or other_run or lacks) or not all(_fits(one, ways[one.column]) for one in row.fields)
 
 
 def _has_torn_key(row: Row, keys: set[str]) -> bool:
-    """Whether a key of the row is the begin of one of `keys` joined to the end of another: text between was lost."""
+    """Whether a key of the row is the begin of one of `keys` and the end of another, because text between was lost."""
     return any(
         any(
             any(known.startswith(key[:at]) for known in keys) and any(known.endswith(key[at:]) for known in keys)
@@ -134,11 +136,11 @@ def _has_torn_key(row: Row, keys: set[str]) -> bool:
 def _fits(printed: Field, ways: set[Way]) -> bool:
     """Whether a number is printed in one of the accepted ways of its column."""
     kind, digits = printed.shape
-    shapes = {shape for key, shape in ways if key == printed.key}  # other keys of the column may have other units
+    shapes = {shape for key, shape in ways if key == printed.key}  # the column's other keys may have other units
     kinds = {one for one, _ in shapes}
     if not shapes or printed.shape in shapes or kind in LOOSE or kinds <= {"open", "word"}:
         return bool(shapes)
     widths = {width for other, width in shapes if other == "whole"} - {0}
-    # whole numbers are padded to the column's width; one as wide as that or wider has no padding
+    # whole numbers are padded to the column's width; a number with that width or more has no padding
     outgrows = not widths or (not digits and printed.end - printed.begin >= min(widths))
     return kind == "whole" and ("general" in kinds or ("whole" in kinds and outgrows))

@@ -1,6 +1,6 @@
-"""Reads rows (lines of steps) fast: a pattern (`Layout`) that is derived from one row reads all rows like it.
+"""Reads rows (lines of steps) fast: from one row, a pattern (`Layout`) is derived that matches all rows printed alike.
 
-A dialect's `RowGrammar` parses single rows slowly; `layout_of` derives the pattern; `read_layout` reads its matches.
+A dialect's `RowGrammar` parses single rows slowly; `layout_of` derives the pattern; `read_layout` reads the matches.
 """
 
 import re
@@ -39,13 +39,14 @@ type Value = float | int | str
 class Field:
     """One value of a row.
 
-    Its shape is its number format: ("whole", width to which it is padded or 0); ("fixed", "exponent" or "thousands",
-    decimals); ("padded", decimals): fixed, after a blank if one digit is before the point; ("general", 0): `.4`;
-    ("free", 0): any number; ("open", 0): NaN or infinite; ("word", 0): not a number."""
+    The shape is the number format: ("whole", width to which the number is padded, or 0); ("fixed", "exponent" or
+    "thousands", decimals); ("padded", decimals): fixed, after a blank if only one digit is before the point;
+    ("general", 0): Python's format `.4`; ("free", 0): any number; ("open", 0): NaN or infinite; ("word", 0): no number.
+    """
 
     column: str
     value: Value
-    begin: int  # position at which its text begins, like `Row.begin`
+    begin: int  # of the value's text; a position like `Row.begin`
     end: int
     shape: Shape
     key: str = ""  # the printed key, which may differ from the column's name
@@ -58,11 +59,11 @@ class Row:
 
     step: int
     fields: tuple[Field, ...]  # the step first
-    begin: int  # position of its head (see `RowGrammar`) in the text from which it was read
-    end: int  # position after its last field
-    certain: bool = True  # the text after the last number shows that it is complete
+    begin: int  # position of the row's head (see `RowGrammar`) in the text from which the row was read
+    end: int  # position after the last field
+    certain: bool = True  # the text after the last number shows that this number is complete
     regular: bool = True  # the numbers have the formats of all known versions
-    excused: bool = False  # it may lack fields that other rows have
+    excused: bool = False  # the row may lack fields that other rows have
     total: int | None = None  # printed number of steps of the run; None if not printed
     tail: bytes = field(default=rb"[ \t]*\r?$", repr=False)  # pattern of the text allowed after the row
 
@@ -85,11 +86,11 @@ class Row:
 class Layout:
     """The pattern that matches all rows printed like one row."""
 
-    pattern: re.Pattern[bytes]  # groups: the time before the row; its begin (empty); one per field
-    following: re.Pattern[bytes]  # at the end of a row: matches the row on the next line, or nothing
+    pattern: re.Pattern[bytes]  # groups: the time before the row; "" at the row's head; one for each field
+    following: re.Pattern[bytes]  # matches, from the end of a row, the row on the next line, or else ""
     row: Row  # the row from which the pattern was derived
     timed: bool  # rows have a time before them
-    plain: bool  # only prefixes are before the row, so that text needs no search for other records
+    plain: bool  # the text before the row is only prefixes and needs no search for other records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,15 +102,15 @@ class RowGrammar:
     time: re.Pattern[bytes]  # group 1: a time in the text before a row; the last match is used
     known: frozenset[str] = frozenset()  # all columns that known versions print
     unfinished: frozenset[str] = frozenset()  # columns that are never the last one of a complete row
-    body: re.Pattern[bytes] | None = None  # occurs in every row after its head; elsewhere, a row has lost its head
-    evaluation: re.Pattern[bytes] | None = None  # begin of an evaluation's line, which contains `body` too
-    record: re.Pattern[bytes] | None = None  # begin of a log record, anywhere on a line; None: records begin lines
-    rank: re.Pattern[bytes] | None = None  # group 1: the rank, at the begin of the text before a row
+    body: re.Pattern[bytes] | None = None  # matches in every row after the head; elsewhere shows a row without its head
+    evaluation: re.Pattern[bytes] | None = None  # begin of an evaluation's line, in which `body` matches too
+    record: re.Pattern[bytes] | None = None  # begin of a log record within a line; None: records begin at line breaks
+    rank: re.Pattern[bytes] | None = None  # begin of the text before a row; group 1: the rank
     glued: Callable[[bytes], bool] | None = None  # whether the text before a row contains another record
 
 
 def shape_of(text: bytes, width: int = 0) -> Shape:
-    """Return the shape of a number. `width`: with the blanks before it, for numbers that may be padded; else 0."""
+    """Return the shape of a number. `width`: of the number and the blanks before, if it may be padded; else 0."""
     plain = text.lstrip(b"+-")
     if plain.isdigit():
         return "whole", width if width > len(text) else 0
@@ -139,6 +140,7 @@ def layout_of(line: bytes, row: Row, time: re.Pattern[bytes], start: bytes) -> L
 
 
 def _literal(text: bytes, one: Field) -> bytes:
+    """Return a pattern that matches the text before a field, for numbers of any width."""
     plain = text.rstrip(b" ")
     kind, width = one.shape
     if kind == "whole" and width:
@@ -150,7 +152,7 @@ def _literal(text: bytes, one: Field) -> bytes:
 
 
 def _likely(text: bytes) -> bytes:
-    """Return a pattern that matches this text before a row, also with other numbers."""
+    """Return a pattern that matches this text before a row, and the same text with other numbers."""
 
     def likely_digits(found: re.Match[bytes]) -> bytes:
         count = len(found[0])
@@ -166,7 +168,7 @@ def _number(shape: Shape) -> bytes:
 
 
 def read_layout(layout: Layout, rows: Sequence[bytes]) -> pl.DataFrame:
-    """Return the table, without places, of rows given as their pattern's groups joined by separators."""
+    """Return the table of rows, without lines and offsets. rows: the groups of each match, joined by SEPARATOR."""
     fields = {one.column: one for one in layout.row.fields}
     kinds = {"time": pl.String, "_": pl.String, **{name: _kind(one) for name, one in fields.items()}}
     frame = pl.read_csv(

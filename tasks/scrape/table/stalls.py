@@ -1,22 +1,23 @@
 """Finds stalls (steps that took far longer than their neighbours), and the causes that the log shows.
 
 A step is a stall if it took 3 times the median of the 21 steps centred on it (fewer at the ends of a log) and at least
-0.1 s more. The median is robust against the stall itself and against others, if they are fewer than half. The first
-step of a process has no steady neighbours before it and is compared with the steps after it. Causes, in this order:
+0.1 s more than this median. Stalls do not change the median if they are fewer than half of the steps. The first step of
+a process has no steady neighbours before it and is compared with the steps after it. Causes, in this order:
 
 - `restart`: the first step after the step number decreased, or after another process started;
 - `compile`: the first step of the log, or a step with another number of tokens than the step before;
-- `dispatch`: the two steps before and the two after are together shorter by at least half of the excess. Steps are
-  dispatched asynchronously, so one line can show too much time and others too little, without a loss of time;
+- `dispatch`: the two steps before and the two steps after are together shorter by at least half of the excess. Steps
+  are dispatched asynchronously, so one line can show too much time and others too little, without a loss of time;
 - `checkpoint`: a save was in flight during the step;
 - `eval`: an evaluation ended during the step;
 - `profiler`: the profiler started or wrote its data during the step;
-- `restart`, `compile`: it applies to the step before, whose execution is included in this step's time;
+- `restart`, `compile`: one of these applies to the step before, and this step's time includes that step's execution;
 - `unexplained`: none of these.
 
 Lines between those of steps k and k+1 were printed during step k+1, if the trainer prints each step when it is done.
-MaxText is deferred: it prints each step one iteration late, so that printing does not wait for the device. It printed
-these lines in iteration k+2, after its time was measured, and so during step k+3.
+MaxText is deferred: it prints each step one iteration late, so that printing does not wait for the device. It prints
+the lines between those of steps k and k+1 in iteration k+2, after that iteration's time was measured, and so during
+step k+3.
 """
 
 import math
@@ -32,7 +33,7 @@ TIMES = 3.0  # × median of the neighbours: least seconds of a stall
 SECONDS_MORE = 0.1  # least seconds of a stall above that median
 NEIGHBOURS = 21  # steps in a median, with the step itself in the middle
 PAID_BACK = 0.5  # least share of a step's excess that its neighbours lack after a dispatch artefact
-LATE = 2  # in deferred logs, a step's time begins this many step lines earlier
+LATE = 2  # in deferred logs, a step's time begins this number of step lines earlier
 
 
 def find_stalls(
@@ -88,8 +89,8 @@ def find_stalls(
 def is_deferred(steps: pl.DataFrame, done: Sequence[tuple[int, int]]) -> bool:
     """Whether step lines are printed late: the save after step n is printed before the line of step n-1.
 
-    done: (step, offset of the begin) of each save or evaluation after a step. If it is printed before the line of step
-    n only, the trainer saves before it prints, and is not late.
+    done: (step, offset of the begin) of each save or evaluation after a step. If this is printed after the line of step
+    n-1 and before the line of step n, the trainer saves before it prints, and is not late.
     """
     offsets, numbers = steps["offset"].to_numpy(), steps["step"].to_numpy()
     after = np.searchsorted(offsets, [offset for _, offset in done])
@@ -118,6 +119,7 @@ def _usual(seconds: NDArray[np.float64], first: NDArray[np.bool_]) -> NDArray[np
 
 
 def _is_paid_back(seconds: NDArray[np.float64], usual: float, index: int) -> bool:
+    """Whether the four neighbours of a step are together shorter than usual by PAID_BACK of the step's excess."""
     around = np.delete(seconds[max(0, index - 2) : index + 3], min(index, 2))
     lacking = float(np.maximum(usual - around, 0.0).sum())
     return lacking >= PAID_BACK * (float(seconds[index]) - usual)

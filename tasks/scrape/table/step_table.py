@@ -1,4 +1,7 @@
-"""Collects the rows (lines of steps) of a log, window by window, into one table, and counts unreadable rows."""
+"""Collects the rows (the lines of steps) of a log, window by window, into one table, and counts the unreadable rows.
+
+A dialect's grammar reads the first rows; a layout that is derived from a row then reads the rows printed like this one.
+"""
 
 import re
 from collections import Counter
@@ -15,16 +18,16 @@ from tasks.scrape.table.row_forms import RowForms
 from tasks.scrape.table.row_grammar import SEPARATOR, Layout, Row, RowGrammar, layout_of, read_layout
 from tasks.scrape.window import Window
 
-LAYOUTS, LEARNT_FROM = 16, 3  # most layouts; number of rows of a form after which its layout is derived
+LAYOUTS, LEARNT_FROM = 16, 3  # most layouts; number of rows of a form after which the form's layout is derived
 LINE = 8192  # most bytes of a row's line after its head
 _PLACES = ("time", "line", "offset")
 
 type Span = tuple[int, int]
-type Alike = tuple[list[bytes], list[int], list[int]]  # of rows with the same layout: values, head positions, ends
+type Alike = tuple[list[bytes], list[int], list[int]]  # rows with the same layout: their values, positions, ends
 
 
 class StepTable:
-    """The rows read so far. `live`: the grammar reads every row, so that `single` contains all of them."""
+    """The rows read so far. `live`: the grammar reads every row, so that `single` contains all rows of a window."""
 
     def __init__(self, dialect: RowGrammar, *, live: bool = False) -> None:
         self.dialect, self._live = dialect, live
@@ -32,9 +35,9 @@ class StepTable:
         self.unread: list[UnreadLine] = []
         self.glued: list[int] = []  # line numbers of rows that share their line with another record
         self.total: int | None = None  # printed number of steps of the run; None if not printed
-        self.before = b""  # the first text before a row that is not empty
+        self.before = b""  # the first text that is not empty and is before a row on its line
         self.first_offset = self.last_offset = -1  # offsets of the first and of the last row; -1 without rows
-        self.single: list[dict[str, Any]] = []  # rows of the current window that the grammar read, not a layout
+        self.single: list[dict[str, Any]] = []  # rows of the current window that the grammar read
         self.forms = RowForms(dialect.known, dialect.unfinished)
         self._until = -1  # offset of the end of the last row
         self._usual: Row | None = None  # the row to which the grammar compares others
@@ -45,7 +48,7 @@ class StepTable:
         self._step_before: int | None = None  # last step of the earlier windows
 
     def add(self, window: Window) -> list[Span]:
-        """Read the rows that start in a window; returns the (begin, end) of the text between them."""
+        """Read the rows that start in a window; returns the (begin, end) of each text between rows."""
         self.forms.measure(window)
         data, left, alike = window.data, list[Span](), dict[Layout, Alike]()
         edge = known = max(window.start, self._until - window.base)  # end of the last row; where to search the next
@@ -98,7 +101,7 @@ class StepTable:
         return frame
 
     def _find_alike(self, data: bytes, position: int) -> tuple[int, Layout | None, re.Match[bytes] | None]:
-        """Return the begin of a row's line or record, and the layout that matches the row with its match, or None."""
+        """Return the begin of a row's line or record; the layout that matches the row, and its match, or None, None."""
         begin = line_begin(data, position)
         if self.dialect.record is not None:  # if a line contains several records, the last one counts
             begin = max((match.start() for match in self.dialect.record.finditer(data, begin, position)), default=begin)
@@ -108,7 +111,7 @@ class StepTable:
         return begin, None, None
 
     def _take_alike(self, window: Window, layout: Layout, match: re.Match[bytes], rows: Alike) -> int:
-        """Read a row and the rows of the same layout right after it; returns the end of the last one."""
+        """Read a row and the rows of the same layout right after it; returns the end of the last of these rows."""
         texts, heads, ends = rows
         following = layout.following.finditer(window.data, match.end()) if layout.plain else ()
         for one in chain([match], following):
@@ -120,6 +123,7 @@ class StepTable:
         return ends[-1]
 
     def _take(self, window: Window, position: int, first: int, line: bytes, row: Row) -> None:
+        """Add a row that the grammar read. position: of the row's head; first: of the row's line or record."""
         before, source = line[: row.begin], window.source(position)
         if self._usual is None or not set(row.columns) < set(self._usual.columns):
             self._usual = row
@@ -128,7 +132,7 @@ class StepTable:
         self.total = row.total or self.total
         is_glued = self.dialect.glued or (lambda _: first > 0 and not window.data[first - 1 : first].isspace())
         rest, record = line[row.end :], self.dialect.record
-        # another record after the row on its line
+        # whether another record is after the row on the row's line
         follows = record.match(rest) and not self.dialect.head.search(rest) if record else rest.strip()
         glued = bool(is_glued(before))
         self.glued += [source.line] * (glued + bool(follows) if record else bool(glued or follows))
@@ -197,7 +201,7 @@ class StepTable:
         self.unread.append(window.unread(position))
 
     def _refuse_headless(self, window: Window, begin: int, end: int) -> None:
-        """Count the rows between two positions that lost their head, one per line, as unread."""
+        """Count the rows between two positions that lost their head as unread, at most one in a line."""
         evaluation = self.dialect.evaluation
         while self.dialect.body and (found := self.dialect.body.search(window.data, begin, end)):
             before = line_begin(window.data, found.start())
@@ -209,7 +213,7 @@ class StepTable:
 
 
 def frame_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    """Return rows as a table; a column outside the schema with any word has strings only."""
+    """Return rows as a table; a column outside STEP_SCHEMA that contains a word becomes text."""
     keys = dict.fromkeys(key for row in rows for key in row if key != "_text")
     columns = {}
     for key in keys:

@@ -1,6 +1,7 @@
 """Removes the wrappings of a log: compression, export formats, prefixes of each line, colours, progress bars.
 
-Line numbers and offsets of a reading refer to the unwrapped text, which `copy_log` writes.
+The line numbers and offsets in a reading (the data parsed from a log) refer to the unwrapped text, which `copy_log`
+writes.
 """
 
 import re
@@ -25,7 +26,7 @@ class Unwrapped:
     """The result of `unwrap`."""
 
     logs: dict[str, Chunks] = field(default_factory=dict)  # name of a source, e.g. a pod ("" if unnamed) → its text
-    wrappings: dict[str, None] = field(default_factory=dict)  # names; complete after the text has been read
+    wrappings: dict[str, None] = field(default_factory=dict)  # names; complete after the texts of `logs` were read
     lost: list[int] = field(default_factory=list)  # number of step lines in each omitted entry
     checked: bool = True  # False for zstd without a checksum, in which damage is not detected
 
@@ -40,7 +41,7 @@ class Unwrapped:
 
 @contextmanager
 def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
-    """Yield a file's unwrapped logs; each call of `raw` yields it from the start. LogFormatError: damaged archives."""
+    """Yield the unwrapped logs of the file `raw`. Raises LogFormatError for a damaged archive; `name`: see message."""
     packed = head_of(raw)
     labels, chunks = unpack(raw, name)
     head = head_of(chunks)  # raises if only the first bytes look like an archive
@@ -57,6 +58,7 @@ def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
 
 
 def _sources(chunks: Chunks, found: Unwrapped, stack: ExitStack, name: str) -> dict[str, Chunks]:
+    """Return name → text of each source in a file, and note the wrappings in `found`. stack: closes the export."""
     head = head_of(chunks)
     first = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if first.startswith(b"{") and _NOTEBOOK.match(first) and b'"cell_type"' in head:
@@ -85,6 +87,7 @@ def _sources(chunks: Chunks, found: Unwrapped, stack: ExitStack, name: str) -> d
 
 
 def _pods(chunks: Chunks, found: Unwrapped) -> dict[str, Chunks]:
+    """Return name → text of each pod in the output of `kubectl logs --prefix`."""
     pods = dict.fromkeys(pod for block in lines.whole_lines(chunks()) for pod in lines.POD.findall(block))
     if len(pods) == 1:
         return {text_of(next(iter(pods))): piped(chunks, partial(lines.replaced, lines.POD, b""))}

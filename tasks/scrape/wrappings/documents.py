@@ -1,4 +1,7 @@
-"""Finds logs in documents: the case and both logs of a saved MaxView page, and log excerpts in a Markdown guide."""
+"""Finds logs in documents: the two logs and the case of a saved MaxView page, and log excerpts in a Markdown guide.
+
+A MaxView page compares the logs of two arms (versions of the trainer) in one case (a model and its settings).
+"""
 
 import re
 
@@ -12,7 +15,7 @@ WHOLE_UP_TO = 64 << 20  # most bytes of a document, which is read into memory
 HEAD_BYTES = 16 << 10  # bytes that contain a page's title and the head of its table
 _GAP = r"[\s\u00a0]"
 _TITLES = (
-    # a page copied from the browser: `Metrics: Linen vs NNX  ·  main` (the table's head has the commits), or, for two
+    # a page copied from the browser: `Metrics: Linen vs NNX  ·  main` (commits in the table's head), or, for two
     # branches, `Metrics: main (574ad3fb9) vs feat/x (e27fc1e97)`
     re.compile(
         rf"Metrics:{_GAP}+(?P<a>\S[^\n]*?){_GAP}+vs{_GAP}+(?P<b>[^\n]*?)(?:{_GAP}+·{_GAP}+(?P<branch>\S+))?\s*$", re.M
@@ -97,12 +100,12 @@ def _read_arms(head: str) -> list[PageLog]:
 
 
 def _find_logs(data: bytes, arms: list[PageLog]) -> list[PageLog]:
-    """Assign the logs on the page to their arms: by the name in the log's heading, else by position."""
+    """Return the log of each arm: found by the arm's name in the heading of a log, else by the order of the logs."""
     names = [arm.name for arm in arms]
     begins = list(_BEGIN.finditer(data))
     ends = [*(match.start() for match in begins[1:]), len(data)]
     logs: dict[int, PageLog] = {}
-    for found, end in zip(begins, ends, strict=False):  # `ends` has one more item if `begins` is empty
+    for found, end in zip(begins, ends, strict=False):  # `ends` has an item even if `begins` is empty
         begin = found.end("head") if found["head"] else found.start()
         if recognise(data[begin:end]) is None:
             continue
@@ -116,7 +119,7 @@ def _find_logs(data: bytes, arms: list[PageLog]) -> list[PageLog]:
 
 
 def is_guide(data: bytes) -> bool:
-    """Whether a text is Markdown with all step lines in fenced blocks."""
+    """Whether a text is Markdown with step lines, all of which are in fenced code blocks."""
     blocks = fenced_blocks(data)
     inside = sum(len(HEAD.findall(data, begin, end)) for begin, end in blocks)
     return inside > 0 and inside == len(HEAD.findall(data))
@@ -129,9 +132,9 @@ def fenced_blocks(data: bytes) -> list[tuple[int, int]]:
 
 
 def split_excerpts(data: bytes) -> list[tuple[bytes, tuple[int, int]]]:
-    """Return (text, byte range) of every run in a guide. The text is `data` with spaces in place of all else.
+    """Return (text, byte range) of every run in a guide. The text is `data` with spaces in place of other text.
 
-    Excerpts (fenced blocks) belong to one run until the step number decreases; repeated excerpts are dropped.
+    Excerpts (fenced code blocks) belong to one run until the step number decreases; repeated excerpts are dropped.
     """
     runs: list[list[tuple[int, int]]] = [[]]
     last = -1

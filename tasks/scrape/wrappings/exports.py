@@ -1,4 +1,7 @@
-"""Reads exports of Cloud Logging, container runtimes and notebooks: the text of each source (pod, cell) by time."""
+"""Reads exports of Cloud Logging and container runtimes, and notebooks: the text of each source (pod or cell).
+
+An export consists of entries, usually one for each line of a log, in any order; each entry has a time.
+"""
 
 import codecs
 import csv
@@ -13,14 +16,14 @@ from typing import Any
 from tasks.scrape.window import LogFormatError
 
 BLOCK = 20_000  # entries per chunk of text
-_OBJECT = re.compile(r"\n[ \t]{0,16}\{")  # begin of the next object; a nested object follows its key on the line
+_OBJECT = re.compile(r"\n[ \t]{0,16}\{")  # begin of the next entry; a nested object follows its key on the line
 _SKIP = re.compile(r"[\s,\[\]\x1e]*")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|[+]00:?00)?")
 PAYLOADS = ("message", "log", "msg", "MESSAGE")  # keys of an entry's text, in order of preference
 STAMPS = ("timestamp", "time", "receiveTimestamp")  # keys of an entry's time, in order of preference
 # begin of a step line in any dialect
 STEP = re.compile(r"completed step:? *\d|\bstep: *\d+  [a-z]|\biteration[ =] *\d+ */")
-# occurs later in most step lines; detects a line that lost its begin
+# a later part of most step lines; shows a line that lost its begin
 _BODY = re.compile(r"/s/device: *\d|elapsed time per iteration|train_loss: |\bloss: +-?\d\S* +(?:grad_norm|memory):")
 MARKS = re.compile(rb'"(?:textPayload|jsonPayload|log|message|msg)"\s*:')
 
@@ -29,12 +32,12 @@ type Lose = Callable[[str], None]  # called with the text of an omitted entry
 
 
 def count_steps(text: str) -> int:
-    """Return the number of step lines in a text; 1 if it only contains the later part of a step line."""
+    """Return the number of step lines in a text; 1 if the text contains only the later part of a step line."""
     return len(STEP.findall(text)) or int(_BODY.search(text) is not None)
 
 
 def read_json(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a JSON array or of JSON lines; calls `lose` for a damaged or cut one."""
+    """Yield the objects of a JSON array or of JSON lines; calls `lose` for a damaged or cut object."""
     decoder, text, begin = json.JSONDecoder(object_pairs_hook=_once), "", 0
     for more in chain(_decoded(chunks), [None]):
         text, begin = text[begin:] + (more or ""), 0
@@ -54,7 +57,7 @@ def read_json(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object. Raises ValueError for a repeated key: two entries were merged by damage."""
+    """Build an object. Raises ValueError for a repeated key, because damage merged two entries."""
     value = dict(pairs)
     if len(value) < len(pairs):
         raise ValueError("a key twice")
@@ -137,7 +140,11 @@ class Entries:
 
 
 def _entries_of(values: Objects, lose: Lose) -> Iterator[tuple[Any, ...]]:
-    """Yield `Entries`' rows. goes_on: `part` of the entry that continues the line; "": the next entry; None: none."""
+    """Yield the rows of `Entries`' table.
+
+    The last column, `goes_on`, is the `part` of the entry that continues the line; "" for the next entry; None if no
+    entry continues the line.
+    """
     for number, value in enumerate(values):
         payload = value.get("jsonPayload")
         fields = payload if isinstance(payload, dict) else value
@@ -173,7 +180,7 @@ def _sound(text: str) -> str:
 
 
 def sortable(stamp: str) -> str:
-    """Return an RFC 3339 time in UTC with nine decimals, which sorts as text; "" for an invalid time."""
+    """Return an RFC 3339 time as text in UTC with nine decimals, so that times sort as text; "" for an invalid time."""
     match = _STAMP.fullmatch(stamp)
     if match:
         return f"{match[1]}T{match[2]}.{(match[3] or '').ljust(9, '0')}"

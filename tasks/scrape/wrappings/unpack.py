@@ -12,17 +12,20 @@ from tasks.scrape.window import Chunks, LogFormatError
 
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
-# byte order marks; `>` in PowerShell writes the first
+# byte order marks; `>` in PowerShell writes the first one
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-PIECE = 512  # packed bytes that are unpacked at once: few, because some zstd bytes can expand to gigabytes
+PIECE = 512  # packed bytes that are unpacked at once: few, because a few zstd bytes can expand to gigabytes
 TEXT = 1 << 20  # least bytes of a chunk of unpacked text, except the last
 FREE = 256 << 20  # unpacked bytes from which LARGEST_RATIO applies
 LARGEST_RATIO = 200  # largest accepted ratio of unpacked to packed bytes; logs reach 10 to 30
-HEAD = 1 << 20  # bytes by which wrappings are recognised
+HEAD = 1 << 20  # first bytes of a text, by which its wrappings are recognised
 
 
 def unpack(raw: Chunks, name: str) -> tuple[tuple[str, ...], Chunks]:
-    """Return (names of archives and encoding, text). Reading damaged or exploding archives raises LogFormatError."""
+    """Return (names of archive formats and encoding, text).
+
+    Reading the text raises LogFormatError if an archive is damaged, or unpacks to implausibly many bytes.
+    """
     labels: tuple[str, ...] = ()
     for magic, label, opened in (
         (GZIP, "gzip", partial(zlib.decompressobj, wbits=31)),
@@ -41,6 +44,7 @@ def piped(chunks: Chunks, through: Callable[[Iterator[bytes]], Iterator[bytes]])
 
 
 def head_of(chunks: Chunks) -> bytes:
+    """Return the first HEAD bytes of a text."""
     head = b""
     for chunk in chunks():
         head += chunk[: HEAD - len(head)]

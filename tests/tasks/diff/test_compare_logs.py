@@ -131,7 +131,7 @@ def test_arms_always_have_different_names(
     ]
     with open_arms((sides[0], sides[1])) as arms:
         assert arms.names == names
-        assert [reading.name for reading in arms.readings] == runs
+        assert [run.reading.name for run in (*arms.baseline, *arms.candidate)] == runs
 
 
 def test_one_log_against_itself_has_two_arms(write: Callable[..., Path], tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_a_hard_link_is_the_same_log_and_a_log_with_another_line_is_not(write: C
         pass
     other.write_bytes(b"another host\n" + path.read_bytes())
     with open_arms(([str(path)], [str(other)])) as arms:
-        assert len(arms.readings) == 2
+        assert len(arms.baseline) == len(arms.candidate) == 1
 
 
 LONG = log_text(losses=tuple(9 - n / 10 for n in range(12)))
@@ -314,7 +314,7 @@ def test_an_edited_log_still_belongs_to_the_same_run(edited: str, write: Callabl
 def test_equally_printed_steps_show_no_common_run(write: Callable[..., Path]) -> None:
     alike = re.sub(r"seconds: [\d.]+", "seconds: 0.100", LONG)
     with open_arms(([str(write("a.txt", alike))], [str(write("b.txt", "another host\n" + alike))])) as arms:
-        assert len(arms.readings) == 2
+        assert len(arms.baseline) == len(arms.candidate) == 1
 
 
 def test_fifty_logs_of_each_arm(write: Callable[..., Path], tmp_path: Path) -> None:

@@ -59,10 +59,6 @@ class EvalLog:
         })  # fmt: skip
         self._steps, self._seconds = 0, 0.0
 
-    def table(self, first_day: datetime | None) -> tuple[dict[str, Any], ...]:
-        """Return the rows with ISO 8601 times (see `iso_time`)."""
-        return tuple({**row, "time": iso_time(row["time"], first_day)} for row in self.rows)
-
 
 def _values(text: str) -> dict[str, float | str]:
     """Return name → value of an evaluation's fields; a value that is not a number is text."""
@@ -178,7 +174,7 @@ class MaxTextEventCollector(EventCollector):
         truncated = self.is_cut and not ended
         done = planned is not None and not steps.is_empty() and int(steps["step"][-1]) >= planned
         lacks_end = (facts.start is not None and facts.end is None) or truncated or planned is not None
-        environment = facts.environment()
+        found = facts.fields()
         begun = [(save.step, save.offset) for save in self.saves.saves] + self.evaluations.begun
         deferred = (source_file or "").startswith(PRINTS_LATE) or is_deferred(steps, begun)
         for restore in self.restores.found:
@@ -186,16 +182,15 @@ class MaxTextEventCollector(EventCollector):
         return {
             "steps": steps, "exit_code": self.death.exit_code,
             "fate": decide_fate(self.death.exit_code, error, has_all_steps=done, lacks_end=lacks_end),
-            "started": day.isoformat() if day else None, "ended": facts.end.isoformat() if facts.end else None,
-            **ending, "evals": self.evaluations.table(day), "environment": environment, "memory": facts.memory(),
-            "parameters": facts.parameters(), "flops": facts.flops, "compiles": tuple(facts.compiles),
+            **found, "started": day.isoformat() if day else None, **ending,
+            "evals": tuple({**row, "time": iso_time(row["time"], day)} for row in self.evaluations.rows),
             "checkpoints": self.saves.events(
-                first_day=day, process=environment.process_index, ended=ended or error is not None
+                first_day=day, process=found["environment"].process_index, ended=ended or error is not None
             ),
             "restores": self.restores.restores(last_step), "stalls": self._stalls(steps, deferred=deferred),
             "waits": self.waits.after_last_step(steps, self.saves, self.evaluations, deferred=deferred, first_day=day),
-            "deferred": deferred, "config": facts.config, "sources": facts.sources, "source_file": source_file,
-            "printers": facts.printers, "schedule": tuple(self.schedule.events), "unread": tuple(self.unread),
+            "deferred": deferred, "source_file": source_file,
+            "schedule": tuple(self.schedule.events), "unread": tuple(self.unread),
             "ranks": tuple({"rank": rank, "schedule": summary} for rank, summary in self.schedule.by_rank().items()),
             "is_ended": ended, "is_cut": truncated, "interval": 1,
         }  # fmt: skip

@@ -127,8 +127,15 @@ class Facts:
             return frozenset()
         return frozenset((first_step + skip, first_step + skip + steps))
 
-    def environment(self) -> Environment:
-        return Environment(**self._environment, mesh=self._mesh())
+    def fields(self) -> dict[str, Any]:
+        """Return the facts as fields of a `RunReading`."""
+        return {
+            "environment": Environment(**self._environment, mesh=self._mesh()), "flops": self.flops,
+            "memory": self._memory.model_copy(update={"devices": tuple(self._device_memory.values())}),
+            "parameters": self._parameters.model_copy(update={"arrays": tuple(self._arrays.values())}),
+            "compiles": tuple(self.compiles), "config": self.config, "sources": self.sources,
+            "printers": self.printers, "ended": self.end.isoformat() if self.end else None,
+        }  # fmt: skip
 
     def _mesh(self) -> dict[str, int] | None:
         """Return name → size of the mesh axes larger than 1, by printed names or the config's names; or None."""
@@ -145,11 +152,3 @@ class Facts:
             if len(axes) == len(sizes):
                 return {axis: size for axis, size in zip(axes, sizes, strict=True) if size > 1}
         return None
-
-    def memory(self) -> Memory:
-        """Return the compiler's memory estimate and the devices' figures."""
-        return self._memory.model_copy(update={"devices": tuple(self._device_memory.values())})
-
-    def parameters(self) -> Parameters:
-        """Return the parameter count and the dump of the arrays."""
-        return self._parameters.model_copy(update={"arrays": tuple(self._arrays.values())})

@@ -12,7 +12,7 @@ BODY = re.compile(rb"(?:TFLOP|Tokens)/s/device:\s{1,9}\d|total_weights:\s{1,9}\d
 _STEP = re.compile(rb"completed (?:profiler \S+ )?step: (0|[1-9]\d{0,17})(?!\d)")
 NUMBER = rb"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
 _NUMBER = re.compile(NUMBER, re.IGNORECASE)
-# one field: `, key: value`; the value ends at a comma, a blank, or another record without a blank between
+# one field: `, key: value`; the value ends at a comma, at a blank, or where another record begins without a blank
 _FIELD = re.compile(
     rb",[ \t]([A-Za-z](?:[^\s:,]| (?=\S)){0,59}):[ \t]"
     rb"(%s|[^\s,]+?)(?=[,\s\x1b]|\Z|%s|completed (?:step|profiler)|XPK End:|EXIT_CODE=)" % (NUMBER, ABSL),
@@ -20,12 +20,12 @@ _FIELD = re.compile(
 )
 TAIL = rb"(?=[ \t\r\n]|\Z)"
 _COLUMNS = {"TFLOP/s/device": "tflops_per_device", "Tokens/s/device": "tokens_per_s_per_device"}
-# keys with three decimals in every version of MaxText; related trainers use another number for all values of a line
+# keys with three decimals in every version of MaxText; related trainers print another number of decimals in all values
 _THREE = frozenset({"seconds", "TFLOP/s/device", "Tokens/s/device", "loss", "lm_loss", "perplexity"})
 _KNOWN = _THREE | {"total_weights", "moe_lb_loss", "mtp_loss", "main_model_loss", "dpo_loss", "reward_accuracy",
                    "indexer_loss", "live slice count"}  # fmt: skip
 _OURS = frozenset({"time", "line", "offset"})
-AGREEING = 3  # least numbers of a line that must have the same number of decimals if it is not three
+AGREEING = 3  # least count of numbers in a line that must agree on a number of decimals other than three
 
 
 def column_name(key: str) -> str:
@@ -38,7 +38,7 @@ UNFINISHED = frozenset(map(column_name, _THREE))  # fewer decimals than usual ma
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
-    """Return the step line at a position (see `RowGrammar.parse`); None if damaged, or its last number may be cut."""
+    """Return the step line at a position (see `RowGrammar.parse`); None if damaged, or if its end may be cut."""
     row = _split(line, position)
     if row is None or (like is not None and like.regular and not row.regular):
         return None
@@ -71,7 +71,7 @@ def _split(line: bytes, position: int) -> Row | None:
         fields.append(one)
         end = found.end()
     last = fields[-1]
-    # regular: three decimals, or another number of decimals throughout the line; others count only if they recur
+    # regular: three decimals, or another number of decimals throughout the line
     shapes = [one.shape for one in fields if one.key in _THREE and one.shape[0] != "open"]
     regular = set(shapes) <= {("fixed", 3)} or (len(shapes) >= AGREEING and len(set(shapes)) == 1 and shapes[0][1] > 0)
     profiler = line.startswith(b"completed profiler", position)
@@ -83,6 +83,7 @@ def _split(line: bytes, position: int) -> Row | None:
 
 
 def _read(found: re.Match[bytes]) -> Field | None:
+    """Return a match of `_FIELD` as a field; None if damaged."""
     key, text, end = found[1].decode("utf-8", "replace"), found[2], found.end(2)
     # damaged text, or the line break to the next row is lost
     if not key.isprintable() or "\ufffd" in key or HEAD.search(found[1]):

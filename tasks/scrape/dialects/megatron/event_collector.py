@@ -1,4 +1,4 @@
-"""Collects the lines other than rows from logs of Megatron-LM and its forks."""
+"""Collects the lines other than rows (the lines of iterations) from logs of Megatron-LM and its forks."""
 
 import re
 from typing import Any
@@ -16,7 +16,7 @@ from tasks.scrape.window import Window, text_of
 _NUMBER = rb"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
 _DATE = rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
 _MEMORY_ROW = rb"((?: \| [a-z][a-z -]{0,60}: {0,20}\d{1,15}(?:\.\d{1,20})?)+)(?: \|)?(?=\s|\Z)"
-# | lm_loss value: … | lm_loss_ppl value: … |`, and `test results`
+# validation losses: ` validation loss at iteration 10 | lm_loss value: … | lm_loss_ppl value: … |`, and `test results`
 _WHERE = rb" at (?:iteration {1,40}(\d{1,15})(?!\d)|(?!iteration)([^|\n]{1,120}?))((?: on| \[)[^|\n]{1,80}?)? {0,40}\|"
 _VALIDATION = rb"(?:validation loss|\b(?:validation|valid|(test)) results)" + _WHERE
 _BEHIND = re.compile(rb"[ \t]*(?:\r?\n|\[|-{5,}|rank \d|iteration +\d|saving check|\Z)")
@@ -75,7 +75,7 @@ _FACTS = {
 
 
 class MegatronEventCollector(EventCollector):
-    """Collects Megatron's facts, evaluations, checkpoints, timers and memory per rank."""
+    """Collects Megatron's facts, evaluations, checkpoints and timers, and the memory of each rank."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,10 +95,10 @@ class MegatronEventCollector(EventCollector):
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         super().take(name, match, window, table)
         if name == "timer":  # handled first, for speed: a dozen may follow every row
-            self._time(match[1], float(match[2]), float(match[3]), window.source(match.start()))
+            self._take_timer(match[1], float(match[2]), float(match[3]), window.source(match.start()))
             return
         source = window.source(match.start())
-        place = {"line": source.line, "offset": source.offset}
+        place = source.model_dump()
         for key, text in zip(_FACTS.get(name, ()), match.groups(), strict=False):
             self.note_fact(key, int(text) if text.isdigit() else text_of(text).strip(), source)
         match name:
@@ -121,12 +121,12 @@ class MegatronEventCollector(EventCollector):
             case "loaded":
                 self.resumes.append((source.offset, int(match[2])))
             case "memory":
-                self._remember(int(match[1]), match[2], match[3], match[4], place)
+                self._take_memory(int(match[1]), match[2], match[3], match[4], place)
             case "memory_of_first":
-                self._remember(0, match[1], match[2], match[3], place)
+                self._take_memory(0, match[1], match[2], match[3], place)
             case "times":
                 for each in _TIME.finditer(window.data, *match.span(1)):
-                    self._time(each[1], float(each[2]), float(each[2]), window.source(each.start(1)))
+                    self._take_timer(each[1], float(each[2]), float(each[2]), window.source(each.start(1)))
             case "step_time":
                 self.step_times.append((source.offset, float(match[1]), float(match[2])))
             case "date":
@@ -134,7 +134,7 @@ class MegatronEventCollector(EventCollector):
                 if match[1].startswith(b"after training is done"):
                     self.ended = iso_of(match[2])
             case "saving" | "saved" | "scheduled":
-                self._save(name, int(match[1]), text_of(match[2]), source)
+                self._take_save(name, int(match[1]), text_of(match[2]), place)
             case "validation":
                 row = _read_validation(match, window, table.step_before(source.offset))
                 self.evals += [row] if row else []
@@ -142,7 +142,7 @@ class MegatronEventCollector(EventCollector):
                     self.refuse(match, window)
 
     def settle(self, window: Window, table: StepTable) -> None:
-        """Finish a window, except a table of arguments that continues in the next one."""
+        """Finish a window; a table of arguments may continue in the next window."""
         super().settle(window, table)
         self._read_arguments(window, len(window.data))
         if self._timers or self._memory:  # as tables, they need less memory
@@ -151,31 +151,32 @@ class MegatronEventCollector(EventCollector):
             self._timers, self._memory = [], []
 
     def _read_arguments(self, window: Window, end: int) -> None:
+        """Read the config from the table of arguments up to a position, if a table has begun."""
         begin = end if self._arguments is None else max(self._arguments - window.base, 0)
         for match in _ARGUMENT.finditer(window.data, begin, end):
             if match.start() < window.limit:
                 self.config.setdefault(match[1].decode(), text_of(match[2]).strip())
                 self.sources.setdefault(f"config.{match[1].decode()}", window.source(match.start()))
 
-    def _remember(self, rank: int, iterations: bytes, unit: bytes, row: bytes, place: dict[str, int]) -> None:
+    def _take_memory(self, rank: int, iterations: bytes, unit: bytes, row: bytes, place: dict[str, int]) -> None:
         values = {
             f"{_memory_name(key.decode())}_{unit.decode().lower()}": float(value) for key, value in _MEMORY.findall(row)
         }
         self._memory.append({"rank": rank, "iterations": int(iterations), **values, **place})
         self.memory_ranks.add(rank)
 
-    def _time(self, name: bytes, low: float, high: float, source: Source) -> None:
+    def _take_timer(self, name: bytes, low: float, high: float, source: Source) -> None:
         self._timers.append((text_of(name), low, high, source.line, source.offset))
         if name == b"save-checkpoint" and self.checkpoints:
             self.checkpoints[-1] = self.checkpoints[-1].model_copy(update={"blocking_s": high / 1000})
 
-    def _save(self, name: str, step: int, path: str, source: Source) -> None:
+    def _take_save(self, name: str, step: int, path: str, place: dict[str, int]) -> None:
         steps = [event.step for event in self.checkpoints]
         index = steps.index(step) if step in steps else len(steps)
         if index == len(steps):
-            self.checkpoints.append(CheckpointEvent(step=step, path=path, line=source.line, offset=source.offset))
+            self.checkpoints.append(CheckpointEvent(step=step, path=path, **place))
         if name == "saved":
-            committed = {"state": "committed", "committed": True, "committed_line": source.line}
+            committed = {"state": "committed", "committed": True, "committed_line": place["line"]}
             self.checkpoints[index] = self.checkpoints[index].model_copy(update=committed)
 
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
@@ -186,7 +187,7 @@ class MegatronEventCollector(EventCollector):
         self.environment = Environment(num_devices=world, mesh=mesh or None)
         steps = _without_means(_with_step_times(_without_copies(steps), self.step_times), self.resumes)
         found, summaries = super().records(steps, table), self.schedule.by_rank()
-        if found["is_ended"]:  # one process prints begin and success of a save, so a missing success is a failed save
+        if found["is_ended"]:  # the process that announces a save prints its success too, so without this it failed
             found["checkpoints"] = tuple(
                 event if event.committed else event.model_copy(update={"committed": False})
                 for event in self.checkpoints
@@ -196,17 +197,17 @@ class MegatronEventCollector(EventCollector):
             [pl.DataFrame(schema=RANK_MEMORY_SCHEMA), *(memory for _, memory in self._tables)], how="diagonal_relaxed"
         )
         in_flight = any(summary["in_flight"] for summary in summaries.values())
-        every = self.config.get("log_interval", "")
+        interval = self.config.get("log_interval", "")
         return {
             **found, "ended": self.ended, "config": self.config, "sources": self.sources,
             "ranks": self._ranks(summaries), "timers": timers,
             "rank_memory": memory.select(pl.exclude("line", "offset"), "line", "offset"),
             "is_cut": found["is_cut"] or (in_flight and not found["is_ended"]),
-            "interval": int(every) if every.isdigit() else None, "glued": self.schedule.glued,
+            "interval": int(interval) if interval.isdigit() else None, "glued": self.schedule.glued,
         }  # fmt: skip
 
     def _ranks(self, summaries: dict[int, dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-        """Return one entry per global rank in the log, and one per (tensor, pipeline) rank with unknown global rank."""
+        """Return an entry for each global rank in the log, and for each (tensor, pipeline) rank without a known one."""
         tensor, pipeline = self.mesh.get("tensor", 1), self.mesh.get("pipeline", 1)
         world = self.environment.num_devices or 0
         # global rank → (tensor, pipeline); known only if the world has no other axes; the tensor rank varies fastest
@@ -225,13 +226,13 @@ class MegatronEventCollector(EventCollector):
 
 
 def _memory_name(key: str) -> str:
-    """Return the column of a memory value: the same for `max allocated` and Bridge's `mem-max-allocated-gigabytes`."""
+    """Return the column of a memory value; it is the same for `max allocated` and `mem-max-allocated-gigabytes`."""
     words = key.strip().replace(" ", "-").split("-")
     return "_".join(word for word in words if word not in ("mem", "gigabytes"))
 
 
 def _with_step_times(steps: pl.DataFrame, printed: list[tuple[int, float, float]]) -> pl.DataFrame:
-    """Add the throughput that Megatron-Bridge prints before each row, if both lines show the same time."""
+    """Add the throughput that Megatron-Bridge prints in a line before each row, if both show the same step time."""
     if not printed or steps.is_empty() or steps["tflops_per_device"].null_count() < steps.height:
         return steps
     times = pl.DataFrame(printed, schema=["printed_at", "printed", "tflops"], orient="row").set_sorted("printed_at")
@@ -256,7 +257,7 @@ def _without_means(steps: pl.DataFrame, resumes: list[tuple[int, int]]) -> pl.Da
     """Move mean times in the second row after a resume to columns with the suffix `(average)`.
 
     Megatron core 0.17 prints the first resumed step and does not reset its timer, so the next row has the mean time
-    since the resume (NVIDIA/Megatron-LM issue 6237). Older versions do not. `_mean_behind` decides.
+    since the resume (NVIDIA/Megatron-LM issue 6237). Older versions reset the timer. `_mean_behind` decides.
     """
     places = [int(place) for offset, step in resumes if (place := _mean_behind(steps, offset, step)) is not None]
     if not places:
@@ -280,7 +281,7 @@ def _mean_behind(steps: pl.DataFrame, offset: int, restored: int) -> int | None:
         return None
     first, second, usual = seconds[0], seconds[1], seconds[2:].median()
     alone = 2 * second - first  # seconds of the second step, if the row has the mean of two steps
-    is_between = numbers[1] > numbers[0] + 1  # not every step is printed, but the first one after the resume was
+    is_between = numbers[1] > numbers[0] + 1  # not every step is printed, but the first step after the resume is
     fits = alone > 0 and (not isinstance(usual, float) or abs(alone - usual) < abs(second - usual))
     return begin + 1 if is_between or fits else None
 
@@ -299,7 +300,7 @@ def _read_validation(match: re.Match[bytes], window: Window, step_before: int | 
 
 
 def _values(data: bytes, position: int) -> dict[str, float] | None:
-    """Return name → value of an evaluation's fields; None if damaged, e.g. if their numbers of decimals differ."""
+    """Return name → value of an evaluation's fields; None if damaged, e.g. if the numbers of decimals differ."""
     fields, end = read_fields(data, position)
     if not fields or any(isinstance(one.value, str) for one in fields) or not _BEHIND.match(data, end):
         return None

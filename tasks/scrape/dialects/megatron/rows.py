@@ -1,4 +1,4 @@
-"""The grammar of Megatron's rows: ` iteration 1/ 20 | key: value | … |`."""
+"""The grammar of Megatron's rows (the lines of iterations): ` iteration 1/ 20 | key: value | … |`."""
 
 import math
 import re
@@ -14,7 +14,7 @@ _OPEN_FIELD = (
     rb"( {0,40})([-+]?[\d.,a-zA-Z][^\s|=]{0,79}(?: \(avg [\d.]{1,20}\)| m?s| days?, [\d:]{7,8})?)"
 )
 _FIELD = re.compile(_OPEN_FIELD + rb" {1,40}\|")
-# Primus joins fields with bars and prints none after the last, which is complete if it ends with %
+# Primus prints bars only between fields, so its last field is complete only if it ends with %
 _LAST_FIELD = re.compile(_OPEN_FIELD + rb"(?<=%)(?=[ \t]*(?:\r?\n|\Z))")
 _LAST_COUNT = re.compile(rb" {0,40}(number of nan iterations): ( {0,2})(\d{1,9})(?<=: [ \d]{2}\d)(?=[ \t]*\r?\n)")
 # occurs in every row after its head; elsewhere, a row has lost its head
@@ -24,7 +24,7 @@ BODY = re.compile(
     rb"number of (?:nan|skipped) iterations:\s{0,40}\d|learning rate:%sglobal batch size:|loss scale:%s(?:grad|num)"
     % (_ONE, _ONE)
 )
-# as C and Python print it: exponents of two digits, or three if needed; damaged ones (`E-00`, overflow) do not match
+# as C and Python print them: exponents of two digits, or three if needed; `E-00` and an overflow show damage
 _EXPONENT = r"[eE](?:\+\d\d|-(?!00)\d\d|[-+](?:[12]\d\d|30[0-7]))"
 _NUMBER = re.compile(
     rf"[-+]?(?:[1-9](?:\.\d+)?{_EXPONENT}|0(?:\.0+)?[eE]\+00|(?:0|[1-9]\d*)(?:\.\d+)?|nan|inf(?:inity)?)", re.IGNORECASE
@@ -69,12 +69,14 @@ _KNOWN = frozenset(_NAMED) | {
 }  # fmt: skip
 _KNOWN |= {key.replace(" ", "_") for key in _KNOWN}  # Argonne's
 _AVERAGE = "{} (average)"
-_FINAL = frozenset({"number of nan iterations", "number_of_nan_iterations"})
-_MAY_MISS = ("number of skipped iterations", "number_of_skipped_iterations", *_FINAL)
+_FINAL = ("number of nan iterations", "number_of_nan_iterations")  # keys of the last field
+# keys of counts: if a count is not 0, the row may lack other fields
+_EXCUSING = ("number of skipped iterations", "number_of_skipped_iterations", *_FINAL)
 TAIL = rb"(?=[ \t]*\r?$)"
 
 
 def name_of(key: str) -> str:
+    """Return the column of a key."""
     return "seconds" if _ELAPSED.fullmatch(key) else _NAMED.get(key, key)
 
 
@@ -82,7 +84,7 @@ KNOWN = frozenset(map(name_of, _KNOWN)) | {_AVERAGE.format(name_of(key)) for key
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
-    """Return the row at a position (see `RowGrammar.parse`); None if damaged or cut: every field ends with a bar."""
+    """Return the row at a position (see `RowGrammar.parse`); None if damaged or cut. Every field ends with a bar."""
     head = _HEAD.match(line, position)
     if head is None:
         return None
@@ -95,7 +97,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     fields.insert(0, first)
     values = {one.key: one.value for one in fields}
     norm = values.get("grad norm", values.get("grad_norm"))
-    excused = any(values.get(key) for key in _MAY_MISS) or (isinstance(norm, float) and not math.isfinite(norm))
+    excused = any(values.get(key) for key in _EXCUSING) or (isinstance(norm, float) and not math.isfinite(norm))
     regular = all(one.shape[1] in (3, 6) for one in fields if one.shape[0] == "exponent")  # true of all versions, forks
     row = Row(int(head[2]), tuple(fields), position, end, regular=regular, excused=excused, total=total, tail=TAIL)
     if line[end : end + 200].strip(b" \t\r"):
@@ -122,7 +124,7 @@ def read_fields(data: bytes, position: int) -> tuple[list[Field], int]:
 
 
 def _read(found: re.Match[bytes]) -> list[Field] | None:
-    """Return a match of `_FIELD` as one field, or two (`instantaneous/average`); None if a number is damaged."""
+    """Return a match of `_FIELD` as one field, or as two (`instantaneous/average`); None if a number is damaged."""
     key, text, at = found[1].decode("utf-8", "replace").strip(), found[3].decode("utf-8", "replace"), found.start(3)
     key = _RANK.sub("", key.lower() if key == "ETA" else key)
     elapsed, name = _ELAPSED.fullmatch(key), name_of(key)
