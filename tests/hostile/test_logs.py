@@ -193,7 +193,7 @@ def test_a_line_of_many_megabytes(write_log: Callable[..., Path], tmp_path: Path
     """The page shows its ends; the steps around it are all read."""
     long = b"<b>x</b>" * 2_000_000 + b"\n"  # 16 MB
     pair = read_pair([write_log("a.txt", extra=long), write_log("b.txt")])
-    for run in pair.readings:
+    for run in (pair.baseline[0].reading, pair.candidate[0].reading):
         assert run.steps["step"].to_list() == list(range(10))
         # a field with markup as its name is ignored, and reported
         assert [line.text[:18] for line in run.coverage.unread] == ["completed step: 10"]

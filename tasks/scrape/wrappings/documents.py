@@ -119,7 +119,7 @@ def _find_logs(data: bytes, arms: list[PageLog]) -> list[PageLog]:
 
 
 def is_guide(data: bytes) -> bool:
-    """Whether a text is Markdown with step lines, all of which are in fenced code blocks."""
+    """Whether a text is Markdown whose step lines are all in fenced code blocks."""
     blocks = fenced_blocks(data)
     inside = sum(len(HEAD.findall(data, begin, end)) for begin, end in blocks)
     return inside > 0 and inside == len(HEAD.findall(data))

@@ -75,7 +75,7 @@ def test_a_trainer_that_never_prints_an_exit_code_has_not_died(
 
 def test_two_logs_are_two_arms_in_the_given_order(write: Callable[..., Path]) -> None:
     pair = read_pair([write("b.txt"), write("a.txt", log_text(losses=(9.0, 8.0)))])
-    assert [reading.steps.height for reading in pair.readings] == [3, 2]
+    assert [run.reading.steps.height for run in (*pair.baseline, *pair.candidate)] == [3, 2]
     assert pair.case is None
 
 
@@ -93,7 +93,7 @@ def test_process_0_is_compared_among_the_pods_of_one_job(write: Callable[..., Pa
     for mixed in (pods, reported):
         path = write("pods.txt", pods_text(*mixed))
         pair = read_pair([path, other])
-        assert pair.readings[0].steps.height == 2
+        assert pair.baseline[0].reading.steps.height == 2
         assert [run.pod for run in (*pair.baseline, *pair.candidate)] == [mixed[1][0], None]
         record = records_of([path, other], tmp_path / "out")[0]
         text = Path(record.log).read_text()
@@ -432,7 +432,9 @@ def test_a_changed_log_is_another_run(write: Callable[..., Path], tmp_path: Path
 @pytest.mark.parametrize("name", ["feat/../../../x", "a b;rm -rf", "日本", "." * 80, "-" * 300])
 def test_a_name_cannot_leave_the_archive(name: str, write: Callable[..., Path], tmp_path: Path) -> None:
     pair = read_pair([write("a.txt"), write("b.txt")])
-    strange = pair.baseline[0].model_copy(update={"reading": pair.readings[0].model_copy(update={"name": name})})
+    strange = pair.baseline[0].model_copy(
+        update={"reading": pair.baseline[0].reading.model_copy(update={"name": name})}
+    )
     out = tmp_path / "out"
     records = archive(pair.model_copy(update={"baseline": (strange,), "names": (name, "b")}), Store(out))
     assert Path(records[0].log).resolve().parent.parent == (out / "runs").resolve()
