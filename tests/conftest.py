@@ -67,6 +67,13 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault(COMPILED, str(folder / "compiled"))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """For `-m "long…"`, ignore the files without a long test: importing all files takes seconds in every process."""
+    if collection_path.name.startswith("test_") and str(config.option.markexpr).startswith("long"):
+        return None if "mark.long" in collection_path.read_text(encoding="utf-8") else True
+    return None
+
+
 class ByServer(LoadFileScheduling):  # type: ignore[misc]
     """Keep the tests of a file together, because they share its servers; also all files that use one `maxview up`."""
 

@@ -131,7 +131,14 @@ def run_git(repository: Path) -> Callable[..., str]:
 
 @pytest.fixture
 def plan_of(make_plan: Callable[..., RunPlan], tmp_path: Path) -> Callable[..., RunPlan]:
-    """A plan that trains an edited copy of the small trainer, or another program's text."""
+    """A plan that trains an edited copy of the small trainer, or another program's text.
+
+    Its processes share the compiled programs of the test run: compiling takes most of such a training.
+    """
+    cache = {
+        "JAX_COMPILATION_CACHE_DIR": os.environ["JAX_COMPILATION_CACHE_DIR"],
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
 
     def plan(arm: str, *edits: tuple[str, str], text: str = "", words: tuple[str, ...] = ()) -> RunPlan:
         source = text or OBSERVED.read_text()
@@ -145,7 +152,7 @@ def plan_of(make_plan: Callable[..., RunPlan], tmp_path: Path) -> Callable[..., 
         directory.mkdir(parents=True, exist_ok=True)
         return make_plan(
             "", arm=arm, trainer="command", backend="local", run_name=arm, directory=str(directory),
-            argv=(sys.executable, str(file), *words), environment={"JAX_PLATFORMS": "cpu"}, time_limit_s=300,
+            argv=(sys.executable, str(file), *words), environment={"JAX_PLATFORMS": "cpu", **cache}, time_limit_s=300,
             passed_on=("PATH", "HOME"),
         )  # fmt: skip
 

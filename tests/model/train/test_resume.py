@@ -80,10 +80,14 @@ def test_a_refused_folder_is_unchanged_and_nothing_is_compiled(folder: Path, min
     assert files() == before
 
 
-def test_an_attempt_without_a_checkpoint_imposes_no_config(tmp_path: Path, mini_config: MiniConfig) -> None:
+def test_sigterm_before_the_first_step_saves_nothing_and_imposes_no_config(
+    tmp_path: Path, mini_config: MiniConfig
+) -> None:
     """A run was stopped before its first step, and starts again with another seed."""
     place = {"base_output_directory": tmp_path}
     assert train(mini_config(**place), StopSignal(arrived=True)) == EXIT_SIGTERM
+    assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
+    assert (tmp_path / "run" / "metrics.jsonl").read_text("utf-8") == ""
     assert train(mini_config(**place, data_shuffle_seed=1, steps=3), StopSignal()) == 0
     assert load_train_config(tmp_path / "run" / "config.yml", []).data_shuffle_seed == 1
     with pytest.raises(ConfigError, match="data_shuffle_seed is 0 here and 1 there"):
@@ -183,12 +187,6 @@ def test_a_relative_folder_is_resolved_at_the_trainers_start(
     monkeypatch.chdir(tmp_path)
     assert train(mini_config(base_output_directory="runs", async_checkpointing=False), StopSignal()) == 0
     assert (tmp_path / "runs" / "run" / "checkpoints" / "5" / "_CHECKPOINT_METADATA").exists()
-
-
-def test_sigterm_before_the_first_step_saves_nothing(tmp_path: Path, mini_config: MiniConfig) -> None:
-    assert train(mini_config(base_output_directory=tmp_path), StopSignal(arrived=True)) == EXIT_SIGTERM
-    assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
-    assert (tmp_path / "run" / "metrics.jsonl").read_text("utf-8") == ""
 
 
 def test_without_checkpoints_their_folder_is_not_created(tmp_path: Path, mini_config: MiniConfig) -> None:

@@ -3,7 +3,7 @@
 Each pair is lowered by JAX itself; the expectation follows from the two Python functions, not from our output.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from model.compile.stablehlo import transcribe
+from tasks.causes import programs
 from tasks.causes.programs import compare_program_files
 from tasks.records import ProgramExplanation
 
@@ -18,6 +20,22 @@ type Step = Callable[..., Any]
 
 X = jax.ShapeDtypeStruct((4, 8), jnp.float32)
 W = jax.ShapeDtypeStruct((8, 8), jnp.float32)
+
+
+@pytest.fixture(autouse=True)
+def _read_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the texts in this process, which has JAX, except for `in_a_process`."""
+
+    def read(_: str, paths: Sequence[Path]) -> list[Any]:
+        return [transcribe(path.read_text()) for path in paths]
+
+    if "in_a_process" not in request.fixturenames:
+        monkeypatch.setattr(programs, "read_with_jax", read)
+
+
+@pytest.fixture
+def in_a_process() -> None:
+    """For tests that read the texts as a flow does: with another process."""
 
 
 def compare(tmp_path: Path, left: Step, right: Step, *given: Any, other: tuple[Any, ...] = ()) -> ProgramExplanation:
@@ -55,6 +73,7 @@ def norm_swapped(w: jax.Array, x: jax.Array) -> jax.Array:
     return norm(x, w)
 
 
+@pytest.mark.usefixtures("in_a_process")
 def test_the_same_text(tmp_path: Path) -> None:
     assert compare(tmp_path, norm, norm, X, W).answer == "same text"
 
@@ -70,6 +89,7 @@ def test_arguments_in_another_order_are_the_same_computation(tmp_path: Path) -> 
     assert found.answer == "same computation in another order"
 
 
+@pytest.mark.usefixtures("in_a_process")
 def test_another_constant_is_reported_with_the_line_that_reads_it(tmp_path: Path) -> None:
     found = compare(tmp_path, norm, norm_other_epsilon, X, W)
     assert found.answer == "differs"
@@ -169,6 +189,7 @@ def test_a_donated_argument_is_a_differing_input(tmp_path: Path) -> None:
     assert [one.candidate for one in found.inputs] == ["f32[4,8], donated"]
 
 
+@pytest.mark.usefixtures("in_a_process")
 def test_a_text_that_is_not_a_program_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "bad.mlir").write_text("module {")
     with pytest.raises(ValueError, match=r"bad\.mlir"):

@@ -17,6 +17,7 @@ from tasks.records import RunPlan, TensorComparison
 from tasks.records.observation import FILE, PROGRAM
 
 type Planned = Callable[..., RunPlan]
+type Observe = Callable[..., Path]
 type Compare = Callable[..., TensorComparison]
 
 NAMES = ("left", "right")
@@ -88,8 +89,30 @@ def all_but_first_long(names: Iterable[str]) -> list[ParameterSet]:
     return [pytest.param(name, marks=[pytest.mark.long] * (n > 0)) for n, name in enumerate(names)]
 
 
+@pytest.fixture(scope="module")
+def observed() -> dict[tuple[object, ...], Path]:
+    """The observations of this module's tests so far: arm, edits, words and start → folder."""
+    return {}
+
+
 @pytest.fixture
-def compare(plan_of: Planned, tmp_path: Path) -> Compare:
+def observe(observed: dict[tuple[object, ...], Path], plan_of: Planned, tmp_path: Path) -> Observe:
+    """observe(arm, *edits): the folder of an observation of the edited trainer, which is made once for all tests."""
+
+    def find(arm: str, *edits: tuple[str, str], words: tuple[str, ...] = (), start: Path | None = None) -> Path:
+        key = (arm, edits, words, start)
+        if key not in observed:
+            folder = tmp_path / f"observed-{len(observed)}"
+            found = observe_arm(plan_of(arm, *edits, words=words), folder, start=start)
+            assert found.tensors, found.notes
+            observed[key] = folder
+        return observed[key]
+
+    return find
+
+
+@pytest.fixture
+def compare(observe: Observe) -> Compare:
     """The comparison of the small trainer with an edited one."""
 
     def run(
@@ -100,19 +123,15 @@ def compare(plan_of: Planned, tmp_path: Path) -> Compare:
         shared: bool = False,
         judged_shared: bool = False,
     ) -> TensorComparison:
-        folders = tmp_path / "a", tmp_path / "b"
-        plans = plan_of("left", *of_both, *of_left), plan_of("right", *of_both, *edits, words=words)
-        left = observe_arm(plans[0], folders[0])
-        right = observe_arm(plans[1], folders[1], start=folders[0] if shared else None)
-        assert left.tensors, left.notes
-        assert right.tensors, right.notes
-        return compare_tensors(*folders, names=NAMES, starts_shared=judged_shared)
+        left = observe("left", *of_both, *of_left)
+        right = observe("right", *of_both, *edits, words=words, start=left if shared else None)
+        return compare_tensors(left, right, names=NAMES, starts_shared=judged_shared)
 
     return run
 
 
 @pytest.mark.parametrize("fault", all_but_first_long(FAULTS))
-def test_a_fault_is_named_by_its_line(fault: str, compare: Compare, plan_of: Planned) -> None:
+def test_a_fault_is_named_by_its_line(fault: str, compare: Compare) -> None:
     edit, mark = FAULTS[fault]
     found = compare(edit)
     assert found.first is not None
@@ -226,9 +245,10 @@ def test_the_report_has_the_constant_and_its_count(compare: Compare) -> None:
     assert {"forward", "recomputed"} <= {root.direction for root in found.roots}
 
 
-def test_two_versions_of_jax_are_reported_and_their_computations_compared(plan_of: Planned, tmp_path: Path) -> None:
-    plan, folders = plan_of("left"), (tmp_path / "a", tmp_path / "b")
-    observe_arm(plan, folders[0])
+def test_two_versions_of_jax_are_reported_and_their_computations_compared(
+    observe: Observe, plan_of: Planned, tmp_path: Path
+) -> None:
+    plan, folders = plan_of("left"), (observe("left"), tmp_path / "b")
     shutil.copytree(folders[0], folders[1])
     record = json.loads((folders[1] / FILE).read_text())
     versions = record["software"]["jax"], "0.8.0"
