@@ -1,4 +1,4 @@
-"""Measures how often `maxview bisect` finds planted culprits, and in how many runs.
+"""Measures how often `maxview bisect` finds a planted culprit (the commit that changed a metric), and in how many runs.
 
     nice python -m benchmarks.bisect simulate [--trials 1000]
     nice python -m benchmarks.bisect train [--kinds loss crash memory checkpoint time nothing] [--numbers 0 1 2]
@@ -6,13 +6,14 @@
 
 `simulate` draws step times with the documented noise of a TPU (Student's t), with and without outliers (3 % of the
 runs, up to 5 % slower), over a line of 32 commits: once with every commit as a possible culprit, once with a ledger
-that shows a different program at 8 of them. The peer is git bisect by medians of r runs of both ends and every
-midpoint; r is the smallest number with at most our rate of wrong answers: once for each noise, and once for both noises
-together, because a user does not know the machine's noise beforehand. git bisect ignores the compiled programs, and
-names a commit even if there is no culprit. `clocks`: a machine with two clock states (40 % of the runs are 3 % slower)
-and the stated noise of a TPU; `gpu clocks`: 6 % slower, and a GPU's noise. `train` creates a repository of the tiny
-trainer with 32 commits (four of them change its source, one is the culprit), and runs the flow's own search with real
-trainings. `ledger` times the compile ledger of 32 commits with different sources, twice.
+that shows a different compiled program at 8 of the commits. The peer is git bisect, which compares medians of r runs of
+both ends and every midpoint. r is the smallest number of runs with at most our rate of wrong answers: once for each
+noise, and once for both noises together, because a user does not know the machine's noise beforehand. git bisect
+ignores the compiled programs, and names a commit even if there is no culprit. `clocks`: a machine with two clock states
+(40 % of the runs are 3 % slower) and the stated noise of a TPU; `gpu clocks`: 6 % slower, and a GPU's noise. `train`
+creates a repository of the tiny trainer with 32 commits (four change the trainer's source, one is the culprit), and
+runs the flow's own search with real trainings. `ledger` times the compile ledger of 32 commits with different sources,
+twice.
 """
 
 import argparse
@@ -75,7 +76,7 @@ type Draw = Callable[[], float]
 
 
 def make_draw(random_: np.random.Generator, noise: str) -> Draw:
-    """Draw a run's deviation from the logarithm of its commit's level."""
+    """Return a function that draws a run's deviation from the logarithm of its commit's step time."""
 
     stated = STATED.get(noise, TPU)
 
@@ -91,7 +92,7 @@ def make_draw(random_: np.random.Generator, noise: str) -> Draw:
 
 
 def search(truth: Sequence[float], draw: Draw, line: Line, noise: str, *, ends: int = 0) -> tuple[Finish, int]:
-    """Return our answer and its number of runs. ends: runs of each end before the search, with two clock states."""
+    """Return our answer and the number of runs. ends: runs of each end before the search, for two clock states."""
     judge = SimulatedTimes(truth, draw, noise=STATED.get(noise, TPU))
     while ends and judge.spread() < CLOCKS[noise] / 2:
         judge.values.clear()
@@ -164,7 +165,7 @@ def simulate(trials: int) -> None:
 def _simulate(
     size: float, noise: str, random_: np.random.Generator, programs: int, trials: int, *, ends: int = 0
 ) -> tuple[str, float, float]:
-    """Return the shares of the answers as text, the share of wrong ones, and the mean number of runs."""
+    """Return the shares of the answers as text, the share of wrong answers, and the mean number of runs."""
     counts, runs, draw = Counter[str](), [], make_draw(random_, noise)
     for _ in range(trials):
         culprit = int(random_.integers(1, POINTS))
@@ -184,7 +185,7 @@ def _simulate(
 def _peer(
     size: float, draws: Sequence[Draw], random_: np.random.Generator, trials: int, allowed: float
 ) -> tuple[int, float, float] | None:
-    """Return (runs per commit, share of wrong answers, total runs) for the smallest r with at most our error rate."""
+    """Return git bisect's (runs per commit, share of wrong answers, total runs) for the smallest sufficient r."""
     if not size:
         return None
     for repeats in range(1, MOST_REPEATS + 1):
@@ -267,7 +268,7 @@ def bisect(
 
 
 def train(kinds: Sequence[str], numbers: Sequence[int], folder: Path) -> None:
-    """Print the answers of real searches. They share a repository and a store, and so the runs of the good end."""
+    """Print the answers of real searches. The searches share a store, and so the runs of the first commit."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "repository").exists():
         make_repository(folder / "repository")
@@ -305,7 +306,7 @@ def time_ledger() -> None:
 
 
 class _Clock:
-    """Wall seconds, and processor seconds of ended child processes, since its creation."""
+    """A clock that shows wall seconds, and processor seconds of ended child processes, since its creation."""
 
     def __init__(self) -> None:
         self._began, self._used = time.monotonic(), self._children()

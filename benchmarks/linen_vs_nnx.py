@@ -1,10 +1,10 @@
-"""Calls the compiled steps of both APIs in turn, in one process, and prints NNX's time over Linen's.
+"""Calls the compiled training steps of Linen and NNX in turn, in one process, and prints NNX's time over Linen's.
 
     python -m benchmarks.linen_vs_nnx
 
 Whole runs of one program differ by several percent and cannot resolve 2 %. Here both steps share the machine's state:
-each pair is one step of each, in alternating order. Exit status: 0 if no interval of the ratio lies above the target,
-1 if one does.
+each pair contains one step of Linen and one of NNX, in alternating order. Exit status: 0 if no interval of the ratio
+lies above the target, 1 if one does.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from benchmarks.machine import describe_machine
 from benchmarks.trainer_vs_maxtext import ENVIRONMENT, NUMBERS, SHARED
 
 TARGET = 1.02
-WARM = 3  # calls of each before the measurement: caches and allocators
+WARM = 3  # calls of each step before the measurement, which fill caches and allocators
 
 
 class Ratio(NamedTuple):
-    """The median of the pairs' ratios, with its 95 % interval."""
+    """The median of the ratios of pairs, with its 95 % interval."""
 
     median: float
     least: float
@@ -40,7 +40,7 @@ class Ratio(NamedTuple):
 def find_ratio(ours: ArrayLike, theirs: ArrayLike) -> Ratio:
     """Return the ratio ours / theirs of times measured in pairs, by order statistics, which assume no distribution."""
     ratios = np.sort(np.divide(ours, theirs))
-    # the interval begins at this rank: fewer ratios lie below the true median with a probability under 2.5 %
+    # the rank at which the interval begins: that fewer ratios lie below the true median has a probability under 2.5 %
     below = max(int(stats.binom.ppf(0.025, len(ratios), 0.5)), 1)
     return Ratio(float(np.median(ratios)), float(ratios[below - 1]), float(ratios[-below]))
 
@@ -67,7 +67,7 @@ class Arm:
         self.batch = make_source(config, mesh).next()
 
     def step(self) -> tuple[float, float]:
-        """Wall seconds and processor seconds of one step."""
+        """Run one step; return its wall seconds and processor seconds."""
         import jax
 
         wall, cpu = time.perf_counter(), time.process_time()
@@ -77,7 +77,7 @@ class Arm:
 
 
 def measure(numbers: str, pairs: int) -> bool:
-    """Print both ratios for one type of activations; return whether the target may be met."""
+    """Print the ratios of both clocks for one type of activations; return whether the target may be met."""
     arms = [Arm(numbers, nnx=False), Arm(numbers, nnx=True)]
     same = arms[0].program.stablehlo_sha256 == arms[1].program.stablehlo_sha256
     print(f"{numbers}: {'one program' if same else 'DIFFERENT programs'} in both APIs")

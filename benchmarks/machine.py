@@ -10,7 +10,7 @@ PACKAGES = ("jax", "flax", "optax", "orbax-checkpoint", "prefect", "polars")
 
 
 def describe_machine(packages: tuple[str, ...] = PACKAGES) -> str:
-    """One line for the machine and one for the versions."""
+    """Return two lines of text: the machine with its load, and the versions of Python and the packages."""
     memory = psutil.virtual_memory().total / 2**30
     load = os.getloadavg()[0]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)

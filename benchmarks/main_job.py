@@ -3,8 +3,8 @@
     uv run python -m benchmarks.main_job [--page SAVED_PAGE] [--rounds 3] [--only ingest]
 
 The peer is a bare Prefect flow of one task, with Prefect's own temporary server. Each round runs the bare flow, the
-command for the first time (without an idle server), and the command again. It prints wall seconds, the trainers' share
-of them, the rest, and the rest relative to the bare flow's time.
+command for the first time (without an idle server), and the command again. The benchmark prints wall seconds, the
+trainers' share of them, the rest, and the rest over the bare flow's time.
 """
 
 import argparse
@@ -40,7 +40,7 @@ SETTINGS = {
 
 
 class Timing(NamedTuple):
-    """One command in seconds: its wall time, and the trainers' share of it."""
+    """The wall seconds of one command, and the trainers' share of them."""
 
     wall_s: float
     trainers_s: float = 0.0
@@ -53,7 +53,7 @@ class Timing(NamedTuple):
 def run(
     argv: list[str], environment: dict[str, str], store: Path | None = None, statuses: tuple[int, ...] = (0,)
 ) -> Timing:
-    """Run it; trainers' time is from each supervisor's start to the last write of its log."""
+    """Run a command; the trainers' time is from each supervisor's start to the last write of its log."""
     start = time.time()
     done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     wall = time.time() - start
@@ -81,7 +81,7 @@ def measure(words: list[str], scratch: Path, clean: dict[str, str]) -> tuple[Tim
 
 
 def show(name: str, timings: list[Timing], bare: list[Timing]) -> None:
-    """One line: the medians over the rounds."""
+    """Print one line with the medians over the rounds."""
     wall, trainers, rest = (
         statistics.median(values) for values in zip(*((t.wall_s, t.trainers_s, t.rest_s) for t in timings), strict=True)
     )
@@ -92,7 +92,7 @@ def show(name: str, timings: list[Timing], bare: list[Timing]) -> None:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run all rounds and print the timings."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--page", type=Path, help="a saved MaxView page, for ingest")
     parser.add_argument("--rounds", type=int, default=3)

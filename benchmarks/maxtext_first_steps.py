@@ -26,7 +26,7 @@ MANY_DEVICES = "cpu-8"
 
 
 def resolve_maxtext(cases: Sequence[str], python: str, out: Path, target: str | None = None) -> list[RunPlan]:
-    """The plans of MaxText's Linen and NNX. Raises ValueError for a case that MaxText refuses."""
+    """Return the plans of MaxText's Linen and NNX. Raises ValueError for a case that MaxText refuses."""
     options = ArmOverrides(software=tuple(f"{arm}:{python}" for arm in ("linen", "nnx")))
     comparison = "maxtext-linen-vs-nnx"
     request = Request(comparison=comparison, cases=tuple(cases), repeats=1, arms=options, target=target)
@@ -34,7 +34,7 @@ def resolve_maxtext(cases: Sequence[str], python: str, out: Path, target: str | 
 
 
 def run_cases(python: str, names: Sequence[str], scratch: Path) -> int:
-    """The table of MaxText's cases: whether Linen and NNX have one first loss, or else the first differing tensor."""
+    """Print the table of cases: whether Linen and NNX have one first loss, or else the first differing tensor."""
     print("| case | first loss | |\n|---|---|---|")
     missed = 0
     for case in sorted(path.stem for path in (ROOT / "configs" / "cases").glob("*.yml")):
@@ -47,7 +47,7 @@ def run_cases(python: str, names: Sequence[str], scratch: Path) -> int:
 
 
 def compare_case(case: str, python: str, scratch: Path) -> tuple[str, str, bool]:
-    """One row: the first losses, the differing results or first differing tensor, and whether there is an answer."""
+    """Return a row: the first losses, the differing results or first differing tensor, and whether one was found."""
     resolved = partial(resolve_maxtext, [case], python, scratch / "out")
     try:
         try:

@@ -37,7 +37,7 @@ TIME_LIMIT_S = 3600
 
 
 class Compiled(NamedTuple):
-    """One compile, and its program's work in a step."""
+    """One compile, and the work of the compiled program in a step."""
 
     program: CompiledProgram
     cycles: int
@@ -96,7 +96,7 @@ def show_figures(cases: list[str], maxtext_python: Path, folder: Path) -> bool:
 
 
 def show(found: Compiled) -> str:
-    """One line of a compile."""
+    """Return one line of text about a compile."""
     program = found.program
     if program.error is not None:
         return f"{program.error.type}: {program.error.message.splitlines()[0]:.200}"
@@ -109,7 +109,7 @@ def show(found: Compiled) -> str:
 
 
 def total_gib(found: Compiled) -> float:
-    """Memory of one device during the step."""
+    """Return the memory of one device during the step, in GiB."""
     return found.program.memory.total / GIB if found.program.memory else float("inf")
 
 
@@ -119,7 +119,7 @@ def cpu(found: Compiled) -> float:
 
 
 def ratio(ours: float, theirs: float) -> float:
-    """Ours over theirs."""
+    """Return ours / theirs."""
     return ours / theirs if theirs else float("inf")
 
 

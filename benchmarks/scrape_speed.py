@@ -2,12 +2,12 @@
 
     python benchmarks/scrape_speed.py [--steps 1000000] [--repeats 3]
 
-Each reader runs in a separate process with its own peak memory. The strict line loop reads every field as a number,
-from lines that match MaxText's format completely; the other peers read six fields as text. Ours reads every field as a
-number, with time, line and offset, checks each line against the grammar, and counts unread lines; `table` and `JSON`
-include the output of `maxview scrape` to a file. The log has four forms: with its line breaks; without any; with
-varying step times, and so varying column widths; as Cloud Logging's JSON lines from a bucket sink. MB/s refer to the
-file that is read; the line loops always read the log with its line breaks.
+Each reader runs in a separate process, so that its peak memory is its own. The strict line loop reads every field as a
+number, from lines that match MaxText's format completely; the other peers read six fields as text. Our reader reads
+every field as a number, with time, line and offset, checks each line against the grammar, and counts unread lines;
+`table` and `JSON` include the output of `maxview scrape` to a file. The log has four forms: with line breaks; without
+line breaks; with varying step times, and so varying column widths; as Cloud Logging's JSON lines from a bucket sink.
+MB/s refer to the file that is read; the line loops always read the log with line breaks.
 """
 
 import argparse
@@ -42,7 +42,7 @@ STRICT = (
 
 
 def write_log(path: Path, steps: int, *, ending: str = "\n", jumps: bool = False, as_json: bool = False) -> None:
-    """A MaxText log with this number of steps, as MaxText 0.2.4 prints them in an XPK pod."""
+    """Write a log with this number of steps, as MaxText 0.2.4 prints it in an XPK pod."""
     draw = random.Random(1)
     with path.open("w", encoding="ascii") as file:
 
@@ -65,7 +65,7 @@ def write_log(path: Path, steps: int, *, ending: str = "\n", jumps: bool = False
 
 
 def json_line(draw: random.Random, line: str) -> str:
-    """An entry of Cloud Logging (LogEntry in its REST reference) as GKE writes it, on a separate line."""
+    """Return a line of the log as an entry of Cloud Logging (LogEntry in its REST reference), as GKE writes it."""
     day, clock = (f"{line[3:5]}", line[6:21]) if line.startswith("I0") else ("18", "00:00:00")
     stamp = f"2026-04-{day}T{clock}Z" if not line.startswith(("XPK End", "EXIT")) else "2026-04-30T00:00:00Z"
     entry = {
@@ -85,7 +85,7 @@ def json_line(draw: random.Random, line: str) -> str:
 
 
 def read_ours(path: Path) -> int:
-    """Every field, as numbers."""
+    """Read every field as a number; return the number of rows, as all readers do."""
     from tasks.scrape import scrape_run
 
     run = scrape_run(path)
@@ -95,7 +95,7 @@ def read_ours(path: Path) -> int:
 
 
 def show_ours(path: Path, *, format_: Literal["table", "json"]) -> int:
-    """The same, written to a file like `maxview scrape --format … -o FILE`."""
+    """Read every field as a number, and write a file as `maxview scrape --format … -o FILE` does."""
     from tasks.publish.terminal.reading import show_reading
     from tasks.scrape import scrape
 
@@ -106,7 +106,7 @@ def show_ours(path: Path, *, format_: Literal["table", "json"]) -> int:
 
 
 def read_line_loop(path: Path) -> int:
-    """Six fields, line by line, with `re`."""
+    """Read six fields as text, line by line, with `re`."""
     pattern = re.compile(SIX)
     rows = []
     with path.open("rb") as file:
@@ -117,7 +117,7 @@ def read_line_loop(path: Path) -> int:
 
 
 def read_strict_loop(path: Path) -> int:
-    """Every field, as numbers, line by line, with `re.fullmatch`."""
+    """Read every field as a number, line by line, with `re.fullmatch`."""
     pattern = re.compile(STRICT)
     rows = []
     with path.open("rb") as file:
@@ -129,12 +129,12 @@ def read_strict_loop(path: Path) -> int:
 
 
 def read_findall(path: Path) -> int:
-    """Six fields, one `findall` over the bytes."""
+    """Read six fields as text, with one `findall` over the bytes."""
     return len(re.compile(SIX).findall(path.read_bytes()))
 
 
 def read_polars(path: Path) -> int:
-    """Six fields, lines as a polars column, `extract_groups`."""
+    """Read six fields as text, with `extract_groups` on a polars column of lines."""
     import polars as pl
 
     lines = pl.read_csv(
@@ -145,7 +145,7 @@ def read_polars(path: Path) -> int:
 
 
 def read_grep(path: Path) -> int:
-    """Only counts the lines."""
+    """Count the lines with grep, without reading fields."""
     done = subprocess.run(["grep", "-c", "completed step", str(path)], capture_output=True, check=True)
     return int(done.stdout)
 
@@ -173,14 +173,14 @@ def run_one(way: str, path: Path) -> None:
 
 
 def measure(way: str, path: Path) -> dict[str, float]:
-    """One run in a separate process."""
+    """Return the figures of one reader, run in a separate process."""
     command = [sys.executable, __file__, "--one", way, str(path)]
     result: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
     return result
 
 
 def main() -> None:
-    """Print a table."""
+    """Print a table of all readers and forms."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=3)

@@ -1,7 +1,7 @@
 """Times building, opening and searching a site in headless Chromium (which must be on PATH).
 
-Times are measured inside the page, up to the frame that shows the result: the automation has delays of its own. A page
-of one word is opened for comparison: its time is the browser's and the machine's.
+Times are measured inside the page, up to the frame that shows the result, because the automation has delays. A page of
+one word is opened for comparison: it takes the time that the browser and the machine need for any page.
 
 python -m benchmarks.site [--comparisons 2000] [--megabytes 100] [--only build|open|search]
 """
@@ -50,7 +50,7 @@ TYPE = """(word) => new Promise((done) => {
 
 
 def made_up_log(path: Path, steps: int, size: int, seed: int) -> None:
-    """A log with this number of steps and about this many bytes, with NEEDLE in its last lines."""
+    """Write a log with this number of steps and about this many bytes, with NEEDLE in its last lines."""
     draw = random.Random(seed)
     fill = max(0, size // steps - 200) // len(NOISE)
     with path.open("w") as file:
@@ -65,7 +65,7 @@ def made_up_log(path: Path, steps: int, size: int, seed: int) -> None:
 
 
 def publish_logs(folder: Path, steps: int, size: int) -> Path:
-    """The page of a comparison of two such logs."""
+    """Compare two made-up logs; return the path of the comparison's page."""
     store = open_store(folder / "out")
     files = [folder / f"{side}.txt" for side in ("baseline", "candidate")]
     for seed, file in enumerate(files):
@@ -155,7 +155,7 @@ def file_of(url: str) -> Path:
 
 
 def show(seconds: list[float]) -> str:
-    """The median, and the range."""
+    """Return the median and the range as text."""
     return f"{median(seconds):.2f} s ({min(seconds):.2f} … {max(seconds):.2f})"
 
 
@@ -179,7 +179,7 @@ def search(folder: Path, megabytes: int) -> None:
 
 @contextmanager
 def browse() -> Iterator[Page]:
-    """A page in a new browser."""
+    """Yield an empty page in a new browser."""
     path = next(found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name)))
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"], timeout=180_000)
@@ -190,7 +190,7 @@ def browse() -> Iterator[Page]:
 
 
 def until_ready(page: Page, path: Path) -> float:
-    """Seconds from the request of a page until it is readable and usable."""
+    """Open a page; return the seconds from its request until it is readable and usable."""
     page.add_init_script(WATCH)
     page.goto(path.as_uri(), wait_until="commit")
     page.wait_for_selector("html[data-ready=yes]", state="attached")

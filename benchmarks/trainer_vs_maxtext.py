@@ -1,4 +1,4 @@
-"""Trains one small model with this trainer and with MaxText, alternately, and prints both figures and their ratio.
+"""Trains one small model with maxview's trainer and MaxText, alternately, and prints both figures and their ratio.
 
     python benchmarks/trainer_vs_maxtext.py --peer-python /path/to/venv/bin/python
 
@@ -68,7 +68,7 @@ print(json.dumps({"versions": versions, "maxtext": spec and list(spec.submodule_
 
 @dataclass(frozen=True)
 class Measured:
-    """The figures of one run. The log's reader takes the times, in the same way for both trainers."""
+    """The figures of one run. Step times are the arrival times of log lines, for both trainers."""
 
     first_step_s: float
     first_step_cpu_s: float
@@ -80,7 +80,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Target:
-    """The largest ratio of our figure to the peer's, or the largest difference of the losses; None: only shown."""
+    """The largest allowed ratio of our figure to the peer's, or difference of the losses; None: only shown."""
 
     title: str
     unit: str
@@ -99,14 +99,14 @@ TARGETS = {
 
 
 def read_facts(python: str) -> dict[str, object]:
-    """Versions in an environment, and the folder of its MaxText."""
+    """Return the versions in an environment, and the folder of its MaxText."""
     found = subprocess.run([python, "-c", FACTS], capture_output=True, text=True, check=True)
     facts: dict[str, object] = json.loads(found.stdout)
     return facts
 
 
 def our_argv(dialect: str, numbers: str, steps: int, folder: Path) -> tuple[list[str], Path]:
-    """The command of our trainer, and the path of its metrics."""
+    """Return the command of our trainer, and the path of its metrics."""
     config = folder / "config.yml"
     keys = SHARED | NUMBERS[numbers] | {"steps": steps, "pure_nnx": str(dialect == "nnx").lower()}
     config.write_text("".join(f"{key}: {value}\n" for key, value in keys.items()), encoding="utf-8")
@@ -117,7 +117,7 @@ def our_argv(dialect: str, numbers: str, steps: int, folder: Path) -> tuple[list
 def peer_argv(
     python: str, maxtext: str, dialect: str, numbers: str, steps: int, folder: Path
 ) -> tuple[list[str], Path]:
-    """The same for MaxText."""
+    """Return the command of MaxText, and the path of its metrics."""
     nnx = str(dialect == "nnx").lower()
     metrics = folder / "peer.jsonl"
     keys = SHARED | NUMBERS[numbers] | PEER_ONLY | {"steps": steps, "run_name": "peer", "metrics_file": metrics}
@@ -165,7 +165,7 @@ def measure(argv: list[str], metrics: Path, loss_key: str, steps: int, log: Path
 
 
 def describe_machine() -> str:
-    """The processor, its cores, the memory and the present load."""
+    """Return the processor, its cores, the memory and the present load as text."""
     cpu = next(
         (
             line.split(":", 1)[1].strip()

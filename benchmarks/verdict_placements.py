@@ -1,10 +1,13 @@
-"""Counts how often runs with a longer mean step are called the same, by the place of the lost time.
+"""Counts how often the verdict calls runs with a longer mean step the same, by the place of the lost time.
 
     nice python -m benchmarks.verdict_placements [--trials 20] [--by 1.3]
 
-Every trial writes logs of MaxText as text, with the date of each line, and reads them with the project's reader. The
-candidate's mean step is `--by` times as long: by stalls, a slow loader, gaps between the printed seconds, slow first
-steps. The usual step is the same. The last line is the price: equal arms that are not called the same.
+Every trial writes logs as MaxText prints them, with the date of each line, and reads them with maxview's reader. The
+candidate's mean step is `--by` times as long as the baseline's: because of stalls, a slow loader, gaps between the
+printed seconds, or slow first steps. The usual step is equally long. The last line is the price: equal arms that are
+not called the same.
+
+A function of a place returns the lost seconds of each step: within the printed seconds, and after them.
 """
 
 import argparse
@@ -18,63 +21,56 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.verdict_power import RULES
+from benchmarks.verdict_power import RULES, Rng, Values
+from benchmarks.verdict_regimes import PLAN
 from tasks.diff.compare_runs import diff
-from tasks.records import RunPlan, RunRecord
+from tasks.records import RunRecord
 from tasks.scrape import scrape_run
-
-type Values = NDArray[np.float64]
-type Rng = np.random.Generator
 
 STEPS, STEP_S, TOKENS = 50, 0.25, 2048
 START = datetime(2026, 11, 16, 8)
-PLAN = RunPlan(
-    comparison="places", case="01", arm="a", repeat=0, trainer="maxview", target="bench", backend="local", config={},
-    origins={}, commit=None, dirty=False, versions={}, environment={}, argv=(), time_limit_s=60, run_name="r",
-    directory="", identity="",
-)  # fmt: skip
 WORDS = ("same", "unknown", "regressed", "improved")
 
 
 def nowhere(rng: Rng, extra: float) -> tuple[Values, Values]:
-    """No time is lost."""
+    """Lose no time."""
     return np.zeros(STEPS), np.zeros(STEPS)
 
 
 def at_steps(rng: Rng, extra: float, *, every: int) -> tuple[Values, Values]:
-    """In every n-th step."""
+    """Lose time in every n-th step."""
     return spread(np.arange(STEPS) % every == every - 1, extra), np.zeros(STEPS)
 
 
 def at_once(rng: Rng, extra: float, *, steps: int) -> tuple[Values, Values]:
-    """In a few steps at random places."""
+    """Lose time in a few random steps."""
     return spread(np.isin(np.arange(STEPS), rng.choice(STEPS, steps, replace=False)), extra), np.zeros(STEPS)
 
 
 def first(rng: Rng, extra: float, *, share: float) -> tuple[Values, Values]:
-    """In the first steps after compilation."""
+    """Lose time in the first steps after compilation."""
     return spread(np.arange(STEPS) < share * STEPS, extra), np.zeros(STEPS)
 
 
 def last(rng: Rng, extra: float) -> tuple[Values, Values]:
-    """In the last tenth of the steps."""
+    """Lose time in the last tenth of the steps."""
     return spread(np.arange(STEPS) >= 0.9 * STEPS, extra), np.zeros(STEPS)
 
 
 def loader(rng: Rng, extra: float) -> tuple[Values, Values]:
-    """In a random fifth of the steps, each by another amount."""
+    """Lose time in a random fifth of the steps, each by another amount."""
     waits = rng.exponential(size=STEPS) * (rng.random(STEPS) < 0.2)
     waits[0] += 1e-3
     return extra * STEPS * waits / waits.sum(), np.zeros(STEPS)
 
 
 def between(rng: Rng, extra: float, *, every: int) -> tuple[Values, Values]:
-    """After every n-th step, in none of the printed seconds."""
+    """Lose time after every n-th step, outside of the printed seconds."""
     return np.zeros(STEPS), spread(np.arange(STEPS) % every == 0, extra)
 
 
 def spread(where: NDArray[np.bool_], extra: float) -> Values:
-    """`extra` seconds a step on average, in equal parts at some of the steps."""
+    """Return the lost seconds of each step: `extra` on average, in equal parts at the steps `where`."""
     return np.where(where, extra * STEPS / where.sum(), 0.0)
 
 
@@ -101,7 +97,7 @@ def main() -> None:
 
 
 def judge_trials(name: str, runs: int, trials: int, by: float) -> Iterator[str]:
-    """Return the verdict of the step time in each trial."""
+    """Yield the verdict on the step time of each trial."""
     rng = np.random.default_rng(runs)
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(trials):
@@ -118,7 +114,7 @@ def judge_trials(name: str, runs: int, trials: int, by: float) -> Iterator[str]:
 
 
 def write_log(seconds: Values, gaps: Values, start: datetime) -> str:
-    """A log as MaxText prints it; its first step waits for the compiler."""
+    """Return a log as MaxText prints it; its first step waits for the compiler."""
     lines = [f"XPK Start: {start:%a %b %d %H:%M:%S} UTC 2026"]
     now = start + timedelta(seconds=10)
     lines.append(f"I{now:%m%d %H:%M:%S.%f} 139 max_utils.py:10] System Information: Jax Version: 0.12.0")
@@ -134,7 +130,7 @@ def write_log(seconds: Values, gaps: Values, start: datetime) -> str:
 
 
 def read_log(path: Path, arm: str) -> RunRecord:
-    """The run of a log, with the place that our own launcher would note."""
+    """Return the run of a log, with the device that our own launcher would record."""
     reading = scrape_run(path)
     environment = reading.environment.model_copy(update={"device_kind": "TPU v6 lite"})
     reading = reading.model_copy(update={"environment": environment})

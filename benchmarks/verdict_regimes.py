@@ -2,23 +2,22 @@
 
     nice python -m benchmarks.verdict_regimes [--trials 300] [--only clocks]
 
-The rule was not tuned for these regimes: a GPU in one of two clock states, a GPU that throttles from a random step on,
-clocks that flip inside a run, arms on two TPU slices or two days, seconds without further digits, step times with
-log-normal noise. Every trial draws new runs of both arms, rounds them as a log prints them, and takes the verdict of
-`tasks.diff.time_rows`. Histories of 8 and 20 pairs are drawn from the same regime. A change is put into every step of
-the candidate.
+A regime is a kind of machine with its noise. The verdict's rule was not tuned for these regimes: a GPU in one of two
+clock states, a GPU that throttles from a random step on, clocks that flip inside a run, arms on two TPU slices or two
+days, seconds without further digits, step times with log-normal noise. Every trial draws new runs of both arms, rounds
+their times as a log prints them, and takes the verdict of `tasks.diff.time_rows`. Histories of 8 and 20 pairs are drawn
+from the same regime. A change slows every step of the candidate.
 """
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.machine import describe_machine
-from benchmarks.verdict_power import RULES, TOKENS, draw_past, draw_tpu, make_arms
+from benchmarks.verdict_power import RULES, TOKENS, Draw, Rng, Values, draw_past, draw_tpu, make_arms
 from benchmarks.verdict_power import Cell as Shape
 from configs.schema import Frozen
 from configs.verdict_rules import DeviceKind
@@ -29,10 +28,6 @@ from tasks.metrics.merged_steps import PRINTED_UNIT_S, refine_seconds
 from tasks.metrics.step_time_levels import find_levels
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.records import RunPlan, StepLevels
-
-type Values = NDArray[np.float64]
-type Rng = np.random.Generator
-type Draw = Callable[[Rng, int, int], Values]  # runs, steps -> seconds without the first step
 
 STEPS = 100
 PAIRS = (0, 8, 20)
@@ -69,7 +64,7 @@ def draw_gpu(rng: Rng, runs: int, steps: int) -> Values:
 
 
 def draw_clocks(rng: Rng, runs: int, steps: int, *, apart: float = 0.06, scatter: float = 0.004) -> Values:
-    """Each run in one of two clock states."""
+    """Each run has one of two clock states."""
     slow = rng.random((runs, 1)) < 0.5
     return 0.4 * np.exp(apart * slow + rng.normal(0, scatter, (runs, 1)) + rng.normal(0, 0.004, (runs, steps)))
 
@@ -95,7 +90,7 @@ def draw_drift(rng: Rng, runs: int, steps: int) -> Values:
 
 
 def draw_lognormal(rng: Rng, runs: int, steps: int) -> Values:
-    """Steps scatter by 10 %, and now and then one takes several times as long."""
+    """Steps scatter by 10 %, and now and then a step takes several times as long."""
     tail = np.exp(rng.normal(0, 0.1, (runs, steps)) + np.abs(rng.standard_t(3, (runs, steps))) * 0.03)
     return np.asarray(0.4 * np.exp(rng.normal(0, 0.008, (runs, 1))) * tail)
 
@@ -138,7 +133,7 @@ def main() -> None:
 
 
 def judge_regime(name: str, runs: int, trials: int) -> Iterator[str]:
-    """One line per length of history."""
+    """Yield one line per length of history."""
     regime = REGIMES[name]
     rng = np.random.default_rng(runs)
     arms = make_arms(Shape(regime=name, device=regime.device, runs=runs, steps=STEPS, changes=()), apart=regime.days)
@@ -163,20 +158,20 @@ def judge_regime(name: str, runs: int, trials: int) -> Iterator[str]:
 
 
 def place(arm: ArmRuns) -> ArmRuns:
-    """The arm as run by our own launcher."""
+    """Return the arm as if our own launcher had run it."""
     runs = tuple(run.model_copy(update={"plan": PLAN}) for run in arm.runs)
     return arm.model_copy(update={"runs": runs})
 
 
 def draw_arms(regime: Regime, rng: Rng, runs: int) -> Values:
-    """[2, runs, steps]: the seconds of both arms, made in turns."""
+    """Return the seconds of both arms, made in turns: [2, runs, steps]."""
     seconds = regime.draw(rng, 2 * runs, STEPS)
     place = np.exp(rng.normal(0, regime.arms_s, (2, 1, 1))) if regime.arms_s else np.ones((2, 1, 1))
     return np.stack([seconds[::2], seconds[1::2]]) * place
 
 
 def draw_pasts(regime: Regime, pairs: int, rng: Rng) -> Iterator[dict[str, Past]]:
-    """Several histories of this number of pairs, as the store would keep them."""
+    """Yield several histories with this number of pairs, as the store would keep them."""
     if not pairs:
         yield {}
         return
@@ -185,7 +180,7 @@ def draw_pasts(regime: Regime, pairs: int, rng: Rng) -> Iterator[dict[str, Past]
 
 
 def read(regime: Regime, seconds: Values) -> list[StepLevels]:
-    """The levels of runs as a log prints them."""
+    """Return the levels of runs as a log prints them."""
     found = []
     for run in seconds:
         fine, unit = np.round(run, 3), PRINTED_UNIT_S
@@ -196,7 +191,7 @@ def read(regime: Regime, seconds: Values) -> list[StepLevels]:
 
 
 def judge(arms: Arms, levels: tuple[list[StepLevels], list[StepLevels]], past: dict[str, Past]) -> str:
-    """The verdict of the step time."""
+    """Return the verdict on the step time."""
     return decide_levels(levels, STEP_TIME, arms, RULES, Circumstances(past=past)).verdict
 
 

@@ -3,8 +3,8 @@
     uv run python -m benchmarks.verify_speed [--megabytes 512] [--arrays 16] [--folder /tmp] [--repeats 3] [--cold]
 
 Every figure is the best of the repeats, all from one run; the pages of the files are in memory unless --cold is given,
-which drops the kernel's page cache before each measurement. The memory is that of a process that only records the
-content, and the part of it after its imports.
+which drops the kernel's page cache before each measurement. The memory is the peak of a process that only records the
+content, and the part of the peak that the process took after its imports.
 """
 
 import argparse
@@ -30,7 +30,7 @@ import sys
 from pathlib import Path
 from tasks.verify.verification import verify_checkpoint
 
-def peak():  # of this program alone: what the C library calls ru_maxrss begins with that of the parent
+def peak():  # of this process alone: ru_maxrss begins with the value of the parent
     line = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
     return int(line.split()[1]) // 1024
 
@@ -43,13 +43,13 @@ type Shapes = dict[str, tuple[int, int]]
 
 
 def choose_shapes(megabytes: int, arrays: int) -> Shapes:
-    """Equal arrays of float32 with this total size."""
+    """Return the shapes of equal float32 arrays with this total size."""
     rows = max(1, megabytes * 2**20 // 4 // COLUMNS // arrays)
     return {f"layer_{number}": (rows, COLUMNS) for number in range(arrays)}
 
 
 def save(folder: Path, shapes: Shapes) -> float:
-    """Saves step 0 as MaxText does: float32 noise, which does not compress; returns seconds."""
+    """Save step 0 as MaxText does, with noise, which does not compress; return the seconds."""
     import jax
     import jax.numpy as jnp
     import orbax.checkpoint as ocp
@@ -68,7 +68,7 @@ def save(folder: Path, shapes: Shapes) -> float:
 
 
 def restore(folder: Path, shapes: Shapes) -> None:
-    """The peer: Orbax reading every value."""
+    """Restore every value with Orbax, the peer."""
     import jax
     import orbax.checkpoint as ocp
 
@@ -84,7 +84,7 @@ def restore(folder: Path, shapes: Shapes) -> None:
 
 
 def crc32c_alone(step: Path) -> None:
-    """Only the crc32c of the same files, one after the other."""
+    """Compute the crc32c of the same files, one after the other, the other peer."""
     for path in step.rglob("*"):
         if path.is_file():
             crc = 0
