@@ -23,7 +23,7 @@ from tasks.resolve.plans import Request
 from tasks.services.events import EVENTS, Bisected, Compared, Event
 from tasks.services.flow_runs import end_jobs
 from tasks.services.outage import is_outage, outlast
-from tasks.services.prefect_ui import FOUND, log_result, name_comparison, unless_named, with_parameters_of
+from tasks.services.prefect_ui import VERDICT_STATES, log_result, name_comparison, unless_named, with_parameters_of
 from tasks.services.running_jobs import Jobs, in_lanes
 from tasks.steps import (
     comment_step,
@@ -139,7 +139,7 @@ def run_cell(
         """Return the final state of the cell's flow run. Raises the error if a server outage ended it."""
         jobs.check()
         state: State[Any] = compare_cell(request, store.address, jobs, beside, return_state=True)
-        error = state.result(raise_on_failure=False) if state.is_failed() and state.name not in FOUND else None
+        error = state.result(raise_on_failure=False) if state.is_failed() and state.name not in VERDICT_STATES else None
         if isinstance(error, Exception) and is_outage(error):
             raise error
         return state

@@ -21,7 +21,7 @@ from tasks.launch.backend import WITHOUT
 from tasks.launch.job import find_obstacles
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.trainer_source import PYTHON_VARIABLE
-from tasks.services.embedded_server import IDLE_S, explain_home, find_idle
+from tasks.services.embedded_server import IDLE_S, explain_home, find_embedded
 from tasks.store import StoreError, check_writable
 
 State = Literal["ok", "optional", "missing"]
@@ -79,7 +79,7 @@ def _prefect() -> Iterator[tuple[State, str]]:
             yield "missing", denied
             return
         yield "ok", "Prefect: embedded server (PREFECT_API_URL is not set)"
-        for files in find_idle():
+        for files in find_embedded():
             with files.unused() as unused:
                 end = f"is idle, and ends {IDLE_S / 60:g} minutes after its last command"
                 now = end if unused else "serves a command"

@@ -78,11 +78,11 @@ def find_finished(directory: RunDirectory) -> RunRecord | None:
     return record if record is not None and record.is_finished else None
 
 
-def find_heir(plan: RunPlan, flow_runs: tuple[str, ...], store: Store, *, goes_on: Callable[[str], bool]) -> str:
+def find_heir(plan: RunPlan, flow_runs: tuple[str, ...], store: Store, *, is_rescheduled: Callable[[str], bool]) -> str:
     """Return a sentence about the flow that continues the job of an ending flow; "" if the job has to be ended."""
     if not is_owned(plan.run_name, flow_runs, store):
         return "this flow run was abandoned, and another flow run now owns its job"
-    if not is_here(plan) and any(goes_on(flow_run) for flow_run in flow_runs):  # a local job ends with its pod
+    if not is_here(plan) and any(is_rescheduled(flow_run) for flow_run in flow_runs):  # a local job ends with its pod
         return "this flow run continues the job in another pod"
     return ""
 

@@ -95,7 +95,7 @@ def explain_home() -> str | None:
     return f"{home}, Prefect's home, cannot be written: set PREFECT_HOME to a folder that can"
 
 
-def find_idle() -> list[ServerFiles]:
+def find_embedded() -> list[ServerFiles]:
     """Return the files of all running embedded servers."""
     found = [ServerFiles(path.parent, path.stem) for path in sorted((find_home() / FOLDER).glob("*.json"))]
     return [files for files in found if files.find() is not None]
@@ -103,12 +103,12 @@ def find_idle() -> list[ServerFiles]:
 
 def is_embedded(url: str | None) -> bool:
     """Return whether the API at this address is of an embedded server, which only this user's commands use."""
-    return any(server.url == url for files in find_idle() if (server := files.find()) is not None)
+    return any(server.url == url for files in find_embedded() if (server := files.find()) is not None)
 
 
 def end_idle(say: Callable[[str], None]) -> bool:
     """End every unused embedded server; return whether any ran."""
-    found = find_idle()
+    found = find_embedded()
     for files in found:
         if files.end():
             say("embedded server: ended")

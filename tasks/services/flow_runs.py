@@ -69,7 +69,7 @@ def is_alive_after_all(flow_run: str) -> bool:
         return True
 
 
-def goes_on(flow_run: str) -> bool:
+def is_rescheduled(flow_run: str) -> bool:
     """Return whether a flow run that ends in this pod was rescheduled, so that another pod continues it."""
     if os.environ.get(AT_SIGTERM) != RESCHEDULE:
         return False

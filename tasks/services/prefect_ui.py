@@ -29,7 +29,7 @@ GENERATED = re.compile(r"[a-z]+-[a-z]+")  # a random name by Prefect or its run 
 # Prefect's loggers that print a traceback for a Failed state
 ENGINE = ("prefect.engine", "prefect.flow_runs")
 # Names of Failed states that are a verdict: the flow itself succeeded.
-REGRESSED, CHANGED = FOUND = ("Regressed", "Changed")
+REGRESSED, CHANGED = VERDICT_STATES = ("Regressed", "Changed")
 
 
 def with_parameters_of[Given: BaseModel, Result](

@@ -18,7 +18,7 @@ from tasks.launch.job import LaunchedRun
 from tasks.launch.owners import find_heir, own, turn_of
 from tasks.records import RunHandle, RunPlan, RunRecord
 from tasks.services.events import EVENTS, Launched, Reused, Stopping, Troubled, Waits
-from tasks.services.flow_runs import goes_on, is_running, life_of
+from tasks.services.flow_runs import is_rescheduled, is_running, life_of
 from tasks.store import Store
 
 
@@ -149,7 +149,7 @@ def held_job(plan: RunPlan, store: Store, jobs: Jobs, *, launch: Callable[[], La
     own(plan.run_name, owners, store)
 
     def stop(handle: RunHandle) -> None:
-        if why := find_heir(plan, owners, store, goes_on=goes_on):
+        if why := find_heir(plan, owners, store, is_rescheduled=is_rescheduled):
             logger.info("%s: left running; %s", handle.job_name, why)
             return
         EVENTS.put(Stopping(plan))

@@ -97,7 +97,7 @@ def open_store(out: str | Path, *, reading: bool = False) -> Store:
         return _open_bucket(str(out), reading=reading)
     path = _local(out)
     if reading:
-        return _look_into(path)
+        return _open_to_read(path)
     # unlike Path.exists, os.path.exists does not raise for a name that is too long
     made = [p for p in (path, *path.parents) if not os.path.exists(p)]
     try:
@@ -157,7 +157,7 @@ def _not_writable(path: Path, error: OSError) -> StoreError:
     return StoreError(explain_full(path, error) or other)
 
 
-def _look_into(path: Path) -> Store:
+def _open_to_read(path: Path) -> Store:
     if not os.path.isdir(path):  # unlike Path.is_dir, never raises for a long name
         raise StoreError(f"output folder {path}: does not exist; name a folder written by maxview with --out")
     if not os.access(path, os.R_OK | os.X_OK):

@@ -137,7 +137,7 @@ class GcsFiles:
             for blob in self._bucket.list_blobs(prefix=start, fields=FIELDS, timeout=TIMEOUT_S, **options):
                 yield self._entry(blob)
 
-    def look(self) -> None:
+    def check_reachable(self) -> None:
         """Raise StoreError if the bucket is unreachable, missing, or the user may not list it."""
         with self._errors(""):
             patience = DEFAULT_RETRY.with_timeout(LOOK_S)

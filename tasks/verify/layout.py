@@ -139,7 +139,7 @@ def raise_if_unreachable(place: epath.Path) -> None:
         from tasks.store.gcs import GcsFiles  # takes a second to import; local checkpoints do not need it
 
         try:
-            GcsFiles(str(place)).look()
+            GcsFiles(str(place)).check_reachable()
         except StoreError as error:
             raise BucketError(str(error)) from error
 

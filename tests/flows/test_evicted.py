@@ -41,7 +41,7 @@ def test_a_job_is_left_running_if_another_pod_continues_the_flow(
 ) -> None:
     plan: Any = SimpleNamespace(run_name="a-run", backend=backend)
     own("a-run", (owner,), Store(tmp_path))
-    assert bool(find_heir(plan, ("cell", "night"), Store(tmp_path), goes_on=queued.__contains__)) is left
+    assert bool(find_heir(plan, ("cell", "night"), Store(tmp_path), is_rescheduled=queued.__contains__)) is left
 
 
 def test_a_cell_ends_its_job_with_its_night_and_stops_following_it(
@@ -92,10 +92,10 @@ def test_a_rescheduled_flow_run_continues(
     monkeypatch.setenv("PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR", behaviour)
     with temporary_settings({PREFECT_API_URL: prefect_server}), get_client(sync_client=True) as client:
         run = client.create_flow_run(flow(lambda: None, name="evicted"), state=state)
-        assert flow_runs.goes_on(str(run.id)) is expected
+        assert flow_runs.is_rescheduled(str(run.id)) is expected
 
 
 def test_jobs_are_ended_if_the_server_is_unreachable(monkeypatch: pytest.MonkeyPatch, closed_port: int) -> None:
     monkeypatch.setenv("PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR", "reschedule")
     with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{closed_port}/api"}):
-        assert not flow_runs.goes_on("8f0f8a1e-54a5-4bb1-9d8d-1c6d0f1c5d55")
+        assert not flow_runs.is_rescheduled("8f0f8a1e-54a5-4bb1-9d8d-1c6d0f1c5d55")

@@ -42,10 +42,10 @@ def run_flow(
     from tasks.diff import exit_status
     from tasks.publish.terminal.floors_table import render_floors
     from tasks.publish.terminal.report import print_comparison
-    from tasks.services.prefect_ui import FOUND
+    from tasks.services.prefect_ui import VERDICT_STATES
 
     records = [record for record, _ in view.comparisons]
-    if not records or (state.is_failed() and state.name not in FOUND) or state.is_crashed():
+    if not records or (state.is_failed() and state.name not in VERDICT_STATES) or state.is_crashed():
         raise FlowError(state.message or "the flow did not finish")
     if as_json:
         print(json.dumps([json.loads(record.model_dump_json()) for record in records], indent=1))

@@ -13,12 +13,12 @@ from queue import Empty
 from tasks.launch.backend import LOST_LINE, PLACE_LINE, LaunchError
 from tasks.launch.logs import read_exit_code
 from tasks.launch.supervise import TIMED_OUT
-from tasks.launch.xpk import poll_job as looking
+from tasks.launch.xpk import poll_job
 from tasks.launch.xpk.handle import XpkHandle
 from tasks.launch.xpk.jobset import JobView
 from tasks.launch.xpk.kube import NotAnswering, connect
 from tasks.launch.xpk.podlog import Gap, GatheredLog, LogCursor, PodLog, fetch_from_cloud
-from tasks.launch.xpk.poll_job import given_up, look, patiently, wait_until_gone
+from tasks.launch.xpk.poll_job import given_up, read_job, retry_outages, wait_until_gone
 from tasks.launch.xpk.settings import Xpk
 from tasks.records import JobCause, RunPlan
 from tasks.resolve.trainers.maxtext_metrics import TENSORBOARD
@@ -53,7 +53,7 @@ class Attempt:
 
     def follow(self, poll_s: float) -> Generator[bytes, None, JobCause | None]:
         """Yield the log as it grows; return why the platform ended the job, None if the platform did not end it."""
-        view = patiently(lambda: look(self._api, self._handle.job_name))
+        view = retry_outages(lambda: read_job(self._api, self._handle.job_name))
         if not view.exists and read_exit_code(self._log_path) is not None:
             yield from _read_whole(self._log_path)  # the log is complete, and the workload was deleted
             fetch_own_files(self._plan, self._directory)
@@ -90,12 +90,14 @@ class Attempt:
         settled: float | None = None
         while True:
             yield from self._drain(log, poll_s)
-            if time.monotonic() - looked < looking.LOOK_EVERY_S:
+            if time.monotonic() - looked < poll_job.LOOK_EVERY_S:
                 continue
             self._look()
             looked = time.monotonic()
             if self._passed_limit() is not None:
-                self._view = patiently(lambda: look(self._api, self._handle.job_name))  # the last view may be stale
+                self._view = retry_outages(
+                    lambda: read_job(self._api, self._handle.job_name)
+                )  # the last view may be stale
             limit = self._passed_limit()
             if limit is not None:
                 self._delete()  # its pods get their grace period to save a checkpoint
@@ -131,7 +133,7 @@ class Attempt:
         )
 
     def _lost_node(self, *nodes: str | None) -> JobCause | None:
-        found = (patiently(partial(self._api.lost_node, node)) for node in nodes if node is not None)
+        found = (retry_outages(partial(self._api.lost_node, node)) for node in nodes if node is not None)
         return next(filter(None, found), None)
 
     def _look(self) -> None:
@@ -139,13 +141,13 @@ class Attempt:
         if time.monotonic() < self._not_before:
             return
         try:
-            self._view = look(self._api, self._handle.job_name)
+            self._view = read_job(self._api, self._handle.job_name)
             self._silent_since = None
         except NotAnswering as error:
             now = time.monotonic()
             self._silent_since = self._silent_since or now
             self._not_before = now + error.wait_s
-            if now - self._silent_since > looking.PATIENCE_S:
+            if now - self._silent_since > poll_job.PATIENCE_S:
                 raise given_up(error) from error
         if self._view.first is not None:
             self._node = self._view.first.node
@@ -162,7 +164,7 @@ class Attempt:
         return first is not None and first.exit_code is not None
 
     def _delete(self) -> None:
-        patiently(lambda: self._api.delete_jobset(self._handle.job_name))
+        retry_outages(lambda: self._api.delete_jobset(self._handle.job_name))
 
     def _drain(self, log: GatheredLog, poll_s: float) -> Iterator[bytes]:
         if self._pump is None:
@@ -188,7 +190,7 @@ class Attempt:
 
     def _last_lines(self, log: GatheredLog) -> Iterator[bytes]:
         """Yield the rest of the first pod's log, from the pod or, if the pod is gone, from Cloud Logging."""
-        left = looking.LAST_LINES_S + (self._handle.grace_s if self._view.terminal is None else 0)
+        left = poll_job.LAST_LINES_S + (self._handle.grace_s if self._view.terminal is None else 0)
         self._open_log()
         ended, looked = self._pump is None, time.monotonic()
         while self._pump is not None and not ended and left > 0:
@@ -198,7 +200,7 @@ class Attempt:
             if self._view.first is None:
                 self._pump.close()
             try:
-                while (piece := self._pump.pieces.get(timeout=looking.LOOK_EVERY_S / 4)) is not None:
+                while (piece := self._pump.pieces.get(timeout=poll_job.LOOK_EVERY_S / 4)) is not None:
                     yield from self._add(log, piece)
                 ended = True
             except Empty:

@@ -14,7 +14,7 @@ from tasks.launch.xpk.attempt import Attempt
 from tasks.launch.xpk.handle import XpkHandle
 from tasks.launch.xpk.jobset import TAKEN_AWAY, is_there
 from tasks.launch.xpk.kube import choose_context, connect
-from tasks.launch.xpk.poll_job import look, patiently, wait_until_gone
+from tasks.launch.xpk.poll_job import read_job, retry_outages, wait_until_gone
 from tasks.launch.xpk.settings import Xpk
 from tasks.launch.xpk.workload import (
     as_pods_see,
@@ -66,7 +66,7 @@ class OnCluster:
         earlier = directory.read_handle()
         before = attempt_of(earlier.job_name, family) if isinstance(earlier, XpkHandle) else None
         # Names are not reused, because Cloud Logging finds past logs by name.
-        attempt = 1 + max([before or 0, *(number for number, _ in patiently(lambda: attempts_of(api, family)))])
+        attempt = 1 + max([before or 0, *(number for number, _ in retry_outages(lambda: attempts_of(api, family)))])
         handle = XpkHandle(
             backend="xpk",
             job_name=name_attempt(family, attempt),
@@ -95,7 +95,7 @@ class OnCluster:
         if handle is None:
             return None
         api = connect(handle.context, handle.namespace)
-        view = patiently(lambda: look(api, handle.job_name))
+        view = retry_outages(lambda: read_job(api, handle.job_name))
         if view.exists and view.terminal != "Failed" and view.failed is None:
             return handle
         if not view.exists and read_exit_code(directory.log) == 0:
@@ -104,15 +104,15 @@ class OnCluster:
         return None
 
     def has_ended(self, handle: XpkHandle) -> bool:
-        return look(connect(handle.context, handle.namespace), handle.job_name).over
+        return read_job(connect(handle.context, handle.namespace), handle.job_name).over
 
     def stop(self, handle: XpkHandle) -> None:
         """End every attempt of the run. Raises LaunchError if the cluster cannot be reached."""
         api = connect(handle.context, handle.namespace)
         try:
-            names = [name for _, name in patiently(lambda: attempts_of(api, handle.family))]
+            names = [name for _, name in retry_outages(lambda: attempts_of(api, handle.family))]
             for name in names:
-                patiently(partial(api.delete_jobset, name))
+                retry_outages(partial(api.delete_jobset, name))
             wait_until_gone(api, names, handle.grace_s)
         except LaunchError as error:
             remedy = f"`kubectl delete jobset -n {handle.namespace} {handle.job_name}` ends it"

@@ -15,7 +15,7 @@ LAST_LINES_S = 30.0  # longest time to read the rest of an ended pod's log
 logger = logging.getLogger(__name__)
 
 
-def patiently[T](call: Callable[[], T]) -> T:
+def retry_outages[T](call: Callable[[], T]) -> T:
     """Return the result of `call`; retry it while it raises NotAnswering. Raises LaunchError after PATIENCE_S."""
     began = None
     while True:
@@ -35,7 +35,7 @@ def given_up(error: NotAnswering) -> LaunchError:
     return LaunchError(f"{error}, for {PATIENCE_S:g} s now; repeat the same command to continue")
 
 
-def look(api: KubeApi, name: str) -> JobView:
+def read_job(api: KubeApi, name: str) -> JobView:
     """Return the job's current state. Raises NotAnswering, LaunchError."""
     jobset = api.jobset(name)
     pods = api.pods(name)
@@ -49,7 +49,7 @@ def wait_until_gone(api: KubeApi, names: list[str], grace_s: float) -> None:
     """
     left = grace_s + LAST_LINES_S
     while left > 0:
-        if patiently(lambda: not any(api.jobset(name) or api.pods(name) for name in names)):
+        if retry_outages(lambda: not any(api.jobset(name) or api.pods(name) for name in names)):
             return
         began = time.monotonic()
         time.sleep(LOOK_EVERY_S / 4)

@@ -162,7 +162,7 @@ def create_workload(argv: Sequence[str], exists: Callable[[], bool]) -> None:
     deadline = time.monotonic() + poll_job.PATIENCE_S
     for attempt in count():
         code, said = run_xpk(argv)
-        if poll_job.patiently(exists):
+        if poll_job.retry_outages(exists):
             return
         # A starting API server denies everything until it has loaded its roles, so a denial is retried once.
         again = _OUTAGE.search(said) or (attempt == 0 and _FORBIDDEN.search(said))
