@@ -113,8 +113,7 @@ def times_of(arm: ArmRuns) -> list[TimeAccount]:
     found = []
     for number, (run, facts) in enumerate(zip(arm.runs, arm.facts, strict=True)):
         if account := facts.account:
-            places = [part.source and numbered(part.source, number) for part in account.parts]
-            parts = (part.model_copy(update={"source": at}) for part, at in zip(account.parts, places, strict=True))
-            names = {"arm": arm.name, "run_name": run.reading.name}
-            found.append(account.model_copy(update={**names, "parts": tuple(parts)}))
+            parts = [(part, part.source and numbered(part.source, number)) for part in account.parts]
+            changes = {"parts": tuple(part.model_copy(update={"source": place}) for part, place in parts)}
+            found.append(account.model_copy(update=changes | {"arm": arm.name, "run_name": run.reading.name}))
     return [account for account in found if is_steady(account)] or found

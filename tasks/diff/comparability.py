@@ -6,7 +6,6 @@ from itertools import chain
 from configs.findings import Effects
 from tasks.diff.arms import Arms
 from tasks.diff.contradictions import find_contradictions, find_same_log
-from tasks.diff.observed import judge
 from tasks.diff.parity import MetricParity
 from tasks.diff.parity_rows import find_lacking_evaluations
 from tasks.diff.run_events import find_deaths, find_distance, find_reading_gaps, find_recompiles
@@ -14,6 +13,8 @@ from tasks.diff.same_code import find_commits, find_other_trainers, find_start, 
 from tasks.diff.settings_without_effect import find_noops, find_variation
 from tasks.diff.undeclared_differences import find_surroundings, find_work
 from tasks.records import Finding
+
+ORDER = ("blocks", "qualifies", "note")
 
 
 def find_findings(
@@ -29,23 +30,26 @@ def find_findings(
     `declared`: the config keys that are declared to differ; `effects`: kind of finding → effect on the verdict;
     `aa`: the arms should be equal; `parities`: the step-by-step comparisons, the loss first.
     """
-    return judge(
-        chain(
-            find_deaths(arms),
-            find_same_log(arms, aa=aa),
-            find_commits(arms, declared, aa=aa),
-            find_other_trainers(arms),
-            find_surroundings(arms),
-            find_writers(arms),
-            find_start(arms),
-            find_work(arms, declared),
-            find_contradictions(arms, parities),
-            find_reading_gaps(arms),
-            find_variation(arms, parities),
-            find_noops(arms, declared, parities),
-            find_recompiles(arms),
-            find_lacking_evaluations(arms),
-            find_distance(arms),
-        ),
-        effects,
+    observed = chain(
+        find_deaths(arms),
+        find_same_log(arms, aa=aa),
+        find_commits(arms, declared, aa=aa),
+        find_other_trainers(arms),
+        find_surroundings(arms),
+        find_writers(arms),
+        find_start(arms),
+        find_work(arms, declared),
+        find_contradictions(arms, parities),
+        find_reading_gaps(arms),
+        find_variation(arms, parities),
+        find_noops(arms, declared, parities),
+        find_recompiles(arms),
+        find_lacking_evaluations(arms),
+        find_distance(arms),
     )
+    found = [
+        Finding(kind=item.kind, effect=effect, message=item.message, evidence=item.evidence)
+        for item in observed
+        if (effect := effects[item.kind]) != "ignore"
+    ]
+    return sorted(found, key=lambda finding: ORDER.index(finding.effect))

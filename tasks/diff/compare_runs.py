@@ -9,7 +9,7 @@ from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns, curves_of, numbered, summarise, times_of
 from tasks.diff.comparability import find_findings
 from tasks.diff.decide import ONE_RUN
-from tasks.diff.decide_curves import Judged, judge_loss, judge_values
+from tasks.diff.decide_curves import CurveContext, decide_value, decide_values
 from tasks.diff.floors import excuse_of, floors_of, has_same_program
 from tasks.diff.metric_rows import NOT_JUDGED, is_unfilled, table_rows
 from tasks.diff.parity import LEAST_STEPS, compare_metric, number_alike, shared_metrics
@@ -70,31 +70,29 @@ def diff(
     evaluations = compare_evaluations(arms)
     compared = (parity, *others, *evaluations)
     findings = find_findings(arms, declared=declared, effects=rules.effects, aa=aa, parities=compared)
-    floors = floors_of(left, right, program)
+    floors = floors_of(arms, program)
     proved, excuse = has_same_program(floors), excuse_of(arms, floors)
     given = (given or Circumstances()).model_copy(update={"excuse": excuse})
-    judged = Judged(
+    judged = CurveContext(
         rules=rules, proved=proved, other_draws=draws_differ(arms), instead=given.instead, among=len(compared)
     )
-    loss = judge_loss(parity, judged)
+    loss = decide_value(parity, judged)
     # arms with equal losses at all steps have equal weights, so their evaluations must be equal too
     equal = proved or (parity.parity.steps >= LEAST_STEPS and parity.parity.first is None and not parity.varies)
     measured = [cpu_seconds(run) is not None for arm in arms for run in arm.runs]
     shared = given.shared_by(1 + all(measured))
     time_row, step_time = step_time_row(arms, rules, shared)
-    cpu_row = cpu_time_row(arms, rules, shared)
     host = name_host(step_time, arms) if proved and not excuse else ""
     if host:
         time_row = time_row.model_copy(update={"reason": f"{host}: {time_row.reason}"})
-    values = values_row(arms, others, judged)
-    evaluated = judge_values(evaluations, judged.model_copy(update={"proved": equal}))
+    evaluated = decide_values(evaluations, judged.model_copy(update={"proved": equal}))
     given_rows = {
         END.name: death_row(arms) if any(arm.dead for arm in arms) else None,
         STEP_TIME.name: time_row,
-        CPU_TIME.name: cpu_row,
+        CPU_TIME.name: cpu_time_row(arms, rules, shared),
         LOSS.name: loss_row(arms, parity, loss),
         EVALUATION.name: evaluation_row(arms, evaluations, evaluated),
-        VALUES.name: values,
+        VALUES.name: values_row(arms, others, judged),
         FINAL_STATE.name: final_state_row(arms, parity),
         CHECKPOINTS.name: checkpoint_row(arms, checkpoints, floors, loss=parity),
     }

@@ -50,7 +50,7 @@ class Block(Frozen):
         return abs(self.difference) + self.half
 
 
-class Judged(Frozen):
+class CurveContext(Frozen):
     """The inputs, besides its curves, for judging any value of a comparison."""
 
     rules: VerdictRules
@@ -60,25 +60,19 @@ class Judged(Frozen):
     among: int = 1  # number of compared values, which share the chance of a false alarm
 
 
-def judge_value(found: MetricParity, given: Judged) -> Decision:
-    """Decide one value over all steps: like a loss if its name contains `loss`, else without a better direction."""
-    if LOSS_LIKE in found.parity.metric:
-        return judge_loss(found, given)
-    tolerances = given.rules.tolerances
-    return judge_curve(found, tolerances["step_values_of_varying_runs" if found.varies else "step_values"], given)
-
-
-def judge_loss(found: MetricParity, given: Judged) -> Decision:
-    """Decide the losses of all steps."""
-    if found.parity.metric == "loss" and found.parity.first is None and _never_moves(found):
+def decide_value(found: MetricParity, given: CurveContext) -> Decision:
+    """Decide one value over all steps. If its name contains `loss`, lower is better; else no direction is."""
+    tolerances, parity = given.rules.tolerances, found.parity
+    if LOSS_LIKE not in parity.metric:
+        return _decide_curve(found, tolerances["step_values_of_varying_runs" if found.varies else "step_values"], given)
+    if parity.metric == "loss" and parity.first is None and _never_moves(found):
         value = found.sides[0][0][0]
-        reason = f"the loss is {value:g} {_all(found.parity.steps)} of every run: nothing was trained"
-        return Decision(verdict="unknown", reason=reason, evidence=show_runs(found.parity.runs))
-    tolerances = given.rules.tolerances
+        reason = f"the loss is {value:g} {_all(parity.steps)} of every run: nothing was trained"
+        return Decision(verdict="unknown", reason=reason, evidence=show_runs(parity.runs))
     tolerance = tolerances["loss_of_other_draws" if given.other_draws else "loss"]
     if found.varies and not given.other_draws and not tolerance.relative and not tolerance.absolute:
         tolerance = tolerances["loss_of_varying_runs"]
-    return judge_curve(found, tolerance, given, chance_makes=tolerances["loss_of_other_draws"])
+    return _decide_curve(found, tolerance, given, chance_makes=tolerances["loss_of_other_draws"])
 
 
 def _never_moves(found: MetricParity) -> bool:
@@ -86,11 +80,11 @@ def _never_moves(found: MetricParity) -> bool:
     return found.parity.steps >= LEAST_STEPS and bool(np.all(values == values[0]))
 
 
-def judge_values(found: Sequence[MetricParity], given: Judged) -> Decision | None:
+def decide_values(found: Sequence[MetricParity], given: CurveContext) -> Decision | None:
     """Return the worst decision over several values; its reason names the values it applies to. None without values."""
     if not found:
         return None
-    judged = [(item.parity, judge_value(item, given)) for item in found]
+    judged = [(item.parity, decide_value(item, given)) for item in found]
     _, worst = max(judged, key=lambda pair: ORDER.index(pair[1].verdict))
     saying = [f"{parity.metric} {decision.reason}" for parity, decision in judged if decision.verdict == worst.verdict]
     names = ", ".join(parity.metric for parity, _ in judged)
@@ -98,8 +92,8 @@ def judge_values(found: Sequence[MetricParity], given: Judged) -> Decision | Non
     return worst.model_copy(update={"reason": reason})
 
 
-def judge_curve(
-    found: MetricParity, tolerance: Tolerance, given: Judged, *, chance_makes: Tolerance | None = None
+def _decide_curve(
+    found: MetricParity, tolerance: Tolerance, given: CurveContext, *, chance_makes: Tolerance | None = None
 ) -> Decision:
     """Decide the curves of one value by the rules in docs/verdict.md.
 
@@ -115,7 +109,7 @@ def judge_curve(
     if not parity.steps:
         return Decision(verdict="unknown", reason="the arms have no step in common")
     if broken := _judge_broken(found):
-        finite = found.finite and judge_curve(found.finite, tolerance, given, chance_makes=chance_makes)
+        finite = found.finite and _decide_curve(found.finite, tolerance, given, chance_makes=chance_makes)
         if finite and broken[0] == "unknown" and finite.verdict in ("regressed", "changed"):
             return finite.model_copy(update={"reason": f"{finite.reason}; {broken[1]}"})
         return say(*broken)

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from tasks.diff.arms import ArmRuns, Arms
+from tasks.diff.arms import Arms
 from tasks.diff.parity import varies_at
 from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
 from tasks.metrics.merged_steps import last_of_each_step
@@ -21,27 +21,27 @@ ONE_CODE = (
 )
 
 
-def floors_of(baseline: ArmRuns, candidate: ArmRuns, program: ProgramExplanation | None = None) -> list[Floor]:
+def floors_of(arms: Arms, program: ProgramExplanation | None = None) -> list[Floor]:
     """Return the three floors; empty if no run contains a proof, as with given logs.
 
     program: the comparison of the recorded training steps. For other trainers than maxview's, nothing else can prove
     the floor `same program`.
     """
-    runs = (*baseline.runs, *candidate.runs)
+    runs = [run for arm in arms for run in arm.runs]
     if silent := _silent_trainer(*runs):
         left_none = f"{silent} recorded no JAX training step to compare"
         return [
             _floor_of_programs(program) if program else Floor(name="same program", holds=None, evidence=left_none),
-            _same_bits(baseline, candidate),
-            _same_checkpoint(baseline, candidate, f"{silent} did not try to restore the other arm's checkpoint"),
+            _same_bits(arms),
+            _same_checkpoint(arms, f"{silent} did not try to restore the other arm's checkpoint"),
         ]
     if not any(run.program for run in runs):
         return []
-    holds, evidence = _compare_programs(baseline, candidate)
+    holds, evidence = _compare_programs(arms)
     same_program = Floor(name="same program", holds=holds, evidence=evidence)
     if program and holds is False:
         same_program = _floor_of_programs(program)
-    return [same_program, _same_bits(baseline, candidate), _same_checkpoint(baseline, candidate)]
+    return [same_program, _same_bits(arms), _same_checkpoint(arms)]
 
 
 def _floor_of_programs(program: ProgramExplanation) -> Floor:
@@ -62,13 +62,13 @@ def _silent_trainer(*runs: RunRecord) -> str | None:
     return next((TRAINERS[plan.trainer] for plan in plans if plan.trainer != "maxview"), None)
 
 
-def _compare_programs(baseline: ArmRuns, candidate: ArmRuns) -> tuple[bool | None, str]:
+def _compare_programs(arms: Arms) -> tuple[bool | None, str]:
     """Return whether every run lowered the same train step (None: unknown), and the evidence in words."""
-    hashes = [[run.program.get("stablehlo_sha256") for run in arm.runs] for arm in (baseline, candidate)]
+    hashes = [[run.program.get("stablehlo_sha256") for run in arm.runs] for arm in arms]
     if not all(isinstance(value, str) for side in hashes for value in side):
         return None, "an arm ended before its train step was lowered"
     known = [list(dict.fromkeys(str(value)[:12] for value in side)) for side in hashes]
-    for arm, shown in zip((baseline, candidate), known, strict=True):
+    for arm, shown in zip(arms, known, strict=True):
         if len(shown) > 1:
             return False, f"the runs of {arm.label} lower different train steps (sha256 {shown[0]}… and {shown[1]}…)"
     if len({value for side in hashes for value in side}) == 1:
@@ -76,9 +76,9 @@ def _compare_programs(baseline: ArmRuns, candidate: ArmRuns) -> tuple[bool | Non
     return False, f"the lowered train steps differ (sha256 {known[0][0]}… and {known[1][0]}…)"
 
 
-def _same_bits(baseline: ArmRuns, candidate: ArmRuns) -> Floor:
+def _same_bits(arms: Arms) -> Floor:
     """Return the floor `same bits`: whether every other run of both arms computed the same bits as the first run."""
-    first, *others = [(arm.name_run(n), run) for arm in (baseline, candidate) for n, run in enumerate(arm.runs)]
+    first, *others = [(arm.name_run(n), run) for arm in arms for n, run in enumerate(arm.runs)]
     found = [(name, *_compare_bits(first[1], run)) for name, run in others]
     several = len(others) > 1
     for name, holds, evidence in found:
@@ -135,10 +135,8 @@ def _compare_metrics(left: RunRecord, right: RunRecord) -> tuple[str | None, lis
     return None, names
 
 
-def _same_checkpoint(
-    baseline: ArmRuns, candidate: ArmRuns, untried: str = "no arm tried to restore the other's checkpoint"
-) -> Floor:
-    runs = (*baseline.runs, *candidate.runs)
+def _same_checkpoint(arms: Arms, untried: str = "no arm tried to restore the other's checkpoint") -> Floor:
+    runs = [run for arm in arms for run in arm.runs]
     crossings = [found for run in runs if isinstance(found := run.program.get("cross_restore"), dict)]
     crossings += [run.crossing.model_dump() for run in runs if run.crossing is not None]
     known = [crossing for crossing in crossings if crossing.get("holds") is not None]

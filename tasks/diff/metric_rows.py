@@ -54,8 +54,10 @@ def _entry_row(
     lacking = [arm for arm, cell in zip(arms, cells, strict=True) if not cell.text]
     if metric.optional and (len(lacking) == 2 or any(not arm.dead for arm in lacking)):
         return None
-    if metric.printed and not _are_exact(metric, arms):
-        metric, cells = _as_printed(metric, arms)
+    values = [facts.values[metric.name] for arm in arms for facts in arm.facts] if metric.printed else []
+    if metric.printed and any(one.value is None or one.unit for one in values):  # a run has no precise value
+        changes, of = metric.printed.model_dump(include={"decimals", "precision"}), metric.printed.of
+        metric, cells = metric.model_copy(update=changes), (of(arms[0].first), of(arms[1].first))
     decision = missing_decision(cells, arms)
     if decision is None and metric.judged == "noise":
         judging = decisions[metric.word_of]
@@ -80,17 +82,6 @@ def _cell(metric: Metric, arm: ArmRuns, steady_s: float | None, place: Source | 
         return Measured() if value is None else number(value, metric.decimals or 0, place)
     cell = metric.of_runs(arm.runs, arm.facts) if metric.of_runs else arm.facts[0].values[metric.name]
     return cell if cell.text or arm.dead else cell.model_copy(update={"text": metric.lacking})
-
-
-def _are_exact(metric: Metric, arms: Arms) -> bool:
-    values = [facts.values[metric.name] for arm in arms for facts in arm.facts]
-    return all(one.value is not None and not one.unit for one in values)
-
-
-def _as_printed(metric: Metric, arms: Arms) -> tuple[Metric, Cells]:
-    assert metric.printed is not None
-    of, changes = metric.printed.of, metric.printed.model_dump(include={"decimals", "precision"})
-    return metric.model_copy(update=changes), (of(arms[0].first), of(arms[1].first))
 
 
 def _decide(

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from configs.findings import Effects, FindingKind
+from configs.findings import FindingKind
 from configs.schema import Frozen
 from tasks.diff.arms import ArmRuns, Arms
-from tasks.records import Evidence, Finding, Source
+from tasks.records import Evidence, Source
 
 type Observations = Iterator["Observed"]
 
@@ -17,17 +17,6 @@ class Observed(Frozen):
     kind: FindingKind
     message: str  # a clause that can stand in a headline
     evidence: tuple[Evidence, ...] = ()  # values of the arms, with their places in the logs
-
-
-def judge(observed: Iterator[Observed] | list[Observed], effects: Effects) -> list[Finding]:
-    """Return the findings whose effect is not `ignore`, blocking ones first."""
-    order = ("blocks", "qualifies", "note")
-    found = [
-        Finding(kind=item.kind, effect=effect, message=item.message, evidence=item.evidence)
-        for item in observed
-        if (effect := effects[item.kind]) != "ignore"
-    ]
-    return sorted(found, key=lambda finding: order.index(finding.effect))
 
 
 def notice(kind: FindingKind, message: str, *shown: tuple[ArmRuns, object, Source | None]) -> Observed:

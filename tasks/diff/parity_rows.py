@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from tasks.diff.arms import ArmRuns, Arms
-from tasks.diff.decide_curves import Judged, judge_values
-from tasks.diff.metric_rows import make_row, missing_decision
+from tasks.diff.decide_curves import CurveContext, decide_values
+from tasks.diff.metric_rows import Cells, make_row, missing_decision
 from tasks.diff.observed import Observations, notice
 from tasks.diff.parity import LOSS_LIKE, MetricParity, compare_metric, eval_table, shared_metrics
 from tasks.metrics.merged_steps import place_of
@@ -17,31 +17,41 @@ SHOWN = 5  # most steps that a message names
 
 def loss_row(arms: Arms, found: MetricParity, decision: Decision) -> MetricDiff:
     """Return the row of the losses, with the values of the first difference, else the number of steps."""
-    cells = (_steps_cell(arms[0]), _steps_cell(arms[1]))
-    metric, first = LOSS, found.parity.first
-    if first is not None and missing_decision(cells, arms) is None:
-        texts = (first.baseline, first.candidate)
-        cells = (
-            Measured(value=float(texts[0]), text=texts[0], source=found.places[0]),
-            Measured(value=float(texts[1]), text=texts[1], source=found.places[1]),
-        )
-        metric = LOSS.model_copy(update={"decimals": len(texts[0].partition(".")[2]) if found.unit else 6})
-    return make_row(metric, cells, arms, missing_decision(cells, arms) or decision)
+    metric, cells = LOSS, (_steps_cell(arms[0]), _steps_cell(arms[1]))
+    missing = missing_decision(cells, arms)
+    if missing is None and (different := _first_difference(found)):
+        cells = different
+        metric = LOSS.model_copy(update={"decimals": _decimals_of(cells) if found.unit else 6})
+    return make_row(metric, cells, arms, missing or decision)
 
 
-def values_row(arms: Arms, found: Sequence[MetricParity], given: Judged) -> MetricDiff | None:
+def _first_difference(found: MetricParity) -> Cells | None:
+    """Return both arms' values at the first step at which they differ; None if they differ nowhere."""
+    first, places = found.parity.first, found.places
+    if first is None:
+        return None
+    return (
+        Measured(value=float(first.baseline), text=first.baseline, source=places[0]),
+        Measured(value=float(first.candidate), text=first.candidate, source=places[1]),
+    )
+
+
+def _decimals_of(cells: Cells) -> int:
+    return len(cells[0].text.partition(".")[2])
+
+
+def values_row(arms: Arms, found: Sequence[MetricParity], given: CurveContext) -> MetricDiff | None:
     """Return one row for all deterministic values except the loss; None if the runs have none in common."""
-    decision = judge_values(found, given)
+    decision = decide_values(found, given)
     if decision is None:
         return None
-    same = Measured(text=counted(len(found), "value"))
-    cells = (same, same)
+    left = right = Measured(text=counted(len(found), "value"))
     for item in found:
-        if first := item.parity.first:
-            left, right = f"{first.metric} {first.baseline}", f"{first.metric} {first.candidate}"
-            cells = (Measured(text=left, source=item.places[0]), Measured(text=right, source=item.places[1]))
+        if different := _first_difference(item):
+            name = item.parity.metric
+            left, right = (Measured(text=f"{name} {cell.text}", source=cell.source) for cell in different)
             break
-    return make_row(VALUES, cells, arms, decision)
+    return make_row(VALUES, (left, right), arms, decision)
 
 
 def _steps_cell(arm: ArmRuns) -> Measured:
@@ -63,19 +73,14 @@ def evaluation_row(arms: Arms, found: Sequence[MetricParity], decision: Decision
     """
     if not any(run.reading.evals for arm in arms for run in arm.runs):
         return None
-    first = next((item for item in found if item.parity.first is not None), None)
-    cells = _last_cell(arms[0]), _last_cell(arms[1])
     metric = EVALUATION
-    if first is not None and first.parity.first is not None:
-        texts = first.parity.first.baseline, first.parity.first.candidate
-        cells = (
-            Measured(value=float(texts[0]), text=texts[0], source=first.places[0]),
-            Measured(value=float(texts[1]), text=texts[1], source=first.places[1]),
-        )
-        metric = EVALUATION.model_copy(update={"decimals": len(texts[0].partition(".")[2])})
-    missing = missing_decision(cells, arms)
+    cells = next(filter(None, map(_first_difference, found)), None)
+    if cells is None:
+        cells = _last_cell(arms[0]), _last_cell(arms[1])
+    else:
+        metric = EVALUATION.model_copy(update={"decimals": _decimals_of(cells)})
     unlike = Decision(verdict="unknown", reason="the evaluations of the arms have no value in common")
-    return make_row(metric, cells, arms, missing or decision or unlike)
+    return make_row(metric, cells, arms, missing_decision(cells, arms) or decision or unlike)
 
 
 def _last_cell(arm: ArmRuns) -> Measured:

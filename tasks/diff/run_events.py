@@ -5,7 +5,7 @@ from itertools import zip_longest
 import polars as pl
 
 from configs.findings import FindingKind
-from tasks.diff.arms import ArmRuns, Arms
+from tasks.diff.arms import ArmRuns, Arms, numbered
 from tasks.diff.decide import show_duration
 from tasks.diff.metric_rows import make_row
 from tasks.diff.observed import Observations, Observed, contrast, notice, places_of
@@ -126,8 +126,8 @@ def find_recompiles(arms: Arms) -> Observations:
                 continue
             first, again = compiles[:2]
             count = f"{arm.name_run(number)} compiled its training step {len(compiles)} times"
-            places = (one.source and one.source.model_copy(update={"run": number}) for one in (first, again))
-            shown = ((arm, ", ".join(one.signature), place) for one, place in zip((first, again), places, strict=True))
+            places = ((one, one.source and numbered(one.source, number)) for one in (first, again))
+            shown = ((arm, ", ".join(one.signature), place) for one, place in places)
             yield notice("recompiled", f"{count}: {_differences(first, again)}", *shown)
             break
 

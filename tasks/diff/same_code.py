@@ -109,18 +109,10 @@ def draws_differ(arms: Arms) -> bool:
     seeds = any("seed" in key and left[key] != right[key] for key in left.keys() & right.keys())
     maxtext = {arm.reading.format for arm in arms} == {"maxtext"} and not any(arm.first.program for arm in arms)
     differ = trainers_differ(arms) or seeds or (maxtext and _compares_implementations(arms))
-    return differ and not (starts_shared(arms) and not drops_units(arms))
-
-
-def starts_shared(arms: Arms) -> bool:
-    """Return whether every run of the candidate started from the baseline's first state."""
-    return all(run.start is not None and run.start.is_shared for run in arms[1].runs)
-
-
-def drops_units(arms: Arms) -> bool:
-    """Return whether a run uses dropout, whose random numbers differ between arms even with a shared start."""
     configs = [run.plan.config for arm in arms for run in arm.runs if run.plan is not None]
-    return any(config.get("enable_dropout") and config.get("dropout_rate") for config in configs)
+    dropout = any(config.get("enable_dropout") and config.get("dropout_rate") for config in configs)
+    shared = all(run.start is not None and run.start.is_shared for run in arms[1].runs)
+    return differ and (dropout or not shared)
 
 
 def find_start(arms: Arms) -> Observations:

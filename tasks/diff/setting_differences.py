@@ -47,12 +47,6 @@ def own_config(run: RunRecord) -> dict[str, str]:
     return _without_own(config_of(run), run)
 
 
-def differences(left: RunRecord, right: RunRecord) -> Iterator[Difference]:
-    """Yield every config key and environment variable in which two runs differ."""
-    yield from config_differences(left, right)
-    yield from variable_differences(left, right)
-
-
 def config_differences(left: RunRecord, right: RunRecord, *, planned: bool = False) -> Iterator[Difference]:
     """Yield the differing keys that both runs have. planned: only keys of their plans."""
     sides = own_config(left), own_config(right)

@@ -76,15 +76,10 @@ def _judge_saves(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:
     return "same", said or "every checkpoint was committed and verified"
 
 
-def _are_proved(floors: Sequence[Floor]) -> bool:
-    """Return whether no floor failed and one proves the same bits, so that the checkpoints must be equal."""
-    held = {floor.name for floor in floors if floor.holds}
-    return not any(floor.holds is False for floor in floors) and bool(held & {"same bits", "same checkpoint"})
-
-
 def _why_equal(floors: Sequence[Floor], loss: MetricParity | None) -> str:
     """Return why the checkpoints of both arms must be equal; empty if they need not be."""
-    if _are_proved(floors):
+    held = {floor.name for floor in floors if floor.holds}
+    if held & {"same bits", "same checkpoint"} and not any(floor.holds is False for floor in floors):
         return "the arms are proved to train the same bits"
     return "every loss is equal bit for bit" if loss is not None and loss.has_equal_bits else ""
 

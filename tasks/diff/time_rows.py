@@ -25,9 +25,7 @@ SHIFTING = frozenset({"tpu", "gpu"})  # kinds with checked shifts; on CPUs, burs
 SHIFTED = 2.0  # × stated noise: a larger shift of the step time during a run makes the run's level uncertain
 MOST_SLOW = 0.2  # largest difference of the shares of slow steps between arms that are the same
 MOST_LONGER = 1.05  # largest accepted ratio of the slower arm's shortest mean step to the other arm's longest
-MOST_LONGER_MEAN = (
-    1.2  # largest accepted ratio of the arms' averages: larger than MOST_LONGER, because single runs may stall
-)
+MOST_LONGER_MEAN = 1.2  # largest accepted ratio of the arms' averages; above MOST_LONGER, as single runs may stall
 START_AND_END = ("start", "end", "outside", "wait at the end", "evaluation at the end")
 STEP_COLUMN = "step_time_s"
 # column of a part of the step time in the trainer's JSON lines → the host's work in that part
@@ -151,8 +149,13 @@ def _name_shift(arms: Arms, shifts: list[list[float]]) -> str:
 
 def _why_not_same(levels: SideLevels, arms: Arms) -> str:
     """Return why arms with equal levels are not the same: the mean step, or the share of slow steps; else ""."""
-    if why := differ_in_mean(arms, ([run.mean for run in levels[0]], [run.mean for run in levels[1]])):
-        return why
+    means = [[run.mean for run in side] for side in levels]  # with stalls and time between steps
+    left, right = (sum(side) / len(side) for side in means)
+    slower = int(right > left)
+    longer = min(means[slower]) > MOST_LONGER * max(means[1 - slower])
+    if longer or max(left, right) > MOST_LONGER_MEAN * min(left, right):
+        part = _grown_part(arms, slower)
+        return f"the mean step is {100 * (right / left - 1):+.3g} % ({left:.4g} s became {right:.4g} s){part}"
     slow = [float(np.mean([run.slow for run in side])) for side in levels]
     if abs(slow[1] - slow[0]) <= MOST_SLOW:
         return ""
@@ -163,9 +166,9 @@ def _why_not_same(levels: SideLevels, arms: Arms) -> str:
 def kind_of(arms: Arms) -> DeviceKind:
     """Return the kind of device of the baseline's first run: from its log, else from its plan."""
     run = arms[0].first
-    told = run.plan.environment.get("JAX_PLATFORMS") if run.plan is not None else None
-    here = run.reading.environment
-    return device_kind_of(here.device_kind, here.backend or told)
+    planned = run.plan.environment.get("JAX_PLATFORMS") if run.plan is not None else None
+    logged = run.reading.environment
+    return device_kind_of(logged.device_kind, logged.backend or planned)
 
 
 def _cost(arms: Arms, rules: VerdictRules) -> Cost | None:
@@ -184,20 +187,6 @@ def _level_cell(arm: ArmRuns, levels: list[StepLevels], metric: Metric) -> Measu
     level = float(np.exp(np.mean([log(run.seconds) for run in shown])))
     # the level's own error is not shown: the interval of the difference includes it
     return Measured(value=level, text=f"{level:.{metric.decimals}f}", source=place_of(arm.reading.steps, 1))
-
-
-def differ_in_mean(arms: Arms, means: tuple[list[float], list[float]]) -> str:
-    """Return why the arms are not the same, in words; empty if their mean steps agree.
-
-    means: of each arm's runs, the mean seconds per step after the first, with stalls and time between steps.
-    """
-    left, right = (sum(side) / len(side) for side in means)
-    slower = int(right > left)
-    longer = min(means[slower]) > MOST_LONGER * max(means[1 - slower])
-    if not longer and max(left, right) <= MOST_LONGER_MEAN * min(left, right):
-        return ""
-    part = _grown_part(arms, slower)
-    return f"the mean step is {100 * (right / left - 1):+.3g} % ({left:.4g} s became {right:.4g} s){part}"
 
 
 def _grown_part(arms: Arms, slower: int) -> str:
@@ -229,12 +218,12 @@ def name_host(decision: Decision, arms: Arms) -> str:
     """Return which part of the host loop explains a decided time difference of equal programs; empty without one."""
     if decision.verdict not in ("regressed", "improved"):
         return ""
-    parts = explain_time(arms)
+    parts = _explain_difference(arms)
     word = "slower" if decision.verdict == "regressed" else "quicker"
     return f"same program; the host loop is {word}{f' ({parts})' if parts else ''}"
 
 
-def explain_time(arms: Arms) -> str:
+def _explain_difference(arms: Arms) -> str:
     """Return the parts of a step that explain most of the candidate's time difference, in words; empty if unknown."""
     sides = [_host_parts(arm) for arm in arms]
     if not all(sides):

@@ -1,6 +1,7 @@
 """Finds differences of two arms in software, hardware, work and settings, except the declared ones."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import polars as pl
@@ -13,7 +14,6 @@ from tasks.diff.setting_differences import (
     IMPLEMENTATION_KEYS,
     Difference,
     config_differences,
-    differences,
     variable_differences,
 )
 from tasks.metrics.merged_steps import RATE, place_of
@@ -154,7 +154,8 @@ def _mixed_runs(arms: Arms) -> Observations:
             if other is not None:
                 yield _mixed(arm, name, field, (values[0], other))
         for number, run in enumerate(arm.runs):
-            found = next((d for d in differences(arm.first, run) if not d.why), None)
+            settings = chain(config_differences(arm.first, run), variable_differences(arm.first, run))
+            found = next((setting for setting in settings if not setting.why), None)
             if found is not None:
                 yield _mixed(arm, found.name, f"config.{found.name}", ((0, found.values[0]), (number, found.values[1])))
                 break

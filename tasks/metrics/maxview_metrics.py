@@ -1,35 +1,32 @@
 """The seven metrics of a MaxView page, computed by MaxView's rules, so that all printed digits agree."""
 
-from collections.abc import Callable
-
 from tasks.metrics.merged_steps import place_of
-from tasks.metrics.metric import Metric, number
-from tasks.records import Measured, RunFacts, RunRecord, Source
+from tasks.metrics.metric import Metric, OfRun, number
+from tasks.records import Measured, RunRecord, Source
 
 MEMORY_DECIMALS = 2  # of the sizes in `Using (GB)` lines; their rounding limits the precision of the percentage
 SINGLE_STEP = "a single step is not a measurement"
 
 
-def last_step(column: str, decimals: int) -> Callable[[RunRecord, RunFacts], Measured]:
-    """Return a function that returns the last step's value in a column of the log."""
+def last_step(column: str, decimals: int) -> OfRun:
+    """Return a function that reads the last step's value in a column of the log."""
 
-    def read(run: RunRecord, facts: RunFacts) -> Measured:
+    def read(run: RunRecord) -> Measured:
         steps = run.reading.steps
-        known = not steps.is_empty() and column in steps.columns
-        value = steps[column][-1] if known else None
+        value = steps[column][-1] if steps.height and column in steps.columns else None
         return Measured() if value is None else number(value, decimals, place_of(steps, -1))
 
     return read
 
 
-def mean_step(run: RunRecord, facts: RunFacts) -> Measured:
+def mean_step(run: RunRecord) -> Measured:
     """Return the mean of the printed seconds of all steps except step 0."""
     steps = run.reading.steps
     steps = steps.filter((steps["step"] != 0) & steps["seconds"].is_not_null())
     return Measured() if steps.is_empty() else number(float(steps["seconds"].sum()) / steps.height, 3, place_of(steps))
 
 
-def parameters(run: RunRecord, facts: RunFacts) -> Measured:
+def parameters(run: RunRecord) -> Measured:
     """Return the printed number of parameters. The value is 0 if the printed number is 0.000, as for small models."""
     found = run.reading.parameters
     if found.printed is None:
@@ -37,7 +34,7 @@ def parameters(run: RunRecord, facts: RunFacts) -> Measured:
     return Measured(value=float(found.count or 0), text=found.printed, source=found.source)
 
 
-def memory_percent(run: RunRecord, facts: RunFacts) -> Measured:
+def memory_percent(run: RunRecord) -> Measured:
     """Return the used memory of the fullest device in percent; its unit (rounding) is that of the smallest device."""
     devices = run.reading.memory.devices
     if not devices:
@@ -48,7 +45,7 @@ def memory_percent(run: RunRecord, facts: RunFacts) -> Measured:
     return number(fullest.percent, 2, Source(line=fullest.line, offset=fullest.offset), unit=unit)
 
 
-def jax_version(run: RunRecord, facts: RunFacts) -> Measured:
+def jax_version(run: RunRecord) -> Measured:
     """Return the version of JAX, as text."""
     return Measured(text=run.reading.environment.jax or "", source=run.reading.sources.get("jax"))
 

@@ -9,14 +9,11 @@ from tasks.records import RunRecord, Source
 
 STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
 RATE = "tokens_per_s_per_device"
-METRICS_COLUMNS = {"step", "step_time_s", "loss"}
-CPU_COLUMN = "step_cpu_time_s"
-WAIT_COLUMN = "step_wait_s"
 PRINTED_UNIT_S = 0.001  # every dialect prints milliseconds or finer
 LEAST_LINES = 2  # least number of lines: a single line cannot show a contradiction
 CLOCKS = ("seconds", "step_time_s", "tflops_per_device", RATE)
-LEAST_STEPS = 10  # common steps: fewer may agree by chance if few digits are printed
-LEAST_TIMES = 5  # different times among the common steps: equal times at all steps prove nothing
+LEAST_COMMON = 10  # least common steps: fewer may agree by chance if few digits are printed
+LEAST_TIMES = 5  # least different times among the common steps: equal times at all steps prove nothing
 
 
 def step_table(run: RunRecord) -> pl.DataFrame:
@@ -59,7 +56,8 @@ def last_of_each_step(table: pl.DataFrame) -> pl.DataFrame:
 
 def is_exact(run: RunRecord) -> bool:
     """Whether the trainer's JSON lines contain step times and losses, so that these are known in full precision."""
-    return run.metrics is not None and not run.metrics.is_empty() and set(run.metrics.columns) >= METRICS_COLUMNS
+    metrics = run.metrics
+    return metrics is not None and metrics.height > 0 and {"step", "step_time_s", "loss"} <= set(metrics.columns)
 
 
 def waited_seconds(run: RunRecord) -> NDArray[np.float64] | None:
@@ -67,12 +65,12 @@ def waited_seconds(run: RunRecord) -> NDArray[np.float64] | None:
 
     None if the trainer did not measure it for every step. Meaningful only on CPUs.
     """
-    return _measured(run, WAIT_COLUMN) if is_exact(run) else None
+    return _measured(run, "step_wait_s") if is_exact(run) else None
 
 
 def cpu_seconds(run: RunRecord) -> NDArray[np.float64] | None:
     """Return the CPU time in seconds of every step after the first; None unless it was measured for every step."""
-    return _measured(run, CPU_COLUMN)
+    return _measured(run, "step_cpu_time_s")
 
 
 def _measured(run: RunRecord, column: str) -> NDArray[np.float64] | None:
@@ -121,14 +119,10 @@ def have_equal_times(one: pl.DataFrame, other: pl.DataFrame) -> bool:
 
     Other lines, dates and missing parts of a log are ignored, so that a cut or edited copy is recognised too.
     """
-    clocks = [
-        name for name in CLOCKS if all(name in table and table.schema[name].is_numeric() for table in (one, other))
-    ]
-    both = (
-        last_of_each_step(one)
-        .select("step", *clocks)
-        .join(last_of_each_step(other).select("step", *clocks), on="step", how="inner", suffix="_other")
-    )
-    if both.height < LEAST_STEPS or both.select(clocks).n_unique() < LEAST_TIMES:
+    tables = one, other
+    clocks = [name for name in CLOCKS if all(name in table and table.schema[name].is_numeric() for table in tables)]
+    left, right = (last_of_each_step(table).select("step", *clocks) for table in tables)
+    both = left.join(right, on="step", suffix="_other")
+    if both.height < LEAST_COMMON or both.select(clocks).n_unique() < LEAST_TIMES:
         return False
     return all(both[name].eq_missing(both[f"{name}_other"]).all() for name in clocks)

@@ -9,7 +9,7 @@ from tasks.records import Better, CompiledProgram, Measured, ProgramWork, RunFac
 # How a metric is judged. exact: equal within the tolerance; noise: by the step time levels of all runs; steps: by its
 # values at all steps; proof: by a rule in tasks/diff that checks evidence; shown: not at all.
 Judged = Literal["exact", "noise", "steps", "proof", "shown"]
-type OfRun = Callable[[RunRecord, RunFacts], Measured]
+type OfRun = Callable[[RunRecord], Measured]
 type OfRuns = Callable[[Sequence[RunRecord], Sequence[RunFacts]], Measured]
 type OfProgram = Callable[[CompiledProgram, ProgramWork | None], float | None]
 
@@ -17,7 +17,7 @@ type OfProgram = Callable[[CompiledProgram, ProgramWork | None], float | None]
 class Printed(Frozen):
     """A metric as logs print it, for comparisons in which a run has no precise value."""
 
-    of: Callable[[RunRecord], Measured]  # the printed value of one run
+    of: OfRun  # the printed value of one run
     decimals: int  # of the difference
     precision: str  # of the values, in words
 
@@ -57,7 +57,7 @@ class Metric(Frozen):
         """Return the value of one run; None if the metric has neither `of_runs` nor `of`."""
         if self.of_runs is not None:
             return self.of_runs([run], [facts])
-        return self.of and self.of(run, facts)
+        return self.of and self.of(run)
 
     def at_middle(self) -> "Metric":
         """Return a copy with the title and the rule of a row in which the typical steps decide."""

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 
 from tasks.metrics.metric import Metric, Printed, number
-from tasks.records import CompiledProgram, Measured, ProgramMemory, ProgramWork, RunFacts, RunRecord
+from tasks.records import CompiledProgram, Measured, ProgramMemory, ProgramWork, RunRecord
 
 GIB, MIB = 2**30, 2**20  # MaxText prints GiB as GB
 MEMORY_PARTS = ("argument", "output", "temp")  # MaxText prints their sum less "alias", which two of them share
 PART_OF_SUM = "the sum is judged"
 
 
-def program_memory(run: RunRecord, facts: RunFacts) -> Measured:
+def program_memory(run: RunRecord) -> Measured:
     """Return the memory per device in GiB, as estimated by the compiler: from the trainer's report, else as printed."""
     stated = run.program.get("memory_bytes")
     sizes = [stated.get(name) for name in (*MEMORY_PARTS, "alias")] if isinstance(stated, dict) else [None]
@@ -20,7 +20,7 @@ def program_memory(run: RunRecord, facts: RunFacts) -> Measured:
     return number((sum(known[:-1]) - known[-1]) / GIB, 4, run.reading.memory.source)
 
 
-def compiled_programs(run: RunRecord, facts: RunFacts) -> Measured:
+def compiled_programs(run: RunRecord) -> Measured:
     """Return how often JAX compiled the training step, from JAX's files, else from the log, with the last place."""
     compiles = run.compiles or run.reading.compiles
     return number(len(compiles), 0, compiles[-1].source) if compiles else Measured()

@@ -29,7 +29,7 @@ PEAKS = {
 }  # fmt: skip
 
 
-def first_step(run: RunRecord, facts: RunFacts) -> Measured:
+def first_step(run: RunRecord) -> Measured:
     """Return the seconds of the first step."""
     table = step_table(run)
     if not table.height or table["seconds"][0] is None:
@@ -62,8 +62,8 @@ def stalled(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
     if not words:
         return Measured(value=seconds, text=f"{seconds:.1f}", samples=samples)
     runs_of = f" in {len(stalls)} runs" if len(stalls) > 1 else ""
-    number, longest = max(chain(*stalls), key=lambda pair: pair[1].seconds)
-    place = longest.source and longest.source.model_copy(update={"run": number})
+    run, longest = max(chain(*stalls), key=lambda pair: pair[1].seconds)
+    place = longest.source and longest.source.model_copy(update={"run": run})
     return Measured(value=seconds, text=f"{seconds:.1f} ({words}{runs_of})", source=place, samples=samples)
 
 

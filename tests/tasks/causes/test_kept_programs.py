@@ -89,4 +89,4 @@ def test_ingested_logs_have_no_floors(leave: Callable[..., RunRecord]) -> None:
 
     runs = leave("a", 0, plain), leave("b", 0, plain)
     arms = [ArmRuns(name=run.arm, label=run.label, runs=(run,)) for run in runs]
-    assert floors_of(arms[0], arms[1]) == []
+    assert floors_of(arms) == []

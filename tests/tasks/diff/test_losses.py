@@ -11,7 +11,7 @@ import pytest
 from configs.comparison import load_comparison
 from configs.verdict_rules import VerdictRules, load_effects, load_tolerances, make_rules
 from tasks.diff.arms import ArmRuns
-from tasks.diff.decide_curves import Judged, compare_blocks, is_offset, judge_loss
+from tasks.diff.decide_curves import CurveContext, compare_blocks, decide_value, is_offset
 from tasks.diff.parity import compare_metric
 from tasks.diff.same_code import draws_differ
 from tasks.records import ComparisonRecord, Decision, MetricDiff, RunRecord, StartReport
@@ -42,7 +42,7 @@ def judge(make_run: MakeRun, arm_of: Callable[..., ArmRuns]) -> Judge:
             for arm, curves in (("main", left), ("feat/x", right))
         ]
         found = compare_metric((arms[0], arms[1]))
-        return judge_loss(found, Judged(rules=rules, **more))
+        return decide_value(found, CurveContext(rules=rules, **more))
 
     return decide
 

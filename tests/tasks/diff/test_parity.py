@@ -317,7 +317,7 @@ def floors(make_run: MakeRun, arm_of: ArmOf) -> Callable[..., Mapping[str, Floor
         right = make_run("nnx", exact=exact, record={"program": PROGRAM | changes})
         if metrics is not None:
             right = right.model_copy(update={"metrics": metrics(right.metrics)})
-        return {floor.name: floor for floor in floors_of(arm_of(left), arm_of(right))}
+        return {floor.name: floor for floor in floors_of((arm_of(left), arm_of(right)))}
 
     return build
 
@@ -373,7 +373,7 @@ def test_gradients_count_too(floors: Callable[..., Mapping[str, Floor]]) -> None
 def test_a_checkpoint_without_a_cross_restore_is_unknown(make_run: MakeRun, arm_of: ArmOf) -> None:
     alone = PROGRAM | {"cross_restore": None}
     left, right = make_run("linen", record={"program": alone}), make_run("nnx", record={"program": alone})
-    (floor,) = [floor for floor in floors_of(arm_of(left), arm_of(right)) if floor.name == "same checkpoint"]
+    (floor,) = [floor for floor in floors_of((arm_of(left), arm_of(right))) if floor.name == "same checkpoint"]
     assert floor.holds is None
     assert floor.evidence == "no arm tried to restore the other's checkpoint"
 
@@ -382,25 +382,25 @@ def test_any_repeat_may_contain_the_proof_or_the_failure(make_run: MakeRun, arm_
     none = make_run("linen", record={"program": PROGRAM | {"cross_restore": None}})
     good = make_run("nnx", record={"program": PROGRAM})
     bad = make_run("nnx", record={"program": {"cross_restore": {"holds": False, "evidence": "lost"}}})
-    floors = {floor.name: floor for floor in floors_of(arm_of(none), arm_of(good, bad))}
+    floors = {floor.name: floor for floor in floors_of((arm_of(none), arm_of(good, bad)))}
     assert floors["same checkpoint"].holds is False
     assert floors["same checkpoint"].evidence == "lost"
 
 
 def test_ingested_logs_have_no_floors(make_run: MakeRun, arm_of: ArmOf) -> None:
-    assert floors_of(arm_of(make_run("linen")), arm_of(make_run("nnx"))) == []
+    assert floors_of((arm_of(make_run("linen")), arm_of(make_run("nnx")))) == []
 
 
 def test_floors_include_every_repeat(make_run: MakeRun, arm_of: ArmOf) -> None:
     other = PROGRAM | {"stablehlo_sha256": "beef" * 16}
     good = [make_run(arm, exact=True, record={"program": PROGRAM}) for arm in ("linen", "linen", "nnx")]
     odd = make_run("nnx", exact=(9.0, 8.5, 8.0, 7.5, 7.25, 7.1), record={"program": other})
-    floors = {floor.name: floor for floor in floors_of(arm_of(*good[:2]), arm_of(good[2], odd))}
+    floors = {floor.name: floor for floor in floors_of((arm_of(*good[:2]), arm_of(good[2], odd)))}
     assert floors["same program"].holds is False
     assert floors["same program"].evidence.startswith("the runs of nnx · c0ffee lower different train steps")
     assert floors["same bits"].holds is False
     assert floors["same bits"].evidence.endswith("7.0 and 7.1 (linen · c0ffee, run 1 and nnx · c0ffee, run 2)")
-    whole = {floor.name: floor for floor in floors_of(arm_of(*good[:2]), arm_of(good[2]))}
+    whole = {floor.name: floor for floor in floors_of((arm_of(*good[:2]), arm_of(good[2])))}
     assert whole["same program"].holds is True
     assert whole["same bits"].holds is True
     assert whole["same bits"].evidence.endswith("are equal bit for bit, in all 3 runs")

@@ -326,7 +326,7 @@ def test_with_equal_metrics_the_bits_are_still_not_proved(
     store = Store(tmp_path / "out")
     records = tuple(run_to_its_end(plan, store) for plan in plans)
     arms = [ArmRuns(name=record.arm, label=record.label, runs=(record,)) for record in records]
-    bits = next(floor for floor in floors_of(*arms) if floor.name == "same bits")
+    bits = next(floor for floor in floors_of(arms) if floor.name == "same bits")
     assert bits.holds is None
     assert bits.evidence.startswith("loss, grad_norm, param_norm of every step are equal bit for bit; but ")
 
