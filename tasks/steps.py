@@ -31,7 +31,7 @@ from tasks.bisect.terms import Finish, Judge, Limits, Line, Train
 from tasks.causes.kept_programs import compare_kept_programs
 from tasks.causes.subjects import explain_comparison
 from tasks.diff.compare_case import CaseRuns, case_id, compare_case
-from tasks.diff.compare_logs import Given, archive, case_runs, compare_pair
+from tasks.diff.compare_logs import LogArguments, archive, case_runs, compare_pair
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
 from tasks.history.prior import read_past
 from tasks.ingest.given_logs import open_arms
@@ -221,7 +221,7 @@ def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecor
 
 
 @task(name="scrape", task_run_name="read the logs", **IO)
-def scrape_logs_step(given: Given, aa: bool, store: Store) -> tuple[str | None, list[RunRecord]]:
+def scrape_logs_step(given: LogArguments, aa: bool, store: Store) -> tuple[str | None, list[RunRecord]]:
     """Read the runs of two arms from existing logs. Returns the case (None: no page names it) and the runs' records."""
     with open_arms((given.baseline, given.candidate), aa=aa) as arms:
         return arms.case, archive(arms, store)
@@ -229,12 +229,14 @@ def scrape_logs_step(given: Given, aa: bool, store: Store) -> tuple[str | None, 
 
 @task(name="diff", task_run_name="diff {case}", cache_policy=NO_CACHE)
 def diff_logs_step(
-    records: Sequence[RunRecord], case: str, options: IngestOptions, given: Given, store: Store
+    records: Sequence[RunRecord], case: str, options: IngestOptions, given: LogArguments, store: Store
 ) -> ComparisonRecord:
     """Compare ingested runs; the noise is estimated from the history of their target, if it is given."""
     target, tolerances = options.target, options.tolerances
     past = read_past(case_runs(records, case=case, target=target), store) if target else {}
-    return compare_pair(records, case=case, aa=options.aa, target=target, past=past, tolerances=tolerances, given=given)
+    return compare_pair(
+        records, case=case, aa=options.aa, target=target, past=past, tolerances=tolerances, arguments=given
+    )
 
 
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)

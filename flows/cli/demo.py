@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from configs.comparison import list_names
-from tasks.diff.compare_logs import UNTITLED, Given, archive, compare_pair
+from tasks.diff.compare_logs import UNTITLED, LogArguments, archive, compare_pair
 from tasks.diff.decide import ONE_RUN
 from tasks.history.history_table import load_history
 from tasks.history.series import find_series, judge
@@ -41,7 +41,9 @@ def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -
         case = arms.case or (safe_name(arms.baseline[0].file.stem) if alone else UNTITLED)
         place = str(Path(document).absolute())
         publish_comparison(
-            compare_pair(archive(arms, store), case=case, aa=alone, given=Given(baseline=(place,), candidate=(place,))),
+            compare_pair(
+                archive(arms, store), case=case, aa=alone, arguments=LogArguments(baseline=(place,), candidate=(place,))
+            ),
             store,
         )
     nights: dict[int, list[ComparisonRecord]] = {}

@@ -10,7 +10,7 @@ from tasks.bisect.terms import HALVES, Rated
 from tasks.diff.arms import ArmRuns
 from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.diff.noise import Noise, Past, learn_noise
-from tasks.diff.time_rows import kind_of
+from tasks.diff.time_rows import find_device_kind
 from tasks.metrics.compute_facts import facts_of
 from tasks.metrics.result_metrics import CHECKPOINTS
 from tasks.metrics.table import BY_NAME
@@ -57,7 +57,7 @@ class RunJudge:
     @property
     def _kind(self) -> DeviceKind:
         arm = ArmRuns(name="", label="", runs=next(iter(self._runs.values())))
-        return "cpu_time" if self._metric.name == CPU_TIME.name else kind_of((arm, arm))
+        return "cpu_time" if self._metric.name == CPU_TIME.name else find_device_kind((arm, arm))
 
     def runs(self, point: int) -> int:
         return len(self._runs.get(point, ()))

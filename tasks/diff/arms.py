@@ -1,4 +1,4 @@
-"""Defines `ArmRuns`, the runs of one arm, and computes its summary, curves and time accounts."""
+"""Summary, curves and time accounts of an arm, from its runs. An arm is one of the two compared versions."""
 
 from configs.kernels import describe_attention
 from configs.schema import Frozen, TrainConfig
@@ -16,7 +16,7 @@ class ArmRuns(Frozen):
     name: str  # in records and files, e.g. "nnx"
     label: str  # for users: name and commit
     runs: tuple[RunRecord, ...]
-    counts_from: int = 0  # number of the first step in the arm's logs; 1: `runs` have been renumbered from 0
+    counts_from: int = 0  # number of the first step in the arm's logs; if it is 1, `runs` are renumbered from 0
 
     @property
     def first(self) -> RunRecord:
@@ -109,7 +109,7 @@ def curves_of(arm: ArmRuns) -> list[Curve]:
 
 
 def times_of(arm: ArmRuns) -> list[TimeAccount]:
-    """Return the time accounts of the runs with steady steps; if no run has these, the accounts of its deaths."""
+    """Return the time accounts of the runs with enough steps; if no run has enough, those of the runs that died."""
     found = []
     for number, (run, facts) in enumerate(zip(arm.runs, arm.facts, strict=True)):
         if account := facts.account:

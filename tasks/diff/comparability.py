@@ -1,4 +1,7 @@
-"""Collects the findings on two arms: undeclared differences, deaths, incomplete logs, settings without effect."""
+"""Collects the findings on two arms: undeclared differences, deaths, incomplete logs, settings without effect.
+
+The config gives each kind of finding its effect: it blocks or qualifies the verdict, is only a note, or is ignored.
+"""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -25,7 +28,7 @@ def find_findings(
     aa: bool = False,
     parities: Sequence[MetricParity] = (),
 ) -> list[Finding]:
-    """Return all findings, blocking ones first.
+    """Return the findings that the config does not ignore, blocking ones first.
 
     `declared`: the config keys that are declared to differ; `effects`: kind of finding → effect on the verdict;
     `aa`: the arms should be equal; `parities`: the step-by-step comparisons, the loss first.

@@ -1,4 +1,4 @@
-"""Compares the runs of one case by the rules that are stored with their plans."""
+"""Compares the runs of one case (a model and its settings) by the rules that are stored with the runs' plans."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +19,7 @@ class CaseRuns(Frozen):
     target: str  # name of the machine that the runs ran on
     runs: tuple[RunRecord, ...]  # of both arms
     cases: int = 1  # number of cases in the comparison: they share its chance of a false alarm
-    look: int | None = None  # with --until-decided: how often this case has been decided, including now
+    look: int | None = None  # with --until-decided: the number of this decision on the case, from 1
     checkpoints: CheckpointDifference | None = None  # at the last step with a checkpoint in both first runs
     program: ProgramExplanation | None = None  # difference of the compiled steps; None if a run has none
     rules: VerdictRules | None = None  # as stored when the runs were requested; None: read from configs/
@@ -41,7 +41,7 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
         target=case.target,
         rules=rules,
         aa=is_control(rules, case.runs),
-        given=Circumstances(past=past or {}, chance=chance_of(cases=case.cases, look=case.look)),
+        circumstances=Circumstances(past=past or {}, chance=chance_of(cases=case.cases, look=case.look)),
         checkpoints=case.checkpoints,
         program=case.program,
     )
@@ -64,6 +64,6 @@ def _sides(case: CaseRuns, rules: VerdictRules) -> list[list[RunRecord]]:
 
 
 def is_control(rules: VerdictRules, runs: Sequence[RunRecord]) -> bool:
-    """Return whether the arms should be equal, to measure noise: because of --aa, or as neither arm sets anything."""
+    """Return whether the case is a control, whose arms should be equal: with --aa, or if neither arm sets anything."""
     declared = any(run.plan is not None and run.plan.aa for run in runs)
     return declared or (rules.alike and not any(run.plan and run.plan.software for run in runs))

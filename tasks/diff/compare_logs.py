@@ -15,7 +15,6 @@ from tasks.diff.same_code import IMPLEMENTATIONS
 from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
 from tasks.diff.time_rows import Circumstances
 from tasks.ingest.given_logs import LoggedArms, LoggedRun
-from tasks.ingest.given_logs import read_pair as read_pair
 from tasks.ingest.run_record import with_cause, with_place
 from tasks.metrics.compute_facts import with_facts
 from tasks.records import ComparisonRecord, RunRecord
@@ -31,7 +30,7 @@ UNTITLED = "logs"  # the case if it is unknown
 UNNAMED = "as logged"  # the target if it is unknown; no target's name contains a space
 
 
-class Given(Frozen):
+class LogArguments(Frozen):
     """The log arguments of each side, as the user typed them, to build the next command."""
 
     baseline: tuple[str, ...]
@@ -91,16 +90,18 @@ def compare_pair(
     target: str | None = None,
     past: Mapping[str, Past] | None = None,
     tolerances: str = "default",
-    given: Given | None = None,
+    arguments: LogArguments | None = None,
 ) -> ComparisonRecord:
     """Return the comparison of the ingested runs of two arms, baseline first.
 
     `target`: the machine of the runs; `past`: differences of equal runs there, from `tasks/history/prior.py`;
-    `given`: the log arguments, for the suggested command; None: the archived logs.
+    `arguments`: the log arguments, for the suggested command; None: the archived logs.
     """
     baseline = [run for run in records if run.arm == records[0].arm]
     candidate = [run for run in records if run.arm != records[0].arm]
-    given = given or Given(baseline=tuple(r.log for r in baseline), candidate=tuple(r.log for r in candidate))
+    arguments = arguments or LogArguments(
+        baseline=tuple(r.log for r in baseline), candidate=tuple(r.log for r in candidate)
+    )
     record = diff(
         baseline,
         candidate,
@@ -109,9 +110,9 @@ def compare_pair(
         target=target or UNNAMED,
         rules=ingest_rules(f"Do {baseline[0].label} and {candidate[0].label} differ?", target, tolerances),
         aa=aa,
-        given=circumstances_of(target, past or {}),
+        circumstances=circumstances_of(target, past or {}),
     )
-    again = ["maxview", "ingest", "--baseline", *given.baseline, "--candidate", *given.candidate]
+    again = ["maxview", "ingest", "--baseline", *arguments.baseline, "--candidate", *arguments.candidate]
     again += options_of(case, target, tolerances, aa=aa)
     words = suggest_next(record, again)
     words += out_option(records[0].log.rpartition("/runs/")[0]) if words else []

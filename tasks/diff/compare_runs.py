@@ -40,7 +40,9 @@ WORDS: tuple[tuple[Verdict, str], ...] = (
     ("unknown", "not enough evidence for {}"),
     ("improved", "{} improved, nothing regressed"),
 )
-COMPUTED = frozenset(metric.name for metric in METRICS if metric.result)  # named first in a headline
+COMPUTED = frozenset(
+    metric.name for metric in METRICS if metric.result
+)  # a headline names these before times and memory
 # rows that have the verdict of another row; a headline names the other row only
 SHARE_A_WORD = frozenset(metric.name for metric in METRICS if metric.word_of)
 
@@ -54,14 +56,14 @@ def diff(
     target: str,
     rules: VerdictRules,
     aa: bool = False,
-    given: Circumstances | None = None,
+    circumstances: Circumstances | None = None,
     checkpoints: CheckpointDifference | None = None,
     program: ProgramExplanation | None = None,
 ) -> ComparisonRecord:
     """Compare the runs of two arms by the given rules.
 
-    `aa`: the arms should be equal; `given`: further inputs for judging noise; `checkpoints`: the comparison of both
-    arms' checkpoints of one step; `program`: the comparison of the recorded training steps.
+    `aa`: the arms should be equal; `circumstances`: further inputs for judging noise; `checkpoints`: the comparison of
+    both arms' checkpoints of one step; `program`: the comparison of the recorded training steps.
     """
     left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
     left, right = arms = number_alike((left, right))
@@ -72,21 +74,21 @@ def diff(
     findings = find_findings(arms, declared=declared, effects=rules.effects, aa=aa, parities=compared)
     floors = floors_of(arms, program)
     proved, excuse = has_same_program(floors), excuse_of(arms, floors)
-    given = (given or Circumstances()).model_copy(update={"excuse": excuse})
+    circumstances = (circumstances or Circumstances()).model_copy(update={"excuse": excuse})
     judged = CurveContext(
-        rules=rules, proved=proved, other_draws=draws_differ(arms), instead=given.instead, among=len(compared)
+        rules=rules, proved=proved, other_draws=draws_differ(arms), instead=circumstances.instead, among=len(compared)
     )
     loss = decide_value(parity, judged)
     # arms with equal losses at all steps have equal weights, so their evaluations must be equal too
     equal = proved or (parity.parity.steps >= LEAST_STEPS and parity.parity.first is None and not parity.varies)
     measured = [cpu_seconds(run) is not None for arm in arms for run in arm.runs]
-    shared = given.shared_by(1 + all(measured))
+    shared = circumstances.shared_by(1 + all(measured))
     time_row, step_time = step_time_row(arms, rules, shared)
     host = name_host(step_time, arms) if proved and not excuse else ""
     if host:
         time_row = time_row.model_copy(update={"reason": f"{host}: {time_row.reason}"})
     evaluated = decide_values(evaluations, judged.model_copy(update={"proved": equal}))
-    given_rows = {
+    built = {
         END.name: death_row(arms) if any(arm.dead for arm in arms) else None,
         STEP_TIME.name: time_row,
         CPU_TIME.name: cpu_time_row(arms, rules, shared),
@@ -97,7 +99,7 @@ def diff(
         CHECKPOINTS.name: checkpoint_row(arms, checkpoints, floors, loss=parity),
     }
     decisions = {STEP_TIME.name: step_time, LOSS.name: loss}
-    rows = list(table_rows(arms, rules.tolerances, given_rows, decisions))
+    rows = list(table_rows(arms, rules.tolerances, built, decisions))
     absent = tuple(row.title for row in rows if is_unfilled(row))
     rows = [allow(row, rules) for row in rows if not is_unfilled(row)]
     verdict, headline = conclude(left, right, findings, rows, floors, host)
@@ -131,7 +133,7 @@ def diff(
 
 
 def allow(row: MetricDiff, rules: VerdictRules) -> MetricDiff:
-    """Return the row; if its verdict is *changed* and the comparison's file allows that, with the file's reason."""
+    """Return the row; if the comparison's file allows its verdict *changed*, with the reason in that file."""
     why = rules.allowed.get(BY_NAME[row.metric].tolerance, "")
     return row.model_copy(update={"allowed": why}) if why and row.verdict == "changed" else row
 
@@ -146,7 +148,7 @@ def conclude(
 ) -> tuple[Verdict, str]:
     """Return the overall verdict and the headline: of a death, else of a blocking finding, else of the worst row.
 
-    `host`: the explanation of a time difference between arms that run the same program, else empty.
+    `host`: the explanation of a time difference between arms that run the same program; empty without one.
     """
     between = f"{candidate.label} against {baseline.label}"
     died = [finding.message for finding in findings if finding.kind == "died"]

@@ -95,9 +95,9 @@ def _repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
 
 
 def find_same_log(arms: Arms, *, aa: bool) -> Observations:
-    """Yield a finding for each two runs, one of each arm, whose logs or metrics files are of the same run.
+    """Yield a finding for each pair of runs, one of each arm, whose logs or metrics files come from a single run.
 
-    Given logs are checked only if `aa`; for other comparisons `check_apart` has rejected them earlier.
+    Two logs that the user gave are checked only if `aa`: otherwise `check_apart` has already rejected them.
     """
     for (number, run), (other, theirs) in product(enumerate(arms[0].runs), enumerate(arms[1].runs)):
         given = run.plan is None and theirs.plan is None
@@ -110,7 +110,7 @@ def find_same_log(arms: Arms, *, aa: bool) -> Observations:
 
 
 def _find_same_file(one: RunRecord, other: RunRecord) -> str | None:
-    """Return which files show that two runs are the same run, by all values or by their step times; else None."""
+    """Return which files of two runs come from a single run, by all their values or their step times; else None."""
     steps, others = one.reading.steps, other.reading.steps
     dated = steps["time"].null_count() < steps.height
     if (dated and steps.equals(others)) or have_equal_times(steps, others):

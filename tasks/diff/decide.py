@@ -1,6 +1,6 @@
-"""Decides the verdict on a deterministic metric from two values, a tolerance and the printed precision.
+"""Decides the verdict on a metric that is equal in equal runs, from two values, a tolerance and the printed precision.
 
-The modules `decide_noisy` and `parity_rows` decide times and curves. `docs/verdict.md` explains the rules.
+`decide_noisy` decides times, `decide_curves` the values of every step. `docs/verdict.md` explains the rules.
 """
 
 from math import isclose, isfinite, isnan, log10
@@ -8,16 +8,16 @@ from math import isclose, isfinite, isnan, log10
 from configs.verdict_rules import Tolerance
 from tasks.records import Better, Decision, Verdict
 
-LEAST_REPEATS = 3  # least number of runs of an arm for estimating its noise
-ONE_RUN = "one run of each"  # evidence text; the weakest evidence for a verdict
-ONE_PROGRAM = "one program"  # evidence text: both arms run the same program, so a measured difference is noise
-ROUNDING = 1e-9  # relative slack, because the difference of two decimal numbers is not exact in binary
+LEAST_REPEATS = 3  # runs of an arm from which its noise can be estimated
+ONE_RUN = "one run of each"  # text of the weakest evidence for a verdict
+ONE_PROGRAM = "one program"  # text of the evidence that a time difference is noise: both arms run one program
+ROUNDING = 1e-9  # relative slack: in binary, the difference of two decimal numbers is not exact
 
 
 def decide_exact(
     baseline: float, candidate: float, *, better: Better, tolerance: Tolerance, precision: str, unit: float = 0.0
 ) -> Decision:
-    """Decide a deterministic metric. unit: one unit of its last printed digit; 0 if known in full precision."""
+    """Return the decision on two values. unit: one unit of the last printed digit; 0 if both are fully known."""
     difference = candidate - baseline
     threshold = threshold_of(tolerance, baseline)
     verdict: Verdict
@@ -46,7 +46,7 @@ def decide_exact(
 
 
 def threshold_of(tolerance: Tolerance, baseline: float) -> float:
-    """Return the tolerance in the metric's own unit; `baseline`: the value that a relative tolerance refers to."""
+    """Return the tolerance in the metric's unit. A relative tolerance is a share of the value `baseline`."""
     if tolerance.absolute is not None:
         return tolerance.absolute
     assert tolerance.relative is not None  # Tolerance has exactly one of the two
@@ -54,7 +54,7 @@ def threshold_of(tolerance: Tolerance, baseline: float) -> float:
 
 
 def show_threshold(tolerance: Tolerance, unit: float = 0.0) -> str:
-    """Return the tolerance as text."""
+    """Return the tolerance as text: `±2 %`, `exact`; `unit` of a printed digit instead: `equal to 3 decimals`."""
     if tolerance.relative is not None:
         return f"±{100 * tolerance.relative:g} %"
     if tolerance.absolute:
@@ -66,7 +66,7 @@ def show_threshold(tolerance: Tolerance, unit: float = 0.0) -> str:
 
 
 def show_percentage(baseline: float, candidate: float) -> str:
-    """Return the difference as a percentage of the baseline, which is not 0."""
+    """Return the difference in percent of the baseline, as text. baseline: not 0."""
     share = 100 * (candidate - baseline) / abs(baseline)
     return f"{share:+.{1 if abs(share) >= 1 else 3}f} %"
 

@@ -1,4 +1,4 @@
-"""Decides the verdict on the values of every step (curves)."""
+"""Decides the verdict on a metric with a value at every step, from both arms' curves: docs/verdict.md, section 4."""
 
 from collections.abc import Sequence
 from math import comb, inf
@@ -19,7 +19,7 @@ from tasks.records import Decision, Verdict
 from tasks.records.text import counted
 
 ORDER: tuple[Verdict, ...] = ("same", "improved", "unknown", "changed", "regressed")
-OTHER_DRAWS = "other first weights or other data"
+OTHER_DRAWS = "other first weights or other data"  # in words: other random draws
 MOST_BLOCKS = 4  # blocks of steps whose means are compared; they share the chance of a false difference
 AT_ONCE = 5e-5  # relative to the value: a larger first difference of precise values is not a rounding difference
 SAME_GAP = 1e-6  # relative to the largest value: gaps that differ by less count as equal
@@ -51,28 +51,30 @@ class Block(Frozen):
 
 
 class CurveContext(Frozen):
-    """The inputs, besides its curves, for judging any value of a comparison."""
+    """The inputs that all decisions on the curves of a comparison share."""
 
     rules: VerdictRules
-    proved: bool = False  # both arms provably run the same program
+    proved: bool = False  # a floor proves that both arms run the same program
     other_draws: bool = False  # the arms are known to have other random first weights or other data
     instead: str = ""  # the alternative to more runs, if only logs were given
     among: int = 1  # number of compared values, which share the chance of a false alarm
 
 
-def decide_value(found: MetricParity, given: CurveContext) -> Decision:
+def decide_value(found: MetricParity, context: CurveContext) -> Decision:
     """Decide one value over all steps. If its name contains `loss`, lower is better; else no direction is."""
-    tolerances, parity = given.rules.tolerances, found.parity
+    tolerances, parity = context.rules.tolerances, found.parity
     if LOSS_LIKE not in parity.metric:
-        return _decide_curve(found, tolerances["step_values_of_varying_runs" if found.varies else "step_values"], given)
+        return _decide_curve(
+            found, tolerances["step_values_of_varying_runs" if found.varies else "step_values"], context
+        )
     if parity.metric == "loss" and parity.first is None and _never_moves(found):
         value = found.sides[0][0][0]
         reason = f"the loss is {value:g} {_all(parity.steps)} of every run: nothing was trained"
         return Decision(verdict="unknown", reason=reason, evidence=show_runs(parity.runs))
-    tolerance = tolerances["loss_of_other_draws" if given.other_draws else "loss"]
-    if found.varies and not given.other_draws and not tolerance.relative and not tolerance.absolute:
+    tolerance = tolerances["loss_of_other_draws" if context.other_draws else "loss"]
+    if found.varies and not context.other_draws and not tolerance.relative and not tolerance.absolute:
         tolerance = tolerances["loss_of_varying_runs"]
-    return _decide_curve(found, tolerance, given, chance_makes=tolerances["loss_of_other_draws"])
+    return _decide_curve(found, tolerance, context, chance_makes=tolerances["loss_of_other_draws"])
 
 
 def _never_moves(found: MetricParity) -> bool:
@@ -80,11 +82,11 @@ def _never_moves(found: MetricParity) -> bool:
     return found.parity.steps >= LEAST_STEPS and bool(np.all(values == values[0]))
 
 
-def decide_values(found: Sequence[MetricParity], given: CurveContext) -> Decision | None:
+def decide_values(found: Sequence[MetricParity], context: CurveContext) -> Decision | None:
     """Return the worst decision over several values; its reason names the values it applies to. None without values."""
     if not found:
         return None
-    judged = [(item.parity, decide_value(item, given)) for item in found]
+    judged = [(item.parity, decide_value(item, context)) for item in found]
     _, worst = max(judged, key=lambda pair: ORDER.index(pair[1].verdict))
     saying = [f"{parity.metric} {decision.reason}" for parity, decision in judged if decision.verdict == worst.verdict]
     names = ", ".join(parity.metric for parity, _ in judged)
@@ -93,12 +95,12 @@ def decide_values(found: Sequence[MetricParity], given: CurveContext) -> Decisio
 
 
 def _decide_curve(
-    found: MetricParity, tolerance: Tolerance, given: CurveContext, *, chance_makes: Tolerance | None = None
+    found: MetricParity, tolerance: Tolerance, context: CurveContext, *, chance_makes: Tolerance | None = None
 ) -> Decision:
-    """Decide the curves of one value by the rules in docs/verdict.md.
+    """Decide the curves of one value.
 
-    `chance_makes`: given for losses only, where lower is better: the largest difference that other first weights, other
-    data or nondeterminism can cause.
+    `chance_makes`: for losses (lower is better), the largest difference that other first weights, other data or
+    nondeterminism can cause; None for other values.
     """
     parity, allowed = found.parity, show_threshold(tolerance, found.unit)
 
@@ -109,7 +111,7 @@ def _decide_curve(
     if not parity.steps:
         return Decision(verdict="unknown", reason="the arms have no step in common")
     if broken := _judge_broken(found):
-        finite = found.finite and _decide_curve(found.finite, tolerance, given, chance_makes=chance_makes)
+        finite = found.finite and _decide_curve(found.finite, tolerance, context, chance_makes=chance_makes)
         if finite and broken[0] == "unknown" and finite.verdict in ("regressed", "changed"):
             return finite.model_copy(update={"reason": f"{finite.reason}; {broken[1]}"})
         return say(*broken)
@@ -123,23 +125,23 @@ def _decide_curve(
     ends = f"{abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in {last.steps}"
     if not found.varies and _is_within(found, tolerance):
         return say("same", f"{where}; within {show_threshold(tolerance)}: {tolerance.why}")
-    known = given.proved or min(parity.runs) > 1  # the trainer is known to be deterministic, unless `found.varies`
+    known = context.proved or min(parity.runs) > 1  # without `found.varies`: equal runs are known to have equal values
     small = _is_one_digit(found)
     if not found.varies and (is_offset(found.sides, exact=found.exact, unit=found.unit) or (known and not small)):
         return say(word, f"{where}; {ends}")
     furthest = max(blocks, key=lambda block: abs(block.difference))
     most = inf if chance_makes is None else threshold_of(chance_makes, furthest.baseline)
-    sure = not found.varies or min(parity.runs) == 1 or furthest.chance <= CHANCE / len(blocks) / given.among
+    sure = not found.varies or min(parity.runs) == 1 or furthest.chance <= CHANCE / len(blocks) / context.among
     if chance_makes is not None and abs(furthest.difference) > most and sure:
         return say(word, f"{where}; {ends}: {OTHER_DRAWS} change it by at most {most:g} ({chance_makes.why})")
     if small and not found.varies:  # `find_contradictions` reports it as the finding `last-digit`
         return say("same", f"{where}, by at most one unit of the last printed digit, which rounding can explain")
     if min(parity.runs) >= LEAST_REPEATS:
-        return say(*_judge_blocks(blocks, tolerance, word, where, given.among))
-    asked = ask_for_more(min(parity.runs), LEAST_REPEATS, given.instead)
+        return say(*_judge_blocks(blocks, tolerance, word, where, context.among))
+    asked = ask_for_more(min(parity.runs), LEAST_REPEATS, context.instead)
     if chance_makes is not None and parity.first is not None and parity.first.step == int(found.steps[0]):
         # only `maxview ingest` has this option
-        way = "compare with --tolerances other-draws, or " if given.instead else ""
+        way = "compare with --tolerances other-draws, or " if context.instead else ""
         reason = f"{where}: the arms may have {OTHER_DRAWS}, or the trainer may be nondeterministic; {way}{asked}"
     else:
         reason = f"{where}: {show_runs(parity.runs)} cannot distinguish this from run-to-run noise; {asked}"
@@ -253,9 +255,10 @@ def is_offset(sides: tuple[Values, Values], *, exact: bool, unit: float = 0.0) -
 
     Nondeterminism starts small and grows. In full precision (`exact`), a large first difference after equal steps is
     an offset. In printed values, single last digits flip before all steps differ. So an offset must be present at every
-    step from the first difference on, in one direction, and about as large as at first: n random flips are the last n
-    steps and of one sign with probability 2^(1 - n) ÷ C(steps, n). Curves that differ from the first step on may have
-    other random weights or data, unless the gap is the same at every step. unit: of the last printed digit, or 0.
+    step from the first difference on, in one direction, and about as large as at first. n random flips lie at exactly
+    the last n steps, in one direction, with probability 2^(1 - n) ÷ C(steps, n). Curves that differ from the first step
+    on may have other random weights or data, unless the gap is the same at every step. unit: of the last printed digit,
+    or 0.
     """
     gaps = sides[1][0] - sides[0][0]
     differs = np.flatnonzero(gaps)

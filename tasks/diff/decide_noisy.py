@@ -1,4 +1,7 @@
-"""Decides the verdict on a noisy metric (a time) from one level per run of both arms. Explained in docs/verdict.md."""
+"""Decides the verdict on a time, which differs between equal runs, from two levels of each run of both arms.
+
+A level is the time of a run's steady steps (10 % quantile) or typical steps. docs/verdict.md explains the rule.
+"""
 
 from math import expm1, log1p
 
@@ -10,7 +13,7 @@ from tasks.diff.noise import LEAST_PAIRS
 from tasks.records import Decision, Verdict
 from tasks.records.text import counted, show_interval
 
-CHANCE = 0.01  # probability that a comparison of equal arms finds a difference, over all its cases and looks
+CHANCE = 0.01  # probability that a comparison of equal arms finds a difference, in any case, at any decision
 MOST_SHOWN = 50.0  # logarithm of the largest ratio shown; prevents an overflow
 WIDEST_SHOWN = 10.0  # an interval wider than this (1000 %) is shown as "anything"
 RAREST = 1000  # largest N in "1 time in N": rarer events depend on the tail of the assumed distribution
@@ -33,7 +36,7 @@ class Cost(Frozen):
 
 
 class Remedy(Frozen):
-    """The suggestion to a user who needs more evidence: further runs with their cost, and an alternative."""
+    """The ways to get more evidence, which an *unknown* suggests: further runs with their cost, or an alternative."""
 
     cost: Cost | None = None  # None if unknown
     instead: str = ""  # the alternative if only logs were given, whose runs cannot be repeated; else empty
@@ -43,7 +46,7 @@ def chance_of(*, cases: int = 1, look: int | None = None) -> float:
     """Return the part of CHANCE for one decision: the probability that it finds a difference between equal arms.
 
     CHANCE is divided by the number of cases (Bonferroni). With --until-decided a case is decided several times, each
-    time with more runs. The k-th of these looks gets the share 1 / (k (k + 1)); all shares add up to at most 1.
+    time with more runs. The k-th decision (`look` = k) gets the share 1 / (k (k + 1)); all shares add up to at most 1.
     """
     spent = 1.0 if look is None else 1.0 / (look * (look + 1))
     return CHANCE * spent / cases

@@ -1,4 +1,7 @@
-"""Estimates the difference of two arms' step times from one level per run: interval, p-value, and runs still needed."""
+"""Estimates the difference of two arms' step times, its interval, its p-value, and the runs that would decide.
+
+The input is one level per run: the time of its steady or of its typical steps (see `step_time_levels`).
+"""
 
 from functools import cached_property
 from math import sqrt
@@ -24,7 +27,7 @@ MIXED = 0.02  # p-value of the rank test, above which the runs of the arms count
 
 
 class Sample(Frozen):
-    """The levels of both arms: one per run (see `step_time_levels`), in the order of the runs. Errors are relative."""
+    """The levels of both arms: one per run, in the order of the runs. Errors are relative."""
 
     baseline: tuple[float, ...]  # seconds
     candidate: tuple[float, ...]  # seconds
@@ -41,7 +44,7 @@ class Effect(Frozen):
     scale: float  # standard deviation of the difference between one run of the baseline and one of the candidate
     df: float  # degrees of freedom of `scale`
     runs: tuple[int, int]  # number of runs of the baseline and of the candidate
-    noise: Noise  # as in `Sample`, like the next two
+    noise: Noise  # this and the next two: as in `Sample`
     between: float = 0.0
     apart: str = ""
     wide: bool = False  # the runs scatter more than the noise allows, so `scale` is estimated from them alone

@@ -1,4 +1,7 @@
-"""Decides the three floors (levels of proved equality): same program, same bits, same checkpoint, over all runs."""
+"""Decides the three floors of the arms: same program, same bits, same checkpoint.
+
+A floor is a level of proved equality of all runs. If the first holds and the host's code is equal, times cannot differ.
+"""
 
 import numpy as np
 import polars as pl

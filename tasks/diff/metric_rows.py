@@ -1,4 +1,4 @@
-"""Builds the rows of a comparison's table: for each metric, the values of both arms and the decision on them."""
+"""Builds the rows of a comparison's table: for each metric, both arms' values and the decision on them."""
 
 from collections.abc import Iterator, Mapping
 from math import isclose, isfinite
@@ -24,18 +24,18 @@ EXACT = Tolerance(absolute=0.0, why="equal by default")
 def table_rows(
     arms: Arms,
     tolerances: Mapping[str, Tolerance],
-    given: Mapping[str, MetricDiff | None],
+    built: Mapping[str, MetricDiff | None],
     decisions: Mapping[str, Decision],
 ) -> Iterator[MetricDiff]:
     """Yield the rows in the order of METRICS.
 
-    `given`: metric → its row, if other modules built it; None: no row. `decisions`: metric → decision, of the step time
-    and of the losses of all steps, which other rows share.
+    `built`: metric → the row that another module built; None: the table has no row for it. `decisions`: metric → the
+    decision on the step time or on the losses of all steps; rows of other metrics share it.
     """
-    steady = given[STEP_TIME.name]
+    steady = built[STEP_TIME.name]
     assert steady is not None
     for metric in METRICS:
-        row = given[metric.name] if metric.name in given else _entry_row(metric, arms, tolerances, steady, decisions)
+        row = built[metric.name] if metric.name in built else _entry_row(metric, arms, tolerances, steady, decisions)
         if row is not None:
             yield row
 

@@ -1,4 +1,4 @@
-"""Estimates the noise of a difference of two runs: from a device's stated noise and the history of equal runs there.
+"""Estimates how much equal runs differ: by the device's stated noise, its history, and where and when the runs ran.
 
 All figures are natural logarithms of ratios: 0.01 is 1 %.
 """
@@ -18,11 +18,11 @@ from tasks.diff.arms import Arms
 from tasks.records import RunRecord, seconds_between
 
 LEAST_PAIRS = 8  # pairs of equal runs in the history; with fewer, only the stated noise is used
-STATED_WITHIN = 1.0  # ÷ √weight: the prior's standard deviation of the logarithm of the scale, around the stated scale
-TAILS_WITHIN = 0.7  # the prior's standard deviation of the logarithm of the degrees of freedom
+STATED_WITHIN = 1.0  # ÷ √weight: standard deviation of the prior for log(scale), around the stated scale
+TAILS_WITHIN = 0.7  # standard deviation of the prior for log(degrees of freedom)
 FINEST = 1e-4  # smallest noise assumed
 LENT = 0.5  # degrees of freedom per pair beyond LEAST_PAIRS: below 1, as pairs share runs and machines change
-NEIGHBOURS_S = 600.0  # longest pause between neighbouring runs; after longer ones, the machine may have other load
+NEIGHBOURS_S = 600.0  # longest pause between neighbouring runs; after a longer one, the machine may have other load
 OTHER_TIMES, OTHER_PLACES = "the arms ran at other times", "the arms ran in other places"
 NO_PLACE = "the logs do not say where they ran: taken as two places"
 
@@ -86,8 +86,8 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
 type Group = tuple[str, str]  # (slice or host, session: neighbouring runs of one arm)
 
 
-def lie_apart(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
-    """Return the standard deviation due to the arms' machines and days, as a logarithm, and its reason; 0 if none.
+def estimate_noise_between(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
+    """Return how much two arms differ because of other machines or days (standard deviation), and why; 0 without these.
 
     Runs on the same machine in the same session form a group. All runs of a group have the same random offset. If both
     arms have runs in the same groups, these offsets cancel.

@@ -1,4 +1,7 @@
-"""Compares a metric of two arms step by step, at the best precision that all runs have; finds the first difference."""
+"""Compares a metric of two arms step by step, at the best precision that all runs have; finds the first difference.
+
+If only one arm counts its steps from 1, they are first renumbered from 0.
+"""
 
 import re
 from functools import reduce
@@ -26,7 +29,7 @@ MEASURED = re.compile(
     re.IGNORECASE,
 )
 LEAST_STEPS = 3  # fewer values are equal by chance
-LOSS_LIKE = "loss"  # in the name of a value: lm_loss, moe_lb_loss, eval_loss
+LOSS_LIKE = "loss"  # contained in the names of losses: lm_loss, moe_lb_loss, eval_loss
 DERIVED = re.compile(r"perplexity|(?:^|[^a-z])ppl(?:[^a-z]|$)", re.IGNORECASE)  # exp(loss); the loss itself is compared
 
 type Runs = tuple[tuple[int, RunRecord], ...]  # (number in the arm, run)
@@ -81,7 +84,7 @@ def shared_metrics(arms: tuple[ArmRuns, ArmRuns], part: Part = "steps") -> list[
 
 
 def is_compared(name: str) -> bool:
-    """Return whether a metric should be equal in equal runs, and is not computed from another metric."""
+    """Return whether a metric is compared: equal runs have equal values, and no other metric determines it."""
     return name not in PLACES and not MEASURED.search(name) and not DERIVED.search(name)
 
 

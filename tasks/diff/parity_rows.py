@@ -40,9 +40,9 @@ def _decimals_of(cells: Cells) -> int:
     return len(cells[0].text.partition(".")[2])
 
 
-def values_row(arms: Arms, found: Sequence[MetricParity], given: CurveContext) -> MetricDiff | None:
+def values_row(arms: Arms, found: Sequence[MetricParity], context: CurveContext) -> MetricDiff | None:
     """Return one row for all deterministic values except the loss; None if the runs have none in common."""
-    decision = decide_values(found, given)
+    decision = decide_values(found, context)
     if decision is None:
         return None
     left = right = Measured(text=counted(len(found), "value"))

@@ -1,4 +1,7 @@
-"""Decides with --until-decided whether a comparison gets more repeats (runs of each arm), how many, and why."""
+"""Decides with --until-decided whether a comparison gets more repeats (runs of each arm), how many, and why.
+
+A look is one decision on the runs so far; with more repeats, the next look follows.
+"""
 
 from math import inf
 
@@ -19,7 +22,7 @@ class Patience(Frozen):
 
 
 class NextLook(Frozen):
-    """The repeats at the next look, i.e. decision (None: stop), and the reason in words ("" if all is decided)."""
+    """The repeats at the next look (None: there is none), and the reason in words; empty if all is decided."""
 
     repeats: int | None
     why: str

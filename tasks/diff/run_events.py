@@ -1,4 +1,4 @@
-"""Finds deaths with their cause, incomplete logs, repeated compiles, and arms that started far apart in time."""
+"""Finds events of runs: deaths with their cause, incomplete logs, repeated compiles, starts far apart in time."""
 
 from itertools import zip_longest
 

@@ -8,7 +8,7 @@ from tasks.diff.undeclared_differences import software_differs, trainers_differ
 from tasks.metrics.merged_steps import place_of
 from tasks.resolve.trainers.trainer_source import SOURCE
 
-SEVERAL = 3  # least moved messages that prove other code: fewer may have several call sites, or other Python versions
+SEVERAL = 3  # least moved messages that prove other code: fewer may have several call sites or be of another Python
 SHOWN = 3  # most arguments that a message names
 IMPLEMENTATIONS = frozenset({"linen", "nnx"})  # names of arms
 
@@ -64,7 +64,7 @@ def _code_is_meant_to_differ(arms: Arms) -> bool:
 
 
 def find_commits(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observations:
-    """Yield findings for a commit compared with itself, undeclared other commits, and uncommitted changes.
+    """Yield findings for a commit compared with itself, undeclared differences of commits, and uncommitted changes.
 
     `declared`: the config keys that are declared to differ.
     """

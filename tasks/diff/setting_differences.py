@@ -31,7 +31,7 @@ class Difference(Frozen):
     why: str = ""  # the reason why it has no effect; else empty
 
 
-def kind_of(key: str) -> FindingKind:
+def _kind_of_key(key: str) -> FindingKind:
     """Return the kind of a config key, from its name."""
     return next((kind for kind, pattern in KEYS if pattern.search(key)), "config")
 
@@ -81,7 +81,7 @@ def _compare(
 ) -> Iterator[Difference]:
     if values[0] == values[1]:
         return
-    kind = kind_of(name)
+    kind = _kind_of_key(name)
     if kind != "xla-flags":
         why = inert.why(name, *sides)
         yield Difference(name=name, values=values, kind="inert" if why else kind, why=why or "")
@@ -109,7 +109,7 @@ def _without_own(values: Mapping[str, str], run: RunRecord) -> dict[str, str]:
         if inert.is_own(name):
             continue
         # a complete value that is also a word of the run's name (quantization: int8) is kept
-        keep = inert.is_input(name) or kind_of(name) in ("data", "seed") or (text in own and "/" not in text)
+        keep = inert.is_input(name) or _kind_of_key(name) in ("data", "seed") or (text in own and "/" not in text)
         left[name] = text if keep else pattern.sub(LEFT_OUT, text)
     return left
 

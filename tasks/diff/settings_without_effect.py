@@ -21,7 +21,7 @@ from tasks.records import Source
 EFFECTIVE = ("enable_dropout", "dropout_rate", "quantization", "learning_rate", "dtype", "weight_dtype",
              "init_weights_seed", "data_shuffle_seed")  # fmt: skip
 _ARRAY = re.compile(r"param")
-OFF = frozenset({"False", "false", "0", "0.0"})  # values of enable_dropout that disable dropout
+OFF = frozenset({"False", "false", "0", "0.0"})  # values of enable_dropout without dropout
 
 
 class Field(Frozen):

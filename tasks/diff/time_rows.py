@@ -1,4 +1,4 @@
-"""Judges the times of two arms: builds the rows for the step time and for the CPU time per step."""
+"""Judges the times of two arms: builds the rows of the step time and of the CPU time per step, and explains them."""
 
 from collections.abc import Mapping
 from math import expm1, log
@@ -13,7 +13,7 @@ from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.metric_rows import make_row, missing_decision
-from tasks.diff.noise import Past, learn_noise, lie_apart
+from tasks.diff.noise import Past, estimate_noise_between, learn_noise
 from tasks.metrics.merged_steps import place_of, waited_seconds
 from tasks.metrics.metric import Metric
 from tasks.metrics.step_time_levels import CLOSE
@@ -21,14 +21,15 @@ from tasks.metrics.time_account import COMPUTE, is_steady
 from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME, TOO_FEW
 from tasks.records import Decision, Measured, MetricDiff, StepLevels, TimeAccount, seconds_between
 
-SHIFTING = frozenset({"tpu", "gpu"})  # kinds with checked shifts; on CPUs, bursts of load leave the steady level as is
+SHIFTING = frozenset({"tpu", "gpu"})  # devices whose shifts count; on CPUs, bursts of load do not move the steady level
 SHIFTED = 2.0  # × stated noise: a larger shift of the step time during a run makes the run's level uncertain
 MOST_SLOW = 0.2  # largest difference of the shares of slow steps between arms that are the same
 MOST_LONGER = 1.05  # largest accepted ratio of the slower arm's shortest mean step to the other arm's longest
 MOST_LONGER_MEAN = 1.2  # largest accepted ratio of the arms' averages; above MOST_LONGER, as single runs may stall
+# parts of the time account before the first step and after the last
 START_AND_END = ("start", "end", "outside", "wait at the end", "evaluation at the end")
 STEP_COLUMN = "step_time_s"
-# column of a part of the step time in the trainer's JSON lines → the host's work in that part
+# column of the trainer's JSON lines with a part of the step time → the work in that part
 STEP_PARTS: Mapping[str, str] = {
     "device_s": "the device and waiting for it",
     "input_s": "waiting for input",
@@ -45,7 +46,7 @@ type SideLevels = tuple[list[StepLevels], list[StepLevels]]  # the levels of the
 class Circumstances(Frozen):
     """The inputs of a decision about noise besides the runs and the rules: see `decide_noisy`."""
 
-    past: Mapping[str, Past] = {}  # series (`Metric.quick`: steady levels; `Metric.name`: middle levels) → its history
+    past: Mapping[str, Past] = {}  # series (`Metric.quick`: steady steps; `Metric.name`: typical steps) → its history
     chance: float = CHANCE  # see `chance_of`
     excuse: str = ""  # why any difference is noise; empty if it may be real
     instead: str = ""  # the alternative to more runs, if only logs were given
@@ -55,16 +56,16 @@ class Circumstances(Frozen):
         return self.model_copy(update={"chance": self.chance / metrics})
 
 
-def step_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> tuple[MetricDiff, Decision]:
+def step_time_row(arms: Arms, rules: VerdictRules, circumstances: Circumstances) -> tuple[MetricDiff, Decision]:
     """Return the row of the step time, and its decision, which MaxView's rows of times share."""
     # waits for other programs are subtracted only if every run measured them
     less_waits = all(waited_seconds(run) is not None for arm in arms for run in arm.runs)
     sides = [[one.levels.get(STEP_TIME.name) if less_waits else one.wall for one in arm.facts] for arm in arms]
     left, right = ([levels for levels in side if levels] for side in sides)
-    return _clock_row(STEP_TIME, (left, right), arms, rules, given)
+    return _clock_row(STEP_TIME, (left, right), arms, rules, circumstances)
 
 
-def cpu_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> MetricDiff | None:
+def cpu_time_row(arms: Arms, rules: VerdictRules, circumstances: Circumstances) -> MetricDiff | None:
     """Return the row of the CPU time per step; None unless all runs that ended well measured it, as on CPUs.
 
     Other load on the machine can double the wall time of a step, but changes its CPU time by a few percent only
@@ -75,11 +76,11 @@ def cpu_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> Metri
     lacking = [len(found) < len(arm.runs) for found, arm in zip(levels, arms, strict=True)]
     if not any(levels) or any(lack and not arm.dead for lack, arm in zip(lacking, arms, strict=True)):
         return None
-    return _clock_row(CPU_TIME, levels, arms, rules, given)[0]
+    return _clock_row(CPU_TIME, levels, arms, rules, circumstances)[0]
 
 
 def _clock_row(
-    metric: Metric, levels: SideLevels, arms: Arms, rules: VerdictRules, given: Circumstances
+    metric: Metric, levels: SideLevels, arms: Arms, rules: VerdictRules, circumstances: Circumstances
 ) -> tuple[MetricDiff, Decision]:
     cells = (_level_cell(arms[0], levels[0], metric), _level_cell(arms[1], levels[1], metric))
     decision = missing_decision(cells, arms)
@@ -87,10 +88,10 @@ def _clock_row(
         reason = (
             "too few steps: at least two steps after the first must be free of dispatch artefacts; train more steps"
         )
-        if given.excuse:
-            reason = f"{given.excuse}; {reason} to see its speed"
-        decision = Decision(verdict="same" if given.excuse else "unknown", reason=reason)
-    decision = decision or decide_levels(levels, metric, arms, rules, given)
+        if circumstances.excuse:
+            reason = f"{circumstances.excuse}; {reason} to see its speed"
+        decision = Decision(verdict="same" if circumstances.excuse else "unknown", reason=reason)
+    decision = decision or decide_levels(levels, metric, arms, rules, circumstances)
     if decision.level == "typical steps":  # the row shows the levels that decided
         metric = metric.at_middle()
         cells = (_level_cell(arms[0], levels[0], metric), _level_cell(arms[1], levels[1], metric))
@@ -98,11 +99,11 @@ def _clock_row(
 
 
 def decide_levels(
-    levels: SideLevels, metric: Metric, arms: Arms, rules: VerdictRules, given: Circumstances
+    levels: SideLevels, metric: Metric, arms: Arms, rules: VerdictRules, circumstances: Circumstances
 ) -> Decision:
     """Decide the step time or the CPU time (`metric`) from the levels of both arms' runs; lower is better."""
-    kind = kind_of(arms) if metric is STEP_TIME else "cpu_time"
-    between, apart = lie_apart(arms, rules.noises[kind])
+    kind = find_device_kind(arms) if metric is STEP_TIME else "cpu_time"
+    between, apart = estimate_noise_between(arms, rules.noises[kind])
     shifts = [[_shift_of(run, kind, rules) for run in side] for side in levels]
 
     def sample(name: Literal["quick", "middle"], past: Past | None) -> Sample:
@@ -119,14 +120,14 @@ def decide_levels(
         )
 
     decision = decide_noisy(
-        sample("quick", given.past.get(metric.quick)),
-        sample("middle", given.past.get(metric.name)),
+        sample("quick", circumstances.past.get(metric.quick)),
+        sample("middle", circumstances.past.get(metric.name)),
         tolerance=rules.tolerance_of_time(metric.tolerance, kind),
-        excuse=given.excuse,
-        remedy=Remedy(cost=_cost(arms, rules), instead=given.instead),
-        chance=given.chance,
+        excuse=circumstances.excuse,
+        remedy=Remedy(cost=_cost(arms, rules), instead=circumstances.instead),
+        chance=circumstances.chance,
     )
-    if given.excuse:
+    if circumstances.excuse:
         return decision
     why = _why_not_same(levels, arms) if decision.verdict == "same" else ""
     if why:
@@ -163,7 +164,7 @@ def _why_not_same(levels: SideLevels, arms: Arms) -> str:
     return f"{share} take more than {CLOSE:g} × the usual step"
 
 
-def kind_of(arms: Arms) -> DeviceKind:
+def find_device_kind(arms: Arms) -> DeviceKind:
     """Return the kind of device of the baseline's first run: from its log, else from its plan."""
     run = arms[0].first
     planned = run.plan.environment.get("JAX_PLATFORMS") if run.plan is not None else None

@@ -1,4 +1,4 @@
-"""Finds differences of two arms in software, hardware, work and settings, except the declared ones."""
+"""Finds undeclared differences of two arms: software, hardware, work and settings; lists the declared packages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain

@@ -1,4 +1,4 @@
-"""Merges a run's log and JSON lines into one table of steps at the best available precision."""
+"""Merges a run's log and the trainer's JSON lines into one table of steps, at the best available precision."""
 
 import numpy as np
 import polars as pl
@@ -9,8 +9,8 @@ from tasks.records import RunRecord, Source
 
 STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
 RATE = "tokens_per_s_per_device"
-PRINTED_UNIT_S = 0.001  # every dialect prints milliseconds or finer
-LEAST_LINES = 2  # least number of lines: a single line cannot show a contradiction
+PRINTED_UNIT_S = 0.001  # every log prints milliseconds or finer
+LEAST_LINES = 2  # least lines for `refine_seconds`: a single line cannot contradict another
 CLOCKS = ("seconds", "step_time_s", "tflops_per_device", RATE)
 LEAST_COMMON = 10  # least common steps: fewer may agree by chance if few digits are printed
 LEAST_TIMES = 5  # least different times among the common steps: equal times at all steps prove nothing
@@ -61,7 +61,7 @@ def is_exact(run: RunRecord) -> bool:
 
 
 def waited_seconds(run: RunRecord) -> NDArray[np.float64] | None:
-    """Return, for every step after the first, the seconds its threads waited for other programs on the machine.
+    """Return the seconds that the threads of every step after the first waited for other programs on the machine.
 
     None if the trainer did not measure it for every step. Meaningful only on CPUs.
     """
@@ -90,9 +90,9 @@ def place_of(steps: pl.DataFrame, index: int = 0, *, run: int = 0) -> Source | N
 def refine_seconds(seconds: NDArray[np.float64], rate: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
     """Return the refined seconds, and the unit of their last digit in seconds. Missing values are NaN.
 
-    `seconds: 0.071` is any time from 0.0705 to 0.0715; `Tokens/s/device: 1812.056` gives the same step to six digits if
-    the number of tokens per step is known. Each line bounds that number, a long step most narrowly. If the bounds of
-    two lines exclude each other, the seconds are returned as printed.
+    `seconds: 0.071` is any time from 0.0705 to 0.0715. `Tokens/s/device: 1812.056` of the same line gives this time to
+    six digits if the number of tokens per step is known. Each line bounds that number, a long step most narrowly. If
+    the bounds of two lines exclude each other, the seconds are returned as printed.
     """
     known = np.isfinite(seconds) & np.isfinite(rate) & (seconds > 0) & (rate > 0)
     tokens = tokens_of(seconds[known], rate[known]) if known.sum() >= LEAST_LINES else None

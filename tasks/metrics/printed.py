@@ -13,7 +13,7 @@ MOST_DECIMALS = 15  # no log prints more
 
 
 def shared_decimals(values: Values) -> int:
-    """Return the number of decimals that all runs print at least. A run's number is the largest of its values'."""
+    """Return the decimals that every run prints: the least of the runs; a run prints as many as its longest value."""
     return min((_decimals(row) for row in values), default=0)
 
 

@@ -31,8 +31,8 @@ type Seconds = NDArray[np.float64]
 def find_levels(seconds: Seconds, *, unit: float = 0.0) -> StepLevels | None:
     """Return the levels of one run from the seconds of its steps after the first; None if fewer than two are usable.
 
-    unit: of the last printed digit, in seconds. Other work on a machine only adds time, so the 10 % quantile varies far
-    less between equal runs than the middle level. Time that is added to most steps shows only in the middle level.
+    unit: of the last printed digit, in seconds. Other work on a machine only adds time, so the steady level varies far
+    less between equal runs than the typical one. Time that is added to most steps shows only in the typical level.
     """
     timed = seconds[np.isfinite(seconds) & (seconds > 0)]
     usable = usable_steps(timed)
@@ -54,12 +54,12 @@ def find_levels(seconds: Seconds, *, unit: float = 0.0) -> StepLevels | None:
 
 
 def steady_level(logs: Seconds) -> Seconds:
-    """Return the 10 % quantile of each row. logs: [..., steps], sorted logarithms."""
+    """Return the steady level: the 10 % quantile of each row. logs: [..., steps], sorted logarithms."""
     return _quantile(logs, QUICK)
 
 
 def middle_level(logs: Seconds) -> Seconds:
-    """Return the mean of each row's values near its median. logs: [..., steps], sorted logarithms.
+    """Return the typical level: the mean of each row's values near its median. logs: [..., steps], sorted logarithms.
 
     The mean of many undisturbed steps varies less than their median. Near means: at most REACH times as far away as the
     10 % or the 90 % quantile, whichever is closer, and at most a ratio of MOST_REACH. Slow steps are thus left out.

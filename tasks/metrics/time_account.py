@@ -11,7 +11,7 @@ COMPUTE = "compute"
 FIRST_STEPS = "first steps"  # the steps of a run that died too early to separate compiling from computing
 WHOLE_S = 1.0  # the error of a difference of two times that are printed in full seconds
 FRAME_S = 1.0  # start and end of a log's frame are full seconds, so a line's time may lie this much outside
-NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # parts of the steps that are not lost time
+NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # parts of the steps in which no time is lost
 
 
 def account_death(run: RunRecord) -> TimeAccount | None:
@@ -105,9 +105,9 @@ def _add(parts: dict[str, TimePart], name: str, seconds: float, place: Source, *
 
 
 def seconds_between_steps(run: RunRecord) -> float:
-    """Return the mean seconds per step that no printed step time includes: time from first to last line, less steps.
+    """Return the mean seconds per step between the steps: the time from the first line to the last, less all steps.
 
-    0 if not every step line has a time. In a deferred log, a step's line is printed only after the following step.
+    0 if a step line has no time. In a deferred log, a step's line is printed only after the following step.
     """
     rows, table = run.reading.steps, step_table(run)
     if rows.height < 3 or rows["time"].null_count() or table.height != rows.height:

@@ -12,7 +12,7 @@ import pytest
 
 from configs.findings import KINDS
 from configs.verdict_rules import load_effects, load_noises, load_tolerances
-from tasks.diff.compare_logs import archive, compare_pair, read_pair
+from tasks.diff.compare_logs import archive, compare_pair
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.diff.decide_curves import AT_ONCE, DIGIT_STEPS, FEWEST, MOST_BLOCKS, MOVED, OFFSET_CHANCE
 from tasks.diff.decide_noisy import CHANCE, SHARES, chance_of, show_effect
@@ -20,6 +20,7 @@ from tasks.diff.effect import CONFIDENCE, ENOUGH, MIXED, RANKED, TOGETHER, WIDE,
 from tasks.diff.noise import LEAST_PAIRS, LENT, NEIGHBOURS_S, STATED_WITHIN, learn_noise
 from tasks.diff.run_events import FAR_APART_S
 from tasks.diff.time_rows import MOST_LONGER, MOST_LONGER_MEAN, MOST_SLOW, SHIFTED
+from tasks.ingest.given_logs import read_pair
 from tasks.metrics.step_time_levels import CLOSE, FIFTHS, MOST_REACH, QUICK, REACH, SHUFFLES, TOO_QUICK
 from tasks.records import ComparisonRecord
 from tasks.store import Store

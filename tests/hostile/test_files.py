@@ -12,8 +12,9 @@ from configs.errors import ConfigError
 from configs.read import read_yaml
 from configs.verdict_rules import load_verdict_rules
 from flows.cli.app import call
-from tasks.diff.compare_logs import archive, read_pair
+from tasks.diff.compare_logs import archive
 from tasks.diff.compare_runs import diff
+from tasks.ingest.given_logs import read_pair
 from tasks.ingest.run_record import read_metrics
 from tasks.launch.backend import LaunchError
 from tasks.launch.logs import open_locked

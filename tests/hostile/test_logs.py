@@ -16,7 +16,8 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from flows.cli.app import call
-from tasks.diff.compare_logs import archive, compare_pair, read_pair
+from tasks.diff.compare_logs import archive, compare_pair
+from tasks.ingest.given_logs import read_pair
 from tasks.launch.logs import LogLine, watch
 from tasks.publish.markdown.artifacts import summary_description, summary_markdown, table_rows
 from tasks.publish.site.comparison_pages import publish_comparison

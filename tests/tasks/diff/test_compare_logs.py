@@ -12,8 +12,8 @@ import pytest
 import zstandard
 
 from flows.cli.app import call
-from tasks.diff.compare_logs import archive, compare_pair, read_pair, suggest_next
-from tasks.ingest.given_logs import open_arms, sort_words
+from tasks.diff.compare_logs import archive, compare_pair, suggest_next
+from tasks.ingest.given_logs import open_arms, read_pair, sort_words
 from tasks.records import RunRecord, Verdict
 from tasks.scrape import LogFormatError
 from tasks.store import Store

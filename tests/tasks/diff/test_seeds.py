@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from tasks.diff import exit_status
-from tasks.diff.compare_logs import archive, compare_pair, read_pair
+from tasks.diff.compare_logs import archive, compare_pair
+from tasks.ingest.given_logs import read_pair
 from tasks.publish.markdown.artifacts import summary_markdown, table_rows
 from tasks.publish.page.write_page import write_page
 from tasks.publish.terminal.report import render_terminal

@@ -11,7 +11,7 @@ from configs.verdict_rules import DeviceNoise
 from tasks.diff.arms import ArmRuns
 from tasks.diff.effect import Sample, are_mixed, measure_effect, runs_wanted
 from tasks.diff.metric_rows import make_row
-from tasks.diff.noise import NO_PLACE, OTHER_PLACES, OTHER_TIMES, Noise, lie_apart
+from tasks.diff.noise import NO_PLACE, OTHER_PLACES, OTHER_TIMES, Noise, estimate_noise_between
 from tasks.metrics.step_time_levels import find_levels, find_shift, spread_rounded
 from tasks.metrics.time_account import seconds_between_steps
 from tasks.metrics.time_metrics import STEP_TIME
@@ -130,9 +130,9 @@ def test_the_scatter_of_the_runs_sets_the_number_of_requested_runs() -> None:
 
 
 def test_logs_without_a_place_have_the_variance_between_places(make_run: MakeRun, arm_of: ArmOf) -> None:
-    apart = lie_apart((arm_of(make_run("a")), arm_of(make_run("b"))), TPU)
+    apart = estimate_noise_between((arm_of(make_run("a")), arm_of(make_run("b"))), TPU)
     assert apart == (pytest.approx(0.006), NO_PLACE)
-    own = lie_apart((arm_of(make_run("a", **HERE)), arm_of(make_run("b", **HERE))), TPU)
+    own = estimate_noise_between((arm_of(make_run("a", **HERE)), arm_of(make_run("b", **HERE))), TPU)
     assert own == (0.0, "")
 
 
@@ -141,12 +141,12 @@ def test_arms_on_the_same_nodes_of_a_cluster_have_one_place(make_run: MakeRun, a
         places = [Environment(place=f"cluster c: {node}") for node in nodes]
         return arm_of(*(make_run(name, repeat=n, reading={"environment": here}) for n, here in enumerate(places)))
 
-    assert lie_apart((runs("a", "n1"), runs("b", "n1")), TPU) == (0.0, "")
-    assert lie_apart((runs("a", "n1"), runs("b", "n2")), TPU) == (pytest.approx(0.006), OTHER_PLACES)
+    assert estimate_noise_between((runs("a", "n1"), runs("b", "n1")), TPU) == (0.0, "")
+    assert estimate_noise_between((runs("a", "n1"), runs("b", "n2")), TPU) == (pytest.approx(0.006), OTHER_PLACES)
     # both arms had both slices
-    assert lie_apart((runs("a", "n1", "n2"), runs("b", "n2", "n1")), TPU) == (0.0, "")
+    assert estimate_noise_between((runs("a", "n1", "n2"), runs("b", "n2", "n1")), TPU) == (0.0, "")
     # shares of 1/2 and 1/2 against 1: the offsets of two slices, each with half of its size
-    some = lie_apart((runs("a", "n1", "n2"), runs("b", "n2", "n2")), TPU)
+    some = estimate_noise_between((runs("a", "n1", "n2"), runs("b", "n2", "n2")), TPU)
     assert some == (pytest.approx(0.006 / 2), OTHER_PLACES)
 
 
@@ -162,17 +162,20 @@ def test_the_variance_between_days_counts_once_for_each_day(make_run: MakeRun, a
         )
 
     # three runs of each on one day and three on another: one offset of each day
-    assert lie_apart(arms(("a", (18, 18, 18)), ("b", (20, 20, 20))), TPU) == (pytest.approx(0.008), OTHER_TIMES)
+    assert estimate_noise_between(arms(("a", (18, 18, 18)), ("b", (20, 20, 20))), TPU) == (
+        pytest.approx(0.008),
+        OTHER_TIMES,
+    )
     # three days of each: the mean of three offsets
-    three = lie_apart(arms(("a", (11, 13, 15)), ("b", (18, 20, 22))), TPU)
+    three = estimate_noise_between(arms(("a", (11, 13, 15)), ("b", (18, 20, 22))), TPU)
     assert three == (pytest.approx(0.008 / 3**0.5), OTHER_TIMES)
     # both arms on each day
-    assert lie_apart(arms(("a", (11, 13, 15)), ("b", (11, 13, 15))), TPU) == (0.0, "")
+    assert estimate_noise_between(arms(("a", (11, 13, 15)), ("b", (11, 13, 15))), TPU) == (0.0, "")
 
 
 def test_a_baseline_of_forty_minutes_ago_is_not_a_neighbour(make_run: MakeRun, arm_of: ArmOf) -> None:
     arms = arm_of(make_run("a", reading=at(10), **HERE)), arm_of(make_run("b", reading=at(10) | at(11), **HERE))
-    assert lie_apart(arms, TPU)[1] == OTHER_TIMES
+    assert estimate_noise_between(arms, TPU)[1] == OTHER_TIMES
 
 
 # ---------------------------------------------------------------- the mean step

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tasks.diff.compare_logs import archive, compare_pair, read_pair
+from tasks.diff.compare_logs import archive, compare_pair
+from tasks.ingest.given_logs import read_pair
 from tasks.records import (
     ArmSummary,
     ArrayDifference,
