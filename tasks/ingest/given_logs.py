@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from configs.schema import Frozen
-from tasks.ingest.log_sources import SCHEME, list_logs, on_this_machine
+from tasks.ingest.log_sources import SCHEME, list_logs, list_places, on_this_machine
 from tasks.metrics.merged_steps import have_equal_times
 from tasks.records import LogReading, RunReading
 from tasks.scrape import LogFormatError, scrape
@@ -86,7 +86,7 @@ def open_arms(sides: tuple[Sequence[str], Sequence[str]], *, aa: bool = False) -
 
 
 def read_pair(logs: Sequence[Path]) -> LoggedArms:
-    """Read two logs, baseline first, or one page with both. Raises LogFormatError with the command to type instead."""
+    """Read two logs, baseline first, or one page with both logs. Raises LogFormatError with the command to type."""
     left, right = sort_words([str(log) for log in logs], (), ())
     arms = read_arms([(Path(log), True) for log in left], [(Path(log), True) for log in right])
     if len(logs) == 1:
@@ -115,12 +115,10 @@ def _find(word: str) -> list[tuple[str, bool]]:
     if word.startswith(SCHEME):
         found = list_logs(word[: word.rindex("/", 0, wild.start()) + 1] if wild else word)
         found = [place for place in found if not wild or fnmatchcase(place, word)]
-    elif os.path.isdir(word):  # also False for an invalid path
-        found = [str(file) for file in sorted(Path(word).rglob("*")) if file.is_file()]
     elif wild and not os.path.exists(word):
         found = [name for name in sorted(glob.glob(word, recursive=True)) if Path(name).is_file()]
     else:
-        found = [word]
+        found = list_places(word)
     if not found:
         raise LogFormatError(f"{word}: contains no file; check the path")
     return [(place, found == [word]) for place in found]
@@ -238,7 +236,7 @@ def _ordered(side: Sequence[LoggedRun]) -> list[LoggedRun]:
 
 
 def name_arms(sides: Sequence[Sequence[LoggedRun]]) -> tuple[str, str]:
-    """Return different names for the arms: the common begin of the names of its runs, files or folders; or SIDES."""
+    """Return different names for the arms: the common begin of each arm's runs, files or folders; or SIDES."""
     for names in (
         [[run.reading.name for run in side] for side in sides],
         [[run.file.stem for run in side] for side in sides],
@@ -255,7 +253,7 @@ def _common(names: Sequence[str]) -> str:
 
 
 def _named(side: Sequence[LoggedRun], arm: str) -> list[LoggedRun]:
-    """Return the runs with names: a single run gets its arm's name; several keep their names unless these repeat."""
+    """Return the runs with names: a single run gets its arm's name; runs whose names repeat are numbered."""
     names = [run.reading.name for run in side]
     if len(side) == 1 or len(set(names)) < len(side):
         names = [arm] if len(side) == 1 else [f"{arm}-{number + 1}" for number in range(len(side))]

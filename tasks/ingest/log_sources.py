@@ -1,11 +1,12 @@
 """Reads logs from files, folders, gs:// addresses or a stream into one `LogReading`; lists and copies gs:// logs."""
 
+import os.path
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 STREAM = "-"
 PIECE = 1 << 20  # most bytes that are read from a stream at once
 REPORT_EVERY_S = 1.0
-TAIL = 64 << 10  # last bytes of a stream that are searched for its last line
+TAIL = 64 << 10  # last bytes of a stream, in which the last line is searched
 SCHEME = "gs://"
-HEAD = 4096  # first bytes of an object that show whether it can be a log
+HEAD = 4096  # first bytes of an object, which show whether the object can be a log
 AT_ONCE = 10  # number of objects whose first bytes are read at the same time
 
 type Progress = Callable[[int, bytes], None]  # arguments: number of bytes so far, last complete line
@@ -63,18 +64,20 @@ def _read_source(name: str, stream: BinaryIO | None, on_progress: Progress | Non
         if stream is None:
             raise LogFormatError("-: there is no standard input here; name a file")
         return [("standard input", scrape_stream(stream, on_progress=on_progress))]
-    if name.startswith(SCHEME):
-        logs = list_logs(name)
-        return [(name, _read_object(name))] if logs == [name] else _read_all(name, logs, _read_object)
-    path = Path(name)
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-        return [(str(file), reading) for file, reading in _read_all(name, files, scrape)]
-    return [(name, scrape(path))]
+    places = list_places(name)
+    if places == [name]:
+        return [(name, _read_place(name))]
+    readings = []
+    for place in places:
+        with suppress(LogFormatError):  # not a log
+            readings.append((place, _read_place(place)))
+    if not readings:
+        raise LogFormatError(f"{name}: none of its {len(places)} files is a training log; name the log itself")
+    return readings
 
 
 def scrape_stream(stream: BinaryIO, *, on_progress: Progress | None = None) -> LogReading:
-    """Read a stream until it ends or the user interrupts; an interrupted stream is read as far as it came.
+    """Read a stream until it ends or the user interrupts; the text before an interruption is read like a whole stream.
 
     A temporary file stores the text, because a stream cannot be read twice. `on_progress` is called every second.
     """
@@ -96,27 +99,20 @@ def scrape_stream(stream: BinaryIO, *, on_progress: Progress | None = None) -> L
         return scrape_chunks(partial(read_file, Path(file.name)), name="standard input")
 
 
-def _read_all[Place](
-    whole: str, places: Sequence[Place], read: Callable[[Place], LogReading]
-) -> list[tuple[Place, LogReading]]:
-    """Return (path or address, reading) of the files that are logs.
-
-    Raises LogFormatError if no file is a log; `whole`: the folder or address in its message.
-    """
-    readings = []
-    for place in places:
-        try:
-            readings.append((place, read(place)))
-        except LogFormatError:
-            continue
-    if not readings:
-        raise LogFormatError(f"{whole}: none of its {len(places)} files is a training log; name the log itself")
-    return readings
+def _read_place(place: str) -> LogReading:
+    if not place.startswith(SCHEME):
+        return scrape(Path(place))
+    with on_this_machine([place]) as (path,):
+        return scrape_chunks(partial(read_file, path), name=place)
 
 
-def _read_object(address: str) -> LogReading:
-    with on_this_machine([address]) as (path,):
-        return scrape_chunks(partial(read_file, path), name=address)
+def list_places(name: str) -> list[str]:
+    """Return the files in a folder, the logs at a gs:// address, or the name itself if it is neither."""
+    if name.startswith(SCHEME):
+        return list_logs(name)
+    if os.path.isdir(name):  # also False for an invalid path
+        return [str(file) for file in sorted(Path(name).rglob("*")) if file.is_file()]
+    return [name]
 
 
 def list_logs(address: str) -> list[str]:
@@ -153,7 +149,7 @@ def on_this_machine(logs: Sequence[str]) -> Iterator[list[Path]]:
 
 
 def _copy_object(address: str, folder: Path) -> Path:
-    """Copy one object into a local folder, with its own name below its parent folder's name; returns the path."""
+    """Copy one object to PARENT/NAME in a local folder, by the end of its address; returns the path."""
     place, name = _split(address)
     target = folder.joinpath(
         *(part for part in address.removeprefix(SCHEME).split("/")[-2:] if part not in ("", ".", ".."))

@@ -1,4 +1,4 @@
-"""Builds the record of a finished run from the files in its folder, with the cause of a death without an exception.
+"""Builds a finished run's record from the files in its folder; finds the cause of death if the log has no exception.
 
 Logs are mapped into memory: only the used parts are read, so that a log of any size fits.
 """
@@ -45,9 +45,15 @@ from tasks.store import RunDirectory
 from tasks.store.atomic import explain_full
 
 REFUSED = 2  # exit code of programs that refuse their input
+# exit code that maxview's supervisor wrote (None: it wrote none) → (type, class, message) of the cause of death
+_EXITS: dict[int | None, tuple[str, DeathKind, str]] = {
+    None: ("Killed", "killed", "the log ends without an exit code: the process and its supervisor were killed"),
+    TIMED_OUT: ("TimeLimit", "timeout", "the time limit was reached"),
+    CANNOT_START: ("CannotStart", "configuration", "the command could not be started"),
+}
 CHUNK = 4 << 20  # bytes in which line breaks are counted at a time
 MOST_LINES = 20  # most lines of a refusal
-# lines that end a refusal: empty ones, those of loggers, of the frame, and source locations of C++ libraries
+# lines that end a refusal: empty lines, lines of loggers or of the frame, and source locations of C++ libraries
 _OTHERS = re.compile(
     rb"\s*\Z|" + ABSL + rb"|XPK (?:Start|End): |[^\n]{0,40}\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d|maxview: |\S+\.cc:\d+\s*\Z"
 )
@@ -58,8 +64,8 @@ type Text = mmap.mmap | bytes
 def read_run_log(log: Path) -> RunReading:
     """Return the reading of a launched run's log.
 
-    A log that cannot be read was removed or overwritten by the run itself. It is renamed, and a new log with only this
-    cause of death is written and read.
+    If the log cannot be read, the run itself removed or overwrote it. The log is then renamed, and a new log with only
+    this cause of death is written and read.
     """
     try:
         return scrape_run(log)
@@ -73,7 +79,7 @@ def read_run_log(log: Path) -> RunReading:
 def build_record(
     plan: RunPlan, directory: RunDirectory, reading: RunReading, proofs: Sequence[CheckpointProof]
 ) -> RunRecord:
-    """Return the record of a run from its folder; `reading` is that of its log, `proofs` those of its checkpoints."""
+    """Return the record of a run. directory: the run's folder; reading: of its log; proofs: of its checkpoints."""
     keep_step_program(directory.path)
     program = directory.read_program() or {}
     # the commit that the trainer reported has priority over the planned one
@@ -102,7 +108,7 @@ def build_record(
 
 
 def name_version(plan: RunPlan, commit: str | None) -> str:
-    """Return the trainer's version for display: its commit, else its package version."""
+    """Return the trainer's version for display: the commit, else the package version."""
     short = commit[:9] if commit else None
     if plan.trainer == "maxtext":
         return f"MaxText {short or plan.versions.get('maxtext', 'of an image')}"
@@ -112,7 +118,7 @@ def name_version(plan: RunPlan, commit: str | None) -> str:
 
 
 def find_lost_lines(log: Path, span: tuple[int, int]) -> tuple[str, ...]:
-    """Return the launcher's notes about lines that it could not read from the cluster: which period, and why."""
+    """Return the launcher's notes about log lines that could not be read from the cluster: which period, and why."""
     with mapped(log, span) as (data, begin, end):
         found = LOST_PATTERN.finditer(data, begin, end)
         return tuple(text_of(match[0]).removeprefix("maxview: ") for match in found)
@@ -132,8 +138,8 @@ def with_place(reading: RunReading, log: Path) -> RunReading:
 def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReading:
     """Return the reading of a failed run with a cause: the cluster's reason, or the log's error, or the exit code.
 
-    supervised: maxview's supervisor ran the trainer. It writes the exit code, so a missing one means that it was killed
-    too. In other logs it means nothing, because most trainers print none.
+    supervised: maxview's supervisor ran the trainer and writes the exit code, so a missing exit code means that both
+    were killed. In other logs a missing exit code means nothing, because most trainers print none.
     """
     if reading.exit_code == 0:
         return reading
@@ -149,15 +155,9 @@ def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReadin
     refused = code == REFUSED and reading.steps.is_empty()
     if refused and (refusal := find_refusal(log, reading.span)):
         return reading.died_of(refusal)
-    kind, message = "ExitCode", f"ended with exit code {code} and no exception in its log"
-    death: DeathKind = "configuration" if refused else "other"
-    if code is None:
-        message = "the log ends without an exit code: the process and its supervisor were killed"
-        kind, death = "Killed", "killed"
-    elif code == TIMED_OUT:
-        kind, death, message = "TimeLimit", "timeout", "the time limit was reached"
-    elif code == CANNOT_START:
-        kind, death, message = "CannotStart", "configuration", "the command could not be started"
+    kind, death, message = _EXITS.get(code) or (
+        "ExitCode", "configuration" if refused else "other", f"ended with exit code {code} and no exception in its log"
+    )  # fmt: skip
     place = find_end(log, reading.span)
     error = LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
     return reading.died_of(error)
@@ -180,7 +180,7 @@ def source_at(data: Text, offset: int) -> Source:
 
 
 def find_platform_cause(log: Path, span: tuple[int, int]) -> LogError | None:
-    """Return the cluster's reason for ending a job, which the launcher writes at the log's end; None without one."""
+    """Return the cluster's reason for ending a job, which the launcher writes at the log's end; or None."""
     with mapped(log, span) as (data, begin, end):
         found = [(one.start(), text_of(one[1]), text_of(one[2])) for one in CAUSE_PATTERN.finditer(data, begin, end)]
         if not found:
@@ -193,7 +193,7 @@ def find_platform_cause(log: Path, span: tuple[int, int]) -> LogError | None:
 
 
 def find_end(log: Path, span: tuple[int, int]) -> Source:
-    """Return the end of a run in its log: its `EXIT_CODE=`, else its last non-empty line."""
+    """Return the end of a run in its log: the text `EXIT_CODE=`, else the last non-empty line."""
     with mapped(log, span) as (data, begin, end):
         offset = data.rfind(b"EXIT_CODE=", begin, end)
         if offset < 0:
@@ -224,7 +224,7 @@ def lines_back(data: Text, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
 
 
 def with_full_disk(reading: RunReading, folder: Path) -> RunReading:
-    """Return the reading; if the run died of a full disk and its error names no path, with the disk of `folder`."""
+    """Return the reading; if the run died of a full disk and the error names no path, with the disk of `folder`."""
     error = reading.error
     if error is None or error.kind != "disk_full" or "/" in error.message:
         return reading
@@ -234,7 +234,7 @@ def with_full_disk(reading: RunReading, folder: Path) -> RunReading:
 
 
 def read_run_metrics(plan: RunPlan, directory: RunDirectory, reading: RunReading) -> pl.DataFrame | None:
-    """Return the metrics that the trainer wrote in full precision: JSON lines or TensorBoard files; None without any.
+    """Return the metrics that the trainer wrote in full precision, as JSON lines or TensorBoard files; or None.
 
     TensorBoard files count only if they contain every step of the log: a killed trainer may not have flushed the last
     steps.
@@ -249,7 +249,7 @@ def read_run_metrics(plan: RunPlan, directory: RunDirectory, reading: RunReading
 
 
 def read_metrics(path: Path) -> pl.DataFrame | None:
-    """Return the trainer's JSON lines as a frame; None without any. A last line cut off by a crash is dropped.
+    """Return the trainer's JSON lines as a frame; None without lines. A last line that a crash cut is dropped.
 
     Lines without a step are left out; values that are no numbers become null. MaxText's JSON lines are recognised by
     their content: a replayed run's file may be MaxText's whatever its plan says. Raises ValueError naming a line that

@@ -1,4 +1,4 @@
-"""Reads training logs: their runs with steps, checkpoints, environment, ending, and a receipt of unreadable lines."""
+"""Reads training logs: the steps, checkpoints, environment and ending of each run, and which lines were unreadable."""
 
 from tasks.scrape.follow import LogFollower
 from tasks.scrape.read_log import copy_log, scrape, scrape_chunks, scrape_run, scrape_text

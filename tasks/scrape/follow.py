@@ -37,7 +37,7 @@ class LogFollower:
         return self._advance(max([end, *(match.start() for match in PREFIX.finditer(self._data, end))]), last=False)
 
     def close(self) -> list[LogEvent]:
-        """End the log; returns the events of its last line, and of a death if the log has no exit code."""
+        """End the log; returns the events of the last line, and of a death if the log has no exit code."""
         self._data += self._cleaner.feed(b"", last=True)
         events = self._advance(len(self._data), last=True)
         if self._ended or self._builder is None:

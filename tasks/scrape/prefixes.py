@@ -66,7 +66,7 @@ _PART = (
 )
 _LAUNCHED = re.compile(rb"\A(?:%s)*" % _PART)
 TIME = re.compile(rb"(?:\[|(?:^|[\]:] ?)(?=%s - ))(%s)(?:\]| - )" % (DATE, DATE))
-# a bare number (`1: `) is a rank only with a blank after the colon: line numbers of `grep -n` have none
+# a bare number (`1: `) is a rank only with a blank after the colon: line numbers of `grep -n` have no blank
 RANK = re.compile(rb"(?:\[(?:rank-?|default|[\w.-]+:)?|rank-?|default|(?=\d+: ))(\d+)(?:/\d+)?\]?:")
 
 

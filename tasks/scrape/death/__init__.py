@@ -1,1 +1,1 @@
-"""Finds the cause of a run's death in its log: patterns, exceptions, and a table of causes."""
+"""Finds the cause of a run's death in its log: tracebacks, and tables of the texts that show a death."""

@@ -1,6 +1,6 @@
 """Finds the cause of a run's death: an exception, a signal, an eviction, or a message that the program stops.
 
-A log may contain many exceptions that did not end the run. The cause is the first of these that the log contains:
+A log may contain many exceptions that did not end the run. The cause is the first item of this list that is in the log:
 
 1. a message that the program stops (`Aborting training due to NaN loss.`, `Training stopped: …`), or the exception that
    the program then raises for the same reason;
@@ -65,7 +65,7 @@ class DeathLog:
     pending: deque[int] = field(default_factory=deque)  # offsets of tracebacks that were not read yet, ascending
     exit_code: int | None = None  # printed by the frame around the run; None if not (yet) printed
     begun: int = -1  # offset at which the last attempt of the job begins
-    since: int = -1  # matches before this offset are ignored, because steps follow these
+    since: int = -1  # matches before this offset are ignored, because further steps follow
     _exit: Source | None = None  # place of the exit code
     _early: bool = False  # the log has no step line yet
     _header: int = -1  # offset at which the last traceback begins
@@ -118,7 +118,7 @@ class DeathLog:
     def settle(self, window: Window, *, last: bool = False) -> None:
         """Read the pending tracebacks whose text is complete in the window; `last`: all, because the log has ended."""
         everything = window.last or last
-        # a traceback is complete if OVERLAP bytes follow its header; they are read in order
+        # a traceback is complete if OVERLAP bytes follow its header; tracebacks are read in order
         while self.pending and (everything or len(window.data) - (self.pending[0] - window.base) >= OVERLAP):
             self._read(self.pending.popleft() - window.base, window)
 
@@ -129,7 +129,7 @@ class DeathLog:
         weak, chained, header = weakness(raised), is_chained(raised), window.base + position
         same = (one for one in reversed(self.found) if one.form == "traceback" and one.mark == raised.mark)
         before = next((one for one in same if one.source.offset < header), None)  # the same rank's exception before
-        if before is not None and raised.mark and not chained:  # lines of other ranks may be between the two
+        if before is not None and raised.mark and not chained:  # other ranks' lines may be between
             begin = max(0, before.source.offset - window.base)
             chained = re.compile(raised.mark + _JOINT).search(window.data, begin, position) is not None
         if chained and before is not None:
@@ -274,7 +274,7 @@ class DeathLog:
 def _chains_of(strong: Iterable[Found]) -> list[list[Found]]:
     """Return the chains of exceptions, and each fatal error as a chain of its own, in the order of the log."""
     chains: list[list[Found]] = []
-    latest: dict[bytes, list[Found] | None] = {}  # writer → its open chain; a fatal error closes it
+    latest: dict[bytes, list[Found] | None] = {}  # mark of a rank → the rank's open chain; a fatal error closes it
     for one in strong:
         if one.form not in ("traceback", "fatal"):
             continue

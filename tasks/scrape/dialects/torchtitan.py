@@ -15,7 +15,7 @@ from tasks.scrape.window import Window, text_of
 
 # torchtitan/components/metrics.py, MetricsProcessor.log; early versions have no tflops, grad_norm came in 2025
 HEAD = re.compile(rb"(?<!validate )(?<!\w)step: {1,9}\d{1,15}(?:/\d+ = [\d.]+%)?(?=  [a-z])")
-# occurs in every row after its head; elsewhere, a row has lost its head
+# matches in every row after the head; elsewhere shows a row that lost its head
 BODY = re.compile(rb"\bloss:\s{1,9}-?\d[\d.]{0,20}\s{1,9}(?:grad_norm|memory):|\)\s{1,9}tps:\s{1,9}\d")
 VALIDATE = rb"validate step: +\d{1,15}(?=  [a-z])"
 _STEP = re.compile(rb"(?:validate )?step: ( {0,8})(\d{1,15})(?:/\d+ = [\d.]+%)?(?=  [a-z])")
@@ -157,7 +157,7 @@ class TorchtitanEventCollector(EventCollector):
         self.evals.append({**values, "time": time_before(window, match.start()), **window.place(match.start())})
 
     def settle(self, window: Window, table: StepTable) -> None:
-        """Read the log's first date, and whether its text ends within a line."""
+        """Finish a window: read the log's first date, and whether the text ends within a line."""
         super().settle(window, table)
         if self.started is None and (date := _DATE.search(window.data, window.start)):
             self.started = iso_of(date[1])

@@ -39,7 +39,7 @@ def unpack(raw: Chunks, name: str) -> tuple[tuple[str, ...], Chunks]:
 
 
 def piped(chunks: Chunks, through: Callable[[Iterator[bytes]], Iterator[bytes]]) -> Chunks:
-    """Return a new `Chunks`: `chunks` passed through a function whenever they are read."""
+    """Return a text that is `chunks` passed through a function at each reading."""
     return lambda: through(chunks())
 
 

@@ -156,7 +156,9 @@ class RestoreLog:
                 self.found.append(Restore(step=_step_of(path), path=path, origin=origin, **place))
             case "restore_path":
                 read, last = Restore(step=_step_of(text_of(match[1])), path=text_of(match[1]), **place), self.found[-1:]
-                if last and not last[0].finished and last[0].step in (read.step, None):  # MaxText announced it
+                if (
+                    last and not last[0].finished and last[0].step in (read.step, None)
+                ):  # MaxText announced this restore
                     read = last[0].model_copy(update={"path": last[0].path or read.path, "step": read.step})
                     self.found.pop()
                 self.found.append(read)

@@ -29,7 +29,7 @@ AGREEING = 3  # least count of numbers in a line that must agree on a number of 
 
 
 def column_name(key: str) -> str:
-    """Return the column of a field: the records' name for its key, or the key, or `key (log)` if that is a column."""
+    """Return the column of a key: the records' name; or the key; or `key (log)` if the key names another column."""
     return _COLUMNS.get(key, f"{key} (log)" if key in _OURS else key)
 
 

@@ -57,7 +57,7 @@ PATTERNS = compile_patterns(
     }
 )
 _ARGUMENT = re.compile(
-    # dots pad names to 48 characters; longer names have none
+    # dots pad names to 48 characters; longer names have no dots
     rb"(?<=[\s\]:])([A-Za-z_][\w-]{0,200})(?: \.{1,64} |(?<=[\w-]{46}) {2})([^\n]{0,8000}?)"
     rb"(?=\r?\n|\s{1,64}[A-Za-z_][\w-]{0,200} \.{1,64} |\s{2,64}[A-Za-z_][\w-]{45,200}  \S|"
     rb"\s{0,64}-{5,80} end of arguments)"
@@ -87,7 +87,7 @@ class MegatronEventCollector(EventCollector):
         self.parameters_of: dict[tuple[int, int], dict[str, Any]] = {}  # (tensor rank, pipeline rank) → parameters
         self.ended: str | None = None
         self.memory_ranks: set[int] = set()  # ranks with memory lines
-        self._timers: list[tuple[Any, ...]] = []  # in this window
+        self._timers: list[tuple[Any, ...]] = []  # timers in this window
         self._memory: list[dict[str, Any]] = []  # memory lines in this window
         self._tables: list[tuple[pl.DataFrame, pl.DataFrame]] = []  # timers and memory lines of each earlier window
         self._arguments: int | None = None  # offset at which an unfinished table of arguments begins
@@ -274,7 +274,7 @@ def _without_means(steps: pl.DataFrame, resumes: list[tuple[int, int]]) -> pl.Da
 
 
 def _mean_behind(steps: pl.DataFrame, offset: int, restored: int) -> int | None:
-    """Return the index of the second row after a resume (at `offset`) if its time is a mean, else None."""
+    """Return the index of the second row after a resume (at `offset`) if that row's time is a mean, else None."""
     begin = int(steps["offset"].search_sorted(offset))
     numbers, seconds = steps["step"][begin : begin + 2].to_list(), steps["seconds"][begin : begin + 23]
     if len(numbers) < 2 or numbers[0] != restored + 1 or numbers[1] <= numbers[0] or None in seconds[:2].to_list():
@@ -287,7 +287,7 @@ def _mean_behind(steps: pl.DataFrame, offset: int, restored: int) -> int | None:
 
 
 def _read_validation(match: re.Match[bytes], window: Window, step_before: int | None) -> dict[str, Any] | None:
-    """Return the evaluation at a match; None if damaged. `step_before`: iteration of the last row before it."""
+    """Return the evaluation at a match; None if damaged. `step_before`: iteration of the last row before."""
     values = _values(window.data, match.end())
     if values is None:
         return None

@@ -17,7 +17,7 @@ _FIELD = re.compile(_OPEN_FIELD + rb" {1,40}\|")
 # Primus prints bars only between fields, so its last field is complete only if it ends with %
 _LAST_FIELD = re.compile(_OPEN_FIELD + rb"(?<=%)(?=[ \t]*(?:\r?\n|\Z))")
 _LAST_COUNT = re.compile(rb" {0,40}(number of nan iterations): ( {0,2})(\d{1,9})(?<=: [ \d]{2}\d)(?=[ \t]*\r?\n)")
-# occurs in every row after its head; elsewhere, a row has lost its head
+# matches in every row after the head; elsewhere shows a row that lost its head
 _ONE = rb"\s{0,40}[\dnai][^\s|]{0,40}\s{0,40}\|\s{0,40}"
 BODY = re.compile(
     rb"elapsed[\s_]time[\s_]per[\s_]iteration(?:\s\(m?s\):?\s|_ms=)\s{0,40}\d|"
@@ -92,7 +92,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     width = len(head[1]) + len(head[2])
     first = Field("step", int(head[2]), head.start(2), head.end(2), shape_of(head[2], width), "iteration")
     fields, end = read_fields(line, end)
-    if all(one.column != "seconds" for one in fields):  # damaged: every version prints it
+    if all(one.column != "seconds" for one in fields):  # damaged: every version prints the seconds
         return None
     fields.insert(0, first)
     values = {one.key: one.value for one in fields}
