@@ -53,7 +53,7 @@ def mlp_width(config: TrainConfig) -> int:
 
 
 def find_excess(config: TrainConfig, shape: dict[str, int], memory_gib: float) -> Iterator[str]:
-    """Yield a problem if a step certainly needs more memory than a device has. shape: devices by mesh axis."""
+    """Yield a problem if a step certainly needs more memory than a device has. shape: devices along each mesh axis."""
     tensor = shape["tensor"]
     batch = config.per_device_batch_size * tensor  # the devices along the tensor axis process the same sequences
     tokens, length, width = batch * config.max_target_length, config.max_target_length, BYTES[config.dtype]

@@ -1,4 +1,7 @@
-"""Loads and validates the YAML files in configs/: cases, models, targets, comparisons, tolerances, comparability."""
+"""Loads and validates comparisons and the files that they name: cases, models and targets.
+
+A comparison trains two arms (versions of a trainer or its settings) for some cases (settings) on a target (machine).
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,23 +12,27 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_va
 from ruamel.yaml.comments import CommentedMap
 
 from configs.backends import BACKENDS, BackendName, LogSettings, Settings, fill_in, settings_model, take_section
-from configs.custom_trainer import CommandTemplate
+from configs.custom_trainer import CommandTemplate, Variable
 from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
 from configs.findings import read_rules
 from configs.load import Value, explain, layer_from_map
-from configs.read import CONFIG_ROOT, display_path, origin_of, plain, read_yaml
-from configs.read import first_comment as first_comment
+from configs.read import CONFIG_ROOT, display_path, first_comment, origin_of, plain, read_yaml
 from configs.schema import Frozen
-from configs.topologies import GIB, Topology, find_topology
+from configs.topologies import GIB, find_topology
 
 type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances", "comparability"]
-type Named = tuple[Kind, str, tuple[str | int, ...]]  # a reference in a YAML file, and its keys there
+type Named = tuple[
+    Kind, str, tuple[str | int, ...]
+]  # kind and name of a file that a YAML file refers to, and the keys of the reference there
 Trainer = Literal["maxview", "maxtext", "command"]
 Start = Literal["own", "shared"]
 MOST_REPEATS = 100  # runs per arm, at most
 ENOUGH_REPEATS = 30  # default limit of runs per arm for --until-decided
-BY_DEVICE = ("step_time_s", "step_cpu_time_s")  # metrics; configs/noise.yml applies if the set has no tolerance
+BY_DEVICE = (
+    "step_time_s",
+    "step_cpu_time_s",
+)  # metrics that a set of tolerances may omit: configs/noise.yml has theirs
 
 SINGULAR: Mapping[Kind, str] = {
     "cases": "case",
@@ -61,7 +68,6 @@ Name = Annotated[str, AfterValidator(_check_name)]
 ToleranceName = Annotated[str, AfterValidator(_check_tolerance)]
 TopologyName = Annotated[str, AfterValidator(lambda name: find_topology(name).name)]
 Count = Annotated[int, Field(ge=1, strict=True)]  # strict rejects `true`, a subclass of int
-Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Size = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
 
@@ -103,7 +109,7 @@ class Comparison(Frozen):
     repeats: Annotated[Count, Field(le=MOST_REPEATS)]
     tolerances: Name
     comparability: Name = "default"  # file in configs/comparability: the effect of each finding on the verdict
-    findings: dict[str, Any] = {}  # overrides of that file's entries, as in configs/findings.py: Rule
+    findings: dict[str, Any] = {}  # entries that override that file's; each is a `Rule` (configs/findings.py)
     allow: dict[ToleranceName, Annotated[str, Field(min_length=1)]] = {}  # metric that may change → reason
     arms: tuple[Arm, ...]
     set: dict[str, Any] = {}
@@ -180,9 +186,9 @@ class Comparison(Frozen):
 class Target(Frozen):
     """A place to run: the backend, the devices, a model that fits them, and the trainer's environment variables.
 
-    `environment`: variables to set. `pass_on`: names of the caller's variables that a local trainer also gets, in
-    addition to PASSED_ON of `configs/environment.py`; it gets no others. `wrap`: words before a local trainer's
-    command, such as `[unshare, --user, --net, --]`.
+    `environment`: variables to set. `pass_on`: names of the only variables of the caller that a local trainer gets in
+    addition to PASSED_ON of `configs/environment.py`. `wrap`: words before a local trainer's command, such as
+    `[unshare, --user, --net, --]`.
 
     `launch`: settings of the backend; the file has them in the section named like the backend. `${NAME}` in them is an
     environment variable. Their values are checked when a run is planned for the target.
@@ -210,17 +216,15 @@ class Target(Frozen):
         if not self.trains_here and (self.pass_on or self.wrap):
             raise ValueError("pass_on and wrap are for trainers on this machine (backend local)")
         if self.topology is not None:
-            self._check_topology(find_topology(self.topology))
+            devices = find_topology(self.topology).devices
+            if devices != self.devices:
+                raise ValueError(f"topology {self.topology} has {devices} devices, not {self.devices}")
+            if self.memory_gib is not None:
+                raise ValueError("a topology knows its memory: leave memory_gib out")
         own = [name for name in self.pass_on if is_own(name)]
         if own:
             raise ValueError(f"pass_on: {', '.join(own)} is maxview's own, which no trainer gets")
         return self
-
-    def _check_topology(self, topology: Topology) -> None:
-        if topology.devices != self.devices:
-            raise ValueError(f"topology {topology.name} has {topology.devices} devices, not {self.devices}")
-        if self.memory_gib is not None:
-            raise ValueError("a topology knows its memory: leave memory_gib out")
 
     @property
     def trains_here(self) -> bool:

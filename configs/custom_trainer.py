@@ -1,4 +1,4 @@
-"""The settings of a custom trainer in a comparison's file: its command, and the files that it writes."""
+"""The settings of a custom trainer in a comparison's file: the trainer's command, and the files that it writes."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from configs.errors import suggest
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 
-# placeholders besides config keys: the run's name and folder, the program's folder, the arm's Python
+# placeholders besides config keys: the run's name, its folder, the program's folder, the Python of the arm
 OWN = ("run_name", "out", "checkout", "python")
 KEYS = tuple(key for key in TrainConfig.model_fields if key not in PLACE_KEYS)
 
@@ -56,8 +56,8 @@ class CommandTemplate(Frozen):
 
     Every argument and variable may contain `{run_name}`, `{out}` (the run's folder), `{checkout}` (the program's
     folder, in which it starts), `{python}` and every config key. `folder`: the program's folder, if the arm has no ref.
-    Paths in the run's folder: `checkpoints`, the folder of Orbax checkpoints (None: it writes none); `metrics`, a file
-    of JSON lines in maxview's or MaxText's format. `resume`: arguments added once a checkpoint exists.
+    `checkpoints`: folder of Orbax checkpoints in the run's folder; None: no checkpoints. `metrics`: file in the run's
+    folder, with JSON lines in maxview's or MaxText's format. `resume`: arguments added once a checkpoint exists.
     """
 
     argv: Annotated[tuple[Template, ...], Field(min_length=1)]

@@ -25,10 +25,10 @@ def find_data_problems(config: "TrainConfig", bring: Find | None = None) -> Iter
     """
     if config.dataset_type != "grain":
         return
-    yield from _of_files("grain_train_files", config.grain_train_files, config.grain_file_type, bring)
+    yield from _check_files("grain_train_files", config.grain_train_files, config.grain_file_type, bring)
     if config.eval_interval != -1:
-        yield from _of_files("grain_eval_files", config.grain_eval_files, config.grain_file_type, bring)
-    yield from _of_tokenizer(config.tokenizer_path, config.vocab_size)
+        yield from _check_files("grain_eval_files", config.grain_eval_files, config.grain_file_type, bring)
+    yield from _check_tokenizer(config.tokenizer_path, config.vocab_size)
 
 
 def split_patterns(text: str) -> list[str]:
@@ -37,7 +37,7 @@ def split_patterns(text: str) -> list[str]:
 
 
 def place(path: str) -> Path:
-    """Return the absolute form of a local path; relative paths are relative to maxview's own folder."""
+    """Return a local path as an absolute path; a relative path begins at maxview's own folder."""
     return Path(__file__).parent.parent / Path(path).expanduser()
 
 
@@ -46,7 +46,7 @@ def find_here(pattern: str) -> list[str]:
     return sorted(name for name in glob(str(place(pattern)), recursive=True) if Path(name).is_file())
 
 
-def _of_files(key: str, patterns: str, kind: str, bring: Find | None) -> Iterator[str]:
+def _check_files(key: str, patterns: str, kind: str, bring: Find | None) -> Iterator[str]:
     if not split_patterns(patterns):
         yield f"{key} is empty: name the files to read, for example {key}=data/*.{kind}"
     for pattern in split_patterns(patterns):
@@ -68,14 +68,14 @@ def _of_files(key: str, patterns: str, kind: str, bring: Find | None) -> Iterato
             if name.startswith(REMOTE):
                 continue
             try:
-                wrong = "is empty" if not Path(name).stat().st_size else LOOK[kind](name)
+                wrong = "is empty" if not Path(name).stat().st_size else CHECKS[kind](name)
             except (OSError, ValueError) as error:  # pyarrow raises ValueErrors
                 wrong = f"cannot be read: {error}"
             if wrong:
                 yield f"{key}={pattern}: {name} {wrong} (grain_file_type={kind})"
 
 
-def _look_at_text(name: str) -> str:
+def _check_text(name: str) -> str:
     with open(name, "rb") as file:
         begin = file.read(MOST)
     if not begin.strip():
@@ -83,7 +83,7 @@ def _look_at_text(name: str) -> str:
     return "" if is_text(begin, whole=len(begin) < MOST) else "is no text in UTF-8"
 
 
-def _look_at_parquet(name: str) -> str:
+def _check_parquet(name: str) -> str:
     from pyarrow import parquet  # imported here because it takes half a second
 
     with open(name, "rb") as file:
@@ -96,7 +96,7 @@ def _look_at_parquet(name: str) -> str:
     return "" if read.num_rows else "holds no text"
 
 
-def _look_at_records(name: str) -> str:
+def _check_records(name: str) -> str:
     from array_record.python.array_record_module import ArrayRecordReader
 
     with open(name, "rb") as file:
@@ -109,14 +109,15 @@ def _look_at_records(name: str) -> str:
     return "" if is_text(first, whole=True) else "holds no text in UTF-8"
 
 
-LOOK: dict[str, Callable[[str], str]] = {
-    "txt": _look_at_text,
-    "parquet": _look_at_parquet,
-    "arrayrecord": _look_at_records,
+# grain_file_type → function from a local file's name to its problem; "" without one
+CHECKS: dict[str, Callable[[str], str]] = {
+    "txt": _check_text,
+    "parquet": _check_parquet,
+    "arrayrecord": _check_records,
 }
 
 
-def _of_tokenizer(path: str, vocab_size: int) -> Iterator[str]:
+def _check_tokenizer(path: str, vocab_size: int) -> Iterator[str]:
     if not path:
         if vocab_size < BYTE_TOKENS:
             yield f"vocab_size={vocab_size} is less than the {BYTE_TOKENS} of tokenizer_path='' (single bytes)"

@@ -1,4 +1,7 @@
-"""Loads configs/comparability/*.yml: the effect of each kind of finding on the verdict, and the reason."""
+"""Loads configs/comparability/*.yml: the effect of each kind of finding on the verdict, and the reason.
+
+A finding is a fact about the compared runs that limits or blocks the verdict, or is only noted.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -21,7 +21,7 @@ class Choice(NamedTuple):
 def choose_attention(config: TrainConfig) -> Choice:
     """Return the attention kernel of a config.
 
-    `autoselected` means the same as in MaxText: flash on a TPU if its kernel supports the shapes, else dot_product.
+    `autoselected` has MaxText's meaning: flash on a TPU if its kernel supports the shapes, else dot_product.
     """
     if config.attention != "autoselected":
         return Choice(config.attention, "as attention says")

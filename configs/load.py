@@ -1,4 +1,7 @@
-"""Merges YAML files and command-line values into a valid training config, with the origin of every value."""
+"""Merges layers into a valid training config, with the origin of every value.
+
+A layer is the config values from one source: a YAML file, or the command line.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +21,8 @@ from configs.schema import Frozen, TrainConfig
 
 COMMAND_LINE = "command line"
 KEYS = tuple(TrainConfig.model_fields)
-ELSEWHERE = {"model_name": " (--model names a file in configs/models)"}  # MaxText's config keys that are options here
+# MaxText's config keys that are options of maxview
+ELSEWHERE = {"model_name": " (--model names a file in configs/models)"}
 
 
 class Value(Frozen):
@@ -78,7 +82,7 @@ def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]
     """Merge layers into a valid config and the effective value of each key. Later layers override earlier ones.
 
     Raises ConfigError with every problem: unknown keys, wrong types or ranges, and keys that both the model file and
-    the command line set (MaxText rejects these too, because one of the two would be silently ignored).
+    the command line set (MaxText rejects these too: it would silently ignore one of the values).
     """
     problems = Problems()
     merged: dict[str, Value] = {}
@@ -157,7 +161,7 @@ def explain(error: ValidationError, locate: Callable[[Location], str], known: Se
     for item in error.errors(include_url=False):
         keys: Location = item["loc"]
         if not keys:
-            lines += [_with_origins(line, locate, item["input"]) for line in _own(item["msg"]).splitlines()]
+            lines += [_add_origins(line, locate, item["input"]) for line in _strip_prefix(item["msg"]).splitlines()]
             continue
         name = ".".join(str(key) for key in keys)
         if item["type"] == "missing":
@@ -165,18 +169,18 @@ def explain(error: ValidationError, locate: Callable[[Location], str], known: Se
         elif item["type"] == "extra_forbidden":
             text = f"unknown key '{keys[-1]}'{suggest(str(keys[-1]), known)}"
         else:
-            text = f"{name}: {_own(item['msg']).removeprefix('Input ')}, got {item['input']!r:.80}"
+            text = f"{name}: {_strip_prefix(item['msg']).removeprefix('Input ')}, got {item['input']!r:.80}"
         lines.append(": ".join(part for part in (locate(keys), text) if part))
     return lines
 
 
-def _own(message: str) -> str:
+def _strip_prefix(message: str) -> str:
     """Return the message without the prefix that pydantic adds for a ValueError."""
     return message.removeprefix("Value error, ")
 
 
-def _with_origins(line: str, locate: Callable[[Location], str], values: Any) -> str:
-    """Return a message about several keys, with the value and origin of each key that it names."""
+def _add_origins(line: str, locate: Callable[[Location], str], values: Any) -> str:
+    """Return a message with the value and origin of each key that the message names."""
     named = [key for key in values if re.search(rf"\b{re.escape(key)}\b", line)] if isinstance(values, Mapping) else []
     where = [f"{key} = {values[key]!r:.80} from {origin}" for key in named if (origin := locate((key,)))]
     if where:

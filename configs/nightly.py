@@ -16,7 +16,6 @@ FILE = "nightly.yml"
 PREVIOUS = "previous"  # value of `baseline`: the commit that the last nightly compared
 BLESSED = "blessed"  # value of `baseline`: the runs in configs/baselines; the first arm is not trained
 DEFAULT = "default"  # key in `owners`: the owner of all other cases
-DEFAULT_SLICES = 1
 
 Text = Annotated[str, Field(min_length=1)]
 
@@ -79,7 +78,7 @@ class Nightly(Frozen):
 
     def slices_of(self, target: str) -> int:
         """Return the limit of parallel runs on a target."""
-        return self.slices.get(target, DEFAULT_SLICES)
+        return self.slices.get(target, 1)
 
 
 def load_nightly(path: Path | None = None, *, root: Path = CONFIG_ROOT) -> Nightly:

@@ -1,4 +1,4 @@
-"""Compares a resumed run's config and data with those of its beginning.
+"""Compares the config and data of a resumed run with those at the run's begin.
 
 Steps, learning rates, intervals, numerics, layout and devices may change on resume. The keys in KEPT may not: the
 checkpoints would load with other values too, and the result would be a mixture of two runs.
@@ -21,7 +21,7 @@ LOOKED_AT = 1 << 16  # bytes at the start of each file that enter the checksum
 
 
 def identity(config: TrainConfig, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values that a resumed run must keep, by key. Array shapes must stay too; they are checked elsewhere.
+    """Return the values that a resumed run must keep, by key. Array shapes are checked elsewhere.
 
     texts: the result of `describe_texts`; empty if the run reads no text files.
     """
@@ -32,7 +32,8 @@ def identity(config: TrainConfig, texts: Mapping[str, str]) -> dict[str, Any]:
 def describe_texts(config: TrainConfig, paths: Sequence[str], share: str) -> dict[str, str]:
     """Return a description of the text files, tokenizer and batch split, by key.
 
-    If one changed, the stored position in the data would mean another text. The files may move to another folder.
+    If one of these changed, the stored position in the data would point to another text. The files may change their
+    folder.
     share: the sequences of each batch that each process reads, in words.
     """
     size, known = 0, 0

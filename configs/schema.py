@@ -1,6 +1,6 @@
-"""The keys of a training config, named as MaxText names them, with their types and bounds.
+"""The schema of a training config: its keys, which have MaxText's names, with their types and bounds.
 
-The default and a one-line meaning of each key are in `base.yml`, so no field here has a default.
+`base.yml` has the default and the meaning of each key, so the fields here have no defaults.
 """
 
 from typing import Annotated, Literal, Self
@@ -11,7 +11,7 @@ from configs.model_checks import config_problems
 
 
 def _check_float32(value: float) -> float:
-    """Reject values that become infinite or 0 in the trainers' float32, and values below 1 that become 1."""
+    """Return the value. Raises ValueError if float32, in which the trainers compute, rounds it to infinity, 0 or 1."""
     if abs(value) > 3.4028235e38:
         raise ValueError("is infinite in float32 (at most 3.4028235e38)")
     if value and abs(value) < 1.1754944e-38:
@@ -27,8 +27,9 @@ def _check_not_zero(value: int) -> int:
     return value
 
 
-Positive = Annotated[int, Field(gt=0, lt=2**31)]  # the trainers count steps and tokens in 32 bits
-PositiveOrAll = Annotated[int, Field(ge=-1, lt=2**31), AfterValidator(_check_not_zero)]
+Positive = Annotated[int, Field(gt=0, lt=2**31)]  # below 2**31: the trainers count steps and tokens in 32 bits
+# -1 has a meaning of its own for each key: see base.yml
+PositiveOrMinusOne = Annotated[int, Field(ge=-1, lt=2**31), AfterValidator(_check_not_zero)]
 Float32 = Annotated[float, AfterValidator(_check_float32)]
 NotNegative = Annotated[Float32, Field(ge=0)]
 MoreThanZero = Annotated[Float32, Field(gt=0)]
@@ -113,7 +114,7 @@ class TrainConfig(Frozen):
     # the optimizer
     opt_type: Literal["adamw"]
     learning_rate: MoreThanZero
-    learning_rate_schedule_steps: PositiveOrAll
+    learning_rate_schedule_steps: PositiveOrMinusOne
     warmup_steps_fraction: Fraction
     learning_rate_final_fraction: Fraction
     adam_b1: Decay
@@ -126,7 +127,7 @@ class TrainConfig(Frozen):
     optimizer_memory_host_offload: bool
 
     # evaluation
-    eval_interval: PositiveOrAll
+    eval_interval: PositiveOrMinusOne
     eval_steps: Positive
 
     # random numbers
@@ -135,14 +136,14 @@ class TrainConfig(Frozen):
 
     # devices
     shardy: bool
-    ici_data_parallelism: PositiveOrAll
+    ici_data_parallelism: PositiveOrMinusOne
     ici_pipeline_parallelism: Positive
     num_layers_per_pipeline_stage: Positive
-    num_pipeline_microbatches: PositiveOrAll
-    ici_fsdp_parallelism: PositiveOrAll
-    ici_context_parallelism: PositiveOrAll
-    ici_tensor_parallelism: PositiveOrAll
-    ici_expert_parallelism: PositiveOrAll
+    num_pipeline_microbatches: PositiveOrMinusOne
+    ici_fsdp_parallelism: PositiveOrMinusOne
+    ici_context_parallelism: PositiveOrMinusOne
+    ici_tensor_parallelism: PositiveOrMinusOne
+    ici_expert_parallelism: PositiveOrMinusOne
 
     # checkpoints
     enable_checkpointing: bool
@@ -159,10 +160,10 @@ class TrainConfig(Frozen):
         return self
 
 
-# Keys of output locations. They do not change the result, so they are not part of a run's identity.
+# Keys of output locations. They do not change a run's result, so the run's identity does not depend on them.
 PLACE_KEYS = frozenset({"run_name", "base_output_directory", "metrics_file", "log_config"})
 
-# Keys that MaxText lacks or ignores → the value with which they are left out of MaxText's command.
+# Keys that MaxText lacks or ignores. A key that has the value given here is left out of MaxText's command.
 OWN_KEYS = {
     "resume_after_step": -1, "grain_train_files": "", "grain_eval_files": "", "tokenizer_path": "",
     "enable_tensorboard": False,  # TensorBoard is read for runs on clusters

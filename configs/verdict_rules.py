@@ -69,8 +69,10 @@ class DeviceNoise(Frozen):
 
     equal_runs: Share  # standard deviation of the difference between two consecutive equal runs
     weight: Annotated[float, Field(ge=1, le=1000)]  # degrees of freedom: the number of run pairs this is worth
-    days_apart: Share  # added if the arms' runs were not adjacent in time
-    places_apart: Share | None = None  # added if on two slices or hosts; None in old plans: days_apart applies
+    days_apart: Share  # added to `equal_runs` if the arms' runs were not adjacent in time
+    places_apart: Share | None = (
+        None  # added if the arms ran on two slices or hosts; None in old plans: `days_apart` applies
+    )
     tolerance: Share  # differences up to this are accepted
     least: Share  # smaller differences are never reported
     why: Annotated[str, Field(min_length=1)]
@@ -154,13 +156,13 @@ class VerdictRules(Frozen):
     """The rules of a verdict, copied from the files, so that later edits of the files do not change a verdict."""
 
     question: str
-    tolerances: Mapping[str, Tolerance]  # by metric; step times may be missing: then `noises` applies
+    tolerances: Mapping[str, Tolerance]  # by metric; `noises` has those of missing step times
     effects: Mapping[FindingKind, Effect]  # effect of each kind of finding on the verdict
     noises: Mapping[DeviceKind, DeviceNoise]  # noise of step times
     inert: Inert  # settings without an effect on training
     arms: tuple[str, ...] = ()  # the baseline's name and the candidate's
     declared: tuple[str, ...] = ()  # config keys that the arms' `set:` contains
-    alike: bool = False  # the comparison is a control: its file declares no difference between the arms
+    alike: bool = False  # a control: the comparison's file declares no difference between the arms
     allowed: Mapping[str, str] = {}  # metric that may change → reason
     chips: int | None = None  # number of the target's devices; None unless they are paid for
     price: float | None = None  # US dollars per chip hour; None if the target does not set it
@@ -200,7 +202,7 @@ def make_rules(
     root: Path = CONFIG_ROOT,
     **given: Any,
 ) -> VerdictRules:
-    """Return the rules, with configs' noise and inert settings and the target's price; given: other fields."""
+    """Return the rules: noise and inert settings from configs/, the target's price, and the given fields."""
     paid = target is not None and target.hires_chips
     return VerdictRules(
         question=question,

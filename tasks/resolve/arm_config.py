@@ -1,17 +1,18 @@
-"""Resolves the config of one arm for one case from the files in configs/ and the command line."""
+"""Resolves the config of one arm for one case from the files in configs/ and the command line.
+
+An arm is one of the two compared versions, a case a set of config values that both arms share.
+"""
 
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from configs.checks import Devices, find_problems
 from configs.comparison import Comparison, Target, arm_layer, load_layer, read_set_layer
-from configs.custom_trainer import CommandTemplate
 from configs.data_checks import find_data_problems
 from configs.errors import Problems
 from configs.installed import machine_memory_gib
@@ -22,8 +23,10 @@ from configs.schema import Frozen, TrainConfig
 from tasks.resolve.trainers.trainer_source import TrainerSource
 
 LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later layers override earlier ones
-RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # decided by the run's folder
-EXPERTS = ("num_experts", "num_experts_per_tok", "norm_topk_prob")  # of a case; a model with experts keeps its own
+# keys whose values follow from the run's folder
+RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")
+# keys of a case that do not override a model with experts
+EXPERTS = ("num_experts", "num_experts_per_tok", "norm_topk_prob")
 
 
 class ResolvedConfig(Frozen):
@@ -43,7 +46,7 @@ def resolve_config(
     model: str | None = None,
     root: Path = CONFIG_ROOT,
 ) -> ResolvedConfig:
-    """Return one arm's config for one case: the LAYERS, merged. Later layers override earlier ones.
+    """Return one arm's config for one case, merged from the LAYERS.
 
     Raises ConfigError with every problem of every layer.
     """
@@ -144,40 +147,31 @@ def find_unfit(
 
 
 def fit_config(
-    resolved: ResolvedConfig, checkout: TrainerSource, arm: str, problems: Problems, *, root: Path = CONFIG_ROOT
+    resolved: ResolvedConfig, trainer: TrainerSource, arm: str, problems: Problems, *, root: Path = CONFIG_ROOT
 ) -> ResolvedConfig:
-    """Return the config without the keys that the arm's trainer does not have, for example at an older commit.
+    """Return the config without the keys that the arm's trainer lacks, for example at an older commit.
 
-    A missing key is dropped if only base.yml sets it, else added to `problems`.
+    A missing key is dropped if only base.yml sets it, else added to `problems`. A custom command has `steps` and the
+    keys with a placeholder. It has its own model, so it also loses the values of a model or target without a problem.
     """
-    if checkout.command is not None:
-        return _fit_command(resolved, checkout.command.template, arm, problems, read_yaml(root / "base.yml"))
-    if checkout.folder is None or checkout.maxtext is not None:  # MaxText's command checks its own keys
+    if trainer.command is not None:
+        known = trainer.command.template.names | {"steps"}
+        base = read_yaml(root / "base.yml")
+        problems.lines += [
+            f"{value.origin}: '{key}' has no place in the command of {arm}: write {{{key}}} into one of its arguments"
+            for key, value in resolved.values.items()
+            if key not in known and value.layer not in ("base", "target", "model") and value.value != base[key]
+        ]
+    elif trainer.folder is None or trainer.maxtext is not None:  # MaxText's command checks its own keys
         return resolved
-    base = Path(checkout.folder) / "configs" / "base.yml"
-    known = problems.attempt(partial(read_yaml, base))
-    if known is None:
-        return resolved
-    problems.lines += [
-        f"{value.origin}: '{key}' is no key of {arm}'s trainer ('{checkout.ref}', {checkout.commit})"
-        for key, value in resolved.values.items()
-        if key not in known and value.layer != "base"
-    ]
-    return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})
-
-
-def _fit_command(
-    resolved: ResolvedConfig, template: CommandTemplate, arm: str, problems: Problems, base: Mapping[str, Any]
-) -> ResolvedConfig:
-    """Return the config with `steps` and the keys that a command template has placeholders for.
-
-    Values of a model or target are dropped, because a custom program has its own model. Any other dropped value that
-    differs from base.yml's is added to `problems`, because the program would never receive it.
-    """
-    known = template.names | {"steps"}
-    problems.lines += [
-        f"{value.origin}: '{key}' has no place in the command of {arm}: write {{{key}}} into one of its arguments"
-        for key, value in resolved.values.items()
-        if key not in known and value.layer not in ("base", "target", "model") and value.value != base[key]
-    ]
+    else:
+        read = problems.attempt(partial(read_yaml, Path(trainer.folder) / "configs" / "base.yml"))
+        if read is None:
+            return resolved
+        known = frozenset(read)
+        problems.lines += [
+            f"{value.origin}: '{key}' is no key of {arm}'s trainer ('{trainer.ref}', {trainer.commit})"
+            for key, value in resolved.values.items()
+            if key not in known and value.layer != "base"
+        ]
     return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})

@@ -1,4 +1,7 @@
-"""Prepares the trainer of each arm: makes a checkout of its ref and a Python environment with its packages."""
+"""Prepares the trainer of each arm: makes a checkout of the arm's ref and a Python environment with its packages.
+
+An arm is one of the two compared versions. A ref is the name of a branch, a tag or a commit.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -29,13 +32,13 @@ from tasks.resolve.trainers.trainer_source import (
 )
 
 HERE = CONFIG_ROOT.parent  # the folder of the installed trainer
-# A checkout must have one file of each tuple. Without `model/__init__.py`, Python would import the installed package
-# instead. `model.train` is a module in old commits and a package in new ones.
+# A checkout of maxview must have one file of each tuple. Without `model/__init__.py`, Python would import the installed
+# `model`. `model.train` is a module in old commits and a package in new ones.
 TRAINER = (("model/__init__.py",), ("model/train/__main__.py", "model/train.py"), ("configs/base.yml",))
 
 
 class ArmOverrides(Frozen):
-    """The options of a request that replace values in the comparison's file: refs and software of the arms."""
+    """The options of a request about its arms: refs and software that replace those in the comparison's file."""
 
     baseline: str | None = None  # ref of the first arm; None: as in the file
     branch: str | None = None  # ref of the second arm; None: as in the file
@@ -44,8 +47,8 @@ class ArmOverrides(Frozen):
     aa: bool = False  # a control: both arms must be the same commit
 
 
-def place_arms(comparison: Comparison, options: ArmOverrides, cache: Path) -> dict[str, TrainerSource]:
-    """Return the trainer of every arm by the arm's name. Creates checkouts and environments in `cache`.
+def prepare_trainers(comparison: Comparison, options: ArmOverrides, cache: Path) -> dict[str, TrainerSource]:
+    """Return each arm's trainer by the arm's name. Creates checkouts and environments in the folder `cache`.
 
     Raises ConfigError with every problem, CheckoutError and SoftwareError.
     """
@@ -68,7 +71,7 @@ def place_arms(comparison: Comparison, options: ArmOverrides, cache: Path) -> di
     for arm in arms:
         repositories[arm.name] = options.repository or arm.repository or comparison.repository
         if arm.ref is not None:
-            look_up = partial(_look_up, repositories[arm.name] or str(HERE), arm.ref)
+            look_up = partial(_find_commit, repositories[arm.name] or str(HERE), arm.ref)
             found = problems.attempt(look_up)
             if found is not None:
                 repository, refs[arm.name] = found
@@ -78,18 +81,18 @@ def place_arms(comparison: Comparison, options: ArmOverrides, cache: Path) -> di
     problems.raise_any()
     if refs:
         prune_checkouts(cache)
-    make = partial(_make_trainer, cache=cache)
+    make = partial(_prepare_trainer, cache=cache)
     trainers = {
         arm.name: problems.attempt(partial(make, comparison, arm, repositories[arm.name], refs.get(arm.name)))
         for arm in arms
     }
     problems.raise_any()
     made = {name: trainer for name, trainer in trainers.items() if trainer is not None}
-    return _with_commits(made) if len(refs) == len(arms) else made
+    return _add_commits(made) if len(refs) == len(arms) else made
 
 
-def _with_commits(trainers: Mapping[str, TrainerSource]) -> dict[str, TrainerSource]:
-    """Add to each trainer the commits that the other lacks; none if the repositories differ or one is remote."""
+def _add_commits(trainers: Mapping[str, TrainerSource]) -> dict[str, TrainerSource]:
+    """Add to each trainer the commits that the other trainer lacks; none if the repositories differ or are remote."""
     found = {}
     for (name, own), other in zip(trainers.items(), reversed(list(trainers.values())), strict=True):
         folder = Path(own.repository or HERE)
@@ -152,31 +155,31 @@ def are_equal(arms: Sequence[Arm]) -> bool:
     return left == right
 
 
-def _look_up(repository: str, name: str) -> tuple[str, ResolvedRef]:
+def _find_commit(repository: str, name: str) -> tuple[str, ResolvedRef]:
     known = check_repository(repository)
     return known, resolve_ref(known, name)
 
 
-def _make_trainer(
+def _prepare_trainer(
     comparison: Comparison, arm: Arm, repository: str | None, ref: ResolvedRef | None, *, cache: Path
 ) -> TrainerSource:
-    """Return the trainer of one arm. `repository`: as the user or the comparison names it; None: maxview's checkout."""
+    """Return the trainer of one arm. repository: None for maxview's own checkout."""
     if comparison.trainer_of(arm) != "maxview":
         folder = make_checkout(str(repository), ref.sha, cache) if ref is not None else None
         template = comparison.command_of(arm)
         made = resolve_custom_command(arm, template, cache, folder) if template else resolve_maxtext(arm, cache, folder)
         return made.model_copy(update={"ref": ref.name, "commit": ref.sha, "repository": repository} if ref else {})
     if ref is None:
-        return _with_software(arm, HERE, cache, None)
+        return _resolve_maxview(arm, HERE, cache, None)
     where = repository or str(HERE)
     folder = make_checkout(where, ref.sha, cache)
     missing = [names[0] for names in TRAINER if not any((folder / name).is_file() for name in names)]
     if missing:
         raise CheckoutError(f"{where}: '{ref.name}' ({ref.sha}) holds no trainer: {', '.join(missing)} missing")
-    return _with_software(arm, folder, cache, ref).model_copy(update={"repository": repository})
+    return _resolve_maxview(arm, folder, cache, ref).model_copy(update={"repository": repository})
 
 
-def _with_software(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | None) -> TrainerSource:
+def _resolve_maxview(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | None) -> TrainerSource:
     python, software = choose_python(arm, lambda: make_environment(arm.packages, folder, cache))
     found = read_trainer_source(folder, python or sys.executable, sha=ref.sha if ref is not None else None)
     if ref is None:

@@ -1,4 +1,4 @@
-"""Writes a finished comparison's candidate runs as a baseline file, and uses such a file as a first arm's runs."""
+"""Writes a comparison's candidate runs into a baseline file (blesses them), and reads them as a first arm's runs."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ def bless(record: ComparisonRecord, store: Store, reason: str, place: str) -> tu
     if arm.has_died:
         raise ConfigError([f"{title}: {arm.label} did not end well: a failed run is no baseline"])
     runs = [store.run_of_log(log).read_record() for log in arm.logs]
-    kept = tuple(_unplaced(run) for run in runs if run is not None)
+    kept = tuple(_strip_machine(run) for run in runs if run is not None)
     if len(kept) < len(runs):
         raise ConfigError([f"{title}: a run of {arm.label} is no longer in {store.address}: compare again"])
     path = find_baseline(place, record.comparison, record.target, record.case)
@@ -48,8 +48,8 @@ def bless(record: ComparisonRecord, store: Store, reason: str, place: str) -> tu
     return write_baseline(path, baseline), blessing
 
 
-def _unplaced(run: RunRecord) -> RunRecord:
-    """Return the record without paths, arguments and settings of this machine, which do not belong in a repository."""
+def _strip_machine(run: RunRecord) -> RunRecord:
+    """Return the record without this machine's paths, arguments and settings: baseline files are for repositories."""
     unplaced: dict[str, object] = {
         "argv": (),
         "origins": {},

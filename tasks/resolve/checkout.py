@@ -134,34 +134,28 @@ def hash_object(kind: str, content: bytes, algorithm: str) -> bytes:
 
 
 def hash_folder(
-    folder: Path, algorithm: str, *, submodules: Mapping[str, str] | None = None, ignored: str = ""
+    folder: Path, algorithm: str, *, submodules: Mapping[str, str] | None = None, ignored: str = "", inside: str = ""
 ) -> bytes:
     """Return git's tree hash of a folder; equal to a commit's tree hash if no file is added, removed or changed.
 
-    submodules: path → commit; their folders are empty. ignored: path of a file to leave out.
+    submodules: path → commit; their folders are empty. ignored: path of a file to leave out. Both paths begin with
+    `inside`, the folder's own path.
     """
-    return _hash_folder(folder, "", algorithm, submodules or {}, ignored) or hash_object("tree", b"", algorithm)
-
-
-def _hash_folder(
-    folder: Path, inside: str, algorithm: str, submodules: Mapping[str, str], ignored: str
-) -> bytes | None:
+    submodules = submodules or {}
     entries: dict[bytes, Entry] = {}
     with os.scandir(folder) as found:
         for item in found:
-            path = f"{inside}{item.name}"
+            path, name = f"{inside}{item.name}", os.fsencode(item.name)
             if path == ignored:
                 continue
-            if item.is_dir(follow_symlinks=False):
-                below = _hash_folder(Path(item.path), f"{path}/", algorithm, submodules, ignored)
-                if below is not None:
-                    entries[os.fsencode(item.name)] = _FOLDER, below
-                elif path in submodules:
-                    entries[os.fsencode(item.name)] = _SUBMODULE, bytes.fromhex(submodules[path])
-            else:
-                entries[os.fsencode(item.name)] = _hash_file(item, algorithm)
-    if not entries:
-        return None  # git does not store empty folders
+            if not item.is_dir(follow_symlinks=False):
+                entries[name] = _hash_file(item, algorithm)
+                continue
+            below = hash_folder(Path(item.path), algorithm, submodules=submodules, ignored=ignored, inside=f"{path}/")
+            if below != hash_object("tree", b"", algorithm):  # git does not store empty folders
+                entries[name] = _FOLDER, below
+            elif path in submodules:
+                entries[name] = _SUBMODULE, bytes.fromhex(submodules[path])
     # git sorts entries as if the names of folders ended with a slash
     order = sorted(entries, key=lambda name: name + b"/" if entries[name][0] == _FOLDER else name)
     lines = (b"%s %s\0%s" % (entries[name][0], name, entries[name][1]) for name in order)

@@ -8,6 +8,7 @@ from types import CodeType
 
 FOLDERS = ("model", "configs")  # the packages that maxview's trainer imports from its checkout
 SEEN_IN_CONFIG = (".yml", ".yaml")  # left out, because their values are part of every run's config
+# a function that uses one of these can read the names of its local variables
 NAMES_COUNT = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "f_locals"})
 
 
@@ -65,7 +66,7 @@ def _compile(text: str) -> CodeType:
 
 
 def _describe(code: CodeType) -> tuple[object, ...]:
-    """Return every part of a code object that affects its execution. Names of locals only if NAMES_COUNT is used."""
+    """Return every part of a code object that affects its execution; names of locals only if it uses NAMES_COUNT."""
     arguments = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in (0x04, 0x08))
     names = code.co_varnames if NAMES_COUNT & set(code.co_names) else code.co_varnames[:arguments]
     constants = tuple(_describe(one) if isinstance(one, CodeType) else _show(one) for one in code.co_consts)

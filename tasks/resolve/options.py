@@ -18,7 +18,7 @@ from tasks.resolve.refs import LONGEST_NAME
 DEFAULT_OUT = "maxview-out"
 QUIET = Parameter(negative="", show_default=False)
 SEVERAL = Parameter(negative="", show_default=False, consume_multiple=True)
-AN_ARGUMENT = Parameter(parse=False)  # no option of the command line, which takes it as its first word
+AN_ARGUMENT = Parameter(parse=False)  # on the command line a positional argument, not an option
 GROUP = Parameter(name="*")
 
 
@@ -55,11 +55,7 @@ def _read_seconds(budget: str) -> float | None:
 
 COUNT = {"type": "integer", "minimum": 1, "maximum": MOST_REPEATS}
 
-Comparison = Annotated[
-    str,
-    AN_ARGUMENT,
-    doc("What to compare: a file in configs/comparisons", **names("comparisons")),
-]
+Comparison = Annotated[str, AN_ARGUMENT, doc("What to compare: a file in configs/comparisons", **names("comparisons"))]
 Cases = Annotated[
     tuple[str, ...],
     Parameter(name="--case"),
@@ -70,9 +66,7 @@ Cases = Annotated[
     ),
 ]
 Target = Annotated[
-    str,
-    QUIET,
-    doc("Where to run: cpu, cpu-8, …; the comparison's own target by default.", **names("targets", "")),
+    str, QUIET, doc("Where to run: cpu, cpu-8, …; the comparison's own target by default.", **names("targets", ""))
 ]
 Model = Annotated[str, QUIET, doc("The model file; the target's own by default.", **names("models", ""))]
 Overrides = Annotated[
@@ -82,9 +76,7 @@ Overrides = Annotated[
     doc("key=value for both arms, such as remat_policy=none; any number of them."),
 ]
 Branch = Annotated[
-    str,
-    QUIET,
-    doc("For main-vs-branch: the branch, tag or commit to judge; HEAD by default.", maxLength=LONGEST_NAME),
+    str, QUIET, doc("For main-vs-branch: the branch, tag or commit to judge; HEAD by default.", maxLength=LONGEST_NAME)
 ]
 Baseline = Annotated[
     str,
@@ -138,13 +130,10 @@ class CompareMore(PreflightMore):
     ] = False
     budget: Annotated[str, QUIET, doc("The time limit of until-decided: 90s, 10m, 2h.")] = ""
     max_repeats: Annotated[
-        int | None,
-        doc(f"The runs per arm of until-decided, at most; {ENOUGH_REPEATS} by default.", **or_empty(COUNT)),
+        int | None, doc(f"The runs per arm of until-decided, at most; {ENOUGH_REPEATS} by default.", **or_empty(COUNT))
     ] = None
     take_over: Annotated[
-        bool,
-        QUIET,
-        doc("Continue runs in a bucket that are claimed by another machine, which is gone for good."),
+        bool, QUIET, doc("Continue runs in a bucket that are claimed by another machine, which is gone for good.")
     ] = False
     comment: Annotated[
         str,
@@ -216,9 +205,7 @@ class BisectMore(More):
         int | None, doc("The number of runs, at most.", **or_empty({"type": "integer", "minimum": 2}))
     ] = None
     free: Annotated[
-        bool,
-        QUIET,
-        doc("Stop at the compile ledger: the compiler's output for every commit. Nothing is trained."),
+        bool, QUIET, doc("Stop at the compile ledger: the compiler's output for every commit. Nothing is trained.")
     ] = False
 
 
@@ -254,19 +241,13 @@ class NightOptions(Frozen):
         tuple[str, ...],
         Parameter(name="--comparison"),
         QUIET,
-        doc(
-            "A comparison, or several; those of configs/nightly.yml by default.",
-            items=names("comparisons"),
-        ),
+        doc("A comparison, or several; those of configs/nightly.yml by default.", items=names("comparisons")),
     ] = ()
     cases: Annotated[
         tuple[str, ...],
         Parameter(name="--case"),
         QUIET,
-        doc(
-            "A case such as 03_dropout, or several; every case by default.",
-            items=names("cases", "all"),
-        ),
+        doc("A case such as 03_dropout, or several; every case by default.", items=names("cases", "all")),
     ] = ()
     target: Annotated[
         str, QUIET, doc("Where to run; as configs/nightly.yml says by default.", **names("targets", ""))
@@ -301,8 +282,7 @@ class IngestOptions(Frozen):
         doc("Where they ran: a target, or any name. The noise is estimated from its history, which grows by them."),
     ] = None
     tolerances: Annotated[
-        str,
-        doc("The tolerances: default, or other-draws for runs with other first weights or another batch."),
+        str, doc("The tolerances: default, or other-draws for runs with other first weights or another batch.")
     ] = "default"
     aa: Annotated[bool, QUIET, doc("The two are meant to be the same commit.")] = False
     out: Out = DEFAULT_OUT

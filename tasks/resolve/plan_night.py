@@ -1,4 +1,7 @@
-"""Plans a night from configs/nightly.yml: resolves commits, stores the plan so that a killed night can resume."""
+"""Plans a night, stores its plan so that a killed night can resume, and records its results.
+
+A night runs the comparisons of configs/nightly.yml for every case. A cell is one case of one comparison in a night.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -40,6 +43,11 @@ class NightCell(Frozen):
     repeats: int | None = None  # runs per arm; None: as in the comparison's file
     arms: ArmOverrides = ArmOverrides()  # refs, pinned to commits
     blessed: bool = False  # the runs in configs/baselines replace the first arm
+
+    @property
+    def title(self) -> str:
+        """The comparison, the case and its owner, if any: `linen-vs-nnx 01_base (anna)`."""
+        return f"{self.comparison} {self.case}" + (f" ({self.owner})" if self.owner else "")
 
 
 class NightPlan(Frozen):
@@ -283,8 +291,7 @@ def find_new(plan: NightPlan, results: Sequence[CellResult], store: Store) -> li
 
 def tell_culprit(cell: NightCell, headline: str) -> str:
     """Return the line about a bisection's culprit; it begins with the cell, like the lines of `find_changes`."""
-    owner = f" ({cell.owner})" if cell.owner else ""
-    return f"{cell.comparison} {cell.case}{owner}{BISECTED}{headline}"
+    return f"{cell.title}{BISECTED}{headline}"
 
 
 def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Iterator[str]:
@@ -299,9 +306,8 @@ def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Ite
         if cell.quarantine or (earlier is not None and result.word == earlier.word):
             continue
         if result.outcome in COUNTED or (earlier is not None and earlier.outcome in COUNTED):
-            owner = f" ({cell.owner})" if cell.owner else ""
             came = f"was {earlier.word}" if earlier is not None else "is new"
-            yield f"{cell.comparison} {cell.case}{owner}: {result.word}, {came}: {result.headline}"
+            yield f"{cell.title}: {result.word}, {came}: {result.headline}"
 
 
 def read_records(store: Store) -> Iterator[NightRecord]:

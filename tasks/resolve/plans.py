@@ -1,4 +1,7 @@
-"""Resolves a request (a comparison's name and options) into run plans: config, command and identity of every run."""
+"""Resolves a request (a comparison's name and options) into run plans: config, command and identity of every run.
+
+A comparison trains two arms (the compared versions) for some cases, each arm once per repeat.
+"""
 
 import hashlib
 import json
@@ -18,7 +21,7 @@ from configs.schema import PLACE_KEYS, Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.records import RunPlan, SharedStart
 from tasks.resolve.arm_config import ResolvedConfig, find_unfit, fit_config, resolve_config
-from tasks.resolve.arm_trainers import ArmOverrides, place_arms
+from tasks.resolve.arm_trainers import ArmOverrides, prepare_trainers
 from tasks.resolve.blessed import check_baselines
 from tasks.resolve.commands import Command, make_command, make_compile
 from tasks.resolve.options import ArmsOptions, CompareOptions, PreflightMore, PreflightOptions
@@ -36,8 +39,8 @@ class Request(Frozen):
     overrides: tuple[str, ...] = ()  # key=value, for both arms
     fresh: str = ""  # any text; gives the runs new identities, so that no finished run is reused
     arms: ArmOverrides = ArmOverrides()  # refs and software of the arms
-    rules: VerdictRules | None = None  # read when the night began; None: read the files now
-    blessed: str = ""  # where the baseline files are whose runs replace the first arm's; empty: train both arms
+    rules: VerdictRules | None = None  # rules that were read when the night began; None: read the files now
+    blessed: str = ""  # place of the baseline files, whose runs replace the first arm's; empty: train both arms
     compile_only: bool = False  # compile for the target's topology on this machine; train nothing
 
 
@@ -57,7 +60,7 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
         if config is not None:
             configs[case, arm] = config
     problems.raise_any()
-    trainers = place_arms(comparison, request.arms, cache or default_cache())
+    trainers = prepare_trainers(comparison, request.arms, cache or default_cache())
     configs = {
         (case, arm): fit_config(config, trainers[arm], arm, problems, root=root)
         for (case, arm), config in configs.items()
@@ -195,7 +198,7 @@ def check_request(request: Request, root: Path = CONFIG_ROOT) -> tuple[Compariso
 
 
 def request_comparison(options: CompareOptions) -> Request:
-    """Return the request that trains both arms; if `baseline` names blessed runs, only the second arm."""
+    """Return the request that trains both arms, or only the second arm if `baseline` names blessed runs."""
     blessed = options.baseline if is_baseline_place(options.baseline) else ""
     request = _request(options.model_copy(update={"baseline": ""}) if blessed else options, options.more)
     arms = request.arms.model_copy(update={"aa": options.more.aa})

@@ -55,7 +55,7 @@ def pauses(data: "mmap.mmap | bytes", begin: int, end: int) -> Iterator[tuple[fl
             yield passed, match.start()
 
 
-def appear(step: int, source: Path, folder: Path, *, done: bool) -> None:
+def copy_checkpoint(step: int, source: Path, folder: Path, *, done: bool) -> None:
     """Create a copy of the stored run's checkpoint, under its temporary name or, if `done`, its final name.
 
     Uses hard links where the file system allows it.
@@ -102,7 +102,7 @@ def main(argv: list[str]) -> int:
                 position = offset
             while source is not None and marks and marks[0][0] < position:
                 _, step, done = marks.pop(0)
-                appear(step, source / "checkpoints", target / "checkpoints", done=bool(done))
+                copy_checkpoint(step, source / "checkpoints", target / "checkpoints", done=bool(done))
             wait = started + seconds / speed - time.monotonic()
             if wait > 0:
                 time.sleep(min(wait, LONGEST_WAIT_S))

@@ -1,4 +1,8 @@
-"""Builds a virtual environment with uv from the `packages` of an arm (`jax==0.11.0`, `project`, `maxtext==0.2.5`)."""
+"""Builds a virtual environment with uv from the packages of an arm, and queries the packages of an interpreter.
+
+An arm (one of the two compared versions) names packages as `jax==0.11.0`, `maxtext==0.2.5`, or `project`: the
+dependencies in the pyproject.toml of its checkout.
+"""
 
 import hashlib
 import json
@@ -21,7 +25,7 @@ from configs.environment import PASSED_ON, pass_on
 from configs.errors import ConfigError
 
 FOLDER = "environments"  # in the cache
-PROJECT = "project"  # stands for the dependencies in the checkout's own pyproject.toml
+PROJECT = "project"  # the dependencies in the checkout's own pyproject.toml
 MAXTEXT = "maxtext"
 BUILD_TIMEOUT_S = 1800.0
 TAIL_LINES = 6  # of uv's error output, in messages

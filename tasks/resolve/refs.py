@@ -122,11 +122,11 @@ def _resolve_local(repository: str, name: str) -> str:
     for line in listed.splitlines():
         ref, sha, *peeled = line.split(" ")
         refs[ref] = next((other for other in peeled if other), sha)  # of an annotated tag, its commit
-    found = _pick(refs, name)
+    found = _pick_ref(refs, name)
     if found is None and (name == "HEAD" or SHORT_SHA.fullmatch(name)):
         found = _commit_of(folder, name)
     if found is None:
-        raise _unknown(repository, name, refs)
+        raise _explain_unknown(repository, name, refs)
     commit = _commit_of(folder, found)
     if commit is None:
         raise ConfigError([f"{repository}: '{name}' is no commit"])
@@ -147,15 +147,15 @@ def _resolve_remote(repository: str, name: str) -> str:
     for line in run_git(["ls-remote", "--", repository]).splitlines():
         sha, _, ref = line.partition("\t")
         refs[ref.removesuffix("^{}")] = sha  # TAG^{}: the commit of an annotated tag, listed after it
-    found = refs.get("HEAD") if name == "HEAD" else _pick(refs, name)
+    found = refs.get("HEAD") if name == "HEAD" else _pick_ref(refs, name)
     if found is None and SHA.fullmatch(name):
         return name  # not checked: the later fetch fails if it does not exist
     if found is None:
-        raise _unknown(repository, name, refs)
+        raise _explain_unknown(repository, name, refs)
     return found
 
 
-def _pick(refs: dict[str, str], name: str) -> str | None:
+def _pick_ref(refs: dict[str, str], name: str) -> str | None:
     if name in refs and name.startswith("refs/"):
         return refs[name]
     found = [(place + name, refs[place + name]) for place in PLACES if place + name in refs]
@@ -165,7 +165,7 @@ def _pick(refs: dict[str, str], name: str) -> str | None:
     return found[0][1] if found else None
 
 
-def _unknown(repository: str, name: str, refs: dict[str, str]) -> ConfigError:
+def _explain_unknown(repository: str, name: str, refs: dict[str, str]) -> ConfigError:
     names = [ref.removeprefix(place) for place in PLACES for ref in refs if ref.startswith(place)]
     hint = suggest(name, names)
     about = "; a remote accepts only full hashes" if SHORT_SHA.fullmatch(name) and is_address(repository) else ""

@@ -1,4 +1,4 @@
-"""Finds the stored log for a run, and reads the arguments of its player: span, exit code and checkpoints."""
+"""Finds the stored log that a run replays, and reads the facts for its replay: span, exit code and checkpoints."""
 
 import hashlib
 import json

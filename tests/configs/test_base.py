@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from configs.comparison import SINGULAR, find, first_comment, list_names, load_comparison, load_target
+from configs.comparison import SINGULAR, find, list_names, load_comparison, load_target
 from configs.errors import ConfigError
 from configs.load import COMMAND_LINE, load_train_config
-from configs.read import CONFIG_ROOT, read_yaml
+from configs.read import CONFIG_ROOT, first_comment, read_yaml
 from configs.schema import PLACE_KEYS, TrainConfig
 from configs.verdict_rules import load_tolerances
 from tasks.resolve.arm_config import find_unfit, resolve_config

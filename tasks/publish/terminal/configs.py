@@ -7,8 +7,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from configs.comparison import Target, find, first_comment, list_names, load_comparison, load_target
+from configs.comparison import Target, find, list_names, load_comparison, load_target
 from configs.kernels import describe_attention
+from configs.read import first_comment
 
 if TYPE_CHECKING:
     from tasks.resolve.arm_config import ResolvedConfig

@@ -28,7 +28,7 @@ _DECODERS = {False: "layers/decoders.py", True: "layers/nnx_decoders.py"}
 _OLD_NAMES = {"learning_rate_final_fraction": "cosine_learning_rate_final_fraction"}
 # Megablox is a TPU kernel. Interpreted on a CPU, it takes 53 s per step of the tiny model.
 _ON_CPU = {"megablox": "false"}
-# for a run with a single process
+# keys for a run with a single process
 _ALONE = {"skip_jax_distributed_system": "true"}
 METRICS = "metrics.jsonl"
 PYTHON_IN_POD = "python"
@@ -181,8 +181,8 @@ def choose_block(config: TrainConfig, maxtext: MaxText) -> dict[str, Any]:
     if not routed:
         return {}
     if config.shared_experts or config.first_num_dense_layers:
-        told = "shared_experts or first_num_dense_layers (take attention_type=mla, or set both to 0)"
-        raise ConfigError([has_no_block + told])
+        keys = "shared_experts or first_num_dense_layers (take attention_type=mla, or set both to 0)"
+        raise ConfigError([has_no_block + keys])
     if not config.norm_topk_prob:
         raise ConfigError([f"{has_no_block}norm_topk_prob=false (take attention_type=mla, or set it to true)"])
     # MaxText requires the MLP's width to equal an expert's, although mixtral has no dense MLP.

@@ -1,4 +1,7 @@
-"""The trainer of an arm."""
+"""The record of an arm's trainer, `TrainerSource`, made for maxview's trainer, MaxText or a custom program.
+
+An arm is one of the two compared versions.
+"""
 
 import os
 import sys
@@ -27,7 +30,7 @@ def versions_of(python: str) -> dict[str, str]:
 
 
 class TrainerSource(Frozen):
-    """The trainer of an arm: its source and the Python that runs it."""
+    """The trainer of an arm: its source, its package versions and the Python that runs it."""
 
     commit: str | None  # SHA; None: unknown
     dirty: bool  # there are uncommitted changes
@@ -60,7 +63,7 @@ def read_trainer_source(root: Path, python: str = sys.executable, *, sha: str | 
 
 
 def choose_python(arm: Arm, build: Callable[[], str]) -> tuple[str | None, tuple[str, ...]]:
-    """Return the interpreter for an arm (None: it chooses none) and its declared software differences, as texts.
+    """Return the arm's interpreter (None: the arm names none) and its declared software differences, as texts.
 
     build: returns the interpreter of an environment with the arm's packages.
     """
@@ -118,7 +121,7 @@ def resolve_custom_command(
         software = (*software, f"command {' '.join(template.argv)}")
     # A command without `{python}` uses an interpreter that is unknown here, with unknown package versions.
     versions = versions_of(python) if "python" in template.names else {}
-    # A checkout has no .git, so the caller of this function adds the commit.
+    # A checkout has no .git: the caller adds its commit.
     commit, dirty = trainer_commit(folder, ()) if checkout is None else (None, False)
     return TrainerSource(
         commit=commit,

@@ -12,7 +12,7 @@ import pytest
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from tasks.records import RunPlan
-from tasks.resolve.arm_trainers import ArmOverrides, apply_options, place_arms
+from tasks.resolve.arm_trainers import ArmOverrides, apply_options, prepare_trainers
 from tasks.resolve.checkout import CheckoutError
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.python_environments import SoftwareError, check_packages, make_environment, unmet_requirements
@@ -26,7 +26,7 @@ SPEC = load_comparison("main-vs-branch")
 def place(repository: Path, tmp_path: Path) -> Callable[..., dict[str, TrainerSource]]:
     def run(**options: Any) -> dict[str, TrainerSource]:
         asked = {"baseline": "main", "branch": "feat/x", "repository": str(repository)} | options
-        return place_arms(SPEC, ArmOverrides(**asked), tmp_path / "cache")
+        return prepare_trainers(SPEC, ArmOverrides(**asked), tmp_path / "cache")
 
     return run
 
@@ -116,7 +116,7 @@ def test_hostile_packages(word: str) -> None:
 def test_ref_options_need_a_comparison_of_refs(tmp_path: Path) -> None:
     options = ArmOverrides(branch="feat/x", aa=True)
     with pytest.raises(ConfigError) as caught:
-        place_arms(load_comparison("linen-vs-nnx"), options, tmp_path)
+        prepare_trainers(load_comparison("linen-vs-nnx"), options, tmp_path)
     assert [line.split()[0] for line in caught.value.problems] == ["--branch", "--aa"]
 
 
