@@ -18,7 +18,7 @@ from tasks.publish.content.page_address import find_page
 from tasks.publish.markdown.night import comment_markdown, night_headline
 from tasks.publish.site.index import PAGE
 from tasks.resolve.options import BisectMore, BisectOptions, NightOptions
-from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord, find_new, tell_culprit
+from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord, find_new_regressions, tell_culprit
 from tasks.resolve.plans import Request
 from tasks.services.events import EVENTS, Bisected, Compared, Event
 from tasks.services.flow_runs import end_jobs
@@ -78,7 +78,7 @@ def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
 
 def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) -> Iterator[str]:
     """Bisect every cell with a new regression or death; yield a line with the commit, or the failed search's state."""
-    for result in find_new(plan, results, store):
+    for result in find_new_regressions(plan, results, store):
         cell = result.cell
         found: list[str] = []
 

@@ -179,7 +179,7 @@ class ComparisonRecord(Frozen):
     stalls: dict[str, tuple[Stall, ...]] = {}  # arm -> stalls
     next_command: str = ""  # the command to type next; empty: none
     parities: tuple[Parity, ...] = ()  # the loss first
-    times: tuple[TimeAccount, ...] = ()  # one per run with step times, or that died
+    times: tuple[TimeAccount, ...] = ()  # one per run that has step times or died
     equal_by_construction: str = ""  # why the arms' times cannot differ; empty: they can
     commits: dict[str, tuple[Commit, ...]] = {}  # arm -> its commits that are not in the other arm, the newest first
     checkpoints: CheckpointDifference | None = None  # at the last common step; None without one

@@ -183,11 +183,11 @@ class RunReading(RunEnd):
     # JSON stores these rows in `ranks`, under the key `memory` of their rank
     rank_memory: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=RANK_MEMORY_SCHEMA), exclude=True)
     schedule: tuple[dict[str, Any], ...] = ()  # pipeline events: rank, direction, event, tensor, position
-    facts: dict[str, Any] = {}  # values that only this dialect has: name -> {value, line, offset}
+    facts: dict[str, Any] = {}  # values that only this log's dialect has: name -> {value, line, offset}
     sources: dict[str, Source] = {}  # name of a value in environment or flops, or "config.<key>" -> its position
     timers: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=TIMER_SCHEMA))
     source_file: str | None = None  # the code that printed the step lines, e.g. "metric_logger.py:196"
-    printers: dict[str, str] = {}  # name of another message -> the code that printed it
+    printers: dict[str, str] = {}  # name of a message, other than the step lines -> the code that printed it
     span: tuple[int, int] = (0, 0)  # byte range [start, end) of this run's text in the file
     coverage: Coverage = Coverage()
 

@@ -49,17 +49,17 @@ class LogError(Frozen):
     @property
     def summary(self) -> str:
         """The kind in words, the type, the message and, for pydantic, the first error."""
-        return ": ".join(part for part in (self.words, self.type, *self._said) if part)
+        return ": ".join(part for part in (self.words, self.type, *self._message_and_error) if part)
 
     @property
     def reason(self) -> str:
         """A shorter `summary` for headlines: the type is shown only if there is no message."""
-        message, said = self._said
+        message, error = self._message_and_error
         message = re.sub(r"^[A-Z_]+: ", "", message) if self.words else message  # a status code repeats the kind
-        return ": ".join(part for part in (self.words, message or self.type, said) if part)
+        return ": ".join(part for part in (self.words, message or self.type, error) if part)
 
     @property
-    def _said(self) -> tuple[str, str]:
+    def _message_and_error(self) -> tuple[str, str]:
         # pydantic's message only counts the errors; the next line names one
         first = self.detail.partition("\n")[0].strip() if self.type.endswith("ValidationError") else ""
         return self.message, first

@@ -69,13 +69,12 @@ def prepare_trainers(comparison: Comparison, options: ArmOverrides, cache: Path)
     refs: dict[str, ResolvedRef] = {}
     repositories: dict[str, str | None] = {}
     for arm in arms:
-        repositories[arm.name] = options.repository or arm.repository or comparison.repository
+        repositories[arm.name] = named = options.repository or arm.repository or comparison.repository
         if arm.ref is not None:
-            look_up = partial(_find_commit, repositories[arm.name] or str(HERE), arm.ref)
-            found = problems.attempt(look_up)
-            if found is not None:
-                repository, refs[arm.name] = found
-                repositories[arm.name] = repository if repositories[arm.name] else None
+            where = problems.attempt(partial(check_repository, named or str(HERE)))
+            ref = where and problems.attempt(partial(resolve_ref, where, arm.ref))
+            if where and ref:
+                repositories[arm.name], refs[arm.name] = where if named else None, ref
     if comparison.has_refs and len(refs) == len(arms):
         problems.lines += _check_control(arms, [refs[arm.name] for arm in arms], aa=options.aa)
     problems.raise_any()
@@ -153,11 +152,6 @@ def are_equal(arms: Sequence[Arm]) -> bool:
     """Return whether two arms have the same packages, Python, image, command and config keys."""
     left, right = ((arm.packages, arm.python, arm.image, arm.command, arm.set) for arm in arms)
     return left == right
-
-
-def _find_commit(repository: str, name: str) -> tuple[str, ResolvedRef]:
-    known = check_repository(repository)
-    return known, resolve_ref(known, name)
 
 
 def _prepare_trainer(

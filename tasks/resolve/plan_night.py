@@ -271,7 +271,7 @@ def find_night_before(plan: NightPlan, store: Store) -> NightRecord | None:
     )
 
 
-def find_new(plan: NightPlan, results: Sequence[CellResult], store: Store) -> list[CellResult]:
+def find_new_regressions(plan: NightPlan, results: Sequence[CellResult], store: Store) -> list[CellResult]:
     """Return the results that regressed or died, but not in the previous night, and that can be bisected.
 
     These compare two different commits and are not quarantined.

@@ -16,7 +16,7 @@ from tasks.resolve.plan_night import (
     NightOptions,
     NightPlan,
     find_changes,
-    find_new,
+    find_new_regressions,
     finish_night,
     plan_night,
     tell_culprit,
@@ -193,13 +193,13 @@ def test_only_new_regressions_between_two_commits_are_bisected(
 ) -> None:
     finish(plan(), store)
     control = [CellResult(cell=cell, outcome="regressed", headline="h") for cell in plan(date(2026, 11, 22)).cells]
-    assert find_new(plan(date(2026, 11, 22)), control, store) == []  # one commit, or arms without refs
+    assert find_new_regressions(plan(date(2026, 11, 22)), control, store) == []  # one commit, or arms without refs
     run_git("commit", "-q", "--allow-empty", "-m", "a day's work")
     night = plan(date(2026, 11, 23))
     cells = [cell for cell in night.cells if cell.comparison == "main-vs-branch"]
     outcomes = ["same", "regressed", *["unknown"] * (len(cells) - 2)]
     results = [CellResult(cell=cell, outcome=word, headline="h") for cell, word in zip(cells, outcomes, strict=True)]  # type: ignore[arg-type]
-    assert [one.cell.case for one in find_new(night, results, store)] == [cells[1].case]
+    assert [one.cell.case for one in find_new_regressions(night, results, store)] == [cells[1].case]
     line = tell_culprit(cells[1], "1b5e4eb5a is the first commit")
     record = finish_night(night, results, store, [line])
     assert record.changes[-1] == line
@@ -207,7 +207,7 @@ def test_only_new_regressions_between_two_commits_are_bisected(
     # a regression of the night before is not reported again
     tomorrow = plan(date(2026, 11, 24))
     again = [one.model_copy(update={"cell": one.cell.model_copy(update={"arms": cells[1].arms})}) for one in results]
-    assert find_new(tomorrow, again, store) == []
+    assert find_new_regressions(tomorrow, again, store) == []
 
 
 def test_a_night_bisects_only_if_its_file_says_so(plan: Callable[..., NightPlan], tmp_path: Path, store: Store) -> None:
