@@ -44,7 +44,7 @@ from tasks.steps import (
     publish_bisection_step,
 )
 from tasks.store import Store, open_store
-from tasks.verify.checkpoint_difference import find_common
+from tasks.verify.compare_checkpoints import find_common
 
 
 @unless_named

@@ -62,7 +62,7 @@ from tasks.steps import (
     watch_step,
 )
 from tasks.store import Store, open_store
-from tasks.verify.checkpoint_difference import find_common
+from tasks.verify.compare_checkpoints import find_common
 from tasks.verify.steps_to_prove import find_unverified
 
 

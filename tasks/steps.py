@@ -75,7 +75,7 @@ from tasks.services.events import EVENTS, Comparing
 from tasks.services.outage import outlast, unless_away
 from tasks.services.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.store import Store
-from tasks.verify.checkpoint_difference import compare_arms
+from tasks.verify.compare_checkpoints import compare_arms
 from tasks.verify.steps_to_prove import find_wanted, prove
 from tasks.verify.verification import verify_saved
 

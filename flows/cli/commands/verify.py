@@ -58,7 +58,7 @@ def verify(
 def _compare(checkpoint: str, other: str, *, as_json: bool) -> int:
     from flows.cli.byte_progress import byte_progress
     from tasks.publish.terminal.checkpoint_report import show_difference
-    from tasks.verify.checkpoint_difference import compare_checkpoints
+    from tasks.verify.compare_checkpoints import compare_checkpoints
 
     with byte_progress(Console(stderr=True)) as progress:
         found = compare_checkpoints(checkpoint, other, on_progress=progress)

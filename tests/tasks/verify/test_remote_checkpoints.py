@@ -11,7 +11,7 @@ import pytest
 
 from flows.cli.app import call
 from tasks.store.gcs import GcsFiles
-from tasks.verify.checkpoint_difference import compare_checkpoints
+from tasks.verify.compare_checkpoints import compare_checkpoints
 from tasks.verify.layout import CheckpointError
 from tasks.verify.verification import verify_checkpoint, verify_checkpoints
 

@@ -12,7 +12,7 @@ from tasks.records import ArrayDifference, RunReading, RunRecord
 from tasks.store import open_store
 from tasks.verify.array_index import ArraySpec
 from tasks.verify.array_pairs import pair_arrays, place_of
-from tasks.verify.checkpoint_difference import compare_arms, compare_checkpoints, find_common
+from tasks.verify.compare_checkpoints import compare_arms, compare_checkpoints, find_common
 from tasks.verify.layout import CheckpointError
 from tasks.verify.verification import verify_checkpoints
 
