@@ -1,4 +1,7 @@
-"""The interface of the backends, which run jobs: its exception, and the log lines that backends add to a job's log."""
+"""The interface of the backends, which run jobs; its exception, and the lines that backends add to a job's log.
+
+A job executes one planned run: a process on this machine, a replayed log, or a workload on a cluster.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +22,7 @@ PLACE_PATTERN = re.compile(rb"^maxview: the job ran on ([^\n]{1,300})$", re.MULT
 # The log line in place of lines that could not be fetched.
 LOST_LINE = "maxview: lines missing from {after} to {before}: {why}"
 LOST_PATTERN = re.compile(rb"^maxview: lines missing from (\S+|the start) to (\S+|the end): [^\n]*$", re.MULTILINE)
-WITHOUT = "; without it "  # in the text of an obstacle that does not prevent runs; the effect follows
+WITHOUT = "; without it "  # joins an obstacle that does not prevent runs with its effect
 
 
 class LaunchError(RuntimeError):
@@ -37,7 +40,7 @@ class Restarted(Frozen):
 class Backend[H](Protocol):
     """Runs jobs and finds them again. A job's handle is stored before the job begins, so that no job is lost."""
 
-    here: bool  # whether its jobs are processes on this machine, with access to its files
+    here: bool  # whether the backend's jobs are processes on this machine, with access to this machine's files
 
     def find_checkpoint(self, plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
         """Return the path of a job's checkpoint of a step."""

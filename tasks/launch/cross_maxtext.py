@@ -1,4 +1,7 @@
-"""Lets one arm's MaxText restore the other arm's checkpoint and train on, and compares the losses of both."""
+"""Lets one arm's MaxText restore the other arm's checkpoint and train on, and compares the losses of both arms.
+
+An arm is one of the two compared versions. The comparison of their losses is a proof that both save the same state.
+"""
 
 import json
 import shutil
@@ -22,7 +25,7 @@ _LOSS = "loss"
 
 
 def find_source_plan(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
-    """Return the preceding run's plan if it is the other arm's and both are local MaxText with checkpoints, or None."""
+    """Return the preceding run's plan if it is of the other arm and both runs are local MaxText with checkpoints."""
     place = plans.index(plan)
     if place == 0:
         return None

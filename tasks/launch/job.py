@@ -1,4 +1,8 @@
-"""Starts, follows and ends jobs by the backend of their plan, and attaches to an earlier flow's job."""
+"""Starts, follows and ends jobs by the backend of their plan, and attaches to an earlier flow's job.
+
+A job executes one planned run. An arm is one of the two compared versions; its run may restore the other arm's
+checkpoint, as a proof that both save the same state.
+"""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +38,7 @@ class LaunchedRun:
 
     @property
     def checkpoints(self) -> Path | None:
-        """The folder of its checkpoints on this machine; None if it has no checkpoints to verify here."""
+        """The folder of the run's checkpoints on this machine; None if there are none to verify here."""
         return self.directory.checkpoints_of(self.plan)
 
 
@@ -101,7 +105,7 @@ def has_checkpoint(plan: RunPlan, directory: RunDirectory) -> bool:
 
 
 def is_here(plan: RunPlan) -> bool:
-    """Return whether the plan's job is processes on this machine, with access to its files."""
+    """Return whether the plan's job is a process on this machine, with access to this machine's files."""
     return backend_of(plan.backend).here
 
 
@@ -113,8 +117,8 @@ def find_checkpoint(run: LaunchedRun, step: int) -> epath.Path:
 def find_source_folder(plan: RunPlan, plans: Sequence[RunPlan], store: Store) -> Path | None:
     """Return the folder of the run in `plans` whose checkpoint the run of `plan` restores; None if there is none.
 
-    It is the preceding run if that is the other arm's and both use maxview's trainer. If the first run died, the second
-    run had no checkpoint to restore; if only the first is repeated, it restores the second run's checkpoint instead.
+    That is the preceding run, if it is of the other arm and both arms use maxview's trainer. If the first run died, the
+    second run had no checkpoint to restore. If then only the first run is repeated, it restores the second run's.
     """
     place = plans.index(plan)
     if place > 0:
@@ -125,7 +129,7 @@ def find_source_folder(plan: RunPlan, plans: Sequence[RunPlan], store: Store) ->
         return None
     directory = store.run(behind.run_name)
     record = directory.read_record()
-    if record is not None and not record.is_finished:  # will be repeated after this run, and then restores
+    if record is not None and not record.is_finished:  # that run is repeated after this one, and then restores
         return None
     # If the flow was killed, there is no record: read the file that the trainer wrote.
     program = record.program if record is not None else directory.read_program()

@@ -83,7 +83,7 @@ def rename_earlier_log(log: Path) -> None:
     """Rename the log, if it exists, to the next free name: log.1.txt, log.2.txt, …; delete it if it is empty."""
     if not log.exists():
         return
-    if not log.stat().st_size:  # its command was never started
+    if not log.stat().st_size:  # the log's command was never started
         log.unlink()
         return
     number = 1
@@ -101,7 +101,7 @@ def list_earlier_logs(log: Path) -> list[Path]:
 def rejoin_attempts(log: Path) -> None:
     """Prepend to a successful run's log the logs of the attempts whose checkpoints it resumed from.
 
-    The joined log may contain a step twice; the log's readers then use the last row. Omits attempts whose checkpoints
+    The joined log may contain a step twice; readers of the log then use the last row. Omits attempts whose checkpoints
     were not used. Does nothing if the run died: the cause of death is read from its last log alone. Idempotent, so that
     it can be repeated after a killed flow.
     """

@@ -38,9 +38,10 @@ def turn_of(
     """Lock a run while the block runs. Yields the run's record if it has already finished, else None.
 
     While another flow has the run, calls `wait` repeatedly with the reason; `wait` may raise. Calls `tell` once if the
-    files of a finished run were changed: they are moved away, and the run is repeated. In a bucket, takes over another
-    machine's run, with its files, if that flow run is over or is one of `flow_runs` (rescheduled). Raises StoreError if
-    the other flow run is unknown to this flow's server, unless `take_over`: the user states that its machine is gone.
+    files of a finished run were changed: they are moved away, and the run is repeated. In a bucket, takes over a run
+    with its files from another machine's flow run, if that has ended or is one of `flow_runs` (rescheduled). Raises
+    StoreError if this flow's server does not know that flow run, unless `take_over`: the user states that the other
+    machine is gone.
     """
 
     def is_over(others: tuple[str, ...]) -> bool:
@@ -120,5 +121,5 @@ def forget(flow_runs: Iterable[str], store: Store) -> None:
 
 
 def unforgotten(store: Store) -> list[str]:
-    """Return the ids of the flow runs with ownership notes: they still run, or they crashed."""
+    """Return the ids of the flow runs with ownership notes, which still run or have crashed."""
     return sorted({entry.name.split("/")[1] for entry in store.files.entries(prefix=FOLDER)})

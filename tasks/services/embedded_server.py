@@ -1,9 +1,9 @@
 """The embedded Prefect server: its process, and the files by which commands find, use and end it.
 
-The server listens on a loopback port, and ends ten minutes after its last command. Each command holds a shared file
-lock, which the operating system releases when the command ends, even if it is killed. The server's files are in the
-folder `maxview` of PREFECT_HOME. Their name is a key computed from the Python, its packages and Prefect's settings:
-commands with other values use another server.
+The server listens on a loopback port. Its users are commands; it ends ten minutes after the last one. Each command
+holds a shared file lock, which the operating system releases when the command ends, even if it is killed. The server's
+files are in the folder `maxview` of PREFECT_HOME. Their name is a key computed from the Python, its packages and
+Prefect's settings: commands with other values use another server.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ from typing import IO, NoReturn
 from tasks.launch.processes import Kept, end_kept, read_kept, start_of
 from tasks.store import write_atomically
 
-IDLE_S = 600.0  # from the end of its last command to its own end
+IDLE_S = 600.0  # from the end of the last command to the end of the server
 STOP_S = 10.0  # from SIGTERM to SIGKILL
 FOLDER = "maxview"  # in Prefect's home
 LOCK = "maxview-start.lock"  # in Prefect's home; locked while a server starts
@@ -51,7 +51,7 @@ class ServerFiles:
         self.address, self.users, self.log = (folder / f"{key}.{ending}" for ending in ("json", "users", "log"))
 
     def find(self) -> Server | None:
-        """Return the server; None if none runs, or if it does not listen yet."""
+        """Return the running server; None if there is none, or if it does not listen yet."""
         return read_kept(self.key, self.folder, Server)
 
     def use(self) -> IO[str]:
@@ -102,7 +102,7 @@ def find_embedded() -> list[ServerFiles]:
 
 
 def is_embedded(url: str | None) -> bool:
-    """Return whether the API at this address is of an embedded server, which only this user's commands use."""
+    """Return whether an embedded server, which only this user's commands use, has this address."""
     return any(server.url == url for files in find_embedded() if (server := files.find()) is not None)
 
 
@@ -147,7 +147,7 @@ def main(files: ServerFiles, port: int, idle_s: float) -> None:
 
     # One server starts at a time: two that create the same database would corrupt it.
     lock = _take_turn()
-    if files.find() is not None:  # another command has started one meanwhile
+    if files.find() is not None:  # another command has started a server meanwhile
         return
     listener = _listen_at(port)
     port = listener.getsockname()[1]

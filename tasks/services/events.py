@@ -1,6 +1,7 @@
 """The events of the flows in this process, for listeners such as the command line's live view.
 
-In a worker nothing listens: Prefect's logs and artifacts show the same.
+In a worker there is no listener: Prefect's logs and artifacts show the same facts. An arm is one of the two compared
+versions; a case is a model and its settings.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -67,7 +68,7 @@ class Comparing(NamedTuple):
 
 
 class Extended(NamedTuple):
-    """An undecided case gets more runs. If `plans` is empty, it gets none, and `why` is the reason."""
+    """An undecided case gets more runs. If `plans` is empty, the case gets no more runs, and `why` is the reason."""
 
     plans: Sequence[RunPlan]
     why: str

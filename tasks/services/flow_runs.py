@@ -1,4 +1,7 @@
-"""Reads the states of flow runs from Prefect's server, and ends flow runs with their processes and jobs."""
+"""Reads the states of flow runs from Prefect's server, and ends flow runs with their processes and jobs.
+
+A job is the trainer's process, or the workload on a cluster, that executes one run of a flow.
+"""
 
 import logging
 import os
@@ -105,7 +108,7 @@ def running_jobs(flow_run: str, store: Store) -> list[str]:
 
 
 def is_running(handle: RunHandle) -> bool:
-    """Return whether a job runs; True if its state cannot be read, because ending it will then report the error."""
+    """Return whether a job runs; True if that cannot be read, because ending the job will then report the error."""
     try:
         return not job.has_ended(handle)
     except LaunchError:
@@ -114,7 +117,7 @@ def is_running(handle: RunHandle) -> bool:
 
 @dataclass(frozen=True)
 class Begun:
-    """A flow run of a deployment that had begun before its worker was ended, and its jobs that ran then."""
+    """A flow run that had begun before its worker was ended, and the names of its jobs that ran at that time."""
 
     run: FlowRun
     store: Store
@@ -122,7 +125,7 @@ class Begun:
 
 
 def find_begun(out: str, say: Callable[[str], None]) -> list[Begun]:
-    """Return the unfinished flow runs that a worker has begun. To be called before the worker is ended.
+    """Return the unfinished flow runs that a worker has begun. Must be called before the worker is ended.
 
     Leaves out runs that wait for a worker, and runs from the command line. `out`: address of the default store.
     """
@@ -187,9 +190,8 @@ def end_run(client: SyncPrefectClient, begun: Begun, say: Callable[[str], None])
     _end_jobs(str(run.id), f"{run.name} (flow run {run.id})", begun.store, say, begun.jobs)
     for one in (*inside, run):
         state = client.read_flow_run(one.id).state
-        if (
-            state is None or not state.is_final() or state.type == StateType.CRASHED
-        ):  # Crashed: set by the ending worker
+        # the worker has set Crashed when it ended
+        if state is None or not state.is_final() or state.type == StateType.CRASHED:
             client.set_flow_run_state(one.id, Cancelled(message=MESSAGE), force=True)
 
 

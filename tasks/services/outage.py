@@ -24,7 +24,7 @@ def outlast[T](ask: Callable[[], T], *, patience_s: float = PATIENCE_S, pause_s:
 
 @contextmanager
 def unless_away() -> Iterator[None]:
-    """Suppress an outage's error in the block. For optional requests."""
+    """Suppress the error of an outage in the block. For optional requests."""
     try:
         yield
     except Exception as error:
@@ -33,7 +33,7 @@ def unless_away() -> Iterator[None]:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether an error, or one of its causes, is a failed connection. A response with an error is no outage."""
+    """Return whether an error, or one of its causes, is a failed connection. An error response is no outage."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, httpx.TransportError):

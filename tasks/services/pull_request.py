@@ -1,6 +1,7 @@
-"""Writes a Markdown text as a comment on a GitHub pull request, and updates it later, found by a mark in it.
+"""Writes a Markdown text as a comment on a GitHub pull request, and updates that comment later.
 
-In GitHub's REST API, a pull request's comments belong to the issue of the same number:
+The first line of the comment is a mark by which the comment is found again. In GitHub's REST API, a pull
+request's comments belong to the issue of the same number:
 https://docs.github.com/en/rest/issues/comments
 """
 

@@ -1,6 +1,7 @@
-"""Runs the jobs of flows: locks each run for one flow, and ends its job when the flow ends.
+"""Runs the jobs of flows: locks each run for one flow, and ends the run's job when the flow ends.
 
-A lane is a thread in which a flow runs one of several calls at once.
+A run is one training of a plan; a job is the process or workload that executes the run. A lane is one of the threads in
+which a flow makes several calls at once.
 """
 
 import threading
@@ -49,7 +50,7 @@ class Jobs:
             self.check()
             yield
             self.check()
-        except BaseException:  # BaseException, to end the job also after Ctrl-C and cancellation
+        except BaseException:  # the job is ended also after Ctrl-C and cancellation
             end()
             raise
         finally:
@@ -114,7 +115,10 @@ def _once(end: Callable[[], None]) -> Callable[[], None]:
 
 @contextmanager
 def held_run(plan: RunPlan, store: Store, jobs: Jobs, *, take_over: bool) -> Iterator[RunRecord | None]:
-    """Lock a run for the block. Yields its record if it has already finished, else None. take_over: see `turn_of`."""
+    """Lock a run for the block. Yields the record of a run that has already finished, else None.
+
+    take_over: see `turn_of`.
+    """
     logger = get_run_logger()
     owners = jobs.owners()
     reported: set[str] = set()

@@ -22,11 +22,12 @@ from tasks.services.flow_runs import HEARTBEAT
 from tasks.services.slices import limit_name
 
 ZOMBIE_AFTER_S = 90  # three intervals between heartbeats
-WEBHOOK_BLOCK = "maxview-notify"
+WEBHOOK_BLOCK = "maxview-notify"  # name of the Prefect block with the address for messages
+# names of the automations
 ZOMBIES = "maxview: end runs that have lost their process"
 REAP = "maxview: end the jobs of crashed runs"
-REAPER = "reap/jobs"
 NOTIFY = "maxview: tell what changed overnight"
+REAPER = "reap/jobs"  # the deployment that the automation REAP runs
 # states in which a flow run sends no heartbeats
 SILENT_STATES = ("Completed", "Failed", "Cancelled", "Crashed", "Paused", "Suspended")
 

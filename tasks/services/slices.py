@@ -1,4 +1,7 @@
-"""Limits the runs on a target at once (one per slice), across all flows of one Prefect server."""
+"""Limits the concurrent runs on a target to one per slice, across all flows of one Prefect server.
+
+A target is a kind of machine; a slice is one of its groups of connected TPU chips, which one run occupies.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,8 +25,8 @@ def limit_name(target: str) -> str:
 def slice_of(target: str) -> Iterator[None]:
     """Reserve a slice of the target while the block runs; wait for a free one. Does nothing with an embedded server.
 
-    If the server has no such limit (`maxview up` creates it), a deployment's run fails, and a flow from the command
-    line runs without a limit.
+    If the server lacks the target's limit, which `maxview up` creates, a deployment's flow run fails, and a flow from
+    the command line runs without a limit.
     """
     if is_embedded(get_current_settings().api.url):
         yield

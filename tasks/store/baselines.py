@@ -1,4 +1,7 @@
-"""Reads and writes baseline files, `configs/baselines/<comparison>/<target>/<case>.json`."""
+"""Reads and writes baseline files, `configs/baselines/<comparison>/<target>/<case>.json`.
+
+A baseline file holds blessed runs: a candidate's runs that `maxview bless` kept for later comparisons.
+"""
 
 import json
 from pathlib import Path

@@ -1,6 +1,7 @@
 """Claims runs in a bucket for one machine, so that no two machines write the same run.
 
-A claim names the version of the run's record that will be replaced."""
+A claim names the version of the run's record that will be replaced.
+"""
 
 import os
 import socket

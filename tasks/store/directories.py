@@ -112,7 +112,7 @@ class RunDirectory:
         return write_atomically(self.config, config_text(plan))
 
     def write_handle(self, handle: RunHandle) -> Path:
-        """Write and upload the handle before the job starts. Raises StoreError if another machine took over the run."""
+        """Write and upload a handle before its job starts. Raises StoreError if another machine took over the run."""
         self.check_claim()
         written = write_atomically(self.handle, model_to_json(handle))
         if self.mirror is not None:
@@ -175,7 +175,8 @@ class RunDirectory:
 
     def put_aside(self) -> Path:
         """Move all files but locks into a new subfolder `changed-1`, `changed-2`, …, so that the run starts from
-        scratch; return the subfolder."""
+        scratch; return the subfolder.
+        """
         aside = next(path for n in count(1) if not (path := self.path / f"changed-{n}").exists())
         aside.mkdir()
         for path in self.path.iterdir():

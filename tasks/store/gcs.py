@@ -169,7 +169,8 @@ class GcsFiles:
     ) -> None:
         """Upload with a method of the client's blob.
 
-        match: only if the object has this generation, 0 for a missing object. crc32c: of the content, if known."""
+        match: only if the object has this generation, 0 for a missing object. crc32c: of the content, if known.
+        """
         send = getattr(self._blob(name), method)
         options = {"content_type": content_type(name), "checksum": "crc32c", "retry": DEFAULT_RETRY}
         try:

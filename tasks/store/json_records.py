@@ -72,7 +72,8 @@ def model_to_json(model: BaseModel) -> str:
     """Return the JSON text of a record other than a run record.
 
     NaN and infinities become strings, which only float fields convert back. Raises StoreError for such a number in a
-    run's plan, because config values have no declared type."""
+    run's plan, because config values have no declared type.
+    """
     not_finite: list[str] = []
     text = dump_json(_without_non_finite(model.model_dump(), "", not_finite))
     if isinstance(model, RunPlan) and not_finite:
@@ -176,7 +177,8 @@ def frame_to_json(frame: pl.DataFrame) -> dict[str, Any]:
 
 def frame_from_json(value: dict[str, Any]) -> pl.DataFrame:
     """Return the table that `frame_to_json` converted. Raises KeyError, TypeError, ValueError or PolarsError for
-    invalid values."""
+    invalid values.
+    """
     types = {name: _type_from_json(dtype) for name, dtype in value["types"].items()}
     columns = value["columns"]
     if list(columns) != list(types):

@@ -12,7 +12,7 @@ from tasks.store.atomic import StoreError
 
 @contextmanager
 def hold(path: Path, wait: Callable[[str], Any]) -> Iterator[None]:
-    """Lock the file `path` while the block runs; creates it if missing. Calls `wait` until the lock is free.
+    """Lock the file `path`, created if it is missing, while the block runs. Calls `wait` until the lock is free.
 
     wait: gets the text "process <pid>" of the holder, should sleep, and may raise. Raises StoreError if the file cannot
     be locked.

@@ -1,7 +1,8 @@
 """Synchronises a local working copy with a store in a bucket.
 
-Trainers append to logs, which objects in a bucket do not allow. So a run writes to the working copy, and is uploaded at
-its end. Its claim, plan and job handle are uploaded at the start, so that another machine can continue or stop it.
+Trainers append to logs, but an object in a bucket cannot be appended to. So a run writes to the working copy, and its
+files are uploaded at the end. Its claim, plan and job handle are uploaded at the start, so that another machine can
+continue or stop the run.
 """
 
 import io

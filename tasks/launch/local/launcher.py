@@ -1,4 +1,4 @@
-"""The backend that runs trainers, and players of stored logs, as supervised processes on this machine."""
+"""The launcher of the backend that runs trainers, and players of stored logs, as processes on this machine."""
 
 import os
 import time

@@ -1,4 +1,7 @@
-"""Starts a plan's command here as a supervised process group that outlives its flow, so that others can attach."""
+"""Starts a plan's command on this machine as a supervised process group that outlives its flow.
+
+So a later flow can attach to the run. A command that is run to its end, for a proof, is started in the same way.
+"""
 
 import os
 import socket
@@ -113,7 +116,7 @@ def confine_words(plan: RunPlan, environment: Mapping[str, str], writable: Seque
     """Return the words to put before a command so that `confine.py` runs it; [] if it may use an accelerator."""
     if has_devices() and environment.get("JAX_PLATFORMS") != "cpu":
         return []
-    for kept in (default_cache(), state_folder()):  # only an existing folder can be made read-only
+    for kept in (default_cache(), state_folder()):  # `confine.py` makes only existing folders read-only
         with suppress(OSError):
             kept.mkdir(parents=True, exist_ok=True)
     if compiled := plan.environment.get("MAXVIEW_PROGRAMS"):  # inside the store, which is read-only

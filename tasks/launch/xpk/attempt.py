@@ -1,4 +1,7 @@
-"""Follows one workload from its creation to its end: streams its log and determines the cause of its end."""
+"""Follows one workload of a cluster from its creation to its end: streams its log, determines the cause of its end.
+
+A workload is one job that xpk created: a JobSet, whose pods run the trainer on the hosts of the TPU slices.
+"""
 
 import time
 from collections.abc import Generator, Iterator
@@ -43,10 +46,10 @@ class Attempt:
         self._api = connect(handle.context, handle.namespace)
         self._view = JobView(exists=True)
         self._cursor = LogCursor()
-        self._pump: PodLog | None = None
-        self._node: str | None = None
-        self._hosts: tuple[str, ...] = ()
-        self._silent_since: float | None = None
+        self._pump: PodLog | None = None  # reads the log of the first pod; None: that pod has not started
+        self._node: str | None = None  # of the first pod
+        self._hosts: tuple[str, ...] = ()  # the nodes of all pods
+        self._silent_since: float | None = None  # monotonic time of the first unanswered request; None: it answers
         self._not_before = 0.0  # monotonic time of the next request that an overloaded API server allows
         self._before = b""  # the log that an earlier flow has written
         self._epoch_s = time.time() - time.monotonic()  # computed once, because the clock may be set while a job runs
@@ -95,12 +98,11 @@ class Attempt:
             self._look()
             looked = time.monotonic()
             if self._passed_limit() is not None:
-                self._view = retry_outages(
-                    lambda: read_job(self._api, self._handle.job_name)
-                )  # the last view may be stale
+                # read again, because the last view may be stale
+                self._view = retry_outages(lambda: read_job(self._api, self._handle.job_name))
             limit = self._passed_limit()
             if limit is not None:
-                self._delete()  # its pods get their grace period to save a checkpoint
+                self._delete()  # the pods get their grace period to save a checkpoint
                 return limit, TIMED_OUT
             if self._is_over():
                 settled = settled or time.monotonic()
@@ -216,9 +218,10 @@ class Attempt:
             yield from self._fill(log, Gap(copy(self._cursor), None), why)
 
     def _fill(self, log: GatheredLog, gap: Gap, why: str) -> Iterator[bytes]:
-        """Yield a gap's lines from Cloud Logging; if it has none, a note, and a missing start from the earlier flow.
+        """Yield the lines of a gap from Cloud Logging. If Cloud Logging has none, yield a note about the gap instead.
 
-        A failed run's missing end is noted as the log's end, not as missing lines: those steps are trained again.
+        Before such a note, a log without its start gets the text that an earlier flow has written. A failed run's
+        missing end is noted as the log's end, not as missing lines, because those steps are trained again.
         """
         try:
             lines = fetch_from_cloud(self._settings, f"{self._handle.job_name}-slice-job-0-0-", gap)
@@ -239,7 +242,7 @@ class Attempt:
         yield from log.add(note.encode() + b"\n")
 
     def _lines_of_another(self) -> list[bytes]:
-        """Return the last lines of the pod that failed first; [] if that is the first pod, whose log is read anyway.
+        """Return the last lines of the pod that failed first; [] if that pod is pod 0, whose log is read anyway.
 
         Leaves out steps and evaluations, which every host prints and which are already in the first pod's log.
         """
@@ -295,7 +298,7 @@ def _read_whole(path: Path) -> Iterator[bytes]:
 
 
 def _last_words(line: bytes) -> bytes:
-    """Return the line; of a step's or an evaluation's line, only an error message after it, or b"" without one."""
+    """Return a log line. If it is of a step or an evaluation, return only an error message after that, else b""."""
     if not count_steps(line.decode("utf-8", "replace")) and not PATTERNS["eval"].search(line):
         return line
     begins = [match.start() for name in _DYING if (match := PATTERNS[name].search(line))]

@@ -1,4 +1,4 @@
-"""The backend that runs jobs as workloads of an xpk cluster, and restarts them after a preemption."""
+"""The backend that runs jobs as workloads of an xpk cluster, and restarts a job after a preemption."""
 
 import os
 import time

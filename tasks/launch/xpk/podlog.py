@@ -30,13 +30,13 @@ _FRAME_END = (b"XPK End:", b"EXIT_CODE=")  # starts of the last lines, which xpk
 class LogCursor:
     """The position up to which a log was read.
 
-    A reopened log starts at a whole second, so it repeats the lines of the last second, which are skipped. If they are
-    not repeated, the kubelet has rotated the log, and lines may be missing: a gap.
+    A reopened log starts at a whole second, so it repeats the lines of the last second, which are skipped. If those
+    lines are not repeated, the kubelet has rotated the log, and lines may be missing: a gap.
     """
 
     def __init__(self) -> None:
         self._seen: list[datetime] = []  # times of the lines that were read in the last second
-        self._met = 0  # how many of them the current stream has already repeated
+        self._met = 0  # how many of these lines the current stream has already repeated
         self.last: str | None = None  # time of the last line, RFC 3339, as the kubelet writes it; None: no line yet
 
     @property

@@ -36,7 +36,7 @@ def given_up(error: NotAnswering) -> LaunchError:
 
 
 def read_job(api: KubeApi, name: str) -> JobView:
-    """Return the job's current state. Raises NotAnswering, LaunchError."""
+    """Return the current state of the job `name`. Raises NotAnswering, LaunchError."""
     jobset = api.jobset(name)
     pods = api.pods(name)
     return view_job(jobset, pods, api.workloads(name) if jobset is not None else [])
