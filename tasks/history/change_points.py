@@ -1,4 +1,4 @@
-"""Finds lasting changes of level, a drift and outliers in a series with one value per night.
+"""Finds lasting changes of level, a drift and outliers in a series with one value per night (per comparison).
 
 The method is Hunter's, now Apache Otava: E-divisive means finds candidates in windows, a two-sided t-test decides, and
 a second pass removes the weakest points until the rest hold (M. Fleming, P. Kołaczkowski et al., "Hunter: Using Change

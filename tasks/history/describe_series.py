@@ -10,7 +10,7 @@ from typing import Any
 from configs.comparison import list_names
 from configs.topologies import TOPOLOGIES
 from tasks.diff.compare_logs import INGEST
-from tasks.history.series import LINES, Event, Judged, Line, LineTrend, Night, Series
+from tasks.history.series import LINES, Event, Judged, Line, Night, Series
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 30  # number of nights shown as bars
@@ -38,7 +38,7 @@ def show_event(event: Event, series: Series) -> str:
         size = f" ({100 * change.relative:+.1f} %{interval})"
     commits = _describe_commits(event)
     levels = f"{change.before:.4g} → {change.after:.4g}{unit}{size}{f', {commits}' if commits else ''}"
-    return f"{show_time(event.after)}: {name_line(event.line, series)} {levels}: {event.meaning}"
+    return f"{show_date(event.after)}: {name_line(event.line, series)} {levels}: {event.meaning}"
 
 
 def name_line(line: Line, series: Series) -> str:
@@ -47,7 +47,7 @@ def name_line(line: Line, series: Series) -> str:
     return names.get(line) or f"{series.candidate_arm} / {series.baseline_arm}"
 
 
-def show_time(night: Night) -> str:
+def show_date(night: Night) -> str:
     """Return the night's date, or `undated`."""
     return night.time.strftime("%Y-%m-%d") if night.time else "undated"
 
@@ -76,7 +76,7 @@ def suggest_next(judged: Sequence[Judged]) -> str:
         series = item.series
         words = ["history", series.case, "--metric", series.metric, "--target", series.target]
         return shlex.join(["maxview", *words])
-    rare = next((item.series for item in judged if item.line("ratio").trend.too_few), None)
+    rare = next((item.series for item in judged if item.lines["ratio"].trend.too_few), None)
     if rare is not None and _is_trained_here(rare):
         return shlex.join(["maxview", "compare", rare.comparison, "--case", rare.case, "--target", rare.target])
     return "maxview history --json"
@@ -106,7 +106,14 @@ def to_json(judged: Judged) -> dict[str, Any]:
     return {
         **series.model_dump(mode="json", exclude={"nights"}),
         "nights": [night.model_dump(mode="json") | {"ratio": night.ratio} for night in series.nights],
-        "lines": {line.line: _line_to_json(line) for line in judged.lines},
+        "lines": {
+            name: {
+                "nights": list(line.nights),
+                "outliers": [line.nights[i] for i in line.trend.outliers],
+                **line.trend.model_dump(mode="json", include={"drift", "exact", "too_few"}),
+            }
+            for name, line in judged.lines.items()
+        },
         "events": [
             {
                 "line": event.line,
@@ -127,17 +134,6 @@ def to_json(judged: Judged) -> dict[str, Any]:
     }
 
 
-def _line_to_json(line: LineTrend) -> dict[str, Any]:
-    trend = line.trend
-    return {
-        "nights": list(line.nights),
-        "outliers": [line.nights[i] for i in trend.outliers],
-        "drift": None if trend.drift is None else trend.drift.model_dump(mode="json"),
-        "exact": trend.exact,
-        "too_few": trend.too_few,
-    }
-
-
 def exit_status(judged: Sequence[Judged]) -> int:
     """Return the exit status: 1 if the last change of any metric is for the worse and not shared by both arms.
 
@@ -148,4 +144,4 @@ def exit_status(judged: Sequence[Judged]) -> int:
             last = [event for event in item.events if event.line == line][-1:]
             if any(event.worse and event.cause != "shared" for event in last):
                 return 1
-    return 3 if judged and all(item.line("ratio").trend.too_few for item in judged) else 0
+    return 3 if judged and all(item.lines["ratio"].trend.too_few for item in judged) else 0

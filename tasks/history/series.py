@@ -4,7 +4,7 @@ A series contains the values of one metric of one case over time. A night is one
 baseline, of the candidate and of their ratio. These three lines are judged one by one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -148,7 +148,6 @@ class Event(Frozen):
 class LineTrend(Frozen):
     """The trend of the baseline, the candidate or the ratio. `nights`: the index in the series of each value."""
 
-    line: Line
     trend: Trend
     nights: tuple[int, ...]
 
@@ -157,47 +156,39 @@ class Judged(Frozen):
     """A series with the trends of its three lines, all changes sorted by night, and notes."""
 
     series: Series
-    lines: tuple[LineTrend, ...]
+    lines: dict[Line, LineTrend]
     events: tuple[Event, ...]
     notes: tuple[str, ...]  # sentences about drifts, and about too few nights
-
-    def line(self, name: Line) -> LineTrend:
-        return next(line for line in self.lines if line.line == name)
 
 
 def judge(series: Series) -> Judged:
     """Return the trends of the baseline, the candidate and their ratio, and their changes with causes."""
-    lines = tuple(_trend(series, line) for line in LINES)
-    by_name = {line.line: line for line in lines}
-    events = [event for line in lines for event in _events(series, line, by_name)]
+    lines = {line: _find_trend(series, line) for line in LINES}
+    events = [event for line in LINES for event in _events(series, line, lines)]
     events.sort(key=lambda event: (series.nights.index(event.after), LINES.index(event.line)))
-    return Judged(series=series, lines=lines, events=tuple(events), notes=tuple(_notes(series, by_name)))
+    return Judged(series=series, lines=lines, events=tuple(events), notes=tuple(_notes(series, lines)))
 
 
-def _trend(series: Series, line: Line) -> LineTrend:
+def _find_trend(series: Series, line: Line) -> LineTrend:
     found = [(i, value) for i, night in enumerate(series.nights) if (value := getattr(night, line)) is not None]
     trend = find_trend([value for _, value in found], least_change=LEAST_CHANGE)
-    return LineTrend(line=line, trend=trend, nights=tuple(i for i, _ in found))
+    return LineTrend(trend=trend, nights=tuple(i for i, _ in found))
 
 
-def _events(series: Series, line: LineTrend, lines: dict[Line, LineTrend]) -> list[Event]:
-    events = []
-    for change in line.trend.changes:
-        place = line.nights[change.index]
-        before, after = series.nights[line.nights[change.index - 1]], series.nights[place]
-        cause, meaning = _explain(series, line.line, place, lines)
-        events.append(
-            Event(
-                line=line.line,
-                change=change,
-                before=before,
-                after=after,
-                worse=_is_worse(series.better, change),
-                cause=cause,
-                meaning=meaning,
-            )
+def _events(series: Series, line: Line, lines: dict[Line, LineTrend]) -> Iterator[Event]:
+    nights = lines[line].nights
+    for change in lines[line].trend.changes:
+        place = nights[change.index]
+        cause, meaning = _explain(series, line, place, lines)
+        yield Event(
+            line=line,
+            change=change,
+            before=series.nights[nights[change.index - 1]],
+            after=series.nights[place],
+            worse=None if series.better == "equal" else (change.after > change.before) == (series.better == "lower"),
+            cause=cause,
+            meaning=meaning,
         )
-    return events
 
 
 def _explain(series: Series, line: Line, place: int, lines: dict[Line, LineTrend]) -> tuple[Cause, str]:
@@ -232,12 +223,6 @@ def _find_suspects(line: Line, before: Night, after: Night) -> str:
 
 def _has_change_near(line: LineTrend, place: int) -> bool:
     return any(abs(line.nights[change.index] - place) <= NEAR_NIGHTS for change in line.trend.changes)
-
-
-def _is_worse(better: str, change: Change) -> bool | None:
-    if better == "equal":
-        return None
-    return (change.after > change.before) == (better == "lower")
 
 
 def _notes(series: Series, lines: dict[Line, LineTrend]) -> list[str]:

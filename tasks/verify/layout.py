@@ -279,10 +279,9 @@ def read_small(path: epath.Path) -> str:
 
 def read_json(path: epath.Path) -> dict[str, Any]:
     """Return the JSON object in a metadata file. Raises DamagedFile as `read_small` does, and for other content."""
+    text = read_small(path)
     try:
-        value = json.loads(read_small(path))
-    except DamagedFile:
-        raise
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DamagedFile(f"is damaged: invalid JSON ({error})") from error
     if not isinstance(value, dict):

@@ -149,7 +149,7 @@ def verify_checkpoints(
 
 
 def _has_newer(step: FoundStep) -> bool:
-    """Whether a newer step exists in the same folder; then a checkpoint manager may have deleted this one."""
+    """Return whether the folder has a newer step; then a checkpoint manager may have deleted this one."""
     try:
         beside = find_steps(step.path.parent)
     except CheckpointError:

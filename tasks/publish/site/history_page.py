@@ -11,7 +11,7 @@ from urllib.parse import quote
 from configs.comparison import list_names, load_comparison
 from configs.read import CONFIG_ROOT
 from tasks.bisect.bisected_metric import KNOWN
-from tasks.history.describe_series import show_event, show_time
+from tasks.history.describe_series import show_date, show_event
 from tasks.history.series import Event, Judged, Line, Night, Series
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.program_metrics import MEMORY
@@ -75,7 +75,7 @@ class Drawing:
         self._pages = {name: quote(name) if beside else store.link_to(store.path / name) for name in names}
         index = parse_index(store.files.read(PAGE).decode("utf-8", "replace")) if store.files.stat(PAGE) else None
         self._died = {item.page for item in index.comparisons if item.died} if index else set()
-        self._days = sorted({show_time(night) for item in judged for night in item.series.nights})  # columns of a chart
+        self._days = sorted({show_date(night) for item in judged for night in item.series.nights})  # columns of a chart
         self.rows: list[list[tuple[str, str, str, float]]] = []  # per case: page, day, verdict and x of each night
         self.charts: list[tuple[int, *tuple[list[float | None], ...]]] = []  # row, and the values of both arms
 
@@ -121,15 +121,15 @@ class Drawing:
         Nights of the same day share one column.
         """
         nights = {night.comparison_id: night for one in series for night in one.nights}
-        ordered = sorted(nights.values(), key=lambda night: (show_time(night), night.comparison_id))
-        of_day = {day: list(found) for day, found in groupby(ordered, show_time)}
+        ordered = sorted(nights.values(), key=lambda night: (show_date(night), night.comparison_id))
+        of_day = {day: list(found) for day, found in groupby(ordered, show_date)}
         places = {
             night.comparison_id: round(100 * (self._days.index(day) + (at + 0.5) / len(found)) / len(self._days), 2)
             for day, found in of_day.items()
             for at, night in enumerate(found)
         }
         self.rows.append(
-            [(self._link(series[0], n), show_time(n), n.verdict or "", places[n.comparison_id]) for n in ordered]
+            [(self._link(series[0], n), show_date(n), n.verdict or "", places[n.comparison_id]) for n in ordered]
         )
         return len(self.rows) - 1, places
 
@@ -151,7 +151,7 @@ class Drawing:
             "id": _anchor(series),
             "chart": len(self.charts) - 1,
             "nights": len(series.nights),
-            "when": show_time(latest),
+            "when": show_date(latest),
             "value": "" if latest.candidate is None else f"{latest.candidate:.4g}",
             "died": _page(series, latest) in self._died,
             "page": self._link(series, latest),
@@ -175,15 +175,15 @@ class Drawing:
                 for event in item.events:
                     found.setdefault((group, item.series.case, event.after.comparison_id), []).append((item, event))
         for (group, case, _), moved in sorted(
-            found.items(), key=lambda one: show_time(one[1][0][1].after), reverse=True
+            found.items(), key=lambda one: show_date(one[1][0][1].after), reverse=True
         ):
             moved.sort(key=lambda pair: (_order(pair[0].series.metric), pair[1].line == "ratio"))
             item, event = moved[0]
             title, *besides = dict.fromkeys(title_of(other.series.metric) for other, _ in moved)
             yield {
                 "word": _word(event),
-                "when": show_time(event.after),
-                "is_new": show_time(event.after) == self._days[-1],
+                "when": show_date(event.after),
+                "is_new": show_date(event.after) == self._days[-1],
                 "cause": event.meaning,
                 "page": self._link(item.series, event.after),
                 "case": case,
