@@ -1,6 +1,7 @@
 """Loads and validates configs/nightly.yml: comparisons, limits of parallel runs, owners and quarantined cases."""
 
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -101,12 +102,9 @@ def load_nightly(path: Path | None = None, *, root: Path = CONFIG_ROOT) -> Night
     problems.lines += find_missing(named, data, path, root)
     for number, item in enumerate(nightly.comparisons):
         where = origin_of(data, path, ("comparisons", number))
-        spec = problems.attempt(lambda item=item: load_comparison(item.name, root=root))  # type: ignore[misc]
-        if (
-            spec is not None
-            and not spec.has_refs
-            and (item.branch or item.baseline not in (None, BLESSED) or item.repository)
-        ):
+        spec = problems.attempt(partial(load_comparison, item.name, root=root))
+        has_ref = item.branch or item.baseline not in (None, BLESSED) or item.repository
+        if has_ref and spec is not None and not spec.has_refs:
             problems.lines.append(
                 f"{where}: the arms of {item.name} are no refs: leave branch, baseline, repository out"
             )

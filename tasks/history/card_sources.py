@@ -12,7 +12,7 @@ from pathlib import Path
 from ruamel.yaml.error import YAMLError
 
 from configs.read import load_yaml
-from tasks.records.card import UNCOMMITTED, Card, CardItem, CardRow, key_of
+from tasks.records.proof_card import UNCOMMITTED, Card, CardItem, CardRow, key_of
 from tasks.resolve.code_digest import digest_code
 from tasks.resolve.git import GitError, run_git
 

@@ -13,7 +13,7 @@ from tasks.history.stored_comparisons import newest_comparisons
 from tasks.metrics import result_metrics
 from tasks.metrics.result_metrics import LOSS
 from tasks.records import ComparisonRecord, RunPlan
-from tasks.records.card import UNCOMMITTED, Card, CardItem, CardRow, CardState, ReferenceCheck
+from tasks.records.proof_card import UNCOMMITTED, Card, CardItem, CardRow, CardState, ReferenceCheck
 from tasks.store import Store, StoreError
 
 REFERENCES = "references"  # folder of a store with the results of tests/references

@@ -1,7 +1,7 @@
 """Frozen pydantic records that the packages under tasks/ exchange and store. Values carry their log position."""
 
 from tasks.records.bisection import BisectedPoint, Bisection, FactorEffect, LedgerEntry, Mark
-from tasks.records.checkpoint import (
+from tasks.records.checkpoint_proof import (
     LEVELS,
     CheckpointEvent,
     CheckpointLife,
@@ -16,8 +16,7 @@ from tasks.records.checkpoint import (
     pair_saves,
     reached,
 )
-from tasks.records.checkpoint_difference import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
-from tasks.records.comparison import (
+from tasks.records.compared_case import (
     ArmSummary,
     Better,
     ComparisonRecord,
@@ -31,6 +30,7 @@ from tasks.records.comparison import (
     Parity,
     Verdict,
 )
+from tasks.records.compared_checkpoints import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
 from tasks.records.compiled import (
     CollectiveSum,
     CompiledProgram,
@@ -56,19 +56,7 @@ from tasks.records.explanation import (
     TimeExplanation,
 )
 from tasks.records.json_numbers import metric_from_json, number_from_json, number_to_json, step_from_json
-from tasks.records.observation import Observation, Root, TensorComparison
-from tasks.records.plan import (
-    Commit,
-    Invocation,
-    JobCause,
-    RunFiles,
-    RunHandle,
-    RunPlan,
-    SharedStart,
-    StartedProcess,
-    StoredHandle,
-)
-from tasks.records.reading import (
+from tasks.records.log_reading import (
     RANK_MEMORY_SCHEMA,
     STEP_SCHEMA,
     TIMER_SCHEMA,
@@ -90,6 +78,18 @@ from tasks.records.reading import (
     StepCompleted,
     UnreadLine,
     Wait,
+)
+from tasks.records.observation import Observation, Root, TensorComparison
+from tasks.records.plan import (
+    Commit,
+    Invocation,
+    JobCause,
+    RunFiles,
+    RunHandle,
+    RunPlan,
+    SharedStart,
+    StartedProcess,
+    StoredHandle,
 )
 from tasks.records.run import Baseline, Blessing, RunRecord, StartReport
 from tasks.records.run_end import DEATH_WORDS, DeathKind, LogError, RunFate, decide_fate

@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Literal
 
 from configs.schema import Frozen
-from tasks.records.comparison import Verdict
+from tasks.records.compared_case import Verdict
 from tasks.records.explanation import ProgramExplanation
 from tasks.records.plan import Commit
 

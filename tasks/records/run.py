@@ -8,10 +8,10 @@ import polars as pl
 from pydantic import field_serializer, field_validator
 
 from configs.schema import Frozen
-from tasks.records.checkpoint import CheckpointProof, CrossRestore
+from tasks.records.checkpoint_proof import CheckpointProof, CrossRestore
 from tasks.records.json_numbers import rows_from_json, rows_to_json
+from tasks.records.log_reading import RunReading, StepCompile
 from tasks.records.plan import RunPlan
-from tasks.records.reading import RunReading, StepCompile
 from tasks.records.run_facts import RunFacts
 
 START_FOLDER = "start"  # in a run's folder: the shared state and the report

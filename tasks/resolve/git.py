@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 600.0  # long enough to fetch one commit of a big repository
 # Excludes `ext::`, with which an address runs a command.
 PROTOCOLS = "file:git:http:https:ssh"
+# the GIT_* variables that git gets: how to log in
 SSH_SETTINGS = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")
 MOST_COMMITS = 200  # limit of listed commits
 _COMMIT = "%H%x00%cI%x00%an%x00%s%x01"  # format of a listed commit: SHA, time, author, subject
@@ -30,11 +31,13 @@ def run_git(words: Sequence[str], *, folder: Path | None = None, whole: bool = F
 
     Raises GitError.
     """
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key in SSH_SETTINGS}
+    environment = kept | {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": PROTOCOLS, "LC_ALL": "C"}
     where = ["-C", str(folder)] if folder is not None else []
     argv = ["git", *where, "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", *words]
     try:
         done = subprocess.run(
-            argv, capture_output=True, check=False, env=git_environment(), stdin=subprocess.DEVNULL, timeout=TIMEOUT_S
+            argv, capture_output=True, check=False, env=environment, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S
         )
     except FileNotFoundError as error:
         raise MissingGitError("git is not installed") from error
@@ -47,12 +50,6 @@ def run_git(words: Sequence[str], *, folder: Path | None = None, whole: bool = F
         raise GitError(lines[-1] if lines else f"git {words[0]} ended with exit code {done.returncode}")
     text = done.stdout.decode("utf-8", "surrogateescape")
     return text if whole else text.removesuffix("\n")
-
-
-def git_environment() -> dict[str, str]:
-    """Return this process's environment for git: only GIT_* variables of SSH_SETTINGS; password prompts disabled."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key in SSH_SETTINGS}
-    return kept | {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": PROTOCOLS, "LC_ALL": "C"}
 
 
 def list_commits(folder: Path, without: str, sha: str) -> "tuple[Commit, ...]":

@@ -7,7 +7,7 @@ import pytest
 from tasks.history.card_sources import PREFLIGHT, find_changes, read_sources
 from tasks.history.make_card import OUTSIDE, add_missing_cases, sign
 from tasks.publish.site.card_page import card_markdown
-from tasks.records.card import Card
+from tasks.records.proof_card import Card
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from configs.installed import trainer_commit
-from tasks.records.card import ReferenceCheck
+from tasks.records.proof_card import ReferenceCheck
 from tests.references.decoders import DECODERS, write_job
 from tests.references.our_step import Arrays
 from tests.references.run_program import run_program

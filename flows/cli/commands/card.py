@@ -11,7 +11,7 @@ from configs.read import CONFIG_ROOT
 from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 
 if TYPE_CHECKING:
-    from tasks.records.card import Card
+    from tasks.records.proof_card import Card
 
 ROOT = CONFIG_ROOT.parent  # folder of the installed trainer
 
@@ -83,7 +83,7 @@ def read_card(name: str) -> "Card":
     """Return the card in a file that `maxview card --json` wrote. Raises ValueError if the file is no card."""
     from pydantic import ValidationError
 
-    from tasks.records.card import Card
+    from tasks.records.proof_card import Card
 
     try:
         return Card.model_validate_json(Path(name).read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ from rich.text import Text
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.site.index import CARD
 from tasks.publish.site.index_page import link_home, write_beside
-from tasks.records.card import UNCOMMITTED, Card, CardItem, CardRow, CardState, key_of
+from tasks.records.proof_card import UNCOMMITTED, Card, CardItem, CardRow, CardState, key_of
 from tasks.records.text import visible
 from tasks.store import Store
 

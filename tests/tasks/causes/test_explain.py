@@ -20,7 +20,7 @@ from tasks.records import (
     StartReport,
     TensorComparison,
 )
-from tasks.records.comparison import MetricDiff
+from tasks.records.compared_case import MetricDiff
 from tasks.records.plan import SharedStart
 from tasks.records.run import START_FILE, START_FOLDER
 

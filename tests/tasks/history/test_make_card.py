@@ -12,7 +12,7 @@ from tasks.history.card_sources import date_card, find_changes
 from tasks.history.make_card import ITEMS, add_missing_cases, check_card, make_card
 from tasks.publish.site.card_page import card_markdown, summarise, write_card_page
 from tasks.records import ComparisonRecord, Floor
-from tasks.records.card import Card, CardItem, CardRow
+from tasks.records.proof_card import Card, CardItem, CardRow
 from tasks.store import Store, StoreError
 
 type Night = Callable[..., ComparisonRecord]

@@ -6,7 +6,7 @@ import polars as pl
 from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
 
 from configs.schema import Frozen
-from tasks.records.checkpoint import CheckpointEvent, Restore
+from tasks.records.checkpoint_proof import CheckpointEvent, Restore
 from tasks.records.json_numbers import rows_from_json, rows_to_json
 from tasks.records.run_end import LogError, RunEnd, decide_fate
 from tasks.records.shared_fields import Source, run_number

@@ -6,12 +6,12 @@ A case is a model and its settings. An arm is one of the two compared versions: 
 from typing import Literal
 
 from configs.schema import Frozen
-from tasks.records.checkpoint import CheckpointEvent, CheckpointLife, CheckpointProof, Restore
-from tasks.records.checkpoint_difference import CheckpointDifference
+from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointLife, CheckpointProof, Restore
+from tasks.records.compared_checkpoints import CheckpointDifference
 from tasks.records.compiled import ProgramComparison
 from tasks.records.explanation import Explanation
+from tasks.records.log_reading import Coverage, Environment, Stall
 from tasks.records.plan import Commit
-from tasks.records.reading import Coverage, Environment, Stall
 from tasks.records.run_end import LogError, RunEnd
 from tasks.records.run_facts import TimeAccount
 from tasks.records.shared_fields import Source
