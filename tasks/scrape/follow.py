@@ -55,7 +55,7 @@ class LogFollower:
             text, before = self._data[self._searched : end], self._builder and self._builder.dialect
             dialect = recognise(text) or (DIALECTS[-1] if last else None)
             if dialect is not None and (before is None or (dialect is not before and dialect.row in text)):
-                # replaces a dialect whose marks were found, but no row
+                # replaces a dialect that was recognised, but has no row in the log
                 self._builder = RunBuilder(dialect, live=True)
             self._searched = end
         if self._builder is None:

@@ -151,13 +151,13 @@ def _read_wrapped(raw: Chunks, name: str) -> list[RunReading]:
                 refused = refused or error
                 if steps := sum(count_steps(text_of(chunk)) for chunk in text()):
                     found.lost.append(steps)
-        runs = [_with_receipt(run, found, name) for run in runs]
+        runs = [_with_wrappings(run, found, name) for run in runs]
     if not runs:
         raise refused or LogFormatError(f"{name}: is an export without entries that hold text; export the logs again")
     return runs
 
 
-def _with_receipt(run: RunReading, found: Unwrapped, name: str) -> RunReading:
+def _with_wrappings(run: RunReading, found: Unwrapped, name: str) -> RunReading:
     """Return the run with its wrappings and the number of damaged entries, which count for every run of the file."""
     wrappings, seen = tuple(found.wrappings), run.coverage.step_lines_seen + sum(found.lost)
     update: dict[str, object] = {"unwrapped": wrappings}
@@ -188,18 +188,17 @@ class RunBuilder:
         for name, match in find_all(self.dialect.patterns, window, spans):
             self.collector.take(name, match, window, self.table)
             yield name, match
-        self.collector.death.settle(window)
-        self.collector.settle(window, self.table)
+        self.collector.end_window(window, self.table)
 
     def cause(self, window: Window) -> LogError | None:
         """Return the cause of death that the log shows so far, if any; `window` is the last one taken."""
-        self.collector.death.settle(window, last=True)
+        self.collector.death.read_pending(window, last=True)
         return self.collector.cause(self.table, self.table.last_offset)
 
     def finish(self, name: str, span: tuple[int, int]) -> RunReading:
         """Return the reading of the run in the byte range `span` of its file."""
         table = self.table
-        records = self.collector.records(table.frame(), table)
+        records = self.collector.reading_fields(table.frame(), table)
         ended, cut = records.pop("is_ended"), records.pop("is_cut")
         unread = sorted((*table.unread, *records.pop("unread")), key=lambda line: line.offset)
         glued: Any = table.glued if self.dialect.glued is None else {*table.glued, *records.pop("glued", ())}
@@ -225,19 +224,19 @@ def _read_part(data: bytes, span: tuple[int, int], run_name: str, name: str) -> 
     return builder.finish(run_name, span)
 
 
-def _starts(window: Window, marks: tuple[bytes, ...]) -> list[int]:
+def _starts(window: Window, texts: tuple[bytes, ...]) -> list[int]:
     """Return the positions of these texts in a window, ascending."""
-    there = (mark for mark in marks if mark in window.data)  # for speed: `in` is a hundred times faster than a pattern
-    found = (match.start() for mark in there for match in re.finditer(re.escape(mark), window.data))
+    there = (text for text in texts if text in window.data)  # for speed: `in` is a hundred times faster than a pattern
+    found = (match.start() for text in there for match in re.finditer(re.escape(text), window.data))
     return sorted(start for start in found if window.start <= start < window.limit)
 
 
 def _read_windows(text: Iterator[Window], dialect: LogDialect, run_name: str) -> list[RunReading]:
-    """Read the runs of a log: a new run begins at a text in `dialect.afresh` if the run before it ended well."""
+    """Read the runs of a log: a new run begins at a text in `dialect.run_starts` if the run before it ended well."""
     builder, begin, end, runs = RunBuilder(dialect), 0, 0, list[RunReading]()
     for window in text:
         first, end = window.start, window.base + len(window.data)
-        for start in _starts(window, dialect.afresh):
+        for start in _starts(window, dialect.run_starts):
             if (cut := window.data.rfind(b"\n", first, start) + 1) <= first:
                 continue
             deque(builder.take(replace(window, start=first, limit=cut, data=window.data[:cut], last=False)), maxlen=0)

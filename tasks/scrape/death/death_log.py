@@ -86,7 +86,7 @@ class DeathLog:
             case "traceback":
                 self._header = window.base + match.start()
                 self.pending.append(self._header)
-                self.settle(window)
+                self.read_pending(window)
             case "terminated":
                 self._note("fatal", first, text_of(match[2]).strip(), match.start(), window)
             case "child":
@@ -115,7 +115,7 @@ class DeathLog:
         self.since = offset - OVERLAP
         self.found = [one for one in self.found if one.source.offset > offset]
 
-    def settle(self, window: Window, *, last: bool = False) -> None:
+    def read_pending(self, window: Window, *, last: bool = False) -> None:
         """Read the pending tracebacks whose text is complete in the window; `last`: all, because the log has ended."""
         everything = window.last or last
         # a traceback is complete if OVERLAP bytes follow its header; tracebacks are read in order

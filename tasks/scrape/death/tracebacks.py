@@ -49,7 +49,7 @@ _WEAK = (
 )
 # text before the traceback of an error that the interpreter ignored
 _IGNORED = re.compile(rb"Exception ignored in[^\n]*\s*\Z")
-LOOK_BACK = 600  # bytes before the header that are searched
+BYTES_ABOVE = 600  # bytes before the header that are searched
 LONGEST_MARK = 200  # bytes; longer text before the header on its line is not a mark
 MARKED_WITHIN = 40  # number of lines below the header, of all ranks; one of these lines must begin with the mark
 _NUMBER = re.compile(rb" *\d+")
@@ -117,7 +117,7 @@ def read_exception(data: bytes, position: int) -> Raised | None:
     limit = position + OVERLAP
     marks = marks_of(data, position, limit)
     in_group = _IN_GROUP in marks
-    before = lines_above(data, position, max(0, position - LOOK_BACK), NO_MARK if in_group else marks[0])
+    before = lines_above(data, position, max(0, position - BYTES_ABOVE), NO_MARK if in_group else marks[0])
     if _IGNORED.search(before):
         return None
     if data.startswith(b":", position + len(_HEADER)):
@@ -177,7 +177,7 @@ def _below(lines: Iterator[tuple[int, bytes]]) -> bytes:
 
 def _read_notebook(data: bytes, position: int) -> Raised | None:
     """Return the exception of a notebook's `XlaRuntimeError   Traceback (…)`, from the next line with that name."""
-    begin = data.rfind(b"\n", max(0, position - LOOK_BACK), position) + 1
+    begin = data.rfind(b"\n", max(0, position - BYTES_ABOVE), position) + 1
     named = _NOTEBOOK.fullmatch(data, begin, position)
     if named is None:
         return None

@@ -65,8 +65,9 @@ class EventCollector:
         """Store the first value of a fact, and its place in the log; further values are ignored."""
         self.facts.setdefault(key, {"value": value, "line": source.line, "offset": source.offset})
 
-    def settle(self, window: Window, table: StepTable) -> None:
+    def end_window(self, window: Window, table: StepTable) -> None:
         """Finish a window, after `take` of all its matches."""
+        self.death.read_pending(window)
         self.is_cut |= window.last and bool(window.data) and not window.data.endswith(b"\n")
 
     def cause(self, table: StepTable, last_step: int) -> LogError | None:
@@ -96,7 +97,7 @@ class EventCollector:
             eval_offsets=[row["offset"] for row in self.evals],
         )  # fmt: skip
 
-    def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
+    def reading_fields(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
         """Return the fields of the `RunReading`, and of its coverage: "unread", "is_ended" (the log shows the end),
         "is_cut" (the log ends within a line), and, if the dialect needs them, "gaps", "interval" and "glued".
         """
@@ -126,8 +127,8 @@ class LogDialect(RowGrammar):
 
     name: str
     example: str  # a row, shown in messages
-    marks: re.Pattern[bytes]  # a text that only this trainer's logs contain
+    own_text: re.Pattern[bytes]  # a text that only this trainer's logs contain
     row: bytes  # a text in every row; a log's dialect is the first recognised one with a row in the log
     patterns: Mapping[str, re.Pattern[bytes]]  # name → pattern of lines other than rows
     collector: Callable[[], EventCollector]
-    afresh: tuple[bytes, ...] = ()  # texts that begin another run in the same file, if the run before ended well
+    run_starts: tuple[bytes, ...] = ()  # texts that begin another run in the same file, if the run before ended well

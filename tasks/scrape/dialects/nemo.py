@@ -43,7 +43,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
 DIALECT = LogDialect(
     name="nemo",
     example="'Training epoch 0, iteration 0/99 | lr: … | reduced_train_loss: …'",
-    marks=_HEAD,
+    own_text=_HEAD,
     row=b"reduced_train_loss: ",
     head=re.compile(rb"Training epoch \d+, iteration \d+/\d+"),
     parse=parse,

@@ -156,14 +156,14 @@ class TorchtitanEventCollector(EventCollector):
         values = {one.column: one.value for one in row.fields}
         self.evals.append({**values, "time": time_before(window, match.start()), **window.place(match.start())})
 
-    def settle(self, window: Window, table: StepTable) -> None:
+    def end_window(self, window: Window, table: StepTable) -> None:
         """Finish a window: read the log's first date, and whether the text ends within a line."""
-        super().settle(window, table)
+        super().end_window(window, table)
         if self.started is None and (date := _DATE.search(window.data, window.start)):
             self.started = iso_of(date[1])
 
-    def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
-        found = super().records(steps, table)
+    def reading_fields(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
+        found = super().reading_fields(steps, table)
         chosen, ranks = _choose(found["steps"])
         gaps = _gaps(chosen["step"].to_list(), set(steps["step"].to_list()))
         return {**found, "steps": chosen, "ranks": ranks, "gaps": gaps, "stalls": self.stalls(chosen)}
@@ -205,9 +205,9 @@ def _gaps(numbers: list[int], every_rank: set[int]) -> tuple[tuple[int, int], ..
 DIALECT = LogDialect(
     name="torchtitan",
     example="'step:  1  loss:  8.1309  grad_norm: …'",
-    marks=re.compile(rb"(?<!\w)step: +\d+(?:/\d+ = [\d.]+%)?  loss: +[-+\dni]|\[titan\] 20\d\d-\d\d-\d\d "),
+    own_text=re.compile(rb"(?<!\w)step: +\d+(?:/\d+ = [\d.]+%)?  loss: +[-+\dni]|\[titan\] 20\d\d-\d\d-\d\d "),
     row=b"  loss: ",
     head=HEAD, parse=parse, patterns=PATTERNS, collector=TorchtitanEventCollector, time=TIME, known=KNOWN,
     unfinished=UNFINISHED, body=BODY, evaluation=re.compile(VALIDATE), rank=RANK, glued=is_glued,
-    afresh=(b"Starting job: ", b"Training starts at step"),
+    run_starts=(b"Starting job: ", b"Training starts at step"),
 )  # fmt: skip

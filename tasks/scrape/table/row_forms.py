@@ -37,7 +37,7 @@ class RowForms:
         fields = (one for row in self._rows.values() for one in row.fields[1:])
         return tuple(sorted({one.key for one in fields if one.column not in self._known}))
 
-    def measure(self, window: Window) -> None:
+    def measure_lines(self, window: Window) -> None:
         """Update the largest line length with the lines of a window."""
         inside = window.breaks[(window.breaks >= window.start) & (window.breaks < window.limit)]
         lengths = np.diff(inside, prepend=window.start - 1) - 1
@@ -60,7 +60,7 @@ class RowForms:
         self._columns.update(dict.fromkeys(row.columns[1:]))
         return number
 
-    def odd(self, frame: pl.DataFrame) -> list[UnreadLine]:
+    def find_damaged(self, frame: pl.DataFrame) -> list[UnreadLine]:
         """Return the rows that lost text, which `unknown` then ignores, and the rows that a terminal may have cut."""
         step, rows = pl.col("step"), self._rows
         forms = (
@@ -73,7 +73,7 @@ class RowForms:
         ways = self._ways((rows[number], {first, last}) for number, _, first, last, _ in forms.rows())
         rare = forms.join(trusted, on="_form", how="anti")["_form"].to_list()
         keys = {one.key for row in usual for one in row.fields}
-        odd = [number for number in rare if _is_odd(rows[number], usual, ways) or _has_torn_key(rows[number], keys)]
+        odd = [number for number in rare if _is_damaged(rows[number], usual, ways) or _has_torn_key(rows[number], keys)]
         self._rows = {number: row for number, row in self._rows.items() if number not in odd}
         return _unread(frame.filter(pl.col("_form").is_in(odd)), "printed like no other") + self._cut(frame)
 
@@ -115,7 +115,7 @@ def _contradict(shapes: Sequence[Shape]) -> bool:
     return len({width for _, width in shapes} - {0}) > 1 or (len(kinds) > 1 and set(kinds) != {"whole"})
 
 
-def _is_odd(row: Row, usual: list[Row], ways: dict[str, set[Way]]) -> bool:
+def _is_damaged(row: Row, usual: list[Row], ways: dict[str, set[Way]]) -> bool:
     """Whether a row of a rare form lost text. `usual`: a row of each trusted form, the most frequent form first."""
     other_run = usual and row.total not in {one.total for one in usual}
     lacks = usual and not row.excused and set(usual[0].columns) - set(row.columns)

@@ -49,7 +49,7 @@ class StepTable:
 
     def add(self, window: Window) -> list[Span]:
         """Read the rows that start in a window; returns the (begin, end) of each text between rows."""
-        self.forms.measure(window)
+        self.forms.measure_lines(window)
         data, left, alike = window.data, list[Span](), dict[Layout, Alike]()
         edge = known = max(window.start, self._until - window.base)  # end of the last row; where to search the next
         self.single = []
@@ -90,7 +90,7 @@ class StepTable:
         """Return the rows that did not lose text, in log order, with the columns of `arrange`."""
         frames, self._frames = self._frames, []
         frame = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=STEP_SCHEMA)
-        if frames and (odd := self.forms.odd(frame)):
+        if frames and (odd := self.forms.find_damaged(frame)):
             frame = frame.filter(~pl.col("offset").is_in([line.offset for line in odd]))
             gone = [key for key in frame.columns if key not in STEP_SCHEMA and frame[key].null_count() == frame.height]
             frame = frame.drop(gone)

@@ -14,7 +14,7 @@ import zstandard
 
 from tasks.scrape.window import Chunks, text_of
 from tasks.scrape.wrappings import lines
-from tasks.scrape.wrappings.exports import MARKS, Entries, count_steps, read_csv, read_json, read_notebook
+from tasks.scrape.wrappings.exports import ENTRY_KEY, Entries, count_steps, read_csv, read_json, read_notebook
 from tasks.scrape.wrappings.lines import clean
 from tasks.scrape.wrappings.unpack import ZSTD, head_of, piped, unpack
 
@@ -66,7 +66,7 @@ def _sources(chunks: Chunks, found: Unwrapped, stack: ExitStack, name: str) -> d
         return {cell: partial(iter, [text]) for cell, text in read_notebook(chunks(), name).items()}
     header = first.split(b"\n", 1)[0]
     read = None
-    if re.match(rb"\[?[ \t\r\n\[]*\{", first) and MARKS.search(head):
+    if re.match(rb"\[?[ \t\r\n\[]*\{", first) and ENTRY_KEY.search(head):
         kind, read = "JSON", read_json
     elif b"timestamp" in header and b"," in header and re.search(rb"textPayload|jsonPayload\.", header):
         kind, read = "CSV", read_csv

@@ -25,7 +25,7 @@ STAMPS = ("timestamp", "time", "receiveTimestamp")  # keys of an entry's time, i
 STEP = re.compile(r"completed step:? *\d|\bstep: *\d+  [a-z]|\biteration[ =] *\d+ */")
 # a later part of most step lines; shows a line that lost its begin
 _BODY = re.compile(r"/s/device: *\d|elapsed time per iteration|train_loss: |\bloss: +-?\d\S* +(?:grad_norm|memory):")
-MARKS = re.compile(rb'"(?:textPayload|jsonPayload|log|message|msg)"\s*:')
+ENTRY_KEY = re.compile(rb'"(?:textPayload|jsonPayload|log|message|msg)"\s*:')
 
 type Objects = Iterable[dict[str, Any]]
 type Lose = Callable[[str], None]  # called with the text of an omitted entry

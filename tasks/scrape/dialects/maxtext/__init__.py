@@ -11,7 +11,7 @@ from tasks.scrape.prefixes import ABSL
 DIALECT = LogDialect(
     name="maxtext",
     example="'completed step: 0, seconds: …', 'System Information: …', 'XPK Start: …', MaxText's and our own",
-    marks=re.compile(
+    own_text=re.compile(
         rb"completed step: \d|System Information: Jax |XPK Start: |XPK End: |EXIT_CODE=\d|Config param \w+:|"
         rb"number parameters: [\d.]+ billion|Num_devices: \d+, shape|metric_logger\.py:\d+\]|max_utils\.py:\d+\]|"
         rb"Completed eval (?:step:|after train)|File \"[^\"\n]*/(?:maxtext|MaxText|model)/[^\"\n]*\.py\""
@@ -21,5 +21,5 @@ DIALECT = LogDialect(
     # `[Rampup Batch Size Phase], ` may be between the logger's prefix and the step
     time=re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ [\w.+-]+:\d+\] ?(?:\[[^\]\n]*\], )?\Z"),
     record=re.compile(ABSL), known=KNOWN, unfinished=UNFINISHED, body=BODY,
-    afresh=(b"XPK Start: ", b"System Information: Jax Version: "),
+    run_starts=(b"XPK Start: ", b"System Information: Jax Version: "),
 )  # fmt: skip

@@ -149,7 +149,7 @@ class MaxTextEventCollector(EventCollector):
         for part in self._parts:
             part.take(name, match, window)
 
-    def settle(self, window: Window, table: StepTable) -> None:
+    def end_window(self, window: Window, table: StepTable) -> None:
         """Finish a window: read the mesh and a date before the first step, and whether the text ends within a line."""
         first = table.first_offset - window.base if table.parsed else len(window.data)
         if first >= window.start:  # no window before this one has a step
@@ -158,9 +158,9 @@ class MaxTextEventCollector(EventCollector):
             if self.run_facts.start is None and self._dated is None:
                 date = _WHOLE_DATE.search(window.data, window.start, window.start + DATED_WITHIN)
                 self._dated = datetime.fromisoformat(date[0].decode()) if date else None
-        super().settle(window, table)
+        super().end_window(window, table)
 
-    def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
+    def reading_fields(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
         facts, day = self.run_facts, self.run_facts.start or self._dated
         steps = steps.with_columns(time=iso_in_year(pl.col("time"), day))
         last_step = -1 if steps.is_empty() else int(steps["offset"][-1])

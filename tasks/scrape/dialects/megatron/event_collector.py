@@ -141,9 +141,9 @@ class MegatronEventCollector(EventCollector):
                 if row is None:
                     self.refuse(match, window)
 
-    def settle(self, window: Window, table: StepTable) -> None:
+    def end_window(self, window: Window, table: StepTable) -> None:
         """Finish a window; a table of arguments may continue in the next window."""
-        super().settle(window, table)
+        super().end_window(window, table)
         self._read_arguments(window, len(window.data))
         if self._timers or self._memory:  # as tables, they need less memory
             timers = pl.DataFrame(self._timers, schema=TIMER_SCHEMA, orient="row")
@@ -179,14 +179,14 @@ class MegatronEventCollector(EventCollector):
             committed = {"state": "committed", "committed": True, "committed_line": place["line"]}
             self.checkpoints[index] = self.checkpoints[index].model_copy(update=committed)
 
-    def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
+    def reading_fields(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
         world = self.facts.get("world_size", {}).get("value")
         if world is None and self.config.get("world_size", "").isdigit():
             world = int(self.config["world_size"])
         mesh = {name: size for name, size in self.mesh.items() if size > 1}  # axes of size 1 are left out
         self.environment = Environment(num_devices=world, mesh=mesh or None)
         steps = _without_means(_with_step_times(_without_copies(steps), self.step_times), self.resumes)
-        found, summaries = super().records(steps, table), self.schedule.by_rank()
+        found, summaries = super().reading_fields(steps, table), self.schedule.by_rank()
         if found["is_ended"]:  # the process that announces a save prints its success too, so without this it failed
             found["checkpoints"] = tuple(
                 event if event.committed else event.model_copy(update={"committed": False})
@@ -257,9 +257,9 @@ def _without_means(steps: pl.DataFrame, resumes: list[tuple[int, int]]) -> pl.Da
     """Move mean times in the second row after a resume to columns with the suffix `(average)`.
 
     Megatron core 0.17 prints the first resumed step and does not reset its timer, so the next row has the mean time
-    since the resume (NVIDIA/Megatron-LM issue 6237). Older versions reset the timer. `_mean_behind` decides.
+    since the resume (NVIDIA/Megatron-LM issue 6237). Older versions reset the timer. `_find_mean` decides.
     """
-    places = [int(place) for offset, step in resumes if (place := _mean_behind(steps, offset, step)) is not None]
+    places = [int(place) for offset, step in resumes if (place := _find_mean(steps, offset, step)) is not None]
     if not places:
         return steps
     is_mean = pl.int_range(pl.len()).is_in(places)
@@ -273,7 +273,7 @@ def _without_means(steps: pl.DataFrame, resumes: list[tuple[int, int]]) -> pl.Da
     return steps
 
 
-def _mean_behind(steps: pl.DataFrame, offset: int, restored: int) -> int | None:
+def _find_mean(steps: pl.DataFrame, offset: int, restored: int) -> int | None:
     """Return the index of the second row after a resume (at `offset`) if that row's time is a mean, else None."""
     begin = int(steps["offset"].search_sorted(offset))
     numbers, seconds = steps["step"][begin : begin + 2].to_list(), steps["seconds"][begin : begin + 23]
