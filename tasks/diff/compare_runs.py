@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from configs.verdict_rules import VerdictRules
-from tasks.diff.arms import ArmRuns, curves_of, numbered, summarise, times_of
+from tasks.diff.arms import ArmRuns, Arms, curves_of, numbered, summarise, times_of
 from tasks.diff.comparability import find_findings
 from tasks.diff.decide import ONE_RUN
 from tasks.diff.decide_curves import CurveContext, decide_value, decide_values
@@ -68,10 +68,9 @@ def diff(
     left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
     left, right = arms = number_alike((left, right))
     parity, *others = [compare_metric(arms, metric) for metric in shared_metrics(arms)]
-    declared = frozenset(rules.declared)
     evaluations = compare_evaluations(arms)
     compared = (parity, *others, *evaluations)
-    findings = find_findings(arms, declared=declared, effects=rules.effects, aa=aa, parities=compared)
+    findings = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=aa, parities=compared)
     floors = floors_of(arms, program)
     proved, excuse = has_same_program(floors), excuse_of(arms, floors)
     circumstances = (circumstances or Circumstances()).model_copy(update={"excuse": excuse})
@@ -102,7 +101,7 @@ def diff(
     rows = list(table_rows(arms, rules.tolerances, built, decisions))
     absent = tuple(row.title for row in rows if is_unfilled(row))
     rows = [allow(row, rules) for row in rows if not is_unfilled(row)]
-    verdict, headline = conclude(left, right, findings, rows, floors, host)
+    verdict, headline = conclude(arms, findings, rows, floors, host)
     return ComparisonRecord(
         id=comparison_id(comparison, case, [*baseline, *candidate]),
         comparison=comparison,
@@ -139,8 +138,7 @@ def allow(row: MetricDiff, rules: VerdictRules) -> MetricDiff:
 
 
 def conclude(
-    baseline: ArmRuns,
-    candidate: ArmRuns,
+    arms: Arms,
     findings: Sequence[Finding],
     rows: Sequence[MetricDiff],
     floors: Sequence[Floor],
@@ -150,6 +148,7 @@ def conclude(
 
     `host`: the explanation of a time difference between arms that run the same program; empty without one.
     """
+    baseline, candidate = arms
     between = f"{candidate.label} against {baseline.label}"
     died = [finding.message for finding in findings if finding.kind == "died"]
     if died:

@@ -65,8 +65,7 @@ def decide_noisy(
 
     excuse: why any difference is noise, e.g. equal program and host code; else empty. chance: see `chance_of`.
     """
-    samples = {"steady steps": quick, "typical steps": middle}
-    effects = {name: measure_effect(sample) for name, sample in samples.items()}
+    effects = {"steady steps": measure_effect(quick), "typical steps": measure_effect(middle)}
     base = sum(middle.baseline) / len(middle.baseline)
     within, least = _limits(tolerance, base)
     significant = {
@@ -74,7 +73,7 @@ def decide_noisy(
         for name, effect in effects.items()
         if abs(effect.estimate) >= least and effect.p <= chance * SHARES[name]
     }
-    beyond = {name: effect for name, effect in significant.items() if not are_mixed(samples[name], effect)}
+    beyond = {name: effect for name, effect in significant.items() if not are_mixed(effect)}
     used, allowed = effects["steady steps"], show_threshold(tolerance)
     shown, wanted, cost = show_effect(used), None, ""
     # the level that prevents the verdict *same*: the steady steps if their interval exceeds the tolerance
@@ -86,7 +85,7 @@ def decide_noisy(
     elif beyond:
         judged, used = max(beyond.items(), key=lambda item: item[1].estimate)
         verdict = "regressed" if used.estimate > 0 else "improved"
-        chance_text = f", {show_chance(used.p)}" if used.noise.pairs else ""
+        chance_text = f", {show_chance(used.p)}" if used.sample.noise.pairs else ""
         reason = f"{judged} {show_effect(used)}{chance_text}; {_basis(used)}"
     elif name == "typical steps" and abs(effects[name].estimate) <= within:
         verdict, reason = "same", f"steady steps {shown}, inside {allowed} ({tolerance.why}); {_basis(used)}"
@@ -96,7 +95,7 @@ def decide_noisy(
         wanted = runs_wanted(effects[name], least=least, within=within, chance=chance * SHARES[name])
         cost = show_cost(remedy.cost, wanted - min(used.runs)) if wanted and remedy.cost else ""
         asked = ask_for_more(min(used.runs), wanted, remedy.instead, cost)
-        sooner = "" if used.noise.pairs or remedy.instead or not wanted else SOONER
+        sooner = "" if used.sample.noise.pairs or remedy.instead or not wanted else SOONER
         mixed = MIXED_RUNS if significant else ""
         reason = f"steady steps {shown}{also}: may be beyond {allowed}, and may be nothing{mixed}; {asked}{sooner}"
     low, high = _ends(used)
@@ -126,13 +125,13 @@ def _limits(tolerance: Tolerance, base: float) -> tuple[float, float]:
 
 def _basis(effect: Effect) -> str:
     """Return the noise, its source and the number of runs, in words."""
-    noise = effect.noise
+    noise, apart = effect.sample.noise, effect.sample.apart
     source = f"by {noise.pairs} pairs of the {noise.source}" if noise.pairs else f"as stated: {noise.source}"
     if effect.wide:
         source = "estimated from these runs"
-    apart = f", and {effect.apart}" if effect.apart else ""
+    also = f", and {apart}" if apart else ""
     by = ", by the stated noise of this kind of device" if effect.runs == (1, 1) and not noise.pairs else ""
-    return f"equal runs differ by {100 * effect.scale:.2g} % ({source}){apart}; {show_runs(effect.runs)}{by}"
+    return f"equal runs differ by {100 * effect.scale:.2g} % ({source}){also}; {show_runs(effect.runs)}{by}"
 
 
 def show_runs(runs: tuple[int, int]) -> str:

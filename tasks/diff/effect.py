@@ -43,18 +43,20 @@ class Effect(Frozen):
     estimate: float  # logarithm of candidate ÷ baseline
     scale: float  # standard deviation of the difference between one run of the baseline and one of the candidate
     df: float  # degrees of freedom of `scale`
-    runs: tuple[int, int]  # number of runs of the baseline and of the candidate
-    noise: Noise  # this and the next two: as in `Sample`
-    between: float = 0.0
-    apart: str = ""
+    sample: Sample  # the levels that it was estimated from
     wide: bool = False  # the runs scatter more than the noise allows, so `scale` is estimated from them alone
     paired: bool = False  # the runs of both arms rise and fall together, so `scale` is that of their pairs
     seen: float | None = None  # `scale` as estimated from these runs alone; None: an arm has fewer than LEAST_REPEATS
 
+    @property
+    def runs(self) -> tuple[int, int]:
+        """The number of runs of the baseline and of the candidate."""
+        return len(self.sample.baseline), len(self.sample.candidate)
+
     @cached_property
     def error(self) -> float:
         """The standard error of the estimate."""
-        return sqrt(self.scale**2 * share_of_pair(*self.runs) + self.between**2)
+        return sqrt(self.scale**2 * share_of_pair(*self.runs) + self.sample.between**2)
 
     @cached_property
     def error_df(self) -> float:
@@ -109,28 +111,25 @@ def measure_effect(sample: Sample) -> Effect:
         estimate=float(right.mean() - left.mean()),
         scale=max(sqrt(variance), FINEST),
         df=df,
-        runs=(left.size, right.size),
-        noise=noise,
-        between=sample.between,
-        apart=sample.apart,
+        sample=sample,
         wide=wide,
         paired=paired,
         seen=sqrt(seen) if min(left.size, right.size) >= LEAST_REPEATS else None,
     )
 
 
-def are_mixed(sample: Sample, effect: Effect) -> bool:
+def are_mixed(effect: Effect) -> bool:
     """Return whether the rank test of Mann and Whitney (exact) shows no difference: its p-value is above MIXED.
 
     A machine with two clock states can give one arm five slow runs and the other arm one: the means differ by more
     than the scatter, but one run lies among those of the other arm. False without the test for fewer than RANKED runs
     of an arm, for pairs, and for a noise that was learnt from a history, because that contains both clock states.
     """
-    if min(effect.runs) < RANKED or effect.noise.pairs or effect.paired:
+    if min(effect.runs) < RANKED or effect.sample.noise.pairs or effect.paired:
         return False
     from scipy.stats import mannwhitneyu  # type: ignore[import-untyped]  # slow to load, and few comparisons need it
 
-    return float(mannwhitneyu(sample.baseline, sample.candidate, method="exact").pvalue) > MIXED
+    return float(mannwhitneyu(effect.sample.baseline, effect.sample.candidate, method="exact").pvalue) > MIXED
 
 
 def _move_together(left: Values, right: Values) -> bool:
@@ -160,7 +159,8 @@ def runs_wanted(effect: Effect, *, least: float, within: float, chance: float) -
     runs = np.arange(max(effect.runs) + 1, MOST_RUNS + 1)
     more = runs - min(effect.runs)
     df, seen = effect.df + more, effect.scale if effect.seen is None else effect.seen
-    known = effect.noise.scale if effect.noise.pairs else 0.0
+    noise = effect.sample.noise
+    known = noise.scale if noise.pairs else 0.0
     error = np.sqrt(np.maximum((effect.df * effect.scale**2 + more * seen**2) / df, known**2) / runs)
     found = (size >= least) & (size >= error * (lucky - stdtrit(df, chance / 2)))
     inside = within - size >= error * (lucky - stdtrit(df, (1 - CONFIDENCE) / 2))

@@ -68,7 +68,7 @@ class MetricParity(Frozen, arbitrary_types_allowed=True):
         return self.exact and self.parity.first is None and not self.varies and self.parity.steps > 0
 
 
-def shared_metrics(arms: tuple[ArmRuns, ArmRuns], part: Part = "steps") -> list[str]:
+def shared_metrics(arms: Arms, part: Part = "steps") -> list[str]:
     """Return the names of the deterministic metrics that every run has, the training loss first.
 
     Metrics of training steps come from the trainers' metrics files if every run has one, else from the logs.
@@ -89,7 +89,7 @@ def is_compared(name: str) -> bool:
 
 
 def compare_metric(
-    arms: tuple[ArmRuns, ArmRuns], metric: str = "loss", part: Part = "steps", *, only_finite: bool = False
+    arms: Arms, metric: str = "loss", part: Part = "steps", *, only_finite: bool = False
 ) -> MetricParity:
     """Compare a metric step by step: bit for bit if every run has a metrics file, else as the logs print it.
 
@@ -113,38 +113,40 @@ def compare_metric(
     if not exact:
         gaps = np.round(gaps, decimals)  # 9.701 − 9.7 is not exactly 0.001 in binary
     differs = np.where(varies[0] | varies[1], gaps > 0, varies_at(values, exact=exact))
-    precision = WHOLE if whole else EXACT if exact else f"printed precision ({decimals} decimals)"
-    smallest = 0.0 if exact or whole else 10.0**-decimals
     found = np.flatnonzero(differs)
-    within = tuple(
-        _within(side, part, steps, rows, mask, exact=exact)
-        for side, rows, mask in zip(runs, sides, varies, strict=True)
-    )
-    known: dict[str, Any] = {"steps": steps, "sides": sides, "exact": exact, "unit": smallest, "within": within}
-    if not only_finite and all(not np.isfinite(side).all() for side in sides):
-        known["finite"] = compare_metric(arms, metric, part, only_finite=True)
     name = metric if part == "steps" else f"eval {metric}"
-    parity = Parity(
-        metric=name, steps=len(steps), runs=(len(runs[0]), len(runs[1])), precision=precision, different=len(found)
-    )
-    if not found.size:
-        return MetricParity(parity=parity, **known)
-    at, peak = int(found[0]), int(found[np.argmax(gaps[found])])
-    step, pairs = int(steps[at]), {index: nearest_at(sides, index) for index in (at, peak)}
-    if smallest:
-        exponents = all(run.reading.format in EXPONENTS for side in runs for _, run in side)
-        known["unit"] = max(last_digit(v, values, decimals, exponents=exponents) for v in pairs[peak])
-    texts = [repr(value) if exact and not whole else f"{value:.{decimals}f}" for value in pairs[at]]
-    first = FirstDivergence(metric=name, step=step, baseline=texts[0], candidate=texts[1], precision=precision)
-    parity = parity.model_copy(update={
-        "first": first, "last": int(steps[found[-1]]), "largest_step": int(steps[peak]),
-        "largest_gap": float(gaps[peak]),
-    })  # fmt: skip
-    places = [_place(runs[n], part, sides[n], at, step, value) for n, value in enumerate(pairs[at])]
-    return MetricParity(parity=parity, places=(places[0], places[1]), **known)
+    precision = WHOLE if whole else EXACT if exact else f"printed precision ({decimals} decimals)"
+    unit = 0.0 if exact or whole else 10.0**-decimals
+    summary: dict[str, Any] = {}
+    places: tuple[Source | None, Source | None] = (None, None)
+    if found.size:
+        at, peak = int(found[0]), int(found[np.argmax(gaps[found])])
+        step, pairs = int(steps[at]), {index: nearest_at(sides, index) for index in (at, peak)}
+        if unit:
+            exponents = all(run.reading.format in EXPONENTS for side in runs for _, run in side)
+            unit = max(last_digit(value, values, decimals, exponents=exponents) for value in pairs[peak])
+        texts = [repr(value) if exact and not whole else f"{value:.{decimals}f}" for value in pairs[at]]
+        summary = {
+            "first": FirstDivergence(
+                metric=name, step=step, baseline=texts[0], candidate=texts[1], precision=precision
+            ),
+            "last": int(steps[found[-1]]), "largest_step": int(steps[peak]), "largest_gap": float(gaps[peak]),
+        }  # fmt: skip
+        left, right = (_place(runs[n], part, sides[n], at, step, value) for n, value in enumerate(pairs[at]))
+        places = (left, right)
+    within = [_within(runs[n], part, steps, sides[n], varies[n], exact=exact) for n in (0, 1)]
+    broken = all(not np.isfinite(side).all() for side in sides)
+    return MetricParity(
+        parity=Parity(
+            metric=name, steps=len(steps), runs=(len(runs[0]), len(runs[1])), precision=precision,
+            different=len(found), **summary,
+        ),
+        steps=steps, sides=sides, exact=exact, unit=unit, places=places, within=(within[0], within[1]),
+        finite=compare_metric(arms, metric, part, only_finite=True) if broken and not only_finite else None,
+    )  # fmt: skip
 
 
-def _all_exact(arms: tuple[ArmRuns, ArmRuns]) -> bool:
+def _all_exact(arms: Arms) -> bool:
     return all(is_exact(run) for arm in arms for run in arm.runs)
 
 

@@ -102,7 +102,7 @@ def compare_compiles(
     every = list(_rows(sides, arms, rules))
     rows = [row for row in every if not is_unfilled(row)]
     floors = list(_floors(sides, arms))
-    verdict, headline = conclude(left, right, findings, rows, floors)
+    verdict, headline = conclude(arms, findings, rows, floors)
     summaries = [
         summarise(arm).model_copy(update={"programs": _texts(one), "environment": _describe_software(one.program)})
         for arm, one in zip(arms, compiles, strict=True)

@@ -100,9 +100,9 @@ def test_one_run_among_those_of_the_other_arm_is_no_difference() -> None:
         sample = Sample(baseline=tuple(np.exp(states[name] + scatter)), candidate=candidate, noise=GPU)
         effect = measure_effect(sample)
         assert effect.p < 0.0067, name
-        assert are_mixed(sample, effect) is expected, name
+        assert are_mixed(effect) is expected, name
         history = sample.model_copy(update={"noise": Noise(scale=0.014, df=6.0, pairs=8, source="history of gpu")})
-        assert not are_mixed(history, measure_effect(history))  # it knows the states
+        assert not are_mixed(measure_effect(history))  # it knows the states
 
 
 def test_runs_that_rise_and_fall_together_are_still_pairs() -> None:
