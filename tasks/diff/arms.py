@@ -1,4 +1,4 @@
-"""Summary, curves and time accounts of an arm, from its runs. An arm is one of the two compared versions."""
+"""Defines the runs of an arm, one of the two compared versions, and computes their summary, curves and accounts."""
 
 from configs.kernels import describe_attention
 from configs.schema import Frozen, TrainConfig

@@ -1,5 +1,5 @@
 """Finds contradictions within a run: its log and metrics file disagree, steps are repeated without a restart, or the
-log has an exception but exit code 0. Also finds two logs of one run, and differences that rounding can explain."""
+log has an exception but exit code 0. Also finds two logs of a single run, and differences that rounding can explain."""
 
 from collections.abc import Sequence
 from itertools import product

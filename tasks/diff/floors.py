@@ -1,6 +1,7 @@
 """Decides the three floors of the arms: same program, same bits, same checkpoint.
 
-A floor is a level of proved equality of all runs. If the first holds and the host's code is equal, times cannot differ.
+A floor is a level of proved equality of all runs. If the first one holds and the host's code is equal, any difference
+of the times is noise: `excuse_of`.
 """
 
 import numpy as np

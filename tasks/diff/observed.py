@@ -1,4 +1,4 @@
-"""Defines observations about two arms. The config gives each its effect on the verdict, which makes it a finding."""
+"""Defines observations about two arms. The effect on the verdict, which the config adds, makes them findings."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -15,7 +15,7 @@ AT_MOST_TIMES = 2  # largest factor by which repeats grow at once, because an es
 
 
 class Patience(Frozen):
-    """The limits of a comparison."""
+    """The limits of further repeats."""
 
     budget_s: float | None = None  # seconds since the comparison's start; None: no limit
     most: int = ENOUGH_REPEATS  # repeats

@@ -36,10 +36,10 @@ class Metric(Frozen):
     tolerance: str = ""  # name of the tolerance in configs/tolerances; empty: values must be equal
     precision: str = "printed precision"  # of the values that `of` returns, in words
     maxview: bool = False  # whether MaxView's page has this row too
-    word_of: str = ""  # name of the metric whose verdict this row takes; empty: it has its own
+    word_of: str = ""  # name of the metric whose verdict is this metric's too; empty: it has its own verdict
     of: OfRun | None = None  # computes the value of one run
     of_runs: OfRuns | None = None  # computes the value of an arm from all its runs; None: the first run's value is used
-    of_steps: Callable[[RunRecord, float], float | None] | None = None  # computes it from first run and steady step (s)
+    of_steps: Callable[[RunRecord, float], float | None] | None = None  # computes it from run 1 and its steady step (s)
     of_program: OfProgram | None = None  # computes the value of one compiled program
     printed: Printed | None = None  # as logs print it, if that is less precise than `of`
     lacking: str = ""  # the text for an arm that ended well and has no value
