@@ -1,7 +1,7 @@
 """The options of the flows, each defined once: the command line and Prefect's run form both read these models.
 
 A field named `more` contains the rarely used options, which the run form shows as a group. An empty string means the
-default: for a field that may be None, the form would ask for a type. The form's server checks limits and choices before
+default, because the form asks for a type if a field may be None. The form's server checks limits and choices before
 it creates a flow run; `resolve` checks them for every caller.
 """
 
@@ -23,7 +23,7 @@ GROUP = Parameter(name="*")
 
 
 def doc(description: str, **schema: Any) -> Any:
-    """Return a field with its help text and the keys of its JSON schema.
+    """Return a pydantic field with its help text, and the keys `schema` in its JSON schema.
 
     Prefect 3.8 overwrites a field's description with the docstring's, but keeps the extra keys of its schema.
     """
@@ -40,7 +40,7 @@ def or_empty(schema: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def numbered(schema: dict[str, Any]) -> None:
+def number_fields(schema: dict[str, Any]) -> None:
     """Add a position to each field of a group's JSON schema: Prefect's database does not store the fields' order."""
     for position, field in enumerate(schema["properties"].values()):
         field["position"] = position
@@ -104,7 +104,7 @@ Fresh = Annotated[bool, QUIET, doc("Run again what has finished before.")]
 Out = Annotated[str, doc("Folder or gs://bucket/prefix for runs, records and pages.")]
 
 
-class More(Frozen, json_schema_extra=numbered):
+class More(Frozen, json_schema_extra=number_fields):
     """The rarely used options of every flow that compares two arms."""
 
     model: Model = ""
@@ -213,7 +213,7 @@ class BisectOptions(Frozen):
     """The options of the flow `bisect`."""
 
     good: Annotated[str, doc("A branch, tag or commit that was good; an ancestor of bad.")]
-    bad: Annotated[str, doc("One that is bad.")] = "HEAD"
+    bad: Annotated[str, doc("A branch, tag or commit that is bad.")] = "HEAD"
     repository: Repository = ""
     cases: Cases = ()
     target: Target = ""
@@ -271,18 +271,18 @@ class IngestOptions(Frozen):
         tuple[str, ...],
         SEVERAL,
         doc(
-            "Several runs of each side: the baseline's logs, or pages of which its side counts. Folders, patterns, "
-            "gs://."
+            "Several runs of each side: the baseline's logs, or pages, which stand for their baseline. Folders, "
+            "patterns, gs://."
         ),
     ] = ()
-    candidate: Annotated[tuple[str, ...], SEVERAL, doc("The candidate's, in the same way.")] = ()
+    candidate: Annotated[tuple[str, ...], SEVERAL, doc("The candidate's logs, in the same way.")] = ()
     case: Annotated[str, QUIET, doc("The case's name, where the logs do not name it.")] = ""
     target: Annotated[
         str | None,
-        doc("Where they ran: a target, or any name. The noise is estimated from its history, which grows by them."),
+        doc("The place of the runs: a target, or any name. Its history shows the noise, and then includes these runs."),
     ] = None
     tolerances: Annotated[
         str, doc("The tolerances: default, or other-draws for runs with other first weights or another batch.")
     ] = "default"
-    aa: Annotated[bool, QUIET, doc("The two are meant to be the same commit.")] = False
+    aa: Annotated[bool, QUIET, doc("Both sides are meant to be the same commit.")] = False
     out: Out = DEFAULT_OUT
