@@ -115,7 +115,7 @@ def rejoin_attempts(log: Path) -> None:
             parts.insert(0, attempt)
             begin = first
     if len(parts) > 1:
-        write_bytes_atomically(log, _read_all(parts))
+        write_bytes_atomically(log, read_all(parts))
 
 
 def find_first_step(log: Path) -> int | None:
@@ -127,7 +127,7 @@ def find_first_step(log: Path) -> int | None:
     return None if steps.is_empty() else int(steps["step"][0])
 
 
-def _read_all(parts: list[Path]) -> Iterator[bytes]:
+def read_all(parts: list[Path]) -> Iterator[bytes]:
     """Yield the bytes of all files. Adds a missing line break at the end of each file except the last."""
     for part in parts:
         end = b"\n"

@@ -100,11 +100,9 @@ def name_comparison(
     return show_name(f"{', '.join(cases or spec.cases)}: {' vs '.join(arms)} on {target or spec.target}")
 
 
-class Verdicts(logging.Filter):
-    """A log filter that drops the tracebacks of FailedRun, with which a flow returns a Failed state on purpose."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not (record.exc_info and isinstance(record.exc_info[1], FailedRun))
+def _is_no_verdict(record: logging.LogRecord) -> bool:
+    """Filter a log: drop the tracebacks of FailedRun, with which a flow returns a Failed state on purpose."""
+    return not (record.exc_info and isinstance(record.exc_info[1], FailedRun))
 
 
 def log_result(lines: Iterable[tuple[str, str]]) -> None:
@@ -113,9 +111,7 @@ def log_result(lines: Iterable[tuple[str, str]]) -> None:
     Prefect sends log lines in batches: without this, the final state could arrive before them.
     """
     for name in ENGINE:
-        logger = logging.getLogger(name)
-        if not any(isinstance(one, Verdicts) for one in logger.filters):
-            logger.addFilter(Verdicts())
+        logging.getLogger(name).addFilter(_is_no_verdict)  # has no effect from the second time on
     for headline, page in lines:
         get_run_logger().info("%s", headline)
         get_run_logger().info("page: %s", page)

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -62,15 +62,10 @@ def start(place: Place, say: Callable[[str], None]) -> None:
     place = place.model_copy(update=owner_of(settings))
     place.state.mkdir(parents=True, exist_ok=True)
     write_atomically(place.state / PLACE_FILE, place.model_dump_json(indent=1) + "\n")
-    server = processes.read_kept(SERVER, place.state, Kept)
-    if server is None:
+    if processes.read_kept(SERVER, place.state, Kept) is None:
         _check_port(place)
-        argv = [sys.executable, "-m", "prefect", "server", "start", "--host", place.host, "--port", str(place.port)]
-        server = processes.start_kept(SERVER, argv, state=place.state, folder=ROOT, environment=settings)
-        say(f"server: started, log {server.log}")
-    else:
-        say("server: runs already")
-    wait_for_server(place, server)
+    words = ("server", "start", "--host", place.host, "--port", str(place.port))
+    wait_for_server(place, _start(SERVER, words, place.state, settings, say))
     os.environ.update(settings)  # Prefect's client reads them when it is imported
     from tasks.services.set_up import set_up, set_up_automations
 
@@ -78,12 +73,20 @@ def start(place: Place, say: Callable[[str], None]) -> None:
     deploy(settings)
     say(f"deployments: as in {PREFECT_FILE}")
     set_up_automations(say, webhook=os.environ.get("MAXVIEW_WEBHOOK_URL"))
-    if processes.read_kept(WORKER, place.state, Kept) is None:
-        argv = [sys.executable, "-m", "prefect", "worker", "start", "--pool", place.pool, "--name", "maxview"]
-        worker = processes.start_kept(WORKER, argv, state=place.state, folder=ROOT, environment=settings)
-        say(f"worker: started, log {worker.log}")
-    else:
-        say("worker: runs already")
+    _start(WORKER, ("worker", "start", "--pool", place.pool, "--name", "maxview"), place.state, settings, say)
+
+
+def _start(
+    name: str, words: Sequence[str], state: Path, settings: Mapping[str, str], say: Callable[[str], None]
+) -> Kept:
+    """Start `prefect WORDS…` unless it runs; return its identity."""
+    if (kept := processes.read_kept(name, state, Kept)) is not None:
+        say(f"{name}: runs already")
+        return kept
+    argv = [sys.executable, "-m", "prefect", *words]
+    kept = processes.start_kept(name, argv, state=state, folder=ROOT, environment=settings)
+    say(f"{name}: started, log {kept.log}")
+    return kept
 
 
 def settings_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:

@@ -10,11 +10,10 @@ from copy import copy
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from queue import Empty
 
 from tasks.launch.backend import LOST_LINE, PLACE_LINE, LaunchError
-from tasks.launch.logs import read_exit_code
+from tasks.launch.logs import read_all, read_exit_code
 from tasks.launch.supervise import TIMED_OUT
 from tasks.launch.xpk import poll_job
 from tasks.launch.xpk.handle import XpkHandle
@@ -58,7 +57,7 @@ class Attempt:
         """Yield the log as it grows; return why the platform ended the job, None if the platform did not end it."""
         view = retry_outages(lambda: read_job(self._api, self._handle.job_name))
         if not view.exists and read_exit_code(self._log_path) is not None:
-            yield from _read_whole(self._log_path)  # the log is complete, and the workload was deleted
+            yield from read_all([self._log_path])  # the log is complete, and the workload was deleted
             fetch_own_files(self._plan, self._directory)
             return None
         self._before = before = self._log_path.read_bytes() if self._log_path.exists() else b""
@@ -289,12 +288,6 @@ def describe_place(cluster: str, hosts: tuple[str, ...]) -> str:
         return f"cluster {cluster}: {', '.join(hosts)}"
     digest = sha256("\n".join(hosts).encode()).hexdigest()[:8]
     return f"cluster {cluster}: {hosts[0]} to {hosts[-1]}, {len(hosts)} hosts ({digest})"
-
-
-def _read_whole(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            yield chunk
 
 
 def _last_words(line: bytes) -> bytes:
