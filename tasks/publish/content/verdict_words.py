@@ -41,6 +41,9 @@ OUTCOMES: dict[Outcome, Word] = {
 }
 WORST_FIRST: tuple[Verdict, ...] = ("regressed", "changed", "unknown", "improved", "same", "not judged")
 
+# whether a floor (a level of the equality proof) holds -> the verdict whose sign and colour it has; None: not proved
+HOLDS: dict[bool | None, Verdict] = {True: "improved", False: "regressed", None: "unknown"}
+
 EFFECTS: dict[Effect, Word] = {
     "blocks": Word("✗", "bold red"),
     "qualifies": Word("!", "bold yellow"),
@@ -166,6 +169,16 @@ def cell_text(text: str, arm: ArmSummary) -> str:
     if text.strip():
         return visible(text)
     return DIED if arm.has_died else ABSENT
+
+
+def show_cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
+    """Return the texts of a row: name with unit, value of the baseline, value of the candidate, difference."""
+    return [
+        name_row(record, row),
+        cell_text(row.baseline_text, record.baseline),
+        cell_text(row.candidate_text, record.candidate),
+        difference_text(row),
+    ]
 
 
 def absent_text(record: ComparisonRecord) -> str:

@@ -12,6 +12,8 @@ from tasks.publish.content.verdict_words import (
     EFFECT_WORDS,
     EFFECTS,
     GROUPS,
+    HOLDS,
+    OUTCOMES,
     WORST_FIRST,
     absent_text,
     cell_text,
@@ -19,10 +21,10 @@ from tasks.publish.content.verdict_words import (
     list_findings,
     list_judged,
     name_group,
-    name_row,
     name_verdict,
     outcome_of,
     part_facts,
+    show_cells,
     sides_of,
     threshold_text,
     word_of,
@@ -171,10 +173,7 @@ def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
     verdict = name_verdict(word)
     return [
         f"**{verdict}**" if word in ("regressed", "changed") else verdict,
-        _md(name_row(record, row)),
-        _md(cell_text(row.baseline_text, record.baseline)),
-        _md(cell_text(row.candidate_text, record.candidate)),
-        _md(difference_text(row)),
+        *map(_md, show_cells(record, row)),
         _md(threshold_text(row)) or "—",
     ]
 
@@ -202,8 +201,9 @@ def _programs(record: ComparisonRecord) -> list[str]:
 
 
 def _floors(record: ComparisonRecord) -> list[str]:
-    signs = {True: "✓", False: "✗", None: "?"}
-    lines = [f"- {signs[floor.holds]} **{floor.name}**: {_md(floor.evidence)}" for floor in record.floors]
+    lines = [
+        f"- {OUTCOMES[HOLDS[floor.holds]].sign} **{floor.name}**: {_md(floor.evidence)}" for floor in record.floors
+    ]
     return ["## Are they the same by construction?", "\n".join(lines)] if lines else []
 
 

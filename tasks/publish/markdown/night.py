@@ -55,7 +55,7 @@ def night_message(record: NightRecord) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def sign(result: CellResult) -> str:
+def show_cell(result: CellResult) -> str:
     """Return the text of a cell: its result with a sign, in brackets if the cell is in quarantine."""
     word = name_verdict(result.word)
     return f"({word})" if result.cell.quarantine else word
@@ -80,7 +80,7 @@ def _culprits(record: NightRecord) -> list[str]:
 
 def _bad(record: NightRecord) -> list[str]:
     lines = [
-        f"- **{sign(result)}** {escape_markdown(result.cell.comparison)} {escape_markdown(result.cell.case)}"
+        f"- **{show_cell(result)}** {escape_markdown(result.cell.comparison)} {escape_markdown(result.cell.case)}"
         f"{_owner(result)}: {escape_markdown(shorten(result.headline, LONGEST_HEADLINE))}"
         for result in record.bad
     ]
@@ -103,7 +103,7 @@ def _matrix(results: Sequence[CellResult]) -> str:
     owners = {result.cell.case: result.cell.owner for result in results}
     rows = []
     for case in cases:
-        cells = [sign(found[name, case]) if (name, case) in found else "—" for name in comparisons]
+        cells = [show_cell(found[name, case]) if (name, case) in found else "—" for name in comparisons]
         rows.append([escape_markdown(case), *cells, owner_text(owners[case]) or "—"])
     table = draw_table(["case", *map(escape_markdown, comparisons), "owner"], "l" * (len(comparisons) + 2), rows)
     counts = [f"{word} {n}" for word in OUTCOMES if (n := sum(r.word == word for r in results))]
@@ -112,7 +112,7 @@ def _matrix(results: Sequence[CellResult]) -> str:
 
 def _quarantine(record: NightRecord) -> list[str]:
     lines = [
-        f"- {escape_markdown(result.cell.comparison)} {escape_markdown(result.cell.case)}: {sign(result)}; "
+        f"- {escape_markdown(result.cell.comparison)} {escape_markdown(result.cell.case)}: {show_cell(result)}; "
         f"{escape_markdown(result.cell.quarantine)}"
         for result in record.results
         if result.cell.quarantine

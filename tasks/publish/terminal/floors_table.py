@@ -7,11 +7,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tasks.publish.content.verdict_words import HOLDS, OUTCOMES
 from tasks.records import ComparisonRecord
 from tasks.records.text import visible
 
 FLOORS = ("same program", "same bits", "same checkpoint")
-SIGNS = {True: ("✓", "bold green"), False: ("✗", "bold red"), None: ("?", "bold yellow")}
 
 
 def render_floors(records: Sequence[ComparisonRecord], left_out: Mapping[str, str]) -> RenderableType:
@@ -26,7 +26,7 @@ def render_floors(records: Sequence[ComparisonRecord], left_out: Mapping[str, st
     rows = {}
     for record in records:
         found = {floor.name: floor for floor in record.floors}
-        signs = [Text(*SIGNS[found[name].holds]) if name in found else Text("–") for name in FLOORS]
+        signs = [Text(*OUTCOMES[HOLDS[found[name].holds]]) if name in found else Text("–") for name in FLOORS]
         why = "; ".join(f"{floor.name}: {floor.evidence}" for floor in record.floors if floor.holds is not True)
         rows[record.case] = [*signs, Text(visible(why))]
     for case, why in left_out.items():

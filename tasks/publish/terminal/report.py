@@ -21,19 +21,18 @@ from tasks.publish.content.verdict_words import (
     AGAIN,
     EFFECTS,
     GROUPS,
+    HOLDS,
     OUTCOMES,
     absent_text,
-    cell_text,
     describe_coverage,
-    difference_text,
     list_findings,
     list_judged,
     name_group,
     name_heading,
-    name_row,
     name_verdict,
     outcome_of,
     part_facts,
+    show_cells,
     sides_of,
     threshold_text,
     unbroken,
@@ -197,13 +196,8 @@ class _Metrics:
 
 
 def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
-    texts = [
-        name_row(record, row),
-        cell_text(row.baseline_text, record.baseline),
-        cell_text(row.candidate_text, record.candidate),
-        difference_text(row),
-    ]
-    return [*(unbroken(text, GLUE) for text in texts), name_verdict(word_of(record, row)).replace(" ", GLUE)]
+    texts = [unbroken(text, GLUE) for text in show_cells(record, row)]
+    return [*texts, name_verdict(word_of(record, row)).replace(" ", GLUE)]
 
 
 def share_width(columns: Sequence[Sequence[str]], room: int) -> list[int | None]:
@@ -289,8 +283,8 @@ def _times(record: ComparisonRecord) -> Iterator[Row]:
 
 def _floors(record: ComparisonRecord) -> Iterator[Row]:
     for floor in record.floors:
-        sign, style = {True: ("✓", "bold green"), False: ("✗", "bold red"), None: ("?", "bold yellow")}[floor.holds]
-        yield Text(f"{sign} {floor.name}", style=style), _plain(floor.evidence)
+        word = OUTCOMES[HOLDS[floor.holds]]
+        yield Text(f"{word.sign} {floor.name}", style=word.style), _plain(floor.evidence)
 
 
 def _checkpoints(record: ComparisonRecord) -> Iterator[Row]:
