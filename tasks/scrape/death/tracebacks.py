@@ -156,7 +156,7 @@ def _read_last(lines: Iterator[tuple[int, bytes]], mark: bytes) -> Raised | None
             last = _LAST_LINE.fullmatch(line)
             if last is None:
                 return None
-            return _raised(last[1], last[2], start, start + len(line), _below(lines), file, mark)
+            return _raised(last[1], last[2], start, start + len(line), file, _below(lines), mark)
         if frame := _FRAME.search(line):
             file = frame[1]
     return None
@@ -183,7 +183,7 @@ def _read_notebook(data: bytes, position: int) -> Raised | None:
         return None
     line = re.compile(rb"(?m)^((?:\w+\.)*%s)(?:: ([^\n]*?))?[ \t]*\r?$" % re.escape(named[1]))
     last = line.search(data, position, position + OVERLAP)
-    return _raised(last[1], last[2], last.start(), last.end(), b"", b"", b"") if last else None
+    return _raised(last[1], last[2], last.start(), last.end(), b"") if last else None
 
 
 def _read_joined(data: bytes, position: int) -> Raised | None:
@@ -193,11 +193,11 @@ def _read_joined(data: bytes, position: int) -> Raised | None:
     frames = list(_FRAME.finditer(data, position, end))
     named = _NAMED.search(data, frames[-1].end() if frames else position + 9, end)
     file = frames[-1][1] if frames else b""
-    return _raised(named[1], named[2], named.start(), named.end(), b"", file, b"") if named else None
+    return _raised(named[1], named[2], named.start(), named.end(), file) if named else None
 
 
 def _raised(
-    kind: bytes, message: bytes | None, position: int, end: int, below: bytes, file: bytes, mark: bytes
+    kind: bytes, message: bytes | None, position: int, end: int, file: bytes, below: bytes = b"", mark: bytes = NO_MARK
 ) -> Raised:
     of_type, words, detail, path = map(text_of, (kind, message, below, file))
     return Raised(of_type, words.strip(), position, end, detail, path.replace("\\", "/").rsplit("/", 1)[-1], mark)

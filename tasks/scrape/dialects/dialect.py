@@ -85,9 +85,9 @@ class EventCollector:
         last_step = int(steps["offset"][-1]) if steps.height else -1
         error, survived = self.cause(table, last_step), self.death.survived(last_step=last_step)
         is_short = not steps.height or (planned is not None and int(steps["step"][-1]) < planned)
-        if error is None and is_short:
-            return {"error": survived, "survived": None}
-        return {"error": error, "survived": survived if error is None else None}
+        if error is None and not is_short:
+            return {"error": None, "survived": survived}
+        return {"error": error or survived, "survived": None}
 
     def stalls(self, steps: pl.DataFrame) -> tuple[Stall, ...]:
         """Return the steps that took far longer than their neighbours, with the causes."""
