@@ -1,4 +1,8 @@
-"""Compares the arguments of both arms' training steps: weights, optimizer moments, counters, random keys, batches."""
+"""Compares the arguments of both arms' training steps: weights, optimizer moments, counters, random keys, batches.
+
+An arm is one of the two compared versions of a trainer. The candidate's step may have been observed with arguments of
+the baseline in place of its own: these arguments are called replaced.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,10 +31,10 @@ class GivenArguments:
 def compare_arguments(
     baseline: Observation, candidate: Observation, names: tuple[str, str], *, starts_shared: bool = False
 ) -> GivenArguments:
-    """Pair the arguments by role and meaning; return a root for each role with different arrays, with their number.
+    """Return the differences of the arguments, paired by role and meaning: one root for each role with differences.
 
-    A replaced argument of the candidate that was different gives a root too, unless starts_shared: then the judged runs
-    also started with equal arguments.
+    A replaced argument is a difference if the candidate's own one was not equal. It is none if the measured runs
+    started with equal arguments too (starts_shared).
     """
     places = [
         {(argument.role, argument.meaning): n for n, argument in enumerate(found.arguments)}

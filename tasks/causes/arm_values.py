@@ -1,4 +1,8 @@
-"""Finds the tensors of one arm's observed step that the other arm lacks, and the operations where they begin."""
+"""Finds the tensors of one arm's observed step that the other arm lacks, and the operations at which they begin.
+
+An arm is one of the two compared versions of a trainer. A row is one tensor: one result of one operation of the step. A
+random draw (`jax.random`) differs if its key derives from an argument of the step that only one arm has.
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -46,21 +50,20 @@ def trace_keys(step: ObservedStep, arguments: Sequence[ObservedArray]) -> KeyUse
     return KeyUses(derived, draws)
 
 
-def find_own_draws(
-    mine: KeyUses, theirs: KeyUses, arguments: Sequence[ObservedArray], others: Sequence[ObservedArray]
-) -> OwnDraws:
+def find_own_draws(arm: "ArmValues", other: "ArmValues") -> OwnDraws:
     """Return the draws with a key argument that the other arm lacks: by meaning, and by bits among its draws' keys."""
+    arguments, others = arm.observation.arguments, other.observation.arguments
     meanings = {argument.meaning for argument in others if argument.role == _RANDOM}
-    digests = {others[place].digest for places in theirs.draws.values() for place in places}
+    digests = {others[place].digest for places in other.keys.draws.values() for place in places}
     own = {
         place
-        for places in mine.draws.values()
+        for places in arm.keys.draws.values()
         for place in places
         if arguments[place].meaning not in meanings and arguments[place].digest not in digests
     }
     return OwnDraws(
-        frozenset(n for n, places in mine.derived.items() if places & own),
-        {n: _in_words(places, arguments) for n, places in mine.draws.items() if places & own},
+        frozenset(n for n, places in arm.keys.derived.items() if places & own),
+        {n: _in_words(places, arguments) for n, places in arm.keys.draws.items() if places & own},
     )
 
 
@@ -69,7 +72,7 @@ def _in_words(places: frozenset[int], arguments: Sequence[ObservedArray]) -> str
     return ", ".join([meaning for meaning in meanings if not meaning.endswith(_COUNTER)] or meanings)
 
 
-MADE = ("row", "arg")  # kinds of origins that are tensors; the other kinds are literals and constants
+TENSORS = ("row", "arg")  # kinds of origins that are tensors; the other kinds are literals and constants
 
 
 @dataclass(frozen=True)
@@ -110,16 +113,16 @@ class ArmValues:
 
     def constants(self, row: TensorRow) -> tuple[str, ...]:
         """Return the constants that an operation reads, in order."""
-        return tuple(str(leaf[1]) for origin in row.origins for leaf in leaves(origin) if leaf[0] not in MADE)
+        return tuple(str(leaf[1]) for origin in row.origins for leaf in leaves(origin) if leaf[0] not in TENSORS)
 
     def _made(self, origin: Origin) -> Iterator[str]:
         turn = f" {origin[1]}" if origin[0] == "part" else ""
-        yield from (self.digest_of(leaf) + turn for leaf in leaves(origin) if leaf[0] in MADE)
+        yield from (self.digest_of(leaf) + turn for leaf in leaves(origin) if leaf[0] in TENSORS)
 
 
 @dataclass
-class Parting:
-    """The tensors of `arm` that `other` lacks. A row is given by its index in `arm.rows`."""
+class Divergence:
+    """The tensors of `arm` that the arm `other` lacks. A row is given by its index in `arm.rows`."""
 
     arm: ArmValues
     other: ArmValues
@@ -132,8 +135,7 @@ class Parting:
     def __post_init__(self) -> None:
         rows, known = self.arm.rows, self.other.digests
         self.divergent = frozenset(n for n in self.arm.step.live if rows[n].digest not in known)
-        mine, theirs = self.arm.observation.arguments, self.other.observation.arguments
-        self.own_draws = find_own_draws(self.arm.keys, self.other.keys, mine, theirs)
+        self.own_draws = find_own_draws(self.arm, self.other)
         self.frontier = tuple(n for n in sorted(self.divergent | self.own_draws.keys.keys()) if self._is_at_front(n))
 
     def _is_at_front(self, n: int) -> bool:
@@ -145,5 +147,5 @@ class Parting:
         return all(
             leaf[1] not in self.divergent if leaf[0] == "row" else leaf[1] in self.arm.equal_arguments
             for leaf in leaves(origin)
-            if leaf[0] in MADE
+            if leaf[0] in TENSORS
         )

@@ -1,7 +1,7 @@
 """Builds the graph of a StableHLO program's values, each with a hash of its computation, from the program's transcript.
 
-Functions are inlined, and arguments and results are identified by their meaning. Therefore a hash depends neither on
-names nor on the order of arguments, loop carries and independent operations.
+The transcript is the program as JSON. Functions are inlined, and arguments and results are identified by their meaning.
+Therefore a hash depends neither on names nor on the order of arguments, loop carries and independent operations.
 """
 
 import math
@@ -66,7 +66,8 @@ class _Builder:
             name = _unique(_name_argument(one["name"], number), self.graph.inputs)
             attributes = one["attributes"]
             donated = "tf.aliasing_output" in attributes or "jax.buffer_donor" in attributes
-            self.graph.inputs[name] = Input(one["type"], self.lies(attributes.get("sdy.sharding", "")), donated)
+            sharding = self.describe_sharding(attributes.get("sdy.sharding", ""))
+            self.graph.inputs[name] = Input(one["type"], sharding, donated)
             env[one["value"]] = Value.leaf("argument", name, one["type"])
         return env
 
@@ -82,11 +83,11 @@ class _Builder:
             attributes = main["results"][number] if number < len(main["results"]) else {}
             info = attributes.get("jax.result_info", "").strip('"')
             name = replaced.get(number) or (info.partition("[")[2].rstrip("]") and info) or f"result {number}"
-            lies = self.lies(attributes.get("sdy.sharding", ""))
-            placed = digest(value.exact, lies) if lies.strip("(-, )") else value.exact
+            sharding = self.describe_sharding(attributes.get("sdy.sharding", ""))
+            placed = digest(value.exact, sharding) if sharding.strip("(-, )") else value.exact
             self.graph.outputs[_unique(name, self.graph.outputs)] = Value(value.value, placed)
 
-    def lies(self, sharding: str) -> str:
+    def describe_sharding(self, sharding: str) -> str:
         """Return the mesh axes that shard each dimension, e.g. `(fsdp, -)`, without mesh axes of size one."""
         found = re.search(r", \[(.*?)\]", sharding)
         if not found:
@@ -121,10 +122,10 @@ class _Builder:
     def call(self, one: Operation, read: Sequence[Value], around: Around) -> list[Value]:
         callee: str = one["callee"]
         if _RANDOM.fullmatch(callee):
-            return self.keep(one, read, f"random bits {self.body(callee)}", around)
+            return self.make_operation(one, read, f"random bits {self.body(callee)}", around)
         function = self.functions[callee]
         env = dict(zip((value["value"] for value in function["arguments"]), read, strict=True))
-        return self.block(function["operations"], env, around._replace(call=self.at(one["place"], around)))
+        return self.block(function["operations"], env, around._replace(call=self.find_place(one["place"], around)))
 
     def body(self, callee: str) -> str:
         """Return the hash of a function's computation, independent of its callers."""
@@ -140,16 +141,16 @@ class _Builder:
         return self.bodies[callee]
 
     def placement(self, one: Operation, read: Sequence[Value], around: Around) -> list[Value]:
-        lies = self.lies(one["attributes"].get("sharding", ""))
-        if not lies.strip("(-, )"):
+        sharding = self.describe_sharding(one["attributes"].get("sharding", ""))
+        if not sharding.strip("(-, )"):
             return list(read)
         if around.record:
-            key = lies, self.sources[self.at(one["place"], around)]
+            key = sharding, self.sources[self.find_place(one["place"], around)]
             self.graph.placements[key] = self.graph.placements.get(key, 0) + around.times
-        return [value._replace(exact=digest("placed", lies, value.exact)) for value in read]
+        return [value._replace(exact=digest("placed", sharding, value.exact)) for value in read]
 
-    def at(self, place: int, around: Around) -> int:
-        """Return the source place to report for an operation: in a library's function, the place of the call to it."""
+    def find_place(self, place: int, around: Around) -> int:
+        """Return the place to report for an operation: its own, or the call's if it is in a library's function."""
         return place if around.call is None or not self.in_library[place] else around.call
 
     def operation(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
@@ -159,9 +160,9 @@ class _Builder:
             given = {number: Value.leaf("element", place) for place, number in enumerate(region["arguments"])}
             returned = self.block(region["operations"], {**env, **given}, Around(call=around.call))
             inner.append(digest(*(value.exact for value in returned)))
-        return self.keep(one, read, "".join(inner), around)
+        return self.make_operation(one, read, "".join(inner), around)
 
-    def keep(self, one: Operation, read: Sequence[Value], inner: str, around: Around) -> list[Value]:
+    def make_operation(self, one: Operation, read: Sequence[Value], inner: str, around: Around) -> list[Value]:
         """Return the results of an operation; add it to the graph if `around.record`. inner: hash of its regions."""
         name, detail = one["name"], self.detail(one)
         key = digest(name, detail, inner, one["reads"], one["makes"])
@@ -170,7 +171,7 @@ class _Builder:
         if name == "stablehlo.constant" and (found := _INTEGER.fullmatch(one["attributes"].get("value", ""))):
             self.integers[made[0].exact] = int(found[1])
         if around.record:
-            place = self.at(one["place"], around)
+            place = self.find_place(one["place"], around)
             reads, results = (tuple(value.exact for value in values) for values in (read, made))
             moved = 0 if name in FREE else sum(map(count_bytes, (*one["reads"], *one["makes"])))
             self.graph.values.update(reads, results)
@@ -218,7 +219,7 @@ class _Builder:
         base = self.carries
         self.carries += len(read)  # nested loops use the bits after these
 
-        def go_round(colours: Sequence[Value], inside: Around) -> tuple[list[Value], Value]:
+        def run_body(colours: Sequence[Value], inside: Around) -> tuple[list[Value], Value]:
             marked = [
                 colour._replace(carries=read[n].carries if kept[n] else 1 << base + n)
                 for n, colour in enumerate(colours)
@@ -231,7 +232,7 @@ class _Builder:
         colours, classes, rounds = list(read), 0, 0
         while rounds == 0 or (len({colour.exact for colour in colours}) > classes and rounds < _MOST_ROUNDS):
             classes, rounds = len({colour.exact for colour in colours}), rounds + 1
-            made, test = go_round(colours, Around(call=around.call))
+            made, test = run_body(colours, Around(call=around.call))
             colours = [
                 colour if kept[n] else Value.combine("carry", of=[read[n], made[n], test])
                 for n, colour in enumerate(colours)
@@ -239,7 +240,7 @@ class _Builder:
         if around.record:
             trips = self.trips(condition, {**env, **dict(zip(condition["arguments"], read, strict=True))})
             # from the initial values, so that one difference in the body does not change all readers of its carry
-            go_round(read, around._replace(times=around.times * trips))
+            run_body(read, around._replace(times=around.times * trips))
         self.carries = base
         needs = [value.carries | test.carries | 1 << base + n for n, value in enumerate(made)]
         closed = _close_loop(read, colours, needs, base)
@@ -263,7 +264,7 @@ class _Builder:
 
 
 def _close_loop(read: Sequence[Value], colours: Sequence[Value], needs: Sequence[int], base: int) -> list[Value]:
-    """Return the results of a loop from the last colours of its carries.
+    """Return the results of a loop from the last hashes (colours) of its carries.
 
     needs: for each carry, a bit mask of the carries that it is computed from, itself included. Bit base + n is carry n;
     lower bits are carries of the surrounding loops.

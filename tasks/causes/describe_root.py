@@ -1,10 +1,13 @@
-"""Describes roots as text. A root is an operation at which the training steps of two arms begin to differ."""
+"""Describes roots as text. A root is an operation at which the training steps of two arms begin to differ.
+
+An arm is one of the two compared versions of a trainer. A row is one tensor: one result of one operation of a step.
+"""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tasks.causes.arm_values import Parting
+from tasks.causes.arm_values import Divergence
 from tasks.causes.tensor_rows import TensorRow
 from tasks.records.observation import Root, RootKind
 
@@ -13,7 +16,7 @@ _SHOWN = 80  # most characters of a parameter's value in a sentence
 
 
 @dataclass(frozen=True)
-class Found:
+class PlacedRoot:
     """One root, and its position in the baseline's program."""
 
     root: Root
@@ -21,18 +24,18 @@ class Found:
     group: tuple[str, ...]  # equal for roots that are listed as one
 
 
-def describe_pair(left: Parting, right: Parting, ours: int, theirs: int) -> Found:
-    """Describe row `ours` of the baseline and row `theirs` of the candidate, which read equal tensors but differ."""
+def describe_pair(left: Divergence, right: Divergence, ours: int, theirs: int) -> PlacedRoot:
+    """Describe a root at the baseline's row `ours` and the candidate's row `theirs`, which read equal tensors."""
     a, b = left.arm.rows[ours], right.arm.rows[theirs]
     if ours in left.own_draws.keys and theirs in right.own_draws.keys:
         kind, why, values = _other_keys(left, right, ours, theirs)
     else:
         kind, why, values = _reason(left, right, a, b)
     place = b.place if (b.short_file, b.function) != (a.short_file, a.function) or b.line != a.line else ""
-    return _found(left, ours, float(ours), kind, why, values, candidate_place=place)
+    return _place_root(left, ours, float(ours), kind, why, values, place)
 
 
-def _other_keys(left: Parting, right: Parting, ours: int, theirs: int) -> tuple[RootKind, str, tuple[str, str]]:
+def _other_keys(left: Divergence, right: Divergence, ours: int, theirs: int) -> tuple[RootKind, str, tuple[str, str]]:
     keys = left.own_draws.keys[ours], right.own_draws.keys[theirs]
     names = left.arm.observation.arm, right.arm.observation.arm
     why = f"each arm draws with a key of its own: {names[0]}'s derives from {keys[0]}, {names[1]}'s from {keys[1]}"
@@ -41,7 +44,7 @@ def _other_keys(left: Parting, right: Parting, ours: int, theirs: int) -> tuple[
     return "key", why, keys
 
 
-def _reason(left: Parting, right: Parting, a: TensorRow, b: TensorRow) -> tuple[RootKind, str, tuple[str, str]]:
+def _reason(left: Divergence, right: Divergence, a: TensorRow, b: TensorRow) -> tuple[RootKind, str, tuple[str, str]]:
     if a.operation != b.operation:
         return "operation", f"{a.operation} is {b.operation}", (a.operation, b.operation)
     constants = left.arm.constants(a), right.arm.constants(b)
@@ -68,17 +71,17 @@ def _other_parameter(left: str, right: str) -> tuple[str, str]:
     return f"{name}={str(ours.get(name))[:_SHOWN]}", str(theirs.get(name))[:_SHOWN]
 
 
-def describe_extra(side: Parting, n: int, order: float, *, of_candidate: bool, stops: bool = False) -> Found:
-    """Describe row `n` that only one arm has. stops: it stops a gradient; else the other arm lacks its value."""
+def describe_extra(side: Divergence, n: int, order: float, *, of_candidate: bool, stops: bool = False) -> PlacedRoot:
+    """Describe a root at row `n`, which only one arm has. stops: it stops a gradient; else only its value is new."""
     shown = "stopped" if stops else side.arm.rows[n].values
     what = "stops the gradient here" if stops else "has it"
     values = ("", shown) if of_candidate else (shown, "")
-    return _found(side, n, order, "extra", f"only {side.arm.observation.arm} {what}", values)
+    return _place_root(side, n, order, "extra", f"only {side.arm.observation.arm} {what}", values)
 
 
-def _found(
-    side: Parting, n: int, order: float, kind: RootKind, why: str, values: tuple[str, str], *, candidate_place: str = ""
-) -> Found:
+def _place_root(
+    side: Divergence, n: int, order: float, kind: RootKind, why: str, values: tuple[str, str], candidate_place: str = ""
+) -> PlacedRoot:
     row = side.arm.rows[n]
     at = f" in {row.layer}" if row.layer else ""
     other = f" ({candidate_place} in the other)" if candidate_place else ""
@@ -88,7 +91,7 @@ def _found(
         after=equal_up_to(side.arm.rows, n), baseline=values[0], candidate=values[1],
         sentence=f"{row.direction}, {row.operation} {row.type} at {row.place}{other}{at}: {why}",
     )  # fmt: skip
-    return Found(root, order, (kind, row.direction, row.operation, row.place, candidate_place, why))
+    return PlacedRoot(root, order, (kind, row.direction, row.operation, row.place, candidate_place, why))
 
 
 def equal_up_to(rows: Sequence[TensorRow], order: float) -> str:

@@ -1,25 +1,25 @@
-"""Observes two arms and explains how they differ: in tensors, program, memory and time, with the commits of lines."""
+"""Observes two arms (versions of a trainer) and explains how they differ: in tensors, program, memory and time."""
 
 import gzip
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.causes.live_buffers import Buffer, compare_memory, count_allocated, read_buffers
 from tasks.causes.observe_arm import observe_arm
-from tasks.causes.profiles import ProfiledStep, compare_profiles, find_profile, read_profiles
+from tasks.causes.profiles import ProfiledStep, compare_profiles, find_profile
 from tasks.causes.programs import compare_program_files
+from tasks.causes.read_with_jax import read_with_jax
 from tasks.causes.source_lines import OptimisedProgram, read_optimised
 from tasks.causes.tensors import compare_tensors
-from tasks.causes.touched_lines import Refs, find_refs, name_commits
+from tasks.causes.touched_lines import add_commits, find_refs
 from tasks.observe.inject.maxview_observe.files import BUFFERS, INSTRUCTIONS
 from tasks.observe.shared_start import read_start
 from tasks.preflight.compare_programs import Side, compare_programs
 from tasks.preflight.program_work import analyse_program
 from tasks.records import (
-    CodeLine,
     CompiledProgram,
     Explanation,
     InputArray,
@@ -55,17 +55,16 @@ class ObservedArm(NamedTuple):
 
 def say_cost(plans: Both[RunPlan], seconds: float | None) -> str:
     """Return the cost of an explanation as text. seconds: duration of a judged run; None if unknown."""
+    about = f"on {plans[0].target}" + (f", at most about {2 * seconds:,.0f} s" if seconds else "")
     again = "both arms are started once more, for a few steps each"
-    about = f", at most about {2 * seconds:,.0f} s" if seconds else ""
-    where = plans[0].target
-    return f"{again}, on {where}{about}; explain: off in the comparison's file leaves it out"
+    return f"{again}, {about}; explain: off in the comparison's file leaves it out"
 
 
 def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path) -> Explanation:
-    """Observe both arms below `folder` and explain their differences. Failures of an arm never raise; they give notes.
+    """Observe both arms, with files below `folder`, and return their differences; a failure of an arm gives a note.
 
-    The second arm's step gets the first arm's arguments, so that only the computation can differ. Arguments that
-    differed before are listed first, unless the judged runs shared their start.
+    The second arm's step gets the first arm's arguments, so that only the computation can differ. Differences of its
+    own arguments are listed first, unless the judged runs started with equal arguments.
     """
     began = time.monotonic()
     first = observe(plans[0], names[0], folder / "baseline", None)
@@ -101,13 +100,13 @@ def explain_observed(arms: Both[ObservedArm], *, starts_shared: bool = False) ->
 
     folders = arms[0].folder, arms[1].folder
     tensors = attempt("tensors", lambda: compare_tensors(*folders, names, starts_shared=starts_shared))
-    program = attempt("programs", lambda: _explain_program(arms, names))
+    program = attempt("programs", lambda: _explain_program(arms))
     optimised = [attempt(arm.name, partial(read_optimised, arm.folder / OPTIMISED, arm.root)) for arm in arms]
     memory = spent = None
     if optimised[0] is not None and optimised[1] is not None:
         both = (optimised[0], optimised[1])
-        memory = attempt("memory", lambda: _explain_memory(arms, both, names))
-        spent = attempt("times", lambda: _explain_time(arms, both, names))
+        memory = attempt("memory", lambda: _explain_memory(arms, both))
+        spent = attempt("times", lambda: _explain_time(arms, both))
     explanation = Explanation(
         headline=_say_headline(tensors, program, memory, spent),
         tensors=tensors,
@@ -120,7 +119,8 @@ def explain_observed(arms: Both[ObservedArm], *, starts_shared: bool = False) ->
     return explanation if refs is None else add_commits(explanation, refs, (arms[0].root, arms[1].root))
 
 
-def _explain_program(arms: Both[ObservedArm], names: Both[str]) -> ProgramExplanation:
+def _explain_program(arms: Both[ObservedArm]) -> ProgramExplanation:
+    names = arms[0].name, arms[1].name
     paths = [arm.folder / PROGRAM for arm in arms]
     found = compare_program_files(paths[0], paths[1], names, (arms[0].root, arms[1].root))
     versions = [arm.observation.software.get("jax", "") for arm in arms]
@@ -176,24 +176,21 @@ def _count_allocated(arm: ObservedArm) -> int:
         return 0
 
 
-def _explain_memory(
-    arms: Both[ObservedArm], programs: Both[OptimisedProgram], names: Both[str]
-) -> MemoryExplanation | None:
+def _explain_memory(arms: Both[ObservedArm], programs: Both[OptimisedProgram]) -> MemoryExplanation:
     sides: list[tuple[OptimisedProgram, list[Buffer]]] = []
     for arm, program in zip(arms, programs, strict=True):
         if not (arm.folder / BUFFERS).is_file():
             raise ValueError(f"the compiler of {arm.name} does not report its buffers")
         sides.append((program, read_buffers(arm.folder / BUFFERS, arm.folder / INSTRUCTIONS)))
-    return compare_memory(sides[0], sides[1], names)
+    return compare_memory(sides[0], sides[1], (arms[0].name, arms[1].name))
 
 
-def _explain_time(
-    arms: Both[ObservedArm], programs: Both[OptimisedProgram], names: Both[str]
-) -> TimeExplanation | None:
+def _explain_time(arms: Both[ObservedArm], programs: Both[OptimisedProgram]) -> TimeExplanation | None:
+    names = arms[0].name, arms[1].name
     paths = [find_profile(arm.folder / PROFILE) for arm in arms]
     if paths[0] is None or paths[1] is None:
         raise ValueError(f"{names[0] if paths[0] is None else names[1]} left no profile")
-    profiles = read_profiles([paths[0], paths[1]])
+    profiles = read_with_jax("profile", [paths[0], paths[1]])
     steps = [
         ProfiledStep(profile, program, arm.observation.step or "")
         for profile, program, arm in zip(profiles, programs, arms, strict=True)
@@ -207,10 +204,10 @@ def _say_headline(
     memory: MemoryExplanation | None,
     spent: TimeExplanation | None,
 ) -> str:
-    """Return one sentence about the first tensor that differs, else the program, else memory or time.
+    """Return one sentence about the first tensor that differs, else about the program, else about memory or time.
 
-    Tensors are from an evaluation operation by operation, results from the compiled step. The sentence distinguishes
-    them.
+    Tensors are evaluated operation by operation, but results come from the compiled step. The sentence names the two
+    cases differently.
     """
     if tensors is not None and tensors.roots:
         return tensors.sentence
@@ -224,44 +221,3 @@ def _say_headline(
         return f"{tensors.sentence}; {program.sentence}"
     said = next((one.sentence for one in (tensors, program, memory, spent) if one is not None), "")
     return said or "nothing could be compared"
-
-
-def add_commits(explanation: Explanation, refs: Refs, roots: Both[str]) -> Explanation:
-    """Return the explanation, with the commit between the refs that changed each source line."""
-    sides = _lines_of(explanation)
-    commits = [name_commits(lines, refs, of_candidate=bool(side), root=roots[side]) for side, lines in enumerate(sides)]
-    touched = [
-        line.model_copy(update={"commit": commit})
-        for found in reversed(commits)  # the candidate's lines first
-        for line, commit in found.items()
-    ]
-    return explanation.model_copy(update={"lines": tuple(touched)})
-
-
-def _lines_of(explanation: Explanation) -> tuple[list[CodeLine], list[CodeLine]]:
-    """Return the source lines in an explanation: the baseline's and the candidate's, in the order of its rows."""
-    left: list[CodeLine] = []
-    right: list[CodeLine] = []
-
-    def add(rows: Iterable[object]) -> None:
-        for row in rows:
-            for side, name in ((left, "baseline_line"), (right, "candidate_line")):
-                line = getattr(row, name)
-                if line is not None:
-                    side.append(line)
-
-    for root in explanation.tensors.roots if explanation.tensors else ():
-        if root.file:
-            here = CodeLine(file=root.file, line=root.line, function=root.function, path=root.path)
-            left.append(here)
-            place, _, function = root.candidate_place.partition(" ")
-            file, _, number = place.rpartition(":")
-            there = CodeLine(file=file, line=int(number), function=function, path=file) if number.isdigit() else None
-            right.append(there or here.model_copy(update={"path": root.file}))
-    if explanation.program:
-        add(explanation.program.operations)
-    if explanation.time:
-        add(explanation.time.differences)
-    if explanation.memory:
-        add(explanation.memory.buffers)
-    return left, right

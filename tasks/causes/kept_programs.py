@@ -1,11 +1,12 @@
-"""Compares the step programs that a case's runs kept: did both arms run the same computation?"""
+"""Compares the compiled training steps that the runs of two arms (versions of a trainer) kept in their folders."""
 
 import gzip
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from tasks.causes.programs import compare_transcripts, read_transcripts
+from tasks.causes.programs import compare_transcripts
+from tasks.causes.read_with_jax import read_with_jax
 from tasks.records import ProgramExplanation, RunRecord
 from tasks.records.observation import PROGRAM
 from tasks.store import Store
@@ -20,9 +21,9 @@ def have_programs(runs: Sequence[RunRecord], store: Store) -> bool:
 
 
 def compare_kept_programs(runs: Sequence[RunRecord], store: Store) -> ProgramExplanation | None:
-    """Compare the first run's program with each distinct text of the others; return the answer that differs most.
+    """Compare the first run's program with each distinct program of the other runs; return the largest difference.
 
-    None if a text cannot be read (an older or newer JAX may have written it), or if there is no other text.
+    None if a program cannot be read (an older or newer JAX may have written it), or if there is no other program.
     """
     found: dict[str, tuple[RunRecord, Path]] = {}
     for run, path in zip(runs, _paths(runs, store), strict=True):
@@ -30,7 +31,7 @@ def compare_kept_programs(runs: Sequence[RunRecord], store: Store) -> ProgramExp
         found.setdefault(f"{run.arm} {digest}", (run, path))
     (first, path), *others = found.values()
     try:
-        transcripts = read_transcripts([path, *(other for _, other in others)])
+        transcripts = read_with_jax("stablehlo", [path, *(other for _, other in others)])
     except ValueError:
         return None
     roots = [_root_of(run) for run, _ in found.values()]

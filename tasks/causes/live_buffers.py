@@ -1,16 +1,21 @@
-"""Finds the buffers that are live at the peak of a program's device memory, by source line, and compares two arms.
+"""Finds the buffers that are live at the peak of a program's device memory, and compares those of two arms.
+
+An arm is one of the two compared versions of a trainer.
 
 The offset and size of each buffer are from the compiler's `BufferAssignmentProto` (XLA's `hlo.proto`). Its lifetime is
 from the order of the instructions in the scheduled program.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from google.protobuf.empty_pb2 import Empty  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
 
 from tasks.causes.source_lines import Located, OptimisedProgram, name_place
-from tasks.causes.wire_format import Message
 from tasks.preflight.hlo import Instruction, Program
 from tasks.records import CodeLine, LiveBuffer, MemoryExplanation
 
@@ -37,22 +42,43 @@ class Peak(NamedTuple):
     buffers: tuple[Buffer, ...]
 
 
+class _Message:
+    """The fields of a protocol buffer by number, because no installed package contains XLA's schema."""
+
+    def __init__(self, content: bytes) -> None:
+        """Decode a message. Raises ValueError if the bytes are no message."""
+        self._fields: dict[int, list[Any]] = defaultdict(list)
+        try:
+            for field in UnknownFieldSet(Empty.FromString(content)):
+                self._fields[field.field_number].append(field.data)
+        except DecodeError as error:
+            raise ValueError(f"no protocol buffer: {error}") from error
+
+    def last[T](self, number: int, default: T) -> T:
+        """Return the value of a field, the last if there are several; the default if it is missing."""
+        return next(reversed(self._fields[number]), default)
+
+    def messages(self, number: int) -> Iterator["_Message"]:
+        """Yield the messages in a repeated field."""
+        return map(_Message, self._fields[number])
+
+
 def read_buffers(assignment: Path, instructions: Path) -> list[Buffer]:
     """Return the buffers of a program from its BUFFERS and INSTRUCTIONS files. Raises ValueError, OSError."""
-    computations = Message(instructions.read_bytes()).messages(3)  # field numbers of HloModuleProto
-    names = {one.integer(35): one.text(1) for each in computations for one in each.messages(2)}
-    message = Message(assignment.read_bytes())
+    computations = _Message(instructions.read_bytes()).messages(3)  # field numbers of HloModuleProto
+    names = {one.last(35, 0): one.last(1, b"").decode() for each in computations for one in each.messages(2)}
+    message = _Message(assignment.read_bytes())
     makers: dict[int, str] = {}
     for buffer in message.messages(1):  # logical_buffers: id, size, defined_at {instruction_id}
-        defined = buffer.message(3)
-        makers[buffer.integer(1)] = names.get(defined.integer(4), defined.text(2))
+        defined = _Message(buffer.last(3, b""))
+        makers[buffer.last(1, 0)] = names.get(defined.last(4, 0)) or defined.last(2, b"").decode()
     found: list[Buffer] = []
     for one in message.messages(3):  # buffer_allocations
-        if one.integer(3) or one.integer(12):  # thread-local memory and constants do not count
+        if one.last(3, 0) or one.last(12, 0):  # thread-local memory and constants do not count
             continue
         for part in one.messages(9):  # assigned: logical_buffer_id, offset, size
-            maker = makers.get(part.integer(1), "")
-            found.append(Buffer(maker, one.integer(1), part.integer(2), part.integer(3), bool(one.integer(5))))
+            maker = makers.get(part.last(1, 0), "")
+            found.append(Buffer(maker, one.last(1, 0), part.last(2, 0), part.last(3, 0), bool(one.last(5, 0))))
     return found
 
 

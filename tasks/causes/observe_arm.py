@@ -1,4 +1,7 @@
-"""Runs an arm's command once more, in a new process that ends as soon as its training step is recorded."""
+"""Observes an arm: runs its command once more, in a new process that ends as soon as its training step is recorded.
+
+An arm is one of the two compared versions of a trainer. Its judged run, from which the verdict comes, is not touched.
+"""
 
 import shutil
 from pathlib import Path
@@ -27,7 +30,7 @@ def observe_arm(
 
     start: folder of another arm's `arguments.npz`; these replace this arm's arguments of the same meaning. tensors:
     evaluate the step operation by operation. profile: first and last call to profile, counted from 0.
-    Does not touch the judged run's folder. If the trainer fails or has no training step, the record has a note.
+    If the trainer fails or has no training step, the record has a note.
     """
     if plan.backend != "local":
         where = (

@@ -1,4 +1,8 @@
-"""Compares JAX profiles of two arms: seconds per step in each function of the trainer, and in parts of the host."""
+"""Compares JAX profiles of two arms: seconds per step in each function of the trainer, and in parts of the host.
+
+An arm is one of the two compared versions of a trainer. Parts of the host are the gaps between steps and the garbage
+collections.
+"""
 
 import statistics
 from collections import Counter, defaultdict
@@ -7,7 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tasks.causes.read_with_jax import read_with_jax
 from tasks.causes.source_lines import OptimisedProgram, name_place
 from tasks.records import CodeLine, TimeDifference, TimeExplanation
 
@@ -54,11 +57,6 @@ def find_profile(folder: Path) -> Path | None:
     """Return the newest profile below a folder, or None. JAX creates a subfolder for each profile, named by time."""
     found = sorted(folder.rglob("*.xplane.pb"))
     return found[-1] if found else None
-
-
-def read_profiles(paths: Sequence[Path]) -> list[Profile]:
-    """Return the contents of `.xplane.pb` files. Raises ValueError if a file cannot be read."""
-    return read_with_jax("profile", paths)
 
 
 def compare_profiles(baseline: ProfiledStep, candidate: ProfiledStep, names: tuple[str, str]) -> TimeExplanation | None:

@@ -42,13 +42,8 @@ def compare_program_files(
 
     roots: the arms' folders, to which source paths are made relative.
     """
-    transcripts = read_transcripts([baseline, candidate])
+    transcripts = read_with_jax("stablehlo", [baseline, candidate])
     return compare_transcripts(transcripts[0], transcripts[1], names, roots)
-
-
-def read_transcripts(paths: Sequence[Path]) -> list[Transcript]:
-    """Return the transcripts of StableHLO texts. Raises ValueError if one cannot be read."""
-    return read_with_jax("stablehlo", paths)
 
 
 def compare_transcripts(

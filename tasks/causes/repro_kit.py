@@ -1,4 +1,7 @@
-"""Writes a folder that reproduces the difference between two observed arms with JAX alone, without their trainers."""
+"""Writes a repro kit: a folder that reproduces the difference between two observed arms with JAX alone.
+
+An arm is one of the two compared versions of a trainer; the kit needs neither of them.
+"""
 
 import gzip
 import json
@@ -9,7 +12,7 @@ import numpy as np
 
 from tasks.causes.build_graph import Transcript, make_graph
 from tasks.causes.explain import Both, ObservedArm
-from tasks.causes.programs import read_transcripts
+from tasks.causes.read_with_jax import read_with_jax
 from tasks.causes.value_graph import Graph, shape_of
 from tasks.observe.recorder import read_observation
 from tasks.records import RunPlan
@@ -42,7 +45,7 @@ def write_kit(arms: Both[ObservedArm], folder: Path) -> Path:
     if missing:
         raise ValueError(f"no repro kit: {missing[0]} is missing")
     folder.mkdir(parents=True, exist_ok=True)
-    transcripts = read_transcripts([arm.folder / PROGRAM for arm in arms])
+    transcripts = read_with_jax("stablehlo", [arm.folder / PROGRAM for arm in arms])
     graphs = [make_graph(one) for one in transcripts]
     for side, arm in zip(SIDES, arms, strict=True):
         (folder / f"{side}.mlir").write_bytes(gzip.decompress((arm.folder / PROGRAM).read_bytes()))

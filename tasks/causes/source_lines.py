@@ -1,4 +1,4 @@
-"""Finds the trainer's source line of an operation among its stack frames, and shortens paths for display."""
+"""Finds the trainer's source line of an operation among its stack frames, and of each instruction of optimised HLO."""
 
 import gzip
 import re
@@ -59,7 +59,7 @@ _SOURCE = re.compile(r'source_file="([^"]*)"(?: source_line=(\d+))?')
 
 
 class Located(NamedTuple):
-    """An instruction with its operation, its source line and its pass."""
+    """An HLO instruction with its operation, its source line and its pass."""
 
     instruction: Instruction
     what: str  # JAX's name of the operation, "dot_general"; the HLO opcode if it has none

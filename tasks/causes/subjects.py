@@ -1,4 +1,7 @@
-"""Finds the two arms that the arguments of `maxview explain` name, and their comparison if they have one."""
+"""Finds the two arms to explain: those of a comparison with a difference, or those that `maxview explain` names.
+
+An arm is one of the two compared versions of a trainer. An explanation runs both arms once more to find the cause.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,17 +1,20 @@
-"""Finds the roots of a difference: operations of two observed steps with equal inputs but different results."""
+"""Compares the observed training steps of two arms (versions of a trainer) tensor by tensor, and finds the roots.
+
+A root is an operation whose inputs are equal in both arms, but whose results differ. A row is one tensor of a step.
+"""
 
 import difflib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 from tasks.causes.argument_roots import compare_arguments
-from tasks.causes.arm_values import ArmValues, Parting
-from tasks.causes.describe_root import Found, describe_extra, describe_pair, equal_up_to
+from tasks.causes.arm_values import ArmValues, Divergence
+from tasks.causes.describe_root import PlacedRoot, describe_extra, describe_pair, equal_up_to
 from tasks.causes.tensor_rows import TensorRow, read_step
 from tasks.observe.recorder import read_observation
-from tasks.records.observation import Observation, OnlyHere, Pass, Root, TensorComparison
+from tasks.records.observation import Observation, OnlyHere, Root, TensorComparison
 from tasks.records.text import counted
 
 STOP = "stop_gradient"  # changes no forward value, only gradients
@@ -42,7 +45,7 @@ def compare_tensors(
         ArmValues(observation, step, equal)
         for observation, step, equal in zip(observations, steps, given.equal, strict=True)
     ]
-    left, right = Parting(arms[0], arms[1]), Parting(arms[1], arms[0])
+    left, right = Divergence(arms[0], arms[1]), Divergence(arms[1], arms[0])
     found = find_roots(left, right)
     roots = (*given.roots, *group_roots(found))
     first = next((root for root in roots if root.kind != "argument"), None)
@@ -66,7 +69,7 @@ def compare_tensors(
     return comparison.model_copy(update={"sentence": summarise(comparison)})
 
 
-def find_roots(left: Parting, right: Parting) -> list[Found]:
+def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
     """Return all roots, in the baseline's order."""
     pairs = pair_divergent(left, right, pair_frontiers(left, right))
     front, paired = set(right.frontier), set(pairs.values())
@@ -85,31 +88,35 @@ def find_roots(left: Parting, right: Parting) -> list[Found]:
     return sorted(found, key=lambda item: (item.order, item.root.kind))
 
 
-def _stops(left: Parting, right: Parting) -> list[Found]:
+def _stops(left: Divergence, right: Divergence) -> list[PlacedRoot]:
     """Return the `stop_gradient`s of one arm only. They change no forward value, and backward operations omit them."""
+    stops = [[n for n in sorted(side.arm.step.live) if side.arm.rows[n].operation == STOP] for side in (left, right)]
+    rows = [[side.arm.rows[n] for n in its] for side, its in zip((left, right), stops, strict=True)]
     found = []
-    stops = [
-        {n: row for n in sorted(side.arm.step.live) if (row := side.arm.rows[n]).operation == STOP}
-        for side in (left, right)
-    ]
     # counted by place, because their values may differ as a consequence of an earlier difference
-    places = [Counter(map(_place_of_stop, rows.values())) for rows in stops]
-    for mine, side in enumerate((left, right)):
-        quota = places[mine] - places[1 - mine]
-        known = {row.digest for row in stops[1 - mine].values()}
-        for n, row in sorted(stops[mine].items(), key=lambda item: item[1].digest in known):
-            if quota[_place_of_stop(row)] > 0:
-                quota[_place_of_stop(row)] -= 1
-                order = _order(left, right, n) if mine else float(n)
-                found.append(describe_extra(side, n, order, of_candidate=bool(mine), stops=True))
+    for arm, place in _find_surplus(rows[0], rows[1], lambda row: (row.path, row.function, row.type)):
+        n = stops[arm][place]
+        order = _order(left, right, n) if arm else float(n)
+        found.append(describe_extra((left, right)[arm], n, order, of_candidate=bool(arm), stops=True))
     return found
 
 
-def _place_of_stop(row: TensorRow) -> tuple[str, str, str]:
-    return row.path, row.function, row.type
+def _find_surplus(
+    baseline: Sequence[TensorRow], candidate: Sequence[TensorRow], key: Callable[[TensorRow], Hashable]
+) -> Iterator[tuple[int, int]]:
+    """Yield (arm, index) of the rows that an arm has more often than the other arm, counted by `key`.
+
+    arm: 0 for the baseline, 1 for the candidate. Rows with values that the other arm lacks come first.
+    """
+    for arm, (rows, others) in enumerate(((baseline, candidate), (candidate, baseline))):
+        quota, known = Counter(map(key, rows)) - Counter(map(key, others)), {row.digest for row in others}
+        for n, row in sorted(enumerate(rows), key=lambda item: item[1].digest in known):
+            if quota[key(row)] > 0:
+                quota[key(row)] -= 1
+                yield arm, n
 
 
-def _order(left: Parting, right: Parting, n: int) -> float:
+def _order(left: Divergence, right: Divergence, n: int) -> float:
     """Return the position of a candidate's row among the baseline's: half a row after the last common tensor."""
     places = {row.digest: place for place, row in reversed(list(enumerate(left.arm.rows)))}
     for before in range(n - 1, -1, -1):
@@ -161,8 +168,8 @@ _KEYS: tuple[Callable[[TensorRow], str], ...] = (  # rows with equal keys are pa
 )
 
 
-def pair_frontiers(left: Parting, right: Parting) -> dict[int, int]:
-    """Pair frontier rows (see `Parting`) that read the same tensors, first those of equal operations: left → right."""
+def pair_frontiers(left: Divergence, right: Divergence) -> dict[int, int]:
+    """Return pairs of frontier rows (see `Divergence`) that read the same tensors: left → right, by operation first."""
     pairs: dict[int, int] = {}
     for with_operation in (True, False):
         spare: dict[tuple[object, ...], list[int]] = defaultdict(list)
@@ -177,18 +184,18 @@ def pair_frontiers(left: Parting, right: Parting) -> dict[int, int]:
     return pairs
 
 
-def _signature(parting: Parting, n: int, with_operation: bool) -> tuple[object, ...]:
-    row, inputs = parting.arm.rows[n], parting.arm.inputs(parting.arm.rows[n])
-    if n in parting.own_draws.keys:
+def _signature(divergence: Divergence, n: int, with_operation: bool) -> tuple[object, ...]:
+    row, inputs = divergence.arm.rows[n], divergence.arm.inputs(divergence.arm.rows[n])
+    if n in divergence.own_draws.keys:
         return row.operation, row.path, row.direction, row.type, row.output
     if with_operation:
         return row.operation, row.path, row.direction, inputs, row.output
-    # without inputs, all operations would match: only rows with the same number may
+    # all rows without inputs would match: these match only by row number
     return row.path, row.direction, inputs or n, row.output
 
 
-def pair_divergent(left: Parting, right: Parting, paired: dict[int, int]) -> dict[int, int]:
-    """Return `paired` and pairs of the other divergent rows, aligned in order within each loop, branch and pass."""
+def pair_divergent(left: Divergence, right: Divergence, paired: dict[int, int]) -> dict[int, int]:
+    """Return `paired`, with pairs of the other divergent rows: aligned in order within each loop, branch and pass."""
     pairs, taken = dict(paired), set(paired.values())
     theirs = _by_region(right, (n for n in right.divergent if n not in taken))
     for region, ours in _by_region(left, (n for n in left.divergent if n not in pairs)).items():
@@ -202,10 +209,10 @@ def pair_divergent(left: Parting, right: Parting, paired: dict[int, int]) -> dic
     return pairs
 
 
-def _by_region(parting: Parting, numbers: Iterable[int]) -> dict[tuple[str, str], list[int]]:
+def _by_region(divergence: Divergence, numbers: Iterable[int]) -> dict[tuple[str, str], list[int]]:
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
     for n in sorted(numbers):
-        row = parting.arm.rows[n]
+        row = divergence.arm.rows[n]
         found[row.path, row.direction].append(n)
     return found
 
@@ -226,8 +233,8 @@ MOST_ROOTS, MOST_ONLY = 40, 40
 _ARMS: tuple[Literal["baseline", "candidate"], ...] = ("baseline", "candidate")
 
 
-def group_roots(found: Sequence[Found]) -> list[Root]:
-    """Return one root, with its count, for each source line, operation and reason, in the order of first occurrence."""
+def group_roots(found: Sequence[PlacedRoot]) -> list[Root]:
+    """Return one root for each source line, operation and reason, with its count, in the order of first occurrence."""
     groups: dict[tuple[str, ...], list[Root]] = {}
     for item in found:
         groups.setdefault(item.group, []).append(item.root)
@@ -239,28 +246,20 @@ def group_roots(found: Sequence[Found]) -> list[Root]:
     return roots
 
 
-def _kind_of(row: TensorRow) -> tuple[str, str, str, Pass]:
-    return row.operation, row.type, row.function, row.direction
-
-
 def list_only(baseline: Sequence[TensorRow], candidate: Sequence[TensorRow]) -> tuple[OnlyHere, ...]:
-    """Return the operations that a function of one arm has more often than that of the other arm, by source line.
+    """Return the operations that a function has more often in one arm than in the other arm, by source line.
 
     Counts operations, not values, because values may differ only as a consequence of an earlier difference.
     """
-    counts = [Counter(map(_kind_of, rows)) for rows in (baseline, candidate)]
-    values = [{row.digest for row in rows} for rows in (baseline, candidate)]
+    surplus = list(
+        _find_surplus(baseline, candidate, lambda row: (row.operation, row.type, row.function, row.direction))
+    )
     found: list[OnlyHere] = []
-    for side, (arm, rows) in enumerate(zip(_ARMS, (baseline, candidate), strict=True)):
-        quota = counts[side] - counts[1 - side]
-        places: Counter[tuple[str, str, str, Pass]] = Counter()
-        known = values[1 - side]
-        for row in sorted(rows, key=lambda row: row.digest in known):
-            if quota[_kind_of(row)] > 0:
-                quota[_kind_of(row)] -= 1
-                places[row.operation, row.type, row.place, row.direction] += 1
+    for arm, rows in enumerate((baseline, candidate)):
+        lone = (rows[n] for side, n in surplus if side == arm)
+        counts = Counter((row.operation, row.type, row.place, row.direction) for row in lone)
         found += [
-            OnlyHere(arm=arm, operation=operation, type=kind, place=place, direction=direction, count=count)
-            for (operation, kind, place, direction), count in places.most_common(MOST_ONLY)
+            OnlyHere(arm=_ARMS[arm], operation=operation, type=kind, place=place, direction=direction, count=count)
+            for (operation, kind, place, direction), count in counts.most_common(MOST_ONLY)
         ]
     return tuple(found)

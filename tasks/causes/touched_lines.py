@@ -1,11 +1,11 @@
-"""Finds the commits between two refs that wrote or removed given source lines, with git blame."""
+"""Finds the commits between two arms' refs that changed the source lines of an explanation, with git blame."""
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from tasks.causes.source_lines import shorten_path
-from tasks.records import CodeLine, RunPlan
+from tasks.records import CodeLine, Explanation, LiveBuffer, OperationDifference, RunPlan, TimeDifference
 from tasks.resolve.git import GitError, run_git
 
 MOST_LINES = 60  # lines to look up: each takes a git command
@@ -32,6 +32,42 @@ def find_refs(baseline: RunPlan, candidate: RunPlan) -> Refs | None:
     except (GitError, OSError):
         return None
     return Refs(clone, left, right)
+
+
+def add_commits(explanation: Explanation, refs: Refs, roots: tuple[str, str]) -> Explanation:
+    """Return the explanation, with the commit between the refs that changed each source line. roots: arms' folders."""
+    commits = [
+        name_commits(lines, refs, of_candidate=bool(side), root=roots[side])
+        for side, lines in enumerate(_list_lines(explanation))
+    ]
+    touched = [
+        line.model_copy(update={"commit": commit})
+        for found in reversed(commits)  # the candidate's lines first
+        for line, commit in found.items()
+    ]
+    return explanation.model_copy(update={"lines": tuple(touched)})
+
+
+def _list_lines(explanation: Explanation) -> tuple[list[CodeLine], list[CodeLine]]:
+    """Return the source lines in an explanation: the baseline's and the candidate's, in the order of its rows."""
+    sides: tuple[list[CodeLine], list[CodeLine]] = [], []
+    for root in explanation.tensors.roots if explanation.tensors else ():
+        if root.file:
+            here = CodeLine(file=root.file, line=root.line, function=root.function, path=root.path)
+            place, _, function = root.candidate_place.partition(" ")
+            file, _, number = place.rpartition(":")
+            there = CodeLine(file=file, line=int(number), function=function, path=file) if number.isdigit() else None
+            sides[0].append(here)
+            sides[1].append(there or here.model_copy(update={"path": root.file}))
+    program, spent, memory = explanation.program, explanation.time, explanation.memory
+    rows: list[OperationDifference | TimeDifference | LiveBuffer] = [
+        *(program.operations if program else ()),
+        *(spent.differences if spent else ()),
+        *(memory.buffers if memory else ()),
+    ]
+    sides[0].extend(row.baseline_line for row in rows if row.baseline_line)
+    sides[1].extend(row.candidate_line for row in rows if row.candidate_line)
+    return sides
 
 
 def name_commits(lines: Iterable[CodeLine], refs: Refs, *, of_candidate: bool, root: str) -> dict[CodeLine, str]:

@@ -1,4 +1,4 @@
-"""Keeps the StableHLO of a judged run's training step. JAX itself writes it (JAX_DUMP_IR_TO); nothing is patched."""
+"""Keeps the StableHLO of a run's training step. JAX itself writes the program (JAX_DUMP_IR_TO); nothing is patched."""
 
 import gzip
 import re

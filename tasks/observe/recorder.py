@@ -1,4 +1,7 @@
-"""Writes the recorder's settings, and returns the environment variables that start it in a Python process."""
+"""Prepares the recorder for a Python process, and reads its record of the process's training step.
+
+The recorder is the code in `inject/`. It runs in the trainer's own process.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""Makes a judged run start from the other arm's first state and batches, and reads the report about it."""
+"""Makes a run start from the other arm's first state and batches, and reads the report about this start.
+
+The two arms are the two compared versions of a trainer. One arm's runs store their start, the other arm's runs use it.
+"""
 
 import json
 from pathlib import Path

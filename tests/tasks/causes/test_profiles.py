@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import pytest
 
 from tasks.causes.live_buffers import Buffer, compare_memory, find_peak, read_buffers
-from tasks.causes.profiles import COLLECTION, GAP, ProfiledStep, compare_profiles, find_profile, read_profiles
+from tasks.causes.profiles import COLLECTION, GAP, ProfiledStep, compare_profiles, find_profile
+from tasks.causes.read_with_jax import read_with_jax
 from tasks.causes.source_lines import read_optimised
 from tasks.observe.inject.maxview_observe.files import BUFFERS, INSTRUCTIONS, write_memory
 from tasks.observe.inject.maxview_observe.profiling import Profiling
@@ -62,7 +63,7 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> list[ProfiledStep]:
     paths = [path for folder in folders if (path := find_profile(folder / "profile"))]
     return [
         ProfiledStep(profile, read_optimised(folder / "step.hlo"), "train_step")
-        for profile, folder in zip(read_profiles(paths), folders, strict=True)
+        for profile, folder in zip(read_with_jax("profile", paths), folders, strict=True)
     ]
 
 
@@ -112,7 +113,7 @@ def test_a_profile_without_the_step_explains_nothing(steps: list[ProfiledStep]) 
 def test_an_invalid_profile_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.xplane.pb").write_text("no profile")
     with pytest.raises(ValueError, match=r"a\.xplane\.pb"):
-        read_profiles([tmp_path / "a.xplane.pb"])
+        read_with_jax("profile", [tmp_path / "a.xplane.pb"])
 
 
 def wide(x: jax.Array) -> jax.Array:

@@ -1,4 +1,7 @@
-"""Writes and reads the files of an observation; each file is written atomically."""
+"""Reads the recorder's settings, and writes and reads the files of an observation; each file is written atomically.
+
+An observation is the record of one training step, in a folder of its own.
+"""
 
 import gzip
 import json

@@ -1,4 +1,7 @@
-"""Patches `jax.jit` and ahead-of-time compiles, so that a recorder receives every call outside of a trace."""
+"""Patches `jax.jit` and ahead-of-time compiles, so that a recorder receives every call outside of a trace.
+
+A call has the jitted function's program, and its arguments as a flat list (leaves) with names.
+"""
 
 import functools
 import inspect
@@ -8,8 +11,8 @@ from typing import Any, Protocol
 
 import jax
 
-type Words = tuple[tuple[Any, ...], dict[str, Any]]
-type PutBack = Callable[..., Words]
+type ArgsKwargs = tuple[tuple[Any, ...], dict[str, Any]]
+type PutBack = Callable[..., ArgsKwargs]
 
 
 @dataclass
@@ -20,10 +23,18 @@ class Call:
     closed: Any  # the function's ClosedJaxpr
     arguments: list[str]  # name of each leaf
     leaves: list[Any]  # the call's arguments without static ones, as a flat list
-    rebuild: Callable[[list[Any]], Words]  # leaves → (args, kwargs) for the jitted function
-    rebuild_dynamic: Callable[[list[Any]], Words]  # leaves → (args, kwargs) for a compiled program: no static ones
+    tree: Any  # the structure of (args, kwargs) without static arguments
+    put_back: PutBack  # inserts the static arguments into (args, kwargs)
     lower: Callable[[], Any]  # returns the function's `Lowered`
     compiled: Any = None  # the `Compiled`, if the trainer compiled ahead of time; else None
+
+    def rebuild(self) -> ArgsKwargs:
+        """Return the (args, kwargs) of the leaves for the jitted function."""
+        return self.put_back(*self.rebuild_dynamic())
+
+    def rebuild_dynamic(self) -> ArgsKwargs:
+        """Return the (args, kwargs) of the leaves for a compiled program, which takes no static arguments."""
+        return jax.tree_util.tree_unflatten(self.tree, self.leaves)  # type: ignore[no-any-return]
 
 
 def call_of_jitted(jitted: Any, options: dict[str, Any], name: str, args: Any, kwargs: Any) -> Call | None:
@@ -49,17 +60,10 @@ def _make(
     names = list(getattr(closed.jaxpr.debug_info, "arg_names", None) or [])
     if len(names) != len(leaves) or len(set(names)) < len(leaves):
         names = [jax.tree_util.keystr(path[1:]) for path, _ in paths]
-
-    def rebuild_dynamic(leaves: list[Any]) -> Words:
-        return jax.tree_util.tree_unflatten(tree, leaves)  # type: ignore[no-any-return]
-
-    def rebuild(leaves: list[Any]) -> Words:
-        return put_back(*rebuild_dynamic(leaves))
-
-    return Call(name, closed, names, leaves, rebuild, rebuild_dynamic, lower, compiled)
+    return Call(name, closed, names, leaves, tree, put_back, lower, compiled)
 
 
-def _put_none_back(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Words:
+def _put_none_back(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgsKwargs:
     return args, kwargs
 
 
@@ -78,7 +82,7 @@ def _split_static(jitted: Any, options: dict[str, Any], args: Any, kwargs: Any) 
     fixed = {n: args[n] for n in numbers if n < len(args)}
     fixed_names = {name: kwargs[name] for name in kwargs if name in names}
 
-    def put_back(args: Sequence[Any], kwargs: dict[str, Any]) -> Words:
+    def put_back(args: Sequence[Any], kwargs: dict[str, Any]) -> ArgsKwargs:
         rest, merged = iter(args), list[Any]()
         for n in range(len(args) + len(fixed)):
             merged.append(fixed[n] if n in fixed else next(rest))
@@ -103,7 +107,7 @@ class Recorder(Protocol):
     def wants(self, name: str) -> bool:
         """Whether to record calls of functions of this name."""
 
-    def again(self, name: str, args: Any, kwargs: Any) -> Words | None:
+    def replace_arguments(self, name: str, args: Any, kwargs: Any) -> ArgsKwargs | None:
         """Return the (args, kwargs) for a further call of the step; None if the call must go through `run`."""
 
     def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
@@ -125,7 +129,7 @@ class Jitted:
         """Run the program; pass the call to the recorder if it wants the name."""
         if not self._recorder.wants(self._name) or in_trace((args, kwargs)):
             return self._jitted(*args, **kwargs)
-        if words := self._recorder.again(self._name, args, kwargs):
+        if words := self._recorder.replace_arguments(self._name, args, kwargs):
             return self._jitted(*words[0], **words[1])
         try:
             call = call_of_jitted(self._jitted, self._options, self._name, args, kwargs)
@@ -176,22 +180,19 @@ def _patch_ahead_of_time(recorder: Recorder) -> None:
             compiled.__dict__[_KEPT] = (*made_of, lowered)
         return compiled
 
-    def run_and_show(compiled: Any, *args: Any, **kwargs: Any) -> Any:
+    def run_and_record(compiled: Any, *args: Any, **kwargs: Any) -> Any:
         made_of = compiled.__dict__.get(_KEPT)
         if made_of is None or not recorder.wants(made_of[1]) or in_trace((args, kwargs)):
             return run(compiled, *args, **kwargs)
         closed, name, lowered = made_of
-        if words := recorder.again(name, args, kwargs):
+        if words := recorder.replace_arguments(name, args, kwargs):
             return run(compiled, *words[0], **words[1])
         go_on = functools.partial(run, compiled)
         call = call_of_compiled(compiled, lowered, closed, name, args, kwargs)
         return go_on(*args, **kwargs) if call is None else recorder.run(call, go_on)
 
-    stages.Traced.lower, stages.Lowered.compile, stages.Compiled.__call__ = (
-        lower_and_keep,
-        compile_and_keep,
-        run_and_show,
-    )
+    stages.Traced.lower, stages.Lowered.compile = lower_and_keep, compile_and_keep
+    stages.Compiled.__call__ = run_and_record
 
 
 def name_of(function: Any) -> str:

@@ -1,6 +1,7 @@
 """Records the first call of the training step, may profile later calls, and ends the process."""
 
 import importlib.metadata
+import math
 import os
 import sys
 import time
@@ -12,11 +13,11 @@ from typing import Any
 import jax
 
 from . import bits, files
-from .describe import describe_all
 from .evaluation import Evaluation
 from .files import Settings
 from .find_step import StepFinder
-from .jit_hook import Call, Words
+from .jit_hook import ArgsKwargs, Call
+from .meaning import meanings_of
 from .other_arm import Draws, Replacement, have_common_keys
 from .profiling import Profiling
 from .stderr_lines import describe_error, say
@@ -39,7 +40,7 @@ class StepObserver:
     def wants(self, name: str) -> bool:
         return not self.busy and self.finder.may_be(name)
 
-    def again(self, name: str, args: Any, kwargs: Any) -> Words | None:
+    def replace_arguments(self, name: str, args: Any, kwargs: Any) -> ArgsKwargs | None:
         return None
 
     def fail(self, name: str, error: Exception) -> None:
@@ -55,12 +56,12 @@ class StepObserver:
 
     def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
         if not self.finder.accept(call):
-            args, kwargs = call.rebuild(call.leaves)
+            args, kwargs = call.rebuild()
             return go_on(*args, **kwargs)
         number, self.calls = self.calls, self.calls + 1
         first, last = self.settings.profile or (None, 0)
         if number == 0:
-            self.look(call)
+            self.inspect_call(call)
         if number == first:
             with self.guarded("the profile cannot be started"):
                 self.profiling = Profiling(self.settings.folder / "profile")
@@ -93,7 +94,7 @@ class StepObserver:
         self.own = {name: mine for name, mine in zip(call.arguments, own, strict=True) if name in done.replaced}
         say(f"{len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
 
-    def look(self, call: Call) -> None:
+    def inspect_call(self, call: Call) -> None:
         """Record everything that must be read before the step runs, because the step may overwrite its arguments."""
         folder, start = self.settings.folder, self.settings.start
         if start is not None:
@@ -149,7 +150,7 @@ class StepObserver:
     def go_on(self, call: Call, go_on: Callable[..., Any]) -> Any:
         """Run the step; use the program that was compiled for the observation, if there is one."""
         if self.compiled is not None and call.compiled is None:
-            args, kwargs = call.rebuild_dynamic(call.leaves)
+            args, kwargs = call.rebuild_dynamic()
             self.busy = True  # `wants` ignores this call: it is not the trainer's
             try:
                 return self.compiled(*args, **kwargs)
@@ -158,7 +159,7 @@ class StepObserver:
                 self.compiled = None
             finally:
                 self.busy = False
-        args, kwargs = call.rebuild(call.leaves)
+        args, kwargs = call.rebuild()
         return go_on(*args, **kwargs)
 
     def finish(self) -> None:
@@ -216,3 +217,49 @@ def describe_results(results: Any) -> list[dict[str, Any]]:
     """Describe the results of the compiled step."""
     paths = jax.tree_util.tree_flatten_with_path(results)[0]
     return describe_all([f"result{jax.tree_util.keystr(path)}" for path, _ in paths], [leaf for _, leaf in paths])
+
+
+def describe_all(names: list[str], arrays: list[Any], donated: list[bool] | None = None) -> list[dict[str, Any]]:
+    """Return a JSON object per array; see `ObservedArray` for its keys."""
+    listed = zip(names, meanings_of(names), arrays, donated or [False] * len(names), strict=True)
+    return [describe(*one) for one in listed]
+
+
+def describe(name: str, place: tuple[str, str], array: Any, donated: bool) -> dict[str, Any]:
+    """Return the JSON object of one array. place: its role and meaning."""
+    shape, kind = tuple(getattr(array, "shape", ())), getattr(array, "dtype", type(array).__name__)
+    sharding = getattr(array, "sharding", None)
+    found = {
+        "name": name,
+        "role": place[0],
+        "meaning": place[1],
+        "shape": list(shape),
+        "dtype": str(kind),
+        "sharding": split_axes(sharding, len(shape)),
+        "bytes_per_device": bytes_of(array, sharding, shape),
+        "donated": donated,
+    }
+    if bits.is_whole(array):
+        norm, mean, _, _, digest = bits.measure(array)
+        numbers = {"norm": norm, "mean": mean}
+        found |= {key: value for key, value in numbers.items() if math.isfinite(value)} | {"digest": digest}
+    return found
+
+
+def split_axes(sharding: Any, rank: int) -> str:
+    """Return the mesh axes that split each dimension of an array, `-` for none, e.g. `(fsdp, -)`."""
+    if not isinstance(sharding, jax.sharding.NamedSharding):
+        return ""
+    spec = [*sharding.spec, *[None] * rank][:rank]
+    named = [axes if isinstance(axes, tuple) else (axes,) for axes in spec]
+    split = ["+".join(axis for axis in axes if axis and sharding.mesh.shape.get(axis, 1) > 1) or "-" for axes in named]
+    return f"({', '.join(split)})"
+
+
+def bytes_of(array: Any, sharding: Any, shape: tuple[int, ...]) -> int:
+    """Return the bytes of an array on one device; 0 if unknown."""
+    try:
+        part = sharding.shard_shape(shape) if sharding is not None else shape
+        return math.prod(part) * int(array.dtype.itemsize)
+    except (AttributeError, TypeError, ValueError):
+        return 0

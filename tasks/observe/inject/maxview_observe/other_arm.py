@@ -1,4 +1,8 @@
-"""Replaces the arguments of a step's first call by another arm's arguments of the same meaning."""
+"""Replaces arguments and random draws of an observed step by those of another arm, so that fewer causes can differ.
+
+An arm is one of the two compared versions of a trainer. Draws are matched by loop, type and order. Only the evaluation
+of a step uses the other arm's draws: the trainer's compiled step makes its own.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -13,7 +17,10 @@ _MAY_DIFFER = ("random numbers", "counter")
 
 
 class Replacement:
-    """New `leaves` of a call, and the names of `replaced`, `kept` (→ reason) and the other arm's `unused` arguments."""
+    """The first call's arguments after the replacement by the other arm's arguments of the same meaning.
+
+    leaves: the new arguments. replaced: names. kept: name → reason. unused: names of arguments of the other arm only.
+    """
 
     def __init__(self, names: list[str], leaves: list[Any], file: Path):
         """Replace the leaves with these names by the arrays in `file`. Raises OSError, ValueError."""

@@ -13,7 +13,7 @@ import jax
 from . import bits, files
 from .files import Settings
 from .find_step import StepFinder
-from .jit_hook import Call, Words
+from .jit_hook import ArgsKwargs, Call
 from .meaning import meanings_of
 from .other_arm import Replacement
 from .stderr_lines import describe_error, say
@@ -39,11 +39,9 @@ class StartSharer:
     def fail(self, name: str, error: Exception) -> None:
         self.finder.others[name] += 1
 
-    def again(self, name: str, args: Any, kwargs: Any) -> Words | None:
-        if self.fresh is None:
-            return None
+    def replace_arguments(self, name: str, args: Any, kwargs: Any) -> ArgsKwargs | None:
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
-        if len(leaves) != self.leaves:  # with static arguments: handled by `run`
+        if self.fresh is None or len(leaves) != self.leaves:  # more leaves with static arguments: handled by `run`
             return None
         self.calls += 1
         with_batch = self.guarded(lambda: self.share_batch(leaves, self.first + self.calls - 1))
@@ -53,7 +51,7 @@ class StartSharer:
         if self.finder.accept(call):
             number, self.calls = self.calls, self.calls + 1
             call.leaves = self.guarded(lambda: self.share(call, number)) or call.leaves
-        args, kwargs = call.rebuild(call.leaves)
+        args, kwargs = call.rebuild()
         results = go_on(*args, **kwargs)
         if self.finder.claimed and self.calls == 1 and not self.over:
             self.results = jax.tree_util.tree_leaves(results)
@@ -91,16 +89,16 @@ class StartSharer:
         elif self.first != stored_step(file):
             say(f"start: {call.name} goes on from step {self.first}: its state stays as it is")
         else:
-            return self.take(call, file)
+            return self.take_arguments(call, file)
         return call.leaves
 
-    def take(self, call: Call, file: Path) -> list[Any]:
+    def take_arguments(self, call: Call, file: Path) -> list[Any]:
         """Return the call's leaves with the other arm's first arguments in `file`; write `start.json`."""
         done = Replacement(call.arguments, call.leaves, file)
         say(f"start: shared: {len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
         for name, reason in done.kept.items():
             say(f"start: {name} stays the arm's own: {reason}")
-        self.tell(replaced=done.replaced, kept=done.kept, unused=done.unused, own_values=done.own_values)
+        self.write_report(replaced=done.replaced, kept=done.kept, unused=done.unused, own_values=done.own_values)
         return done.leaves
 
     def share_batch(self, leaves: list[Any], step: int) -> list[Any]:
@@ -138,9 +136,9 @@ class StartSharer:
         self.over = True
         say(reason)
         if self.settings.start is not None and not (self.settings.folder / files.START).exists():
-            self.tell(reason=reason)
+            self.write_report(reason=reason)
 
-    def tell(self, **found: Any) -> None:
+    def write_report(self, **found: Any) -> None:
         """Write `start.json`."""
         files.write_json(self.settings.folder / files.START, found)
 
