@@ -19,7 +19,7 @@ from prefect.states import Cancelled
 from configs.comparison import ENOUGH_REPEATS, load_comparison, load_target
 from configs.errors import ConfigError
 from tasks.causes.kept_programs import have_programs
-from tasks.causes.subjects import announce, find_occasion, plans_of, wants_explanation
+from tasks.causes.subjects import announce, name_explainable_differences, plans_of, wants_explanation
 from tasks.diff.compare_case import CaseRuns
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.launch.job import find_checkpoint
@@ -255,7 +255,7 @@ def explain_case(result: ComparisonRecord, runs: list[RunRecord], store: Store) 
 
     If the explanation fails, the error is reported, and the comparison is returned unchanged.
     """
-    why, plans = find_occasion(result), plans_of(runs)
+    why, plans = name_explainable_differences(result), plans_of(runs)
     if not why or plans is None or not wants_explanation(result.comparison):
         return result
     EVENTS.put(Explaining(result.case, announce(plans, runs, why)))

@@ -1,4 +1,7 @@
-"""The compile ledger: compiles each commit's training step without training, and rules out commits by the results."""
+"""Compiles each commit's training step without training it, and rules out commits by the programs.
+
+The stored results are the compile ledger. A culprit is the commit that changed the bisected metric.
+"""
 
 import gzip
 import hashlib
@@ -91,13 +94,7 @@ def _compile(plan: RunPlan, target: Target, folder: Path, programs: Path) -> Led
             return LedgerEntry()
         words = f"{stated.type}: {stated.message.strip().splitlines()[0]}" if stated else " ".join(said)
         return LedgerEntry(error=words[:500] or f"its compile ended with exit code {done.returncode}")
-    return summarise_program(program, folder / OPTIMISED)
-
-
-def summarise_program(program: CompiledProgram, optimised: Path) -> LedgerEntry:
-    """Return the ledger entry of a compiled program. optimised: the gzipped text of its optimised HLO."""
-    assert program.fingerprints is not None  # the caller checked this
-    with gzip.open(optimised, "rt", encoding="utf-8", newline="\n") as lines:
+    with gzip.open(folder / OPTIMISED, "rt", encoding="utf-8", newline="\n") as lines:
         found = analyse_program(lines)
     again = [unit for unit in found.units if locate(unit.instruction.op_name)[0] == "recomputed"]
     return LedgerEntry(
@@ -133,8 +130,8 @@ def _move(word: str, plan: RunPlan, folder: Path) -> str:
     return f"base_output_directory={folder.parent}" if word.startswith("base_output_directory=") else word
 
 
-def _rules_of(metric: str) -> tuple[float, str]:
-    """Return a metric's prior weight for a commit with an unchanged program, and the reason if it is 0."""
+def _weigh_unchanged(metric: str) -> tuple[float, str]:
+    """Return the prior weight of a commit with an unchanged program, and the reason if it is 0."""
     if metric in (MEMORY.name, PROGRAM):
         return 0.0, "its program is that of the commit before it"
     if metric in TIMES:
@@ -143,10 +140,10 @@ def _rules_of(metric: str) -> tuple[float, str]:
 
 
 def weigh_commits(points: Sequence[BisectedPoint], metric: BisectedMetric) -> Line:
-    """Return the search line of these points.
+    """Return the points as a line, with the prior weight of each point and the points that train alike.
 
-    A commit with the same source as the previous commit trains the same. With another source but the same program, a
-    commit can still change the host loop or the data.
+    A commit with the previous commit's source trains alike. A commit with another source but the previous commit's
+    program can still change the host loop or the data.
     """
     weights, ruled_out = [0.0], {}
     for number, (before, here) in enumerate(pairwise(points), start=1):
@@ -154,7 +151,7 @@ def weigh_commits(points: Sequence[BisectedPoint], metric: BisectedMetric) -> Li
         if here.source and here.source == before.source:
             weight, reason = 0.0, "no source of the trainer changed"
         elif here.ledger.program and here.ledger.program == before.ledger.program:
-            weight, reason = _rules_of(metric.name)
+            weight, reason = _weigh_unchanged(metric.name)
         weights.append(weight)
         if not weight:
             ruled_out[number] = reason
@@ -184,7 +181,7 @@ def search_ledger(points: Sequence[BisectedPoint], metric: BisectedMetric) -> Fi
 
 
 def _last_change(points: Sequence[BisectedPoint], is_bad: Sequence[bool | None], metric: BisectedMetric) -> Finish:
-    """Return the answer from each point's mark: True is bad, False is good, None is unknown. Names the last change."""
+    """Return the last change from good to bad. is_bad: the mark of each point, None if unknown."""
     if not is_bad[-1]:
         return Finish(outcome="no difference", why=f"{metric.title}: the compiler makes the same of good and bad")
     good = max(number for number, mark in enumerate(is_bad) if mark is False)

@@ -1,4 +1,7 @@
-"""Lists the points of a requested bisection (commits or package versions), and plans the runs of a point."""
+"""Lists the points of a bisection, which are commits or package versions, and plans the runs of a point.
+
+The ends are the first point (good) and the last one (bad).
+"""
 
 import re
 from collections.abc import Sequence
@@ -147,7 +150,7 @@ def plan_point(
 ) -> list[RunPlan]:
     """Return the plans of `repeats` runs of a point. Point 0 runs as the baseline arm, every other as the candidate.
 
-    Raises ValueError, by `resolve`, if the trainer of the commit cannot be prepared.
+    An arm is one of the two compared versions. Raises ValueError if the trainer of the commit cannot be prepared.
     """
     spec = load_comparison(request.comparison)
     arm = spec.arms[0 if point == 0 else 1].name

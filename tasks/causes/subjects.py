@@ -19,9 +19,11 @@ FOLDER = "explained"  # folder of the observations, next to the comparison's rec
 # Metrics whose difference the programs, or their times on the device, can explain.
 _EXPLAINED = frozenset(metric.name for metric in METRICS if metric.explained)
 _DIFFERS = frozenset({"changed", "regressed", "improved"})
+PAGE, RECORD = "index.html", "comparison.json"
+NOT_OURS = "only runs that maxview trained on this machine can be observed: a log alone holds no program"
 
 
-def find_occasion(record: ComparisonRecord) -> str:
+def name_explainable_differences(record: ComparisonRecord) -> str:
     """Return the names of the differences that an explanation can explain, e.g. rows' titles; empty if none."""
     if record.has_died or record.aa or record.programs is not None:
         return ""
@@ -67,10 +69,6 @@ def explain_comparison(record: ComparisonRecord, runs: Sequence[RunRecord], stor
         return None
     names = (record.baseline.name, record.candidate.name)
     return explain_plans(plans, names, Path(directory.path) / FOLDER)
-
-
-PAGE, RECORD = "index.html", "comparison.json"
-NOT_OURS = "only runs that maxview trained on this machine can be observed: a log alone holds no program"
 
 
 class Subject(NamedTuple):

@@ -114,5 +114,5 @@ class Explanation(Frozen):
     time: TimeExplanation | None = None
     lines: tuple[CodeLine, ...] = ()  # source lines of differences that a commit between the arms changed
     notes: tuple[str, ...] = ()  # failed examinations, one sentence each
-    repro: str = ""  # folder with files that reproduce the difference; empty: none
+    repro: str = ""  # folder of the repro kit, whose files reproduce the difference; empty: none was written
     seconds: float = 0.0  # duration of the examination

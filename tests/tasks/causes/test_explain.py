@@ -8,7 +8,7 @@ import pytest
 
 from tasks.causes import explain, subjects
 from tasks.causes.explain import ObservedArm, _say_headline
-from tasks.causes.subjects import find_occasion, find_subject, plans_of, wants_explanation
+from tasks.causes.subjects import find_subject, name_explainable_differences, plans_of, wants_explanation
 from tasks.records import (
     ComparisonRecord,
     Explanation,
@@ -83,14 +83,16 @@ def record() -> MakeRecord:
     ("verdict", "wanted"), [("regressed", True), ("changed", True), ("same", False), ("unknown", False)]
 )
 def test_a_difference_is_an_occasion(record: MakeRecord, verdict: str, wanted: bool) -> None:
-    assert bool(find_occasion(record(verdict))) is wanted
+    assert bool(name_explainable_differences(record(verdict))) is wanted
 
 
 def test_another_program_is_an_occasion_and_a_control_is_not(record: MakeRecord) -> None:
     floor = Floor(name="same program", holds=False, evidence="")
-    assert find_occasion(record(floors=(floor,))) == "the program"
-    assert find_occasion(record("regressed", aa=True)) == ""
-    assert find_occasion(record("regressed", metric="stall_s")) == ""  # goodput depends on storage and the host
+    assert name_explainable_differences(record(floors=(floor,))) == "the program"
+    assert name_explainable_differences(record("regressed", aa=True)) == ""
+    assert (
+        name_explainable_differences(record("regressed", metric="stall_s")) == ""
+    )
 
 
 def test_a_comparison_may_disable_its_explanation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,10 @@ def digest(values: Any) -> str:
 
 
 def measure(array: Any) -> list[Any]:
-    """Return [norm, mean, largest magnitude, non-finite values, digest]; four zeros for keys, bools, empty arrays."""
+    """Return [norm, mean, largest magnitude, number of non-finite values, digest of the bits] of an array.
+
+    The four numbers are 0 for random keys, booleans and empty arrays.
+    """
     values = np.ascontiguousarray(to_host(array))
     bits = digest(values.view(_OWN_TYPES[values.dtype.itemsize]) if values.dtype.kind == "V" else values)
     if values.size == 0 or values.dtype == bool or is_key(array):

@@ -34,7 +34,7 @@ class Where(NamedTuple):
     path: str  # "/scan4[2]/remat"
     stack: str  # JAX's name stack
     call: list[Any] = []  # source line of the innermost call, for operations without a line of the trainer
-    of_library: bool = False  # in a function of JAX: it is cached, so its operations have the lines of its first call
+    of_library: bool = False  # in a function of JAX: JAX caches its trace, with the source lines of the first call
 
     def inside(self, equation: Any, part: str = "", of_library: bool = False) -> "Where":
         """Return the `Where` for the body of an equation."""

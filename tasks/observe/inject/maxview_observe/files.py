@@ -85,7 +85,7 @@ class _Arrays(dict[str, Any]):
 
 
 def claim(folder: Path) -> bool:
-    """Return whether this process is the trainer's first to find the step: only that process records it."""
+    """Return whether this is the first of the trainer's processes to find the step; only the first records the step."""
     try:
         os.close(os.open(folder / CLAIM, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:

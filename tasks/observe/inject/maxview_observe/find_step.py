@@ -11,7 +11,7 @@ MOST_INSPECTED = 20  # calls to inspect per function name; after that the name i
 
 
 class StepFinder:
-    """Inspects calls until the training step is found. name: the step's function; None until then."""
+    """Inspects calls until it finds the training step. name: the step's function; None until the step is found."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -24,7 +24,7 @@ class StepFinder:
         return name == self.name if self.name else self.others[name] < MOST_INSPECTED
 
     def accept(self, call: Call) -> bool:
-        """Return whether this is a call of the step that this process has to handle."""
+        """Return whether this is a call of the step, and this process records the step."""
         if self.name is None:
             if not jaxprs.is_step(call.name, call.closed.jaxpr):
                 self.others[call.name] += 1

@@ -1,7 +1,8 @@
 """Starts a run with another arm's first state and batches, without changing its trainer.
 
-One arm stores the arguments of its first step, and every batch that differs from the previous batch. The other arm uses
-them, by meaning and step number, and lists the arguments that could not be replaced in `start.json`.
+An arm is one of the two compared versions of a trainer. One arm stores the arguments of its first step, and every batch
+that differs from the previous batch. The other arm uses these arguments, by meaning and step number, and lists the
+arguments that could not be replaced in `start.json`.
 """
 
 from collections.abc import Callable
@@ -22,19 +23,19 @@ MOST_BATCH_BYTES = 1 << 28  # total of the batches that one run stores
 
 
 class StartSharer:
-    """The `Recorder` of a judged run that shares its start."""
+    """The `Recorder` of a whole training run, which stores its start for the other arm or uses that arm's start."""
 
     def __init__(self, settings: Settings):
         self.settings, self.finder = settings, StepFinder(settings.folder)
         self.first = 0  # number of the step of the first call
-        self.calls, self.over = 0, False  # over: sharing has ended
+        self.calls, self.ended = 0, False  # ended: arguments are no longer shared
         self.results: list[Any] = []  # results of the first call: arguments that were results are state, not batch
         self.fresh: dict[int, str] | None = None  # the batch's arguments: index → name; None before the second call
         self.leaves = 0  # number of arguments of a call, without static ones
         self.batch, self.bytes = "", 0  # digest of the last stored batch, and total bytes of all stored batches
 
     def wants(self, name: str) -> bool:
-        return not self.over and self.finder.may_be(name)
+        return not self.ended and self.finder.may_be(name)
 
     def fail(self, name: str, error: Exception) -> None:
         self.finder.others[name] += 1
@@ -53,7 +54,7 @@ class StartSharer:
             call.leaves = self.guarded(lambda: self.share(call, number)) or call.leaves
         args, kwargs = call.rebuild()
         results = go_on(*args, **kwargs)
-        if self.finder.claimed and self.calls == 1 and not self.over:
+        if self.finder.claimed and self.calls == 1 and not self.ended:
             self.results = jax.tree_util.tree_leaves(results)
         return results
 
@@ -72,7 +73,7 @@ class StartSharer:
             return self.begin(call)
         if self.fresh is None:
             self.fresh, self.leaves, self.results = fresh_data(call, self.results), len(call.leaves), []
-            self.over = not self.fresh
+            self.ended = not self.fresh
         return self.share_batch(call.leaves, self.first + number)
 
     def begin(self, call: Call) -> list[Any]:
@@ -133,7 +134,7 @@ class StartSharer:
 
     def give_up(self, reason: str) -> None:
         """Stop sharing; the run continues with its own arguments."""
-        self.over = True
+        self.ended = True
         say(reason)
         if self.settings.start is not None and not (self.settings.folder / files.START).exists():
             self.write_report(reason=reason)
