@@ -90,9 +90,7 @@ def test_another_program_is_an_occasion_and_a_control_is_not(record: MakeRecord)
     floor = Floor(name="same program", holds=False, evidence="")
     assert name_explainable_differences(record(floors=(floor,))) == "the program"
     assert name_explainable_differences(record("regressed", aa=True)) == ""
-    assert (
-        name_explainable_differences(record("regressed", metric="stall_s")) == ""
-    )
+    assert name_explainable_differences(record("regressed", metric="stall_s")) == ""
 
 
 def test_a_comparison_may_disable_its_explanation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,10 @@ import numpy as np
 from . import bits, jaxprs
 from .host_operations import on_host
 from .other_arm import DRAW, Draws
-from .places import is_of_jax, place_of_equation
+from .places import place_of_equation
 
 type Origin = list[Any]
+type Operand = tuple[Any, Origin]  # an array, and the place where it was made
 _LONG_LOOP = 20_000  # most equations of an unrolled scan; a longer scan is evaluated as one operation
 _ADDRESS = re.compile(r" at 0x\w+")
 _PLACEMENT = frozenset(
@@ -61,88 +62,78 @@ class Evaluation:
 
     def run(self, closed: Any, values: Sequence[Any]) -> list[Any]:
         """Return the results of the step."""
-        origins: list[Origin] = [["arg", place] for place in range(len(values))]
-        host = [to_numpy(value) for value in values]
-        results, made = self._jaxpr(closed.jaxpr, closed.consts, host, Where("", ""), origins)
-        self.write(json.dumps({"results": made}))
-        return results
+        operands: list[Operand] = [(to_numpy(value), ["arg", place]) for place, value in enumerate(values)]
+        results = self._jaxpr(closed.jaxpr, closed.consts, operands, Where("", ""))
+        self.write(json.dumps({"results": [origin for _, origin in results]}))
+        return [value for value, _ in results]
 
-    def _jaxpr(
-        self, jaxpr: Any, consts: Sequence[Any], values: list[Any], where: Where, origins: list[Origin]
-    ) -> tuple[list[Any], list[Origin]]:
-        known: dict[Any, tuple[Any, Origin]] = {}
+    def _jaxpr(self, jaxpr: Any, consts: Sequence[Any], operands: list[Operand], where: Where) -> list[Operand]:
+        """Return the results of a jaxpr. Empties `operands`, so that an array is freed after its last use."""
+        known: dict[Any, Operand] = {}
 
-        def read(variable: Any) -> tuple[Any, Origin]:
+        def read(variable: Any) -> Operand:
             if hasattr(variable, "val"):
                 return np.asarray(variable.val, getattr(variable.aval, "dtype", None)), ["lit", str(variable.val)]
             return known[variable]
 
         for variable, value in zip(jaxpr.constvars, consts, strict=True):
             known[variable] = value, ["const", bits.measure(value)[-1] if hasattr(value, "dtype") else str(value)]
-        known.update(zip(jaxpr.invars, zip(values, origins, strict=True), strict=True))
-        values.clear()  # frees arguments after their last use
+        known.update(zip(jaxpr.invars, operands, strict=True))
+        operands.clear()
         last_use = {
             variable: n for n, eqn in enumerate(jaxpr.eqns) for variable in eqn.invars if not hasattr(variable, "val")
         }
         kept = {variable for variable in jaxpr.outvars if not hasattr(variable, "val")}
         for n, equation in enumerate(jaxpr.eqns):
-            read_now = [read(variable) for variable in equation.invars]
             with getattr(equation.ctx, "manager", None) or nullcontext():
-                made = self._equation(equation, [v for v, _ in read_now], where, [o for _, o in read_now])
-            del read_now
-            known.update(zip(equation.outvars, zip(*made, strict=True), strict=True))
+                made = self._equation(equation, [read(variable) for variable in equation.invars], where)
+            known.update(zip(equation.outvars, made, strict=True))
             for variable in equation.invars:
                 if not hasattr(variable, "val") and last_use[variable] == n and variable not in kept:
                     known.pop(variable, None)
-        found = [read(variable) for variable in jaxpr.outvars]
-        return [value for value, _ in found], [origin for _, origin in found]
+        return [read(variable) for variable in jaxpr.outvars]
 
-    def _equation(
-        self, equation: Any, values: list[Any], where: Where, origins: list[Origin]
-    ) -> tuple[list[Any], list[Origin]]:
+    def _equation(self, equation: Any, operands: list[Operand], where: Where) -> list[Operand]:
         body, name = jaxprs.inlined_body(equation), equation.primitive.name
         if body is not None:
-            of_library = is_of_jax(jaxprs.source_of(body[0]))
-            inner = where.inside(equation, "/remat" if name in jaxprs.REMAT else "", of_library)
-            return self._jaxpr(*body, values, inner, origins)
+            part = "/remat" if name in jaxprs.REMAT else ""
+            return self._jaxpr(*body, operands, where.inside(equation, part, jaxprs.is_of_jax(body[0])))
         if name == "cond":
             branches = equation.params["branches"]
-            chosen = min(max(int(values[0]), 0), len(branches) - 1)
-            inner = where.inside(equation, f"/branch{chosen}")
-            return self._jaxpr(*jaxprs.open_body(branches[chosen]), values[1:], inner, origins[1:])
+            chosen = min(max(int(operands[0][0]), 0), len(branches) - 1)
+            return self._jaxpr(
+                *jaxprs.open_body(branches[chosen]), operands[1:], where.inside(equation, f"/branch{chosen}")
+            )
         if name == "scan":
             length, inside = equation.params["length"], sum(1 for _ in jaxprs.equations(equation.params["jaxpr"].jaxpr))
             if length * inside <= _LONG_LOOP:
-                return self._scan(equation, values, where, origins)
+                return self._scan(equation, operands, where)
             self.notes.append(f"a loop of {length} × {inside} operations is looked at as one")
+        values = [value for value, _ in operands]
         results = on_host(name, equation.params, values) or jaxprs.on_one_device(equation, values)
         if results is None:
             results = [to_numpy(value) for value in jaxprs.bind(equation, values)]
         if name == DRAW:
             results = [self.draws.share(where.path, value) for value in results]
-        return results, [self._row(equation, value, n, where, origins) for n, value in enumerate(results)]
+        origins = [origin for _, origin in operands]
+        return [(value, self._row(equation, value, n, where, origins)) for n, value in enumerate(results)]
 
-    def _scan(
-        self, equation: Any, values: list[Any], where: Where, origins: list[Origin]
-    ) -> tuple[list[Any], list[Origin]]:
+    def _scan(self, equation: Any, operands: list[Operand], where: Where) -> list[Operand]:
         params = equation.params
         length, (consts, carries) = params["length"], jaxprs.scan_sizes(params)
         body, held = jaxprs.open_body(params["jaxpr"])
-        fixed, carry, rows = values[:consts], values[consts : consts + carries], values[consts + carries :]
-        of_fixed, of_carry, of_rows = origins[:consts], origins[consts : consts + carries], origins[consts + carries :]
-        made: list[tuple[list[Any], list[Origin]]] = [([], [])] * length
+        fixed, carry, rows = operands[:consts], operands[consts : consts + carries], operands[consts + carries :]
+        made: list[list[Operand]] = [[]] * length
         for i in reversed(range(length)) if params["reverse"] else range(length):
-            given = [*fixed, *carry, *(row[i] for row in rows)]
-            came = [*of_fixed, *of_carry, *(part_of(origin, i) for origin in of_rows)]
-            results, theirs = self._jaxpr(body, held, given, where.inside(equation, f"/scan{length}[{i}]"), came)
-            carry, of_carry = results[:carries], theirs[:carries]
-            made[i] = results[carries:], theirs[carries:]
+            given = [*fixed, *carry, *((row[i], part_of(origin, i)) for row, origin in rows)]
+            results = self._jaxpr(body, held, given, where.inside(equation, f"/scan{length}[{i}]"))
+            carry, made[i] = results[:carries], results[carries:]
         if not length:
-            outputs = [np.zeros(v.aval.shape, v.aval.dtype) for v in equation.outvars[carries:]]
-            return [*carry, *outputs], [*of_carry, *(["parts", []] for _ in outputs)]
-        count = len(made[0][0])
-        stacked = [stack([results[k] for results, _ in made]) for k in range(count)]
-        return [*carry, *stacked], [*of_carry, *(["parts", [theirs[k] for _, theirs in made]] for k in range(count))]
+            return [
+                *carry,
+                *((np.zeros(v.aval.shape, v.aval.dtype), ["parts", []]) for v in equation.outvars[carries:]),
+            ]
+        return [*carry, *map(stack, zip(*made, strict=True))]
 
     def _row(self, equation: Any, value: Any, output: int, where: Where, origins: list[Origin]) -> Origin:
         row = {
@@ -179,9 +170,10 @@ def to_numpy(value: Any) -> Any:
     return value if bits.is_key(value) else np.asarray(value)
 
 
-def stack(values: list[Any]) -> Any:
+def stack(rows: Sequence[Operand]) -> Operand:
     """Return the rows of a scan's output as one array."""
-    return (jax.numpy if bits.is_key(values[0]) else np).stack(values)
+    values = [value for value, _ in rows]
+    return (jax.numpy if bits.is_key(values[0]) else np).stack(values), ["parts", [origin for _, origin in rows]]
 
 
 def part_of(origin: Origin, i: int) -> Origin:

@@ -1,5 +1,6 @@
 """Reads jaxprs and runs single equations, with any JAX from 0.8 on."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +22,7 @@ _COLLECTIVES = frozenset({
 _PRODUCTS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot", "ragged_dot_general"})
 REMAT = frozenset({"remat", "remat2", "checkpoint"})
 LIKELY_NAME = "train_step"
+_OF_JAX = re.compile(r"/jax/_src/(?:numpy|nn|random|scipy|lax|image)\b")
 
 
 def open_body(body: Any) -> tuple[Any, Any]:
@@ -62,9 +64,9 @@ def on_one_device(equation: Any, values: list[Any]) -> list[Any] | None:
     return [value.reshape(made.aval.shape) for value, made in zip(values, equation.outvars, strict=True)]
 
 
-def source_of(jaxpr: Any) -> str:
-    """Return the function that a jaxpr was traced from: `f at /path/file.py:12`, or empty."""
-    return str(getattr(jaxpr.debug_info, "func_src_info", None) or "")
+def is_of_jax(jaxpr: Any) -> bool:
+    """Whether a jaxpr was traced from a function of JAX, such as `jnp.where`, and not from a trainer's wrapper."""
+    return _OF_JAX.search(str(getattr(jaxpr.debug_info, "func_src_info", None))) is not None
 
 
 def scan_sizes(params: dict[str, Any]) -> tuple[int, int]:

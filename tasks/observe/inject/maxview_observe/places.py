@@ -10,14 +10,8 @@ LIBRARIES = re.compile(
     r"/(?:site|dist)-packages/(?:jax|jaxlib|flax|optax|orbax|chex|absl|qwix|aqt|penzai|equinox|haiku)/"
     r"|/lib/python3[.\d]*/(?!(?:site|dist)-packages/)|<frozen|/maxview_observe/|/jax/_src/"
 )
-_FUNCTIONS = re.compile(r"/jax/_src/(?:numpy|nn|random|scipy|lax|image)\b")
 _cache: dict[int, list[Any]] = {}
 _held: list[Any] = []  # keeps the tracebacks whose ids are keys
-
-
-def is_of_jax(function: str) -> bool:
-    """Return whether `function at file:line` is a function of JAX, such as `jnp.where`, and not a trainer's wrapper."""
-    return _FUNCTIONS.search(function) is not None
 
 
 def place_of_equation(equation: Any) -> list[Any]:
