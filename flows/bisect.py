@@ -63,19 +63,15 @@ def name_run() -> str:
 )
 @with_parameters_of(BisectOptions)
 def bisect(options: BisectOptions) -> State[Any]:
-    """Find, for every case, the commit or package version that changed the metric."""
-    return bisect_cases(options, open_store(options.out), Jobs())
-
-
-def bisect_cases(request: BisectOptions, store: Store, jobs: Jobs) -> State[Any]:
-    """Bisect every case of a request; return the flow's final state: Failed if a culprit was found."""
-    metric = read_metric(request.metric) if request.metric else None
-    span = find_span_step(request)
+    """Find, for every case, the commit or package version that changed the metric. Failed if one was found."""
+    store, jobs = open_store(options.out), Jobs()
+    metric = read_metric(options.metric) if options.metric else None
+    span = find_span_step(options)
     found: list[tuple[Bisection, PublishedPage]] = []
     try:
-        for case in list_cases(request):
-            good_plan = plan_point(request, span, 0, case, store.path, repeats=1)[0]
-            record = Search(request, span, case, store, jobs, good_plan, metric).find()
+        for case in list_cases(options):
+            good_plan = plan_point(options, span, 0, case, store.path, repeats=1)[0]
+            record = Search(options, span, case, store, jobs, good_plan, metric).find()
             page = publish_bisection_step(record, store)
             EVENTS.put(Bisected(record, page))
             found.append((record, page))

@@ -1,4 +1,7 @@
-"""Implements `terms.Judge` with run records: the times and failures of points, and comparisons of two points."""
+"""Implements `terms.Judge` with run records: the times and failures of points, and comparisons of two points.
+
+A point is a commit or a package version; the first point is good, the last one is bad.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import log

@@ -1,4 +1,8 @@
-"""Decides after every run of a bisection: the next runs, or the point that changed the metric."""
+"""Decides after every run of a bisection: the next runs, or the culprit, which is the point that changed the metric.
+
+A point is a commit or a package version. The ends are the first point (good) and the last one (bad). A suspect is a
+point that is probably the culprit.
+"""
 
 from collections.abc import Callable, Sequence, Set
 
@@ -10,7 +14,7 @@ from tasks.diff.decide_noisy import CHANCE
 from tasks.diff.noise import Noise
 from tasks.records import Mark
 
-SURE = 0.95  # posterior from which a point is compared with the point before it, and named if that confirms it
+SURE = 0.95  # posterior probability from which a suspect is compared with the point before it, before it is named
 NOT_SURE = "the runs that are allowed do not make it sure (--max-runs or --budget allow more)"
 REFUTED = 1e-4  # factor on the prior weight of a suspect whose comparison with the point before it shows no change
 
@@ -137,14 +141,15 @@ def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.
         if belief.culprits[culprit] < SURE:
             return _explore(marked, belief, may_train)
         before = line.alike[culprit - 1] if line.alike[culprit - 1] or marked.first == 0 else marked.first
-        pairs = HALVES * max(1, sum(1 for point in marked.trained if judge.runs(line.alike[point - 1])))
+        # the culprit's half of the false-alarm probability is divided among the compared pairs
+        shares = HALVES * max(1, sum(1 for point in marked.trained if judge.runs(line.alike[point - 1])))
         after = line.alike[culprit]
         rated = Rated(verdict="unknown")
         if marked.is_settled(before, after):
             rated = ends
         elif all(judge.runs(point) and not judge.failed(point) for point in (before, after)):
-            rated = judge.compare(before, after, shares=pairs)
-        if is_proven(line, judge, belief, (before, after), rated, CHANCE / pairs):
+            rated = judge.compare(before, after, shares=shares)
+        if is_proven(line, judge, belief, (before, after), rated, CHANCE / shares):
             return Finish(
                 outcome="found", why="", culprit=culprit, before=before, rated=rated,
                 notes=(*marked.notes, *_other_changes(line, judge, before, after)),

@@ -1,6 +1,6 @@
-"""Python runs this at startup. If MAXVIEW_OBSERVE is set, an import hook starts the recorder once JAX is imported.
+"""Python runs this module at startup. If MAXVIEW_OBSERVE is set, an import hook starts the recorder after JAX's import.
 
-Then runs the next `sitecustomize` on sys.path, which this module shadows.
+The module ends with a run of the next `sitecustomize` on sys.path, which it shadows.
 """
 
 import importlib
@@ -16,7 +16,7 @@ VARIABLE = "MAXVIEW_OBSERVE"
 
 
 class AfterJax:
-    """A meta path finder: removes itself when JAX is first imported, and lets JAX's loader start the recorder."""
+    """A meta path finder that removes itself when JAX is first imported, and lets JAX's loader start the recorder."""
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> Any:
         """Return JAX's spec with a loader that starts the recorder after the import; None for other modules."""
@@ -37,7 +37,7 @@ class AfterJax:
 
 
 def start() -> None:
-    """Start the recorder. After a failure, print it: the trainer runs without the recorder."""
+    """Start the recorder. A failure is printed, and the trainer then runs without the recorder."""
     try:
         importlib.import_module("maxview_observe.begin").begin(os.environ[VARIABLE])
     except Exception as error:
