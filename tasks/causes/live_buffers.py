@@ -52,7 +52,7 @@ class _Message:
             for field in UnknownFieldSet(Empty.FromString(content)):
                 self._fields[field.field_number].append(field.data)
         except DecodeError as error:
-            raise ValueError(f"no protocol buffer: {error}") from error
+            raise ValueError("a protocol buffer is cut off or damaged") from error
 
     def last[T](self, number: int, default: T) -> T:
         """Return the value of a field, the last if there are several; the default if it is missing."""
