@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from tasks.causes.build_graph import Transcript, make_graph
-from tasks.causes.explain import Both, ObservedArm
+from tasks.causes.explain_arms import Both, ObservedArm
 from tasks.causes.read_with_jax import read_with_jax
 from tasks.causes.value_graph import Graph, shape_of
 from tasks.observe.recorder import read_observation

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
-from tasks.causes.explain import Both, explain_plans, say_cost
+from tasks.causes.explain_arms import Both, explain_plans, say_cost
 from tasks.metrics.table import METRICS
 from tasks.records import ComparisonRecord, Explanation, RunPlan, RunRecord, seconds_between
 from tasks.store import Store, open_store

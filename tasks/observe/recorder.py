@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.observe.inject.maxview_observe.files import CLAIM
+from tasks.observe.inject.maxview_observe.observation_files import CLAIM
 from tasks.records.observation import FILE, LOG, Observation
 
 INJECTED = Path(__file__).parent / "inject"

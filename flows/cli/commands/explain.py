@@ -28,7 +28,7 @@ def explain(
     subject
         A comparison's name, its page, or the folders of two runs.
     """
-    from tasks.causes.explain import explain_plans, say_cost
+    from tasks.causes.explain_arms import explain_plans, say_cost
     from tasks.causes.repro_kit import write_kit_of
     from tasks.causes.subjects import find_subject
     from tasks.publish.terminal.report import render_explanation

@@ -13,7 +13,7 @@ from tasks.causes.live_buffers import Buffer, compare_memory, find_peak, read_bu
 from tasks.causes.profiles import COLLECTION, GAP, ProfiledStep, compare_profiles, find_profile
 from tasks.causes.read_with_jax import read_with_jax
 from tasks.causes.source_lines import read_optimised
-from tasks.observe.inject.maxview_observe.files import BUFFERS, INSTRUCTIONS, write_memory
+from tasks.observe.inject.maxview_observe.observation_files import BUFFERS, INSTRUCTIONS, write_memory
 from tasks.observe.inject.maxview_observe.profiling import Profiling
 
 NAMES = ("left", "right")

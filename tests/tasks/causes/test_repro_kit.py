@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tasks.causes.explain import ObservedArm
+from tasks.causes.explain_arms import ObservedArm
 from tasks.causes.repro_kit import write_kit
 from tasks.records import Observation, RunPlan
 

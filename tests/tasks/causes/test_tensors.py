@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from tasks.causes.explain import ObservedArm, explain_observed
+from tasks.causes.explain_arms import ObservedArm, explain_observed
 from tasks.causes.observe_arm import observe_arm
 from tasks.causes.programs import compare_program_files
 from tasks.causes.tensors import compare_tensors

@@ -4,8 +4,8 @@ import atexit
 
 import jax
 
-from .files import read_settings
 from .jit_hook import patch
+from .observation_files import read_settings
 from .observe_step import StepObserver
 from .share_start import StartSharer
 from .stderr_lines import say

@@ -4,8 +4,8 @@ from collections import Counter
 from pathlib import Path
 
 from . import jaxprs
-from .files import claim
 from .jit_hook import Call
+from .observation_files import claim
 
 MOST_INSPECTED = 20  # calls to inspect per function name; after that the name is ignored
 

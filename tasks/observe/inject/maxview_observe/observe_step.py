@@ -12,12 +12,13 @@ from typing import Any
 
 import jax
 
-from . import bits, files
-from .evaluation import Evaluation
-from .files import Settings
+from . import bits
+from . import observation_files as files
+from .evaluate_step import Evaluation
 from .find_step import StepFinder
 from .jit_hook import ArgsKwargs, Call
 from .meaning import meanings_of
+from .observation_files import Settings
 from .other_arm import Draws, Replacement, have_common_keys
 from .profiling import Profiling
 from .stderr_lines import describe_error, say

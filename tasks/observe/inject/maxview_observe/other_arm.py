@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from . import bits
-from .files import read_arrays
 from .meaning import meaning_of, meanings_of
+from .observation_files import read_arrays
 
 _MAY_DIFFER = ("random numbers", "counter")
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import jax
 
-from . import bits, files
-from .files import Settings
+from . import bits
+from . import observation_files as files
 from .find_step import StepFinder
 from .jit_hook import ArgsKwargs, Call
 from .meaning import meanings_of
+from .observation_files import Settings
 from .other_arm import Replacement
 from .stderr_lines import describe_error, say
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tasks.causes import explain, subjects
-from tasks.causes.explain import ObservedArm, _say_headline
+from tasks.causes import explain_arms, subjects
+from tasks.causes.explain_arms import ObservedArm, _say_headline
 from tasks.causes.subjects import find_subject, name_explainable_differences, plans_of, wants_explanation
 from tasks.records import (
     ComparisonRecord,
@@ -61,11 +61,11 @@ def test_own_first_weights_explain_nothing_if_the_judged_runs_shared_them(
     file.parent.mkdir()
     file.write_text(report.model_dump_json())
     arm = ObservedArm(plan, "left", tmp_path, Observation(step="train_step"))
-    monkeypatch.setattr(explain, "observe", lambda *_: arm)
+    monkeypatch.setattr(explain_arms, "observe", lambda *_: arm)
     monkeypatch.setattr(
-        explain, "explain_observed", lambda _, *, starts_shared: Explanation(headline=f"{starts_shared}")
+        explain_arms, "explain_observed", lambda _, *, starts_shared: Explanation(headline=f"{starts_shared}")
     )
-    assert explain.explain_plans((plan, plan), ("left", "right"), tmp_path).headline == str(shared)
+    assert explain_arms.explain_plans((plan, plan), ("left", "right"), tmp_path).headline == str(shared)
 
 
 @pytest.fixture

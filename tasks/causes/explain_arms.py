@@ -15,7 +15,7 @@ from tasks.causes.read_with_jax import read_with_jax
 from tasks.causes.source_lines import OptimisedProgram, read_optimised
 from tasks.causes.tensors import compare_tensors
 from tasks.causes.touched_lines import add_commits, find_refs
-from tasks.observe.inject.maxview_observe.files import BUFFERS, INSTRUCTIONS
+from tasks.observe.inject.maxview_observe.observation_files import BUFFERS, INSTRUCTIONS
 from tasks.observe.shared_start import read_start
 from tasks.preflight.compare_programs import Side, compare_programs
 from tasks.preflight.program_work import analyse_program
