@@ -18,7 +18,7 @@ def noise(nights: int, seed: int, memory: float = 0.0) -> np.ndarray:
 
 
 def slow_split(series: np.ndarray, least: int) -> tuple[int, float]:
-    """The definition, pair by pair."""
+    """Return the best split by the definition of the energy distance, pair by pair."""
     best = (0, -np.inf)
     for end in range(2 * least, len(series) + 1):
         for split in range(least, end - least + 1):
@@ -102,7 +102,7 @@ def test_equal_levels_give_few_false_alarms() -> None:
 
 def test_autocorrelated_nights_are_not_changes() -> None:
     false = sum(bool(find_trend((100 + noise(60, seed, memory=0.6)).tolist()).changes) for seed in range(60))
-    assert false <= 10  # without the correction more than half of them
+    assert false <= 10  # without the correction, more than half of the series have false alarms
 
 
 def test_memory_is_estimated_within_the_levels() -> None:

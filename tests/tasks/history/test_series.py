@@ -34,7 +34,7 @@ def make(
     rng = np.random.default_rng(0)
     made = []
     for n in range(nights):
-        shared = 1 + 0.003 * rng.normal()  # the machine's noise of the night
+        shared = 1 + 0.003 * rng.normal()  # the noise of the machine in this night
         made.append(
             Night(
                 comparison_id=f"c{n}",

@@ -41,14 +41,14 @@ def test_a_planted_fault_is_first(whole: Side, fault: str) -> None:
     what, where = FIRST[fault]
     assert first.what == what
     assert where in first.where
-    assert first.share > 0  # it costs
+    assert first.share > 0  # a positive share: the fault costs time or memory
     mended = compare_programs(faulty, whole).differences[0]
     assert (mended.what, mended.share) == (what, -first.share)
 
 
 def test_a_difference_links_to_its_line(whole: Side) -> None:
     first = compare_programs(whole, read(SAMPLES / "gather-in-loop")).differences[0]
-    assert first.baseline_source is None  # there is none
+    assert first.baseline_source is None  # the baseline has no such instruction
     assert first.candidate_source is not None
     text = gzip.decompress((SAMPLES / "gather-in-loop" / "optimised.hlo.gz").read_bytes())
     line = text[first.candidate_source.offset :].partition(b"\n")[0]

@@ -70,13 +70,13 @@ def save_all(tmp_path_factory: pytest.TempPathFactory, shared: Shared) -> Callab
 
 @pytest.fixture(scope="session")
 def saved_by_v1(save_all: Callable[[str], Path]) -> Path:
-    """A folder per layout, with checkpoints that Orbax's v1 wrote in each of its ways."""
+    """A folder per layout, with a checkpoint from each way in which Orbax's v1 saves."""
     return save_all("saver_v1.py")
 
 
 @pytest.fixture(scope="session")
 def trees(save_all: Callable[[str], Path]) -> Path:
-    """A run's folder per dialect, with one training state in the tree of each; see saver_trees.py."""
+    """The folder of a run per API, with one training state in the tree of each API; see saver_trees.py."""
     return save_all("saver_trees.py")
 
 

@@ -55,8 +55,8 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def arm(point: str, folder: Path, step: int) -> None:
-    """Makes this process kill itself at a point of the next save."""
+def die_at_next_save(point: str, folder: Path, step: int) -> None:
+    """Make this process kill itself at a point of the next save."""
     if point == "while-writing":
         import threading
 
@@ -118,7 +118,7 @@ def save(given: argparse.Namespace) -> None:
             save_args = jax.tree.map(lambda _: ocp.SaveArgs(chunk_byte_size=given.chunk_bytes), tree)
             if given.die_at and step == given.steps[-1]:
                 manager.wait_until_finished()
-                arm(given.die_at, given.folder, step)
+                die_at_next_save(given.die_at, given.folder, step)
             manager.save(step, args=ocp.args.Composite(items=ocp.args.PyTreeSave(tree, save_args=save_args)))
             time.sleep(given.pause)
             if given.seen and step % 2:

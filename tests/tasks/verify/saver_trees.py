@@ -1,4 +1,4 @@
-"""Saves one training state with Orbax in the tree of each dialect, `saver_trees.py FOLDER`: FOLDER/<dialect>."""
+"""Saves one training state with Orbax in the tree of each API, `saver_trees.py FOLDER`: FOLDER/<API>."""
 
 import os
 import sys

@@ -18,7 +18,7 @@ from tasks.verify.verification import verify_checkpoints
 
 # of saver_trees.py: 5 parameters (two kernels and a norm in the layers), as many mu and nu, 2 counts and the step
 ARRAYS = 18
-UNROLLED = ARRAYS + 3 * 3 * 2  # the three of the layers are nine, in parameters, mu and nu
+UNROLLED = ARRAYS + 3 * 3 * 2  # the three arrays of the layers are nine arrays, in parameters, mu and nu
 
 
 def run(arm: str, folder: Path, **proof: object) -> RunRecord:
@@ -204,4 +204,4 @@ def test_more_than_nine_layers_are_paired_by_number():
     (pair,) = pair_arrays(scanned, unrolled)
     assert [one.name for one in pair.theirs] == [one.name for one in unrolled]
     assert pair.layer_axis == 1
-    assert len(pair_arrays(scanned, unrolled[:-1])) == 12  # a layer is missing: the rest is not taken for the whole
+    assert len(pair_arrays(scanned, unrolled[:-1])) == 12  # a layer is missing, so the other layers are no stack

@@ -1,4 +1,4 @@
-"""Metadata made to break a reader: each false file is named, and no read is endless."""
+"""Metadata made to break a reader: the problem names each false file, and no read is endless."""
 
 import json
 import os

@@ -114,7 +114,7 @@ def test_an_unreachable_bucket_is_one_message(
 
 @pytest.fixture
 def order_own(gcs_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Order]:
-    """The same for a separate server with the bucket `bucket`: faults after a number of reads."""
+    """As `order`, for a separate server with the bucket `bucket`: faults after a number of reads."""
     with subprocess.Popen([sys.executable, SERVER, "bucket"], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         address = server.stdout.readline().strip()

@@ -55,7 +55,7 @@ def test_a_folder_that_loops_into_itself_ends(step_folder):
 
 
 def test_a_missing_client_of_a_cloud_store_is_reported():
-    """In a separate process: an imported module stays imported."""
+    """The test runs in a separate process, because an imported module stays imported."""
     program = """
 import sys
 sys.modules["gcsfs"] = None  # as if it were not installed

@@ -30,7 +30,7 @@ def test_every_layout_is_whole(save, layout):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_checkpoint_of_orbax_v1_is_complete(saved_by_v1, layout):
-    """Orbax loads each of them; those of `save_pytree` have one commit marker, those of a Checkpointer one per item."""
+    """Orbax loads each checkpoint. `save_pytree` writes one commit marker, a Checkpointer writes one per item."""
     proofs = [verify_checkpoint(saved_by_v1 / layout / name, deep=True) for name in ("plain", "several")]
     proofs += verify_checkpoints(saved_by_v1 / layout / "managed", deep=True)
     assert [proof.problems for proof in proofs] == [(), (), (), ()]
