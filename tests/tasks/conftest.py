@@ -129,11 +129,18 @@ def run_git(repository: Path) -> Callable[..., str]:
     return lambda *words: git(repository, *words)
 
 
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the small trainer's copies: a folder per arm, with the text of the newest plan."""
+    return tmp_path_factory.mktemp("sources")
+
+
 @pytest.fixture
-def plan_of(make_plan: Callable[..., RunPlan], tmp_path: Path) -> Callable[..., RunPlan]:
+def plan_of(make_plan: Callable[..., RunPlan], sources: Path, tmp_path: Path) -> Callable[..., RunPlan]:
     """A plan that trains an edited copy of the small trainer, or another program's text.
 
-    Its processes share the compiled programs of the test run: compiling takes most of such a training.
+    Its processes share the compiled programs of the test run: compiling takes most of such a training. In an observed
+    process a program is shared only if its source lines, with the file's path, are equal too.
     """
     cache = {
         "JAX_COMPILATION_CACHE_DIR": os.environ["JAX_COMPILATION_CACHE_DIR"],
@@ -145,7 +152,7 @@ def plan_of(make_plan: Callable[..., RunPlan], tmp_path: Path) -> Callable[..., 
         for old, new in edits:
             assert old in source
             source = source.replace(old, new)
-        file = tmp_path / "sources" / arm / "trainer.py"
+        file = sources / arm / "trainer.py"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(source)
         directory = tmp_path / "out" / "runs" / arm

@@ -101,9 +101,10 @@ def observe(observed: dict[tuple[object, ...], Path], plan_of: Planned, tmp_path
 
     def find(arm: str, *edits: tuple[str, str], words: tuple[str, ...] = (), start: Path | None = None) -> Path:
         key = (arm, edits, words, start)
+        plan = plan_of(arm, *edits, words=words)  # writes the source that the test may read
         if key not in observed:
             folder = tmp_path / f"observed-{len(observed)}"
-            found = observe_arm(plan_of(arm, *edits, words=words), folder, start=start)
+            found = observe_arm(plan, folder, start=start)
             assert found.tensors, found.notes
             observed[key] = folder
         return observed[key]
@@ -150,7 +151,7 @@ def test_a_fault_in_a_shard_map_of_one_device_is_named_by_its_line(compare: Comp
 
 @pytest.mark.long
 def test_in_a_shard_map_of_several_devices_the_tensors_name_its_call_and_the_program_the_line(
-    plan_of: Planned, tmp_path: Path
+    plan_of: Planned, sources: Path, tmp_path: Path
 ) -> None:
     edit, mark = FAULTS["one product in bf16"]
     folders = tmp_path / "a", tmp_path / "b"
@@ -159,7 +160,7 @@ def test_in_a_shard_map_of_several_devices_the_tensors_name_its_call_and_the_pro
         many = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
         found = observe_arm(plan.model_copy(update={"environment": {**plan.environment, **many}}), folder)
         assert (found.devices, found.notes) == (2, ())
-    source = (tmp_path / "sources" / "a" / "trainer.py").read_text().splitlines()
+    source = (sources / "a" / "trainer.py").read_text().splitlines()
     tensors = compare_tensors(*folders, names=NAMES)
     assert tensors.first is not None
     assert "# line: shard_map" in source[tensors.first.line - 1]
