@@ -30,7 +30,7 @@ from tasks.store.files import AlreadyThereError
 FOLDER = "nightly"  # in the store
 BISECTED = ": bisected, which commit: "  # in a line of NightRecord.changes, between cell and culprit
 ALL = "all"  # in place of a case's name: every case
-COUNTED = ("regressed", "changed", "failed")  # outcomes that make a night bad
+COUNTED = ("regressed", "changed", "failed")  # outcomes of a cell that make its night bad
 
 
 class NightCell(Frozen):
@@ -219,7 +219,8 @@ def make_plan(
 def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None) -> ArmOverrides:
     """Return the comparison's refs, pinned to commits for the whole night. Raises ConfigError.
 
-    The baseline `previous` is the last night's commit; without one, tonight's. Equal arms at one commit are a control.
+    The baseline `previous` is the last night's commit; without an earlier night, the branch's commit. Equal
+    arms at one commit are a control.
     """
     if not spec.has_refs:
         return ArmOverrides()
@@ -274,7 +275,7 @@ def find_night_before(plan: NightPlan, store: Store) -> NightRecord | None:
 def find_new_regressions(plan: NightPlan, results: Sequence[CellResult], store: Store) -> list[CellResult]:
     """Return the results that regressed or died, but not in the previous night, and that can be bisected.
 
-    These compare two different commits and are not quarantined.
+    A result can be bisected if it compares two different commits and is not quarantined.
     """
     before = find_night_before(plan, store)
     known = {(one.cell.comparison, one.cell.case): one.word for one in before.results} if before else {}
