@@ -3,7 +3,7 @@
 from configs.errors import ConfigError, suggest
 from configs.schema import Frozen
 from tasks.bisect.terms import MOST_OF_POINT, Finish, Limits, Train
-from tasks.diff.compare_runs import SHARE_A_WORD
+from tasks.diff.compare_runs import SHARE_A_VERDICT
 from tasks.diff.repeat_rule import undecided_rows
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHECKPOINTS, END, LOSS
@@ -87,7 +87,7 @@ def _find_worst_row(record: ComparisonRecord) -> BisectedMetric | None:
         rows = [
             row
             for row in record.rows
-            if row.verdict == verdict and not row.allowed and row.metric not in SHARE_A_WORD and row.metric in KNOWN
+            if row.verdict == verdict and not row.allowed and row.metric not in SHARE_A_VERDICT and row.metric in KNOWN
         ]
         if rows:  # metrics without noise come first, because they need fewer runs
             row = min(rows, key=lambda row: row.metric in TIMES)

@@ -43,8 +43,8 @@ WORDS: tuple[tuple[Verdict, str], ...] = (
 COMPUTED = frozenset(
     metric.name for metric in METRICS if metric.result
 )  # a headline names these before times and memory
-# rows that have the verdict of another row; a headline names the other row only
-SHARE_A_WORD = frozenset(metric.name for metric in METRICS if metric.word_of)
+# rows that share the verdict of another row; a headline names only that other row
+SHARE_A_VERDICT = frozenset(metric.name for metric in METRICS if metric.verdict_of)
 
 
 def diff(
@@ -132,7 +132,7 @@ def diff(
 
 
 def allow(row: MetricDiff, rules: VerdictRules) -> MetricDiff:
-    """Return the row; if the comparison's file allows its verdict *changed*, with the reason in that file."""
+    """Return the row. If it has changed and the comparison's file allows that, the row gets the reason in the file."""
     why = rules.allowed.get(BY_NAME[row.metric].tolerance, "")
     return row.model_copy(update={"allowed": why}) if why and row.verdict == "changed" else row
 
@@ -144,7 +144,7 @@ def conclude(
     floors: Sequence[Floor],
     host: str = "",
 ) -> tuple[Verdict, str]:
-    """Return the overall verdict and the headline: of a death, else of a blocking finding, else of the worst row.
+    """Return the overall verdict and the headline. A death decides, else a blocking finding, else the worst row.
 
     `host`: the explanation of a time difference between arms that run the same program; empty without one.
     """
@@ -165,7 +165,7 @@ def conclude(
             continue
         together = ("regressed", "changed") if verdict == "regressed" else (verdict,)
         named = [row for row in judged if row.verdict in together]
-        alone = [row for row in named if row.metric not in SHARE_A_WORD] or named
+        alone = [row for row in named if row.metric not in SHARE_A_VERDICT] or named
         by = f" (by {ONE_RUN})" if any(row.evidence == ONE_RUN for row in alone) and verdict != "unknown" else ""
         why = f": {host}" if host and any(row.metric == STEP_TIME.name for row in alone) else ""
         said = _worst_kind_first(alone) if verdict == "regressed" else words.format(_listed(list(map(_title, alone))))
@@ -180,7 +180,10 @@ def conclude(
 
 
 def _worst_kind_first(rows: Sequence[MetricDiff]) -> str:
-    """Return `Loss, step by step changed; Step time, steady +5.1 % regressed`: results before costs."""
+    """Return the rows with their verdicts in words, results before costs.
+
+    Example: `Loss, step by step changed; Step time, steady +5.1 % regressed`.
+    """
     parts = []
     for computed in (True, False):
         for word in ("regressed", "changed"):

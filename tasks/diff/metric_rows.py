@@ -55,12 +55,12 @@ def _entry_row(
     if metric.optional and (len(lacking) == 2 or any(not arm.dead for arm in lacking)):
         return None
     values = [facts.values[metric.name] for arm in arms for facts in arm.facts] if metric.printed else []
-    if metric.printed and any(one.value is None or one.unit for one in values):  # a run has no precise value
+    if metric.printed and any(one.value is None or one.unit for one in values):  # some run has no precise value
         changes, of = metric.printed.model_dump(include={"decimals", "precision"}), metric.printed.of
         metric, cells = metric.model_copy(update=changes), (of(arms[0].first), of(arms[1].first))
     decision = missing_decision(cells, arms)
     if decision is None and metric.judged == "noise":
-        judging = decisions[metric.word_of]
+        judging = decisions[metric.verdict_of]
         level = f"the {judging.level}" if judging.level else "the step time"
         flip = _sign_flip(cells, steady.difference, level) if metric is MEAN_STEP else ""
         # threshold and effect of the other row are not copied: they belong to other numbers
@@ -94,7 +94,7 @@ def _decide(
     if metric is JAX:
         return _decide_jax(cells, arms)
     left, right = cells[0].value, cells[1].value
-    assert left is not None  # every exact metric except JAX has a number if its cell has a text
+    assert left is not None  # a cell with a text has a number, except for JAX
     assert right is not None
     if metric is FINAL_LOSS:
         last = [arm.reading.steps["step"][-1] for arm in arms]
@@ -125,7 +125,7 @@ def _decide_jax(cells: Cells, arms: Arms) -> Decision:
 
 
 def _sign_flip(cells: Cells, steady: float | None, level: str) -> str:
-    """Return a note if the mean step and the judged level (`steady`: difference in s) disagree on the faster arm."""
+    """Return a note if the mean steps and the judged levels (difference `steady`, in s) disagree on the faster arm."""
     left, right = cells[0].value, cells[1].value
     if left is None or right is None or steady is None or (right - left) * steady >= 0:
         return ""

@@ -1,1 +1,1 @@
-"""The table of all metrics, and the facts of a run: every page, table and command takes its values from them."""
+"""Defines the metrics, and computes the facts of a run (metric values, step time levels) for all tables and pages."""

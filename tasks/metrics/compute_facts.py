@@ -13,7 +13,7 @@ from tasks.records import RunFacts, RunRecord
 
 
 def facts_of(run: RunRecord) -> RunFacts:
-    """Return the facts of a run: the stored ones, or facts computed here if this package's code has changed since."""
+    """Return the facts of a run: the stored facts if this package's code has not changed since, else new ones."""
     if run.facts is not None and run.facts.code == digest_code():
         return run.facts
     return run.derive("facts", compute_facts)
@@ -25,7 +25,7 @@ def with_facts(run: RunRecord) -> RunRecord:
 
 
 def compute_facts(run: RunRecord) -> RunFacts:
-    """Compute the facts of a run from its reading, its metrics file and the trainer's report."""
+    """Compute the facts of a run from its parsed log, its metrics file and the trainer's report."""
     table, unit = timed_steps(run)
     seconds, waited = table["seconds"].to_numpy()[1:], waited_seconds(run)
     wall = find_levels(seconds, unit=unit)
@@ -47,6 +47,6 @@ def compute_facts(run: RunRecord) -> RunFacts:
 
 @cache
 def digest_code() -> str:
-    """Return a digest of this package's source, stored with the facts: other code may compute other facts."""
+    """Return a digest of this package's source. It is stored with the facts, because other code may change them."""
     sources = sorted(Path(__file__).parent.glob("*.py"))
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]

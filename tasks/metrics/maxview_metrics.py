@@ -1,4 +1,4 @@
-"""The seven metrics of a MaxView page, computed by MaxView's rules, so that all printed digits agree."""
+"""The metrics of MaxView (a web tool that compares two logs), by MaxView's rules, so that all printed digits agree."""
 
 from tasks.metrics.merged_steps import place_of
 from tasks.metrics.metric import Metric, OfRun, number
@@ -35,7 +35,7 @@ def parameters(run: RunRecord) -> Measured:
 
 
 def memory_percent(run: RunRecord) -> Measured:
-    """Return the used memory of the fullest device in percent; its unit (rounding) is that of the smallest device."""
+    """Return the used memory of the fullest device, in percent. Its unit is the rounding on the smallest device."""
     devices = run.reading.memory.devices
     if not devices:
         return Measured()
@@ -57,22 +57,22 @@ PARAMETERS = Metric(
 )  # fmt: skip
 FINAL_LOSS = Metric(
     name="final_loss", title="Final loss", unit="", better="lower", rule="last step", decimals=4,
-    judged="exact", tolerance="loss", word_of="loss_per_step", of=last_step("loss", 4), maxview=True,
+    judged="exact", tolerance="loss", verdict_of="loss_per_step", of=last_step("loss", 4), maxview=True,
     result=True, trend=True, explained=True,
 )  # fmt: skip
 TFLOPS = Metric(
     name="tflops_per_device", title="TFLOP/s", unit="TFLOP/s/device", better="higher", rule="last step only",
-    decimals=3, judged="noise", word_of="step_time_s", why=SINGLE_STEP, of=last_step("tflops_per_device", 3),
+    decimals=3, judged="noise", verdict_of="step_time_s", why=SINGLE_STEP, of=last_step("tflops_per_device", 3),
     maxview=True, trend=True, curve="tflops_per_device",
 )  # fmt: skip
 TOKENS = Metric(
     name="tokens_per_s", title="Tok/s", unit="tokens/s/device", better="higher", rule="last step only", decimals=3,
-    judged="noise", word_of="step_time_s", why=SINGLE_STEP, of=last_step("tokens_per_s_per_device", 1),
+    judged="noise", verdict_of="step_time_s", why=SINGLE_STEP, of=last_step("tokens_per_s_per_device", 1),
     maxview=True, trend=True, curve="tokens_per_s_per_device",
 )  # fmt: skip
 MEAN_STEP = Metric(
     name="avg_step_time_s", title="Avg s/step", unit="s", better="lower", rule="mean without step 0", decimals=3,
-    judged="noise", word_of="step_time_s", why="the mean is ruled by stalls", of=mean_step, maxview=True, trend=True,
+    judged="noise", verdict_of="step_time_s", why="the mean is ruled by stalls", of=mean_step, maxview=True, trend=True,
 )  # fmt: skip
 MEMORY_PERCENT = Metric(
     name="memory_percent", title="Memory %", unit="%", better="lower", rule="fullest device", decimals=2,

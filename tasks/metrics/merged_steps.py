@@ -10,10 +10,10 @@ from tasks.records import RunRecord, Source
 STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
 RATE = "tokens_per_s_per_device"
 PRINTED_UNIT_S = 0.001  # every log prints milliseconds or finer
-LEAST_LINES = 2  # least lines for `refine_seconds`: a single line cannot contradict another
+LEAST_LINES = 2  # fewest lines for `refine_seconds`, which compares lines with each other
 CLOCKS = ("seconds", "step_time_s", "tflops_per_device", RATE)
-LEAST_COMMON = 10  # least common steps: fewer may agree by chance if few digits are printed
-LEAST_TIMES = 5  # least different times among the common steps: equal times at all steps prove nothing
+LEAST_COMMON = 10  # fewest common steps for `have_equal_times`: with few digits, fewer may agree by chance
+LEAST_TIMES = 5  # fewest different times for `have_equal_times`: one time at all steps proves nothing
 
 
 def step_table(run: RunRecord) -> pl.DataFrame:
@@ -26,7 +26,7 @@ def step_table(run: RunRecord) -> pl.DataFrame:
 
 
 def timed_steps(run: RunRecord) -> tuple[pl.DataFrame, float]:
-    """Return `step_table`, and the unit of the last known digit of its seconds, in seconds; 0 for full precision."""
+    """Return `step_table`, and the precision of its seconds: one unit of their last digit, in seconds; 0 if exact."""
     return run.derive("timed steps", _merge)
 
 
@@ -38,7 +38,7 @@ def _merge(run: RunRecord) -> tuple[pl.DataFrame, float]:
         columns = (printed[name].cast(pl.Float64).to_numpy() for name in ("seconds", RATE))
         seconds, unit = refine_seconds(*columns)
         return printed.select(STEP_COLUMNS).with_columns(pl.Series("seconds", seconds).fill_nan(None)), unit
-    assert run.metrics is not None  # is_exact
+    assert run.metrics is not None  # `is_exact` has checked it
     exact = last_of_each_step(run.metrics).select(
         pl.col("step").cast(pl.Int64),
         seconds=pl.col("step_time_s").cast(pl.Float64),
@@ -81,18 +81,18 @@ def _measured(run: RunRecord, column: str) -> NDArray[np.float64] | None:
 
 
 def place_of(steps: pl.DataFrame, index: int = 0, *, run: int = 0) -> Source | None:
-    """Return the place of a row of a table of steps in the log of run number `run`; None if row or place is unknown."""
+    """Return the place in the log of one row of a step table; None if unknown. run: the run's number in its arm."""
     if not -steps.height <= index < steps.height or steps["line"][index] is None:
         return None
     return Source(line=steps["line"][index], offset=steps["offset"][index], run=run)
 
 
 def refine_seconds(seconds: NDArray[np.float64], rate: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Return the refined seconds, and the unit of their last digit in seconds. Missing values are NaN.
+    """Return step times, refined by the printed token rate, and one unit of their last digit (s). Missing values: NaN.
 
     `seconds: 0.071` is any time from 0.0705 to 0.0715. `Tokens/s/device: 1812.056` of the same line gives this time to
-    six digits if the number of tokens per step is known. Each line bounds that number, a long step most narrowly. If
-    the bounds of two lines exclude each other, the seconds are returned as printed.
+    six digits if the number of tokens per step is known. Each line bounds the number of tokens, a long step most
+    narrowly. If the bounds of two lines exclude each other, the seconds are returned as printed.
     """
     known = np.isfinite(seconds) & np.isfinite(rate) & (seconds > 0) & (rate > 0)
     tokens = tokens_of(seconds[known], rate[known]) if known.sum() >= LEAST_LINES else None

@@ -11,6 +11,7 @@ from tasks.records import Better, CompiledProgram, Measured, ProgramWork, RunFac
 Judged = Literal["exact", "noise", "steps", "proof", "shown"]
 type OfRun = Callable[[RunRecord], Measured]
 type OfRuns = Callable[[Sequence[RunRecord], Sequence[RunFacts]], Measured]
+type OfSteps = Callable[[RunRecord, float], float | None]
 type OfProgram = Callable[[CompiledProgram, ProgramWork | None], float | None]
 
 
@@ -36,22 +37,22 @@ class Metric(Frozen):
     tolerance: str = ""  # name of the tolerance in configs/tolerances; empty: values must be equal
     precision: str = "printed precision"  # of the values that `of` returns, in words
     maxview: bool = False  # whether MaxView's page has this row too
-    word_of: str = ""  # name of the metric whose verdict is this metric's too; empty: it has its own verdict
+    verdict_of: str = ""  # name of the metric whose verdict this metric shares; empty: it has its own verdict
     of: OfRun | None = None  # computes the value of one run
     of_runs: OfRuns | None = None  # computes the value of an arm from all its runs; None: the first run's value is used
-    of_steps: Callable[[RunRecord, float], float | None] | None = None  # computes it from run 1 and its steady step (s)
+    of_steps: OfSteps | None = None  # computes the value of an arm from its first run and its steady step time (s)
     of_program: OfProgram | None = None  # computes the value of one compiled program
     printed: Printed | None = None  # as logs print it, if that is less precise than `of`
     lacking: str = ""  # the text for an arm that ended well and has no value
     optional: bool = False  # the table has no row for it unless both arms have a value, or the arm without one died
     result: bool = False  # a result of the computation: headlines name it before times and memory
-    trend: bool = False  # `history` keeps each run's value
-    quick: str = ""  # judged by noise: name of the history's series of steady steps
-    middle: str = ""  # judged by noise: title of the row if the typical steps decide
+    trend: bool = False  # whether the history stores each run's value
+    quick: str = ""  # if judged by noise: name of the series of steady step times in the history
+    middle: str = ""  # if judged by noise: title of the row when the typical steps decide
     curve: str = ""  # the column that its curve draws, in the step table, the log's rows or the trainer's metrics file
     curve_title: str = ""  # title of its curve, if other than `title`
-    bisected: bool = False  # `bisect --metric` accepts it
-    explained: bool = False  # an explanation looks for its difference in the compiled program
+    bisected: bool = False  # whether `bisect --metric` accepts it
+    explained: bool = False  # whether the compiled programs are searched for the cause of its difference
 
     def value_of(self, run: RunRecord, facts: RunFacts) -> Measured | None:
         """Return the value of one run; None if the metric has neither `of_runs` nor `of`."""

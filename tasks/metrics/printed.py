@@ -13,7 +13,7 @@ MOST_DECIMALS = 15  # no log prints more
 
 
 def shared_decimals(values: Values) -> int:
-    """Return the decimals that every run prints: the least of the runs; a run prints as many as its longest value."""
+    """Return the number of decimals that every run prints. The value with the most decimals shows a run's number."""
     return min((_decimals(row) for row in values), default=0)
 
 
@@ -45,8 +45,10 @@ def _decimals(row: NDArray[np.float64]) -> int:
 
 
 def last_digit(value: float, values: Values, decimals: int, *, exponents: bool) -> float:
-    """Return the unit of a value's last printed digit: from `decimals`; if the log prints exponents, from the largest
-    number of significant digits in `values`, if that unit is larger."""
+    """Return one unit of a value's last printed digit, which is the last of `decimals`.
+
+    A log with exponents prints significant digits instead: the most digits in `values` determine the unit, if larger.
+    """
     fixed = 10.0**-decimals
     if not exponents or not isfinite(value) or value == 0:
         return fixed

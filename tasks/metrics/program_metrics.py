@@ -6,12 +6,12 @@ from tasks.metrics.metric import Metric, Printed, number
 from tasks.records import CompiledProgram, Measured, ProgramMemory, ProgramWork, RunRecord
 
 GIB, MIB = 2**30, 2**20  # MaxText prints GiB as GB
-MEMORY_PARTS = ("argument", "output", "temp")  # MaxText prints their sum less "alias", which two of them share
+MEMORY_PARTS = ("argument", "output", "temp")  # MaxText prints their sum less "alias": outputs in place of arguments
 PART_OF_SUM = "the sum is judged"
 
 
 def program_memory(run: RunRecord) -> Measured:
-    """Return the memory per device in GiB, as estimated by the compiler: from the trainer's report, else as printed."""
+    """Return the compiler's estimate of memory per device, in GiB: from the trainer's report, else from the log."""
     stated = run.program.get("memory_bytes")
     sizes = [stated.get(name) for name in (*MEMORY_PARTS, "alias")] if isinstance(stated, dict) else [None]
     known = [size for size in sizes if isinstance(size, int)]
@@ -21,7 +21,7 @@ def program_memory(run: RunRecord) -> Measured:
 
 
 def compiled_programs(run: RunRecord) -> Measured:
-    """Return how often JAX compiled the training step, from JAX's files, else from the log, with the last place."""
+    """Return how often JAX compiled the training step, from JAX's files or the log, and the last compile's place."""
     compiles = run.compiles or run.reading.compiles
     return number(len(compiles), 0, compiles[-1].source) if compiles else Measured()
 
@@ -83,7 +83,7 @@ COMPILES = Metric(
     name="compiles", title="Compiles and fits", unit="", better="equal", rule="the compile", decimals=None,
     judged="proof",
 )  # fmt: skip
-# metrics of compiled programs, known without a run; this one has the name and tolerance of the run's MEMORY
+# Metrics of compiled programs, known without a run. PROGRAM_MEMORY has the name and tolerance of MEMORY (of runs).
 PROGRAM_MEMORY = MEMORY.model_copy(
     update={
         "title": "Memory of a device",

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from tasks.records import StepLevel, StepLevels
 
 QUICK = 0.1  # the quantile that is the steady level
-REACH = 3.0  # typical steps: at most this many times as far from the median as the closer of two quantiles
-MOST_REACH = 1.4  # typical steps: at most this ratio to the median
+REACH = 3.0  # largest distance of a typical step from the median ÷ distance of the closer quantile: `middle_level`
+MOST_REACH = 1.4  # largest ratio of a typical step to the median
 LEAST_STEPS = 2
 FEW = 3  # least number of steps whose times must be close for the usual step
 CLOSE, ENOUGH = 1.25, 0.25  # usual step: the shortest time t with a share ENOUGH of the steps between t and CLOSE × t
@@ -20,10 +20,10 @@ LONGER = 1.25  # ratio of consecutive stretch lengths in the search
 MOST_PLACES = 500  # most positions at which a stretch can begin; in longer runs, steps are combined into groups
 FIFTHS = 5  # parts of a run whose levels are compared if the level shifts
 SHUFFLES = 1000  # random orders of the steps: the false alarm rate is 1 in SHUFFLES
-FIRST = 100  # random orders that are tried first; they clear most runs without a shift
+FIRST_SHUFFLES = 100  # random orders that are tried first; for most runs without a shift, these suffice
 RESAMPLES = 100  # bootstrap samples
 SEED = 20260418
-MOST_STEPS = 5000  # steps that are resampled: the first ones of a longer run
+MOST_STEPS = 5000  # most steps that are resampled; a longer run's first steps are taken
 
 type Seconds = NDArray[np.float64]
 
@@ -62,9 +62,9 @@ def middle_level(logs: Seconds) -> Seconds:
     """Return the typical level: the mean of each row's values near its median. logs: [..., steps], sorted logarithms.
 
     The mean of many undisturbed steps varies less than their median. Near means: at most REACH times as far away as the
-    10 % or the 90 % quantile, whichever is closer, and at most a ratio of MOST_REACH. Slow steps are thus left out.
+    closer of the 10 % and the 90 % quantile, and at most a ratio of MOST_REACH. This leaves out slow steps.
     """
-    median = logs[..., (logs.shape[-1] - 1) // 2]  # of an even number, the lower one: at least this value is near
+    median = logs[..., (logs.shape[-1] - 1) // 2]  # the lower of two middle values: one value is near
     closer = np.minimum(median - _quantile(logs, QUICK), _quantile(logs, 1 - QUICK) - median)
     near = np.clip(REACH * closer, 0, np.log(MOST_REACH))  # with two steps, `closer` is negative
     return np.asarray(logs.mean(axis=-1, where=np.abs(logs - median[..., None]) <= near[..., None]))
@@ -78,7 +78,7 @@ def _quantile(logs: Seconds, share: float) -> Seconds:
 
 
 def spread_rounded(seconds: Seconds, unit: float) -> Seconds:
-    """Return the seconds; equal printed values are spread evenly over the interval of times that are rounded to them.
+    """Return the seconds, with equal printed values spread evenly over the interval that is rounded to them.
 
     A quantile of rounded values is one of the printed values, so it jumps by a complete unit from run to run. After
     spreading, it changes gradually with the number of steps that were rounded up. Nothing changes if all values are
@@ -97,7 +97,7 @@ def find_shift(seconds: Seconds) -> float:
     """Return the change of the step time level during a run, as a logarithm; 0 if chance can explain it.
 
     Throttling, another clock state and a drift have one thing in common: some stretch of steps differs from the rest by
-    more than any stretch of the same steps in random order. Times are clipped near `usual_step`, to limit stalls.
+    more than any stretch of the same steps in random order. Clipping near `usual_step` limits the effect of stalls.
     The seed is fixed. Source: binary segmentation by permutation (A. Olshen and others, Biostatistics 5 (2004)).
     """
     group = -(-seconds.size // MOST_PLACES)
@@ -108,7 +108,7 @@ def find_shift(seconds: Seconds) -> float:
     logs -= logs.mean()
     most, (start, length) = _most_apart(logs[None])
     orders = draw_orders(logs.size)
-    for some in (orders[:FIRST], orders[FIRST:]):
+    for some in (orders[:FIRST_SHUFFLES], orders[FIRST_SHUFFLES:]):
         if most[0] <= _most_apart(logs[some])[0].max():
             return 0.0
     inside = np.zeros(logs.size, dtype=bool)
@@ -166,11 +166,11 @@ def usual_step(seconds: Seconds) -> float:
 
 
 def block_error(values: Seconds, level_of: Callable[[Seconds], Seconds]) -> float:
-    """Return the relative standard error of a level, by resampling blocks, as neighbouring steps are not independent.
+    """Return the relative standard error of a level, from resampled blocks: neighbouring steps are not independent.
 
-    The circular block bootstrap of D. Politis and J. Romano (1992) with blocks of √n steps; the fixed seed makes it
-    reproducible. The error is half of the distance between the 16 % and the 84 % quantile of the resampled levels,
-    so that a sample that contains mostly stalls does not matter.
+    Method: circular block bootstrap (D. Politis, J. Romano, 1992) with blocks of √n steps and a fixed seed. Error: half
+    of the distance between the 16 % and the 84 % quantile of the resampled levels, so that samples with mostly stalls
+    do not matter.
     """
     whole = values.size
     values = values[:MOST_STEPS]

@@ -10,12 +10,12 @@ from tasks.records import RunReading, RunRecord, Source, TimeAccount, TimePart, 
 COMPUTE = "compute"
 FIRST_STEPS = "first steps"  # the steps of a run that died too early to separate compiling from computing
 WHOLE_S = 1.0  # the error of a difference of two times that are printed in full seconds
-FRAME_S = 1.0  # start and end of a log's frame are full seconds, so a line's time may lie this much outside
+FRAME_S = 1.0  # a run's start and end are printed in full seconds, so a line's time may lie this much outside
 NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # parts of the steps in which no time is lost
 
 
 def account_death(run: RunRecord) -> TimeAccount | None:
-    """Return the time account of a run that died too early for `account_run`; None for others, or without times."""
+    """Return the time account of a run that died too early for `account_run`; None for other runs, or without times."""
     length = seconds_between(run.reading.started, run.reading.ended)
     if not run.has_died or not length:
         return None
@@ -32,8 +32,8 @@ def account_death(run: RunRecord) -> TimeAccount | None:
 def account_run(run: RunRecord) -> TimeAccount | None:
     """Return the time account of a run, from its log; None with fewer than two timed steps after the first.
 
-    A stalled step counts as compute up to the median step; its further time belongs to the stall's cause. A dispatch
-    artefact moves time between steps, so only the sum of `compute` and `dispatch` is the time of the computation.
+    A stalled step counts as compute up to the median step; the rest of its time counts for the stall's cause. Dispatch
+    artefacts move time between steps, so only the sum of `compute` and `dispatch` is the time of the computation.
     """
     later = step_table(run)[1:].filter(pl.col("seconds").is_finite())["seconds"].to_numpy()
     timed = run.reading.steps.filter(pl.col("seconds").is_finite())
@@ -68,7 +68,7 @@ def is_steady(account: TimeAccount) -> bool:
 
 
 def is_stall(part: TimePart) -> bool:
-    """Whether a part is time lost in stalled steps."""
+    """Return whether a part is time lost in stalled steps."""
     return part.steps > 0 and part.part not in NO_STALLS
 
 
@@ -83,7 +83,7 @@ def _outside(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[Tim
     if before is None or after is None or min(before, after) < -FRAME_S:
         spans = {"outside": left}
     else:
-        # deferred: a step's line is printed only after the following step
+        # a deferred log prints a step's line only after the following step
         seen = sum(timed["seconds"].head(2 if reading.deferred else 1).to_list())
         start = min(max(before - seen, 0.0), left)
         end = min(max(after, 0.0), left - start)
@@ -99,15 +99,15 @@ def _outside(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[Tim
 
 
 def _add(parts: dict[str, TimePart], name: str, seconds: float, place: Source, *, steps: int = 0) -> None:
-    """Add to a part. Its place in the log is that of the first addition; callers add the longest first."""
+    """Add time to a part. The part keeps the place of its first addition, so callers add the longest time first."""
     part = parts.get(name) or TimePart(part=name, seconds=0.0, share=0.0, source=place)
     parts[name] = part.model_copy(update={"seconds": part.seconds + seconds, "steps": part.steps + steps})
 
 
 def seconds_between_steps(run: RunRecord) -> float:
-    """Return the mean seconds per step between the steps: the time from the first line to the last, less all steps.
+    """Return the mean pause between steps (s): the time from the first step line to the last, less all step times.
 
-    0 if a step line has no time. In a deferred log, a step's line is printed only after the following step.
+    0 if a step line has no time. A deferred log prints a step's line only after the following step.
     """
     rows, table = run.reading.steps, step_table(run)
     if rows.height < 3 or rows["time"].null_count() or table.height != rows.height:

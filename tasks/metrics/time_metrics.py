@@ -38,7 +38,7 @@ def first_step(run: RunRecord) -> Measured:
 
 
 def mfu_percent(run: RunRecord, seconds: float) -> float | None:
-    """Return the percentage of the device's peak FLOP/s in steps of `seconds`; None if peak or FLOPs are unknown."""
+    """Return the MFU of steps of `seconds`, in percent; None if the device's peak or the FLOPs are unknown."""
     kind, flops = run.reading.environment.device_kind or "", run.reading.flops.total_tflops
     peak = next((peak for name, peak in PEAKS.items() if kind.startswith(name)), None)
     return None if peak is None or flops is None else 100 * flops / seconds / peak
@@ -47,7 +47,7 @@ def mfu_percent(run: RunRecord, seconds: float) -> float | None:
 def stalled(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
     """Return the seconds that stalls lasted beyond the median step: summed per run, then the median of the runs.
 
-    The text has the number of stalls by cause, over all runs. The place is that of the longest part.
+    The text has the number of stalls by cause, over all runs. The place is the longest stall of the costliest cause.
     """
     samples = sum(step_table(run).height - 1 for run in runs)
     accounts = [one.account for one in facts if one.account and is_steady(one.account)]
@@ -90,7 +90,7 @@ def goodput(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
 
 
 def _repeated_seconds(run: RunRecord) -> float:
-    """Return the seconds of the steps that a restart ran again; of each step at most a median step."""
+    """Return the seconds of the steps that a restart repeated. Each counts as at most a median step."""
     steps = run.reading.steps.filter(pl.col("seconds").is_finite())
     lost = steps.filter(~pl.col("offset").is_in(last_of_each_step(steps)["offset"].implode()))["seconds"]
     return float(lost.clip(upper_bound=float(np.median(steps["seconds"]))).sum()) if len(lost) else 0.0

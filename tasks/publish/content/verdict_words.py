@@ -16,7 +16,7 @@ LONGEST_HEADING = 16  # characters of an arm's name in a narrow column
 SHORT = 64  # characters of a reason in a table, unless its first clause is longer
 LEAST_SAID, LONGEST_CLAUSE = 24, 100  # characters; see `first_clauses`
 SHOWN_ONLY = frozenset(
-    metric.name for metric in METRICS if metric.word_of == STEP_TIME.name
+    metric.name for metric in METRICS if metric.verdict_of == STEP_TIME.name
 )  # metrics that are shown without a verdict, because the step time decides for them
 Effect = Literal["blocks", "qualifies", "note"]
 type Outcome = Verdict | Literal["died", "failed"]  # died: an arm died; failed: the comparison could not be made

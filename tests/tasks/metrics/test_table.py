@@ -33,7 +33,7 @@ def test_an_entry_is_complete(metric: Metric) -> None:
     assert metric.rule
     assert metric.judged != "shown" or metric.why or metric.name == "compile_cpu_s", "a shown row says why"
     assert bool(metric.quick) == bool(metric.middle)
-    assert not metric.word_of or metric.word_of in {other.name for other in METRICS}
+    assert not metric.verdict_of or metric.verdict_of in {other.name for other in METRICS}
     read = metric.of or metric.of_runs or metric.of_steps or metric.of_program
     assert read or metric.judged in ("noise", "steps", "proof"), "a value comes from somewhere"
     assert not metric.trend or metric.of or metric.of_runs or metric.quick, "the history keeps values of single runs"
