@@ -1,4 +1,4 @@
-"""Defines the runs of an arm, one of the two compared versions, and computes their summary, curves and accounts."""
+"""Defines an arm (the runs of one of the two compared versions), and computes its summary, curves and time accounts."""
 
 from configs.kernels import describe_attention
 from configs.schema import Frozen, TrainConfig
@@ -25,7 +25,7 @@ class ArmRuns(Frozen):
 
     @property
     def reading(self) -> RunReading:
-        """The reading of the first run's log."""
+        """The parsed log of the first run."""
         return self.first.reading
 
     @property
@@ -35,7 +35,7 @@ class ArmRuns(Frozen):
 
     @property
     def facts(self) -> tuple[RunFacts, ...]:
-        """The facts of each run."""
+        """The facts (metric values, step time levels) of each run."""
         return tuple(map(facts_of, self.runs))
 
     def name_run(self, number: int) -> str:
@@ -47,7 +47,7 @@ type Arms = tuple[ArmRuns, ArmRuns]  # the baseline, the candidate
 
 
 def summarise(arm: ArmRuns) -> ArmSummary:
-    """Return the arm's summary, which pages and commands show; its error and exit code are those of its first death."""
+    """Return the arm's summary for pages and commands. Error and exit code are those of the first run that died."""
     dead = arm.dead
     shown = (dead or arm.first).reading
     number = next((number for number, run in enumerate(arm.runs) if run is dead), 0)
@@ -109,7 +109,7 @@ def curves_of(arm: ArmRuns) -> list[Curve]:
 
 
 def times_of(arm: ArmRuns) -> list[TimeAccount]:
-    """Return the time accounts of the runs with enough steps; if no run has enough, those of the runs that died."""
+    """Return the time accounts of the runs with enough steps; if none has enough, those of the runs that died."""
     found = []
     for number, (run, facts) in enumerate(zip(arm.runs, arm.facts, strict=True)):
         if account := facts.account:

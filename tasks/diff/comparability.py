@@ -13,7 +13,7 @@ from tasks.diff.parity import MetricParity
 from tasks.diff.parity_rows import find_lacking_evaluations
 from tasks.diff.run_events import find_deaths, find_distance, find_reading_gaps, find_recompiles
 from tasks.diff.same_code import find_commits, find_other_trainers, find_start, find_writers
-from tasks.diff.settings_without_effect import find_noops, find_variation
+from tasks.diff.settings_without_effect import find_missing_effects, find_variation
 from tasks.diff.undeclared_differences import find_surroundings, find_work
 from tasks.records import Finding
 
@@ -45,7 +45,7 @@ def find_findings(
         find_contradictions(arms, parities),
         find_reading_gaps(arms),
         find_variation(arms, parities),
-        find_noops(arms, declared, parities),
+        find_missing_effects(arms, declared, parities),
         find_recompiles(arms),
         find_lacking_evaluations(arms),
         find_distance(arms),

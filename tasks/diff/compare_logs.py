@@ -24,8 +24,8 @@ from tasks.store import Store, check_name, safe_name
 from tasks.store.mirror import out_option
 
 INGEST = "ingest"  # the name of every comparison of logs
-AGAIN = "linen-vs-nnx"  # the comparison that a suggested command runs: it needs this machine only, no checkout
-MORE_DEVICES = "cpu-8"  # the target of that command for cases that need several devices
+SUGGESTED = "linen-vs-nnx"  # the comparison that a suggested command runs; it needs this machine only, no checkout
+MORE_DEVICES = "cpu-8"  # the target of the suggested command for cases that need several devices
 UNTITLED = "logs"  # the case if it is unknown
 UNNAMED = "as logged"  # the target if it is unknown; no target's name contains a space
 
@@ -38,7 +38,7 @@ class LogArguments(Frozen):
 
 
 def archive(arms: LoggedArms, store: Store) -> list[RunRecord]:
-    """Copy each log into a run folder of the store and write its record there; returns the records, baseline first."""
+    """Copy each log into a run folder of the store and write its record there. Return the records, baseline first."""
     sides = zip(arms.names, (arms.baseline, arms.candidate), strict=True)
     return [_archive(run, name, store) for name, runs in sides for run in runs]
 
@@ -49,7 +49,7 @@ def _archive(run: LoggedRun, arm: str, store: Store) -> RunRecord:
     if not directory.log.exists():
         partial = directory.log.with_suffix(".partial")
         if reading.coverage.unwrapped:
-            copy_log(run.file, partial, source=run.pod)  # the reading's lines and offsets refer to this text
+            copy_log(run.file, partial, source=run.pod)  # the lines and offsets of `reading` refer to this copy
         else:
             shutil.copyfile(run.file, partial)
         partial.replace(directory.log)
@@ -127,7 +127,7 @@ def ingest_rules(question: str, target: str | None, tolerances: str = "default")
 
 
 def circumstances_of(target: str | None, past: Mapping[str, Past]) -> Circumstances:
-    """Return the noise history of the target, and the text that suggests how to get more evidence."""
+    """Return the target's noise history, and a text that suggests how to get more evidence."""
     instead = "give maxview ingest the logs of further runs"
     if target is None:
         instead += " (with --target NAME of the machine they ran on, its noise history counts too)"
@@ -156,7 +156,7 @@ def suggest_next(record: ComparisonRecord, again: list[str]) -> list[str]:
     if names != IMPLEMENTATIONS or record.case not in list_names("cases"):
         by_one_run = any(row.verdict == record.verdict and row.evidence == ONE_RUN for row in record.rows)
         return again if record.has_died or record.verdict == "unknown" or by_one_run else []
-    compare = ["maxview", "compare", AGAIN, "--case", record.case]
-    if record.case in find_unfit([record.case], load_target(load_comparison(AGAIN).target)):
+    compare = ["maxview", "compare", SUGGESTED, "--case", record.case]
+    if record.case in find_unfit([record.case], load_target(load_comparison(SUGGESTED).target)):
         compare += ["--target", MORE_DEVICES]
     return [*compare, *(["--until-decided"] if record.verdict == "unknown" and not record.has_died else [])]

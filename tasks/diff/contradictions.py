@@ -26,13 +26,13 @@ def find_contradictions(arms: Arms, parities: Sequence[MetricParity]) -> Observa
     """Yield findings for contradictions within each run, and for differences that rounding can explain."""
     for arm in arms:
         for number, run in enumerate(arm.runs):
-            yield from _log_against_metrics(arm, number, run)
-            yield from _repeated_steps(arm, number, run)
-    yield from _survived(arms)
-    yield from _last_digits(arms, parities)
+            yield from _compare_log_with_metrics(arm, number, run)
+            yield from _find_repeated_steps(arm, number, run)
+    yield from _find_survived_exceptions(arms)
+    yield from _find_last_digit_differences(arms, parities)
 
 
-def _log_against_metrics(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
+def _compare_log_with_metrics(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
     """Yield a finding for the first step at which log and metrics file differ by more than the log's rounding."""
     if not is_exact(run) or run.metrics is None:
         return
@@ -72,7 +72,7 @@ def _disagree(left: NDArray[np.float64], right: NDArray[np.float64], units: floa
     return np.where(finite, apart, ~alike)
 
 
-def _repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
+def _find_repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
     """Yield a finding for steps that were printed or written several times in a row without a restart."""
     above = run.reading.steps.with_columns(since=pl.col("offset").shift(), above=pl.col("line").shift())
     again = above.filter(pl.col("step").diff() == 0).rows(named=True)
@@ -97,7 +97,7 @@ def _repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
 def find_same_log(arms: Arms, *, aa: bool) -> Observations:
     """Yield a finding for each pair of runs, one of each arm, whose logs or metrics files come from a single run.
 
-    Two logs that the user gave are checked only if `aa`: otherwise `check_apart` has already rejected them.
+    Two logs that the user gave are checked only if `aa`: otherwise `check_apart` (tasks/ingest) has rejected them.
     """
     for (number, run), (other, theirs) in product(enumerate(arms[0].runs), enumerate(arms[1].runs)):
         given = run.plan is None and theirs.plan is None
@@ -110,7 +110,7 @@ def find_same_log(arms: Arms, *, aa: bool) -> Observations:
 
 
 def _find_same_file(one: RunRecord, other: RunRecord) -> str | None:
-    """Return which files of two runs come from a single run, by all their values or their step times; else None."""
+    """Return "logs" or "metrics files" if these files of both runs come from a single run; None if neither does."""
     steps, others = one.reading.steps, other.reading.steps
     dated = steps["time"].null_count() < steps.height
     if (dated and steps.equals(others)) or have_equal_times(steps, others):
@@ -119,7 +119,7 @@ def _find_same_file(one: RunRecord, other: RunRecord) -> str | None:
     return "metrics files" if len(written) == 2 and have_equal_times(*written) else None
 
 
-def _survived(arms: Arms) -> Observations:
+def _find_survived_exceptions(arms: Arms) -> Observations:
     """Yield one finding for all exceptions in the logs of runs that ended with exit code 0."""
     shown = [
         (arm, number, error) for arm in arms for number, run in enumerate(arm.runs) if (error := run.reading.survived)
@@ -134,7 +134,7 @@ def _survived(arms: Arms) -> Observations:
         yield notice("survived-exception", message, *places)
 
 
-def _last_digits(arms: Arms, parities: Sequence[MetricParity]) -> Observations:
+def _find_last_digit_differences(arms: Arms, parities: Sequence[MetricParity]) -> Observations:
     """Yield a finding for values that differ by at most one unit of the last printed digit, which may be rounding."""
     found = [item for item in parities if is_rounding(item)]
     if found and (first := found[0].parity.first):

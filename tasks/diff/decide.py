@@ -17,7 +17,7 @@ ROUNDING = 1e-9  # relative slack: in binary, the difference of two decimal numb
 def decide_exact(
     baseline: float, candidate: float, *, better: Better, tolerance: Tolerance, precision: str, unit: float = 0.0
 ) -> Decision:
-    """Return the decision on two values. unit: one unit of the last printed digit; 0 if both are fully known."""
+    """Return the decision on two values. unit: one unit of the last printed digit; 0 if both are exact."""
     difference = candidate - baseline
     threshold = threshold_of(tolerance, baseline)
     verdict: Verdict
@@ -54,7 +54,7 @@ def threshold_of(tolerance: Tolerance, baseline: float) -> float:
 
 
 def show_threshold(tolerance: Tolerance, unit: float = 0.0) -> str:
-    """Return the tolerance as text: `±2 %`, `exact`; `unit` of a printed digit instead: `equal to 3 decimals`."""
+    """Return the tolerance as text: `±2 %`, `exact`, or `equal to 3 decimals` if `unit` is the last printed digit."""
     if tolerance.relative is not None:
         return f"±{100 * tolerance.relative:g} %"
     if tolerance.absolute:

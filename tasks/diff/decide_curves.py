@@ -23,10 +23,10 @@ OTHER_DRAWS = "other first weights or other data"  # in words: other random draw
 MOST_BLOCKS = 4  # blocks of steps whose means are compared; they share the chance of a false difference
 AT_ONCE = 5e-5  # relative to the value: a larger first difference of precise values is not a rounding difference
 SAME_GAP = 1e-6  # relative to the largest value: gaps that differ by less count as equal
-MOVED = 0.25  # relative to the first gap: the gap of an offset changes by no more; random gaps change by more
-FEWEST = 2  # least number of steps that show an offset
-OFFSET_CHANCE = 0.001  # false alarm rate for random flips of the last digit; for random walks, up to ten times that
-DIGIT_STEPS = 10  # least steps of an offset of one printed unit; up to 5 % of random walks stay there for fewer
+MOVED = 0.25  # largest change of an offset after its first step, relative to its first gap; random gaps change more
+FEWEST = 2  # fewest steps that show an offset
+OFFSET_CHANCE = 0.001  # false alarm rate for random flips of the last digit; for random walks, up to ten times as high
+DIGIT_STEPS = 10  # fewest steps of an offset of one printed unit; with fewer, up to 5 % of random walks look alike
 
 
 class Block(Frozen):
@@ -46,7 +46,7 @@ class Block(Frozen):
 
     @property
     def furthest(self) -> float:
-        """The largest difference inside the interval."""
+        """The largest absolute difference inside the confidence interval."""
         return abs(self.difference) + self.half
 
 
@@ -61,7 +61,7 @@ class CurveContext(Frozen):
 
 
 def decide_value(found: MetricParity, context: CurveContext) -> Decision:
-    """Decide one value over all steps. If its name contains `loss`, lower is better; else no direction is."""
+    """Decide one value over all steps. If its name contains `loss`, lower is better; else neither is better."""
     tolerances, parity = context.rules.tolerances, found.parity
     if LOSS_LIKE not in parity.metric:
         return _decide_curve(
@@ -69,12 +69,12 @@ def decide_value(found: MetricParity, context: CurveContext) -> Decision:
         )
     if parity.metric == "loss" and parity.first is None and _never_moves(found):
         value = found.sides[0][0][0]
-        reason = f"the loss is {value:g} {_all(parity.steps)} of every run: nothing was trained"
+        reason = f"the loss is {value:g} {_at_all_steps(parity.steps)} of every run: nothing was trained"
         return Decision(verdict="unknown", reason=reason, evidence=show_runs(parity.runs))
     tolerance = tolerances["loss_of_other_draws" if context.other_draws else "loss"]
     if found.varies and not context.other_draws and not tolerance.relative and not tolerance.absolute:
         tolerance = tolerances["loss_of_varying_runs"]
-    return _decide_curve(found, tolerance, context, chance_makes=tolerances["loss_of_other_draws"])
+    return _decide_curve(found, tolerance, context, chance_limit=tolerances["loss_of_other_draws"])
 
 
 def _never_moves(found: MetricParity) -> bool:
@@ -95,11 +95,11 @@ def decide_values(found: Sequence[MetricParity], context: CurveContext) -> Decis
 
 
 def _decide_curve(
-    found: MetricParity, tolerance: Tolerance, context: CurveContext, *, chance_makes: Tolerance | None = None
+    found: MetricParity, tolerance: Tolerance, context: CurveContext, *, chance_limit: Tolerance | None = None
 ) -> Decision:
     """Decide the curves of one value.
 
-    `chance_makes`: for losses (lower is better), the largest difference that other first weights, other data or
+    `chance_limit`: for losses (lower is better), the largest difference that other first weights, other data or
     nondeterminism can cause; None for other values.
     """
     parity, allowed = found.parity, show_threshold(tolerance, found.unit)
@@ -110,36 +110,37 @@ def _decide_curve(
 
     if not parity.steps:
         return Decision(verdict="unknown", reason="the arms have no step in common")
-    if broken := _judge_broken(found):
-        finite = found.finite and _decide_curve(found.finite, tolerance, context, chance_makes=chance_makes)
+    if broken := _judge_non_finite(found):
+        finite = found.finite and _decide_curve(found.finite, tolerance, context, chance_limit=chance_limit)
         if finite and broken[0] == "unknown" and finite.verdict in ("regressed", "changed"):
             return finite.model_copy(update={"reason": f"{finite.reason}; {broken[1]}"})
         return say(*broken)
     if parity.first is None and not found.varies:
         several = f" of {parity.runs[0]} and {parity.runs[1]} runs" if max(parity.runs) > 1 else ""
-        return say("same", f"equal to {parity.precision} {_all(parity.steps, 'common ')}{several}")
+        return say("same", f"equal to {parity.precision} {_at_all_steps(parity.steps, 'common ')}{several}")
     blocks = compare_blocks(found.steps, found.sides)
     last, where = blocks[-1], _describe(found)
     # a loss that ends higher is worse; a lower one is different, but not certainly better
-    word: Verdict = "regressed" if chance_makes is not None and last.difference > 0 else "changed"
+    word: Verdict = "regressed" if chance_limit is not None and last.difference > 0 else "changed"
     ends = f"{abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in {last.steps}"
     if not found.varies and _is_within(found, tolerance):
         return say("same", f"{where}; within {show_threshold(tolerance)}: {tolerance.why}")
-    known = context.proved or min(parity.runs) > 1  # without `found.varies`: equal runs are known to have equal values
+    # unless `found.varies`, equal runs are then known to have equal values
+    known = context.proved or min(parity.runs) > 1
     small = _is_one_digit(found)
     if not found.varies and (is_offset(found.sides, exact=found.exact, unit=found.unit) or (known and not small)):
         return say(word, f"{where}; {ends}")
     furthest = max(blocks, key=lambda block: abs(block.difference))
-    most = inf if chance_makes is None else threshold_of(chance_makes, furthest.baseline)
+    most = inf if chance_limit is None else threshold_of(chance_limit, furthest.baseline)
     sure = not found.varies or min(parity.runs) == 1 or furthest.chance <= CHANCE / len(blocks) / context.among
-    if chance_makes is not None and abs(furthest.difference) > most and sure:
-        return say(word, f"{where}; {ends}: {OTHER_DRAWS} change it by at most {most:g} ({chance_makes.why})")
+    if chance_limit is not None and abs(furthest.difference) > most and sure:
+        return say(word, f"{where}; {ends}: {OTHER_DRAWS} change it by at most {most:g} ({chance_limit.why})")
     if small and not found.varies:  # `find_contradictions` reports it as the finding `last-digit`
         return say("same", f"{where}, by at most one unit of the last printed digit, which rounding can explain")
     if min(parity.runs) >= LEAST_REPEATS:
         return say(*_judge_blocks(blocks, tolerance, word, where, context.among))
     asked = ask_for_more(min(parity.runs), LEAST_REPEATS, context.instead)
-    if chance_makes is not None and parity.first is not None and parity.first.step == int(found.steps[0]):
+    if chance_limit is not None and parity.first is not None and parity.first.step == int(found.steps[0]):
         # only `maxview ingest` has this option
         way = "compare with --tolerances other-draws, or " if context.instead else ""
         reason = f"{where}: the arms may have {OTHER_DRAWS}, or the trainer may be nondeterministic; {way}{asked}"
@@ -158,7 +159,7 @@ def _is_one_digit(found: MetricParity) -> bool:
     return bool(found.unit) and (found.parity.largest_gap or 0.0) <= found.unit * (1 + ROUNDING * 1e3)
 
 
-def _judge_broken(found: MetricParity) -> tuple[Verdict, str] | None:
+def _judge_non_finite(found: MetricParity) -> tuple[Verdict, str] | None:
     """Return the verdict on NaN and infinite values, and its reason; None if no run has any."""
     bad = [~np.isfinite(side) for side in found.sides]
     runs = [int(side.any(axis=1).sum()) for side in bad]
@@ -175,7 +176,7 @@ def _judge_broken(found: MetricParity) -> tuple[Verdict, str] | None:
     return ("regressed" if side else "improved"), f"is NaN or infinite in {arm} {where[side]}{of}"
 
 
-def _all(steps: int, kind: str = "") -> str:
+def _at_all_steps(steps: int, kind: str = "") -> str:
     return f"at the one {kind}step" if steps == 1 else f"at all {steps} {kind}steps"
 
 
@@ -192,7 +193,7 @@ def _steps_of(steps: NDArray[np.int64], chosen: NDArray[np.bool_]) -> str:
 def _judge_blocks(
     blocks: Sequence[Block], tolerance: Tolerance, word: Verdict, where: str, among: int
 ) -> tuple[Verdict, str]:
-    """Return verdict and reason by Student's t test of the means over blocks. word: the verdict if they differ."""
+    """Return verdict and reason by Student's t test of the means over blocks. word: the verdict if the means differ."""
     limits = [threshold_of(tolerance, block.baseline) for block in blocks]
     beyond = [
         block
@@ -229,7 +230,7 @@ def _describe(found: MetricParity) -> str:
 
 
 def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tuple[Block, ...]:
-    """Return the blocks with Student's t test of their means; if an arm has one run, `half` and `chance` are unknown.
+    """Return the blocks with Student's t test of their means. With one run in an arm, `half` and `chance` stay unknown.
 
     sides: [runs, steps] of each arm. Neighbouring steps are not independent, so a run gives one mean per block.
     """
@@ -251,7 +252,7 @@ def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tu
 
 
 def is_offset(sides: tuple[Values, Values], *, exact: bool, unit: float = 0.0) -> bool:
-    """Return whether the curves differ by an offset from one step on, which neither rounding nor chance explains.
+    """Return whether the curves differ, from one step on, by an offset that neither rounding nor chance explains.
 
     Nondeterminism starts small and grows. In full precision (`exact`), a large first difference after equal steps is
     an offset. In printed values, single last digits flip before all steps differ. So an offset must be present at every

@@ -76,7 +76,7 @@ def decide_noisy(
     beyond = {name: effect for name, effect in significant.items() if not are_mixed(effect)}
     used, allowed = effects["steady steps"], show_threshold(tolerance)
     shown, wanted, cost = show_effect(used), None, ""
-    # the level that prevents the verdict *same*: the steady steps if their interval exceeds the tolerance
+    # the level that can prevent the verdict *same*: the steady steps, or the typical steps if the steady ones agree
     name = "steady steps" if max(abs(end) for end in used.interval()) > within else "typical steps"
     verdict: Verdict
     judged = "steady steps"  # the level whose effect the row shows
@@ -155,7 +155,7 @@ def _ends(effect: Effect) -> tuple[float, float]:
 
 
 def show_chance(p: float) -> str:
-    """Return a p-value in words, e.g. `by chance 1 time in 40`. For a measured noise; a stated one is too rough."""
+    """Return a p-value in words, e.g. `by chance 1 time in 40`. Only for measured noise: stated noise is too rough."""
     return f"by chance 1 time in {1 / p:.0f}" if p > 1 / RAREST else f"by chance less than 1 time in {RAREST}"
 
 

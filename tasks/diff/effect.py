@@ -16,11 +16,11 @@ from tasks.diff.noise import FINEST, Noise
 
 type Values = NDArray[np.float64]
 
-CONFIDENCE = 0.99  # confidence level of all intervals: the shown ones and the ones for *same*
+CONFIDENCE = 0.99  # confidence level of all intervals, shown or used for the verdict *same*
 POWER = 0.8  # probability that the suggested number of runs decides
 MOST_RUNS = 100  # per arm: more are never suggested
 WIDE = 0.003  # significance level of the test whether the runs scatter more than the noise allows
-ENOUGH = 6  # degrees of freedom (four runs of each arm), from which the runs' own scatter is a lower bound
+ENOUGH = 6  # degrees of freedom (four runs of each arm), from which on the runs' own scatter is a lower bound
 TOGETHER = 0.05  # significance level of the test whether the n-th runs of both arms rise and fall together
 RANKED = 5  # least number of runs of each arm for the rank test
 MIXED = 0.02  # p-value of the rank test, above which the runs of the arms count as mixed
@@ -122,8 +122,8 @@ def are_mixed(effect: Effect) -> bool:
     """Return whether the rank test of Mann and Whitney (exact) shows no difference: its p-value is above MIXED.
 
     A machine with two clock states can give one arm five slow runs and the other arm one: the means differ by more
-    than the scatter, but one run lies among those of the other arm. False without the test for fewer than RANKED runs
-    of an arm, for pairs, and for a noise that was learnt from a history, because that contains both clock states.
+    than the scatter, but one run lies among those of the other arm. Always False for fewer than RANKED runs of
+    an arm, for pairs, and for a noise that was learnt from a history, because the history contains both clock states.
     """
     if min(effect.runs) < RANKED or effect.sample.noise.pairs or effect.paired:
         return False

@@ -1,7 +1,7 @@
 """Decides the three floors of the arms: same program, same bits, same checkpoint.
 
-A floor is a level of proved equality of all runs. If the first one holds and the host's code is equal, any difference
-of the times is noise: `excuse_of`.
+A floor is a level of proved equality of all runs. If all runs have the same program and the same host inputs (code,
+software, config), any difference of their times is noise: `excuse_of`.
 """
 
 import numpy as np
@@ -28,11 +28,11 @@ ONE_CODE = (
 def floors_of(arms: Arms, program: ProgramExplanation | None = None) -> list[Floor]:
     """Return the three floors; empty if no run contains a proof, as with given logs.
 
-    program: the comparison of the recorded training steps. For other trainers than maxview's, nothing else can prove
-    the floor `same program`.
+    program: the comparison of the recorded training steps. For other trainers than maxview's, only it can prove the
+    floor `same program`.
     """
     runs = [run for arm in arms for run in arm.runs]
-    if silent := _silent_trainer(*runs):
+    if silent := _trainer_without_proofs(*runs):
         left_none = f"{silent} recorded no JAX training step to compare"
         return [
             _floor_of_programs(program) if program else Floor(name="same program", holds=None, evidence=left_none),
@@ -60,7 +60,7 @@ def _floor_of_programs(program: ProgramExplanation) -> Floor:
     )
 
 
-def _silent_trainer(*runs: RunRecord) -> str | None:
+def _trainer_without_proofs(*runs: RunRecord) -> str | None:
     """Return the name of the first trainer that is not maxview's and so writes no proofs; None if all are maxview's."""
     plans = [run.plan for run in runs if run.plan is not None]
     return next((TRAINERS[plan.trainer] for plan in plans if plan.trainer != "maxview"), None)
@@ -95,7 +95,7 @@ def _same_bits(arms: Arms) -> Floor:
 
 
 def _compare_bits(left: RunRecord, right: RunRecord) -> tuple[bool | None, str]:
-    silent = _silent_trainer(left, right)
+    silent = _trainer_without_proofs(left, right)
     starts = [run.program.get("initial_state") for run in (left, right)]
     ends = [run.program.get("state") for run in (left, right)]
     if not silent and (left.metrics is None or right.metrics is None or None in starts or None in ends):
@@ -160,13 +160,13 @@ def has_same_program(floors: list[Floor]) -> bool:
 def excuse_of(arms: Arms, floors: list[Floor]) -> str:
     """Return the reason why any difference in time must be noise; empty if it may be real.
 
-    Equal programs make only the device's work equal. The host's must be equal too: code, software, environment, and
-    every config key except the keys of the implementation.
+    Equal programs make only the device's work equal. The host's work must be equal too: code, software, environment,
+    and every config key except the keys of the implementation.
     """
     plans = [run.plan for arm in arms for run in arm.runs if run.plan is not None]
     if not has_same_program(floors) or len(plans) < sum(len(arm.runs) for arm in arms):
         return ""
-    if any(_host_side(plan) != _host_side(plans[0]) for plan in plans):
+    if any(_host_inputs(plan) != _host_inputs(plans[0]) for plan in plans):
         return ""
     sources = {plan.versions.get(SOURCE) or (None if plan.dirty else plan.commit) for plan in plans}
     codes = {plan.code for plan in plans}  # digests without comments and local names; "" if unknown
@@ -175,7 +175,7 @@ def excuse_of(arms: Arms, floors: list[Floor]) -> str:
     return ONE_SOURCE if len(sources) == 1 else ONE_CODE
 
 
-def _host_side(plan: RunPlan) -> tuple[object, ...]:
+def _host_inputs(plan: RunPlan) -> tuple[object, ...]:
     """Return all inputs of the host loop except its code, for comparison."""
     config = {key: value for key, value in plan.config.items() if key not in IMPLEMENTATION_KEYS | {"run_name"}}
     versions = {name: version for name, version in plan.versions.items() if name != SOURCE}

@@ -18,7 +18,7 @@ from tasks.diff.arms import Arms
 from tasks.records import RunRecord, seconds_between
 
 LEAST_PAIRS = 8  # pairs of equal runs in the history; with fewer, only the stated noise is used
-STATED_WITHIN = 1.0  # ÷ √weight: standard deviation of the prior for log(scale), around the stated scale
+STATED_WITHIN = 1.0  # standard deviation × √weight of the prior for log(scale), whose mean is the stated scale
 TAILS_WITHIN = 0.7  # standard deviation of the prior for log(degrees of freedom)
 FINEST = 1e-4  # smallest noise assumed
 LENT = 0.5  # degrees of freedom per pair beyond LEAST_PAIRS: below 1, as pairs share runs and machines change
@@ -79,7 +79,8 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
     start = max(float(np.median(np.abs(sizes))), FINEST)
     found = optimize.minimize(cost, [log(start), log(stated.weight)], method="Nelder-Mead")
     scale, df = (exp(value) for value in found.x)
-    lent = min(df, stated.weight - 1 + LENT * (sizes.size - LEAST_PAIRS))  # fitting the scale uses one
+    # less 1: fitting the scale uses one degree of freedom
+    lent = min(df, stated.weight - 1 + LENT * (sizes.size - LEAST_PAIRS))
     return Noise(scale=max(scale, FINEST), df=lent, pairs=sizes.size, source=past.source)
 
 
@@ -87,7 +88,7 @@ type Group = tuple[str, str]  # (slice or host, session: neighbouring runs of on
 
 
 def estimate_noise_between(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
-    """Return how much two arms differ because of other machines or days (standard deviation), and why; 0 without these.
+    """Return how much different machines or days make two arms differ (standard deviation), and the reason; 0 if none.
 
     Runs on the same machine in the same session form a group. All runs of a group have the same random offset. If both
     arms have runs in the same groups, these offsets cancel.
@@ -95,7 +96,7 @@ def estimate_noise_between(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
     near = are_neighbours(arms)
     groups = [_groups(arm.runs, arm.name, near=near) for arm in arms]
     shares = [Counter(found) for found in groups]
-    # `stated` below is for arms with one group each, for which `apart` is 2
+    # `stated` below applies to arms with one group each; then `apart` is 2
     apart = sum(
         (shares[0][group] / len(groups[0]) - shares[1][group] / len(groups[1])) ** 2
         for group in {*groups[0], *groups[1]}

@@ -49,5 +49,5 @@ def compare(
 
 
 def places_of(arms: Arms, name: str) -> tuple[Source | None, Source | None]:
-    """Return where the first run of each arm prints the fact `name` (`jax`, `config.KEY`); None if it does not."""
+    """Return where each arm's first log prints the fact `name` (`jax`, `config.KEY`); None for an arm without it."""
     return arms[0].reading.sources.get(name), arms[1].reading.sources.get(name)

@@ -1,6 +1,6 @@
 """Compares a metric of two arms step by step, at the best precision that all runs have; finds the first difference.
 
-If only one arm counts its steps from 1, they are first renumbered from 0.
+If only one arm counts its steps from 1, `number_alike` first renumbers them from 0.
 """
 
 import re
@@ -28,7 +28,7 @@ MEASURED = re.compile(
     r"(?:tokens|samples)[ _]per|flops|memory|elapsed|throughput",
     re.IGNORECASE,
 )
-LEAST_STEPS = 3  # fewer values are equal by chance
+LEAST_STEPS = 3  # fewer values may be equal by chance
 LOSS_LIKE = "loss"  # contained in the names of losses: lm_loss, moe_lb_loss, eval_loss
 DERIVED = re.compile(r"perplexity|(?:^|[^a-z])ppl(?:[^a-z]|$)", re.IGNORECASE)  # exp(loss); the loss itself is compared
 
@@ -206,7 +206,7 @@ def _within(
 
 
 def _place(runs: Runs, part: Part, side: Values, index: int, step: int, value: float) -> Source | None:
-    """Return the place of the step in the log of the run that has this value at it."""
+    """Return the place of a step in the log of the run that has this value at that step."""
     rows = np.flatnonzero((side[:, index] == value) | (np.isnan(side[:, index]) & np.isnan(value)))
     number, run = runs[int(rows[0]) if rows.size else 0]
     return _line_of_step(run, part, step, number)
@@ -265,7 +265,7 @@ def number_alike(arms: Arms) -> Arms:
     if begins not in ([{0}, {1}], [{1}, {0}]) or len({len(table) for side in steps for table in side}) > 1:
         return arms
     alike = (_from_zero(arms[0]), arms[1]) if begins[0] == {1} else (arms[0], _from_zero(arms[1]))
-    return alike if _apart(alike) < _apart(arms) else arms
+    return alike if _mean_gap(alike) < _mean_gap(arms) else arms
 
 
 def _from_zero(arm: ArmRuns) -> ArmRuns:
@@ -278,7 +278,7 @@ def _from_zero(arm: ArmRuns) -> ArmRuns:
     return arm.model_copy(update={"runs": tuple(runs), "counts_from": 1})
 
 
-def _apart(arms: Arms) -> float:
+def _mean_gap(arms: Arms) -> float:
     """Return the mean absolute difference of the first runs' losses at the steps of all runs; inf without any."""
     left, right = (side[0] for side in compare_metric(arms).sides)
     return float(np.abs(right - left).mean()) if left.size else np.inf

@@ -94,7 +94,7 @@ def _last_cell(arm: ArmRuns) -> Measured:
 
 
 def find_lacking_evaluations(arms: Arms) -> Observations:
-    """Yield a finding if an arm that ended well lacks evaluations at steps at which the other has them."""
+    """Yield a finding if an arm that ended well lacks evaluations at steps at which the other arm has them."""
     steps = [{row["step"] for run in arm.runs for row in run.reading.evals} for arm in arms]
     for here in (0, 1):
         (arm, other), (mine, theirs) = (arms[here], arms[1 - here]), (steps[here], steps[1 - here])

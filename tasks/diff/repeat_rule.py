@@ -11,7 +11,7 @@ from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import counted
 
-AT_MOST_TIMES = 2  # largest factor by which repeats grow at once, because an estimate from few runs is rough
+AT_MOST_TIMES = 2  # largest factor by which repeats grow at once: an estimate from few runs is rough
 
 
 class Patience(Frozen):
@@ -52,7 +52,10 @@ def next_look(record: ComparisonRecord, *, repeats: int, patience: Patience, spe
 
 
 def next_repeats(repeats: int, wanted: int | None, *, most: int) -> int:
-    """Return the repeats for the next look: `wanted`, but at least one more, and at most twice as many or `most`."""
+    """Return the repeats for the next look: `wanted`, but at least one more than now.
+
+    The result is at most AT_MOST_TIMES as many as now (or LEAST_REPEATS, if that is more), and at most `most`.
+    """
     reasonable = max(AT_MOST_TIMES * repeats, LEAST_REPEATS)
     return min(most, max(repeats + 1, min(wanted or reasonable, reasonable)))
 

@@ -8,13 +8,13 @@ from tasks.diff.undeclared_differences import software_differs, trainers_differ
 from tasks.metrics.merged_steps import place_of
 from tasks.resolve.trainers.trainer_source import SOURCE
 
-SEVERAL = 3  # least moved messages that prove other code: fewer may have several call sites or be of another Python
+SEVERAL = 3  # fewest moved messages that prove other code; fewer may have several call sites, or other Pythons
 SHOWN = 3  # most arguments that a message names
 IMPLEMENTATIONS = frozenset({"linen", "nnx"})  # names of arms
 
 
 def find_writers(arms: Arms) -> Observations:
-    """Yield findings if different code wrote the two logs, by the source lines of messages, trainers and formats."""
+    """Yield findings if different code wrote the logs: other source lines of messages, trainers or formats."""
     places = place_of(arms[0].reading.steps), place_of(arms[1].reading.steps)
     commits = {arm.first.commit for arm in arms}
     if _claim_one_commit(arms):
@@ -90,7 +90,7 @@ def find_commits(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observati
 
 
 def _compares_implementations(arms: Arms) -> bool:
-    """Return whether the arms are two implementations in one commit (Linen and NNX), not two commits."""
+    """Return whether the arms are named for the two implementations (Linen and NNX), and not for two commits."""
     return {arm.name.lower() for arm in arms} == IMPLEMENTATIONS
 
 

@@ -58,7 +58,7 @@ def config_differences(left: RunRecord, right: RunRecord, *, planned: bool = Fal
 
 
 def variable_differences(left: RunRecord, right: RunRecord) -> Iterator[Difference]:
-    """Yield the differing variables that the launcher set; FLAG_VARIABLES together, flag by flag."""
+    """Yield the differing variables that the launcher set. The flags in FLAG_VARIABLES are compared one by one."""
     if left.plan is None or right.plan is None:
         return
     sides = _without_own(left.plan.environment, left), _without_own(right.plan.environment, right)

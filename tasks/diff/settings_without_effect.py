@@ -17,7 +17,7 @@ from tasks.diff.undeclared_differences import trainers_differ
 from tasks.metrics.merged_steps import is_exact, place_of
 from tasks.records import Source
 
-# config keys that change the losses of any training, sooner or later
+# config keys that change the losses of any training
 EFFECTIVE = ("enable_dropout", "dropout_rate", "quantization", "learning_rate", "dtype", "weight_dtype",
              "init_weights_seed", "data_shuffle_seed")  # fmt: skip
 _ARRAY = re.compile(r"param")
@@ -55,12 +55,12 @@ def find_variation(arms: Arms, parities: Sequence[MetricParity]) -> Observations
         yield notice("nondeterministic", message, *shown)
 
 
-def find_noops(arms: Arms, declared: frozenset[str], parities: Sequence[MetricParity]) -> Observations:
+def find_missing_effects(arms: Arms, declared: frozenset[str], parities: Sequence[MetricParity]) -> Observations:
     """Yield findings for missing or constant fields, untrained arrays, and settings without effect."""
     exact = all(is_exact(run) for arm in arms for run in arm.runs)
     fields = read_fields(arms[0], exact=exact), read_fields(arms[1], exact=exact)
     if arms[0].reading.format == arms[1].reading.format and not trainers_differ(arms):
-        yield from _fields(arms, *fields)
+        yield from _compare_fields(arms, *fields)
     for arm, read in zip(arms, fields, strict=True):
         yield from _frozen_fields(arm, read)
     yield from find_untrained(arms)
@@ -93,7 +93,7 @@ def _first_that_moves(steps: pl.DataFrame, name: str, run: int) -> Source | None
     return place_of(steps if moving.is_empty() else moving, run=run)
 
 
-def _fields(arms: Arms, left: dict[str, Field], right: dict[str, Field]) -> Observations:
+def _compare_fields(arms: Arms, left: dict[str, Field], right: dict[str, Field]) -> Observations:
     if not left or not right:
         return  # an arm without steps has died, or its log is empty
     pairs = ((arms[0], arms[1], left, right), (arms[1], arms[0], right, left))

@@ -143,7 +143,7 @@ def _judge_arrays(states: list[list[Digests]], loss: MetricParity) -> Decision:
 
 def find_untrained(arms: Arms) -> Observations:
     """Yield findings for parameter arrays with the same digest before and after training, in one arm or in both."""
-    frozen = _frozen(arms[0]), _frozen(arms[1])
+    frozen = _find_most_frozen(arms[0]), _find_most_frozen(arms[1])
     for here in (0, 1):
         arm, other, mine, theirs = arms[here], arms[1 - here], frozen[here], frozen[1 - here]
         if mine is None:
@@ -151,19 +151,19 @@ def find_untrained(arms: Arms) -> Observations:
         number, paths = mine
         alone = [path for path in paths if theirs is not None and path not in theirs[1]]
         if alone:
-            message = f"{arm.name_run(number)} did not change {_some(alone)} in training, and {other.label} did"
+            message = f"{arm.name_run(number)} did not change {_name_some(alone)} in training, and {other.label} did"
             yield notice("frozen-in-one-arm", message, (arm, f"{counted(len(alone), 'array')} never changed", None))
         if shared := [path for path in paths if path not in alone]:
-            message = f"{arm.name_run(number)} did not change {_some(shared)}: not trained"
+            message = f"{arm.name_run(number)} did not change {_name_some(shared)}: not trained"
             yield notice("frozen-array", message, (arm, counted(len(shared), "array"), None))
 
 
-def _some(paths: list[str]) -> str:
+def _name_some(paths: list[str]) -> str:
     more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
     return f"{', '.join(paths[:SHOWN])}{more}"
 
 
-def _frozen(arm: ArmRuns) -> tuple[int, list[str]] | None:
+def _find_most_frozen(arm: ArmRuns) -> tuple[int, list[str]] | None:
     """Return the number of the run with the most unchanged arrays, and their paths; None if no run has digests."""
     known = [(number, _frozen_of(run)) for number, run in enumerate(arm.runs)]
     told = [(number, paths) for number, paths in known if paths is not None]

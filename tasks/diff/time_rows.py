@@ -23,9 +23,9 @@ from tasks.records import Decision, Measured, MetricDiff, StepLevels, TimeAccoun
 
 SHIFTING = frozenset({"tpu", "gpu"})  # devices whose shifts count; on CPUs, bursts of load do not move the steady level
 SHIFTED = 2.0  # × stated noise: a larger shift of the step time during a run makes the run's level uncertain
-MOST_SLOW = 0.2  # largest difference of the shares of slow steps between arms that are the same
-MOST_LONGER = 1.05  # largest accepted ratio of the slower arm's shortest mean step to the other arm's longest
-MOST_LONGER_MEAN = 1.2  # largest accepted ratio of the arms' averages; above MOST_LONGER, as single runs may stall
+MOST_SLOW = 0.2  # largest difference of the arms' shares of slow steps for the verdict *same*
+MOST_LONGER = 1.05  # for *same*: largest ratio of the slower arm's shortest mean step to the other arm's longest
+MOST_LONGER_MEAN = 1.2  # for *same*: largest ratio of the arms' average steps; above MOST_LONGER, as runs may stall
 # parts of the time account before the first step and after the last
 START_AND_END = ("start", "end", "outside", "wait at the end", "evaluation at the end")
 STEP_COLUMN = "step_time_s"

@@ -21,7 +21,7 @@ from tasks.records import Environment, RunReading, RunRecord
 from tasks.resolve.trainers.trainer_source import SOURCE
 
 WITH_JAX = frozenset({"jax", "jaxlib", "libtpu"})  # released together: installing one of them changes the others
-ALL = frozenset({"*"})  # stands for all packages
+ALL = frozenset({"*"})  # all packages
 NOTHING = "not installed"
 # (kind of finding, field of Environment, message with `{}` for each arm's value)
 FIELDS: tuple[tuple[FindingKind, str, str], ...] = (
@@ -38,11 +38,11 @@ FIELDS: tuple[tuple[FindingKind, str, str], ...] = (
     ),
 )
 OTHER_UNIT = 1.5  # least ratio of the arms' tokens per step for a finding; rounding causes far smaller ratios
-SINGLE = 5  # most differing keys of a kind with a finding each; more become one finding
+SINGLE = 5  # up to so many differing keys of a kind get a finding each; more get a common one
 
 
 def find_surroundings(arms: Arms) -> Observations:
-    """Yield findings for versions, devices and meshes that differ, without declared differences."""
+    """Yield findings for versions, devices and meshes that differ but are not declared to differ."""
     declared = declared_packages(arms)
     here = arms[0].reading.environment, arms[1].reading.environment
     for kind, name, message in FIELDS:
@@ -53,7 +53,7 @@ def find_surroundings(arms: Arms) -> Observations:
         yield from compare(arms, kind, values, message, places_of(arms, name))
     meshes = show_mesh(here[0]), show_mesh(here[1])
     yield from compare(arms, "mesh", meshes, "different meshes ({} and {})", places_of(arms, "num_devices"))
-    yield from _plans(arms, declared)
+    yield from _compare_packages(arms, declared)
     yield from _declared_versions(arms, declared)
     yield from _mixed_runs(arms)
 
@@ -98,8 +98,8 @@ def show_mesh(environment: Environment) -> str | None:
     return None if mesh is None else ", ".join(f"{axis} {size}" for axis, size in sorted(mesh.items())) or "one device"
 
 
-def _plans(arms: Arms, declared: frozenset[str]) -> Observations:
-    """Yield findings for other packages with undeclared differences, by the plans of runs that maxview launched."""
+def _compare_packages(arms: Arms, declared: frozenset[str]) -> Observations:
+    """Yield findings for the versions of other packages that differ, but not as declared; only for launched runs."""
     left, right = (arm.first.plan for arm in arms)
     if left is None or right is None or declared == ALL:
         return
@@ -177,20 +177,20 @@ def find_work(arms: Arms, declared: frozenset[str]) -> Observations:
     message = "the model does different work per step ({} and {} TFLOPs)"
     yield from compare(arms, "flops", flops, message, places_of(arms, "flops"))
     ends = place_of(left.steps, -1), place_of(right.steps, -1)
-    tokens = _at(left, "total_weights", -1), _at(right, "total_weights", -1)
+    tokens = _value_at(left, "total_weights", -1), _value_at(right, "total_weights", -1)
     yield from compare(arms, "tokens", tokens, "different numbers of tokens per step ({} and {})", ends)
-    yield from _clocks(arms)
+    yield from _compare_token_counts(arms)
     begins, counts = (place_of(left.steps), place_of(right.steps)), (arms[0].counts_from, arms[1].counts_from)
     message = "the logs count their steps from {} and from {}: the n-th of one is compared with the n-th of the other"
     yield from compare(arms, "numbering", counts, message, begins)
     for index, word, places in ((0, "began", begins), (-1, "ended", ends)):
-        steps = _at(left, "step", index), _at(right, "step", index)
+        steps = _value_at(left, "step", index), _value_at(right, "step", index)
         if index == 0 or not any(arm.dead for arm in arms):
             yield from compare(arms, "steps", steps, f"the arms {word} at different steps ({{}} and {{}})", places)
-    yield from _configs(arms, declared)
+    yield from _compare_configs(arms, declared)
 
 
-def _clocks(arms: Arms) -> Observations:
+def _compare_token_counts(arms: Arms) -> Observations:
     """Yield a finding if tokens per step (seconds × tokens per second) differ. Speed does not change this product."""
     left, right = (_tokens_of_step(arm.reading) for arm in arms)
     if left is not None and right is not None and not left / OTHER_UNIT <= right <= left * OTHER_UNIT:
@@ -209,34 +209,34 @@ def _tokens_of_step(reading: RunReading) -> float | None:
     return product if isinstance(product, float) and product > 0 else None
 
 
-def _at(reading: RunReading, column: str, index: int) -> Any:
+def _value_at(reading: RunReading, column: str, index: int) -> Any:
     if reading.steps.is_empty() or column not in reading.steps.columns:
         return None
     return reading.steps[column][index]
 
 
-def _configs(arms: Arms, declared: frozenset[str]) -> Observations:
+def _compare_configs(arms: Arms, declared: frozenset[str]) -> Observations:
     if "pure_nnx" in declared:
         declared |= IMPLEMENTATION_KEYS  # MaxText has three keys for the implementation
     # releases have different default configs, so only planned keys are compared between different software
     runs = arms[0].first, arms[1].first
     found = [item for item in config_differences(*runs, planned=software_differs(arms)) if item.name not in declared]
-    yield from _observe(arms, [*found, *variable_differences(*runs)])
+    yield from _observe_settings(arms, [*found, *variable_differences(*runs)])
 
 
-def _observe(arms: Arms, found: Sequence[Difference]) -> Observations:
+def _observe_settings(arms: Arms, found: Sequence[Difference]) -> Observations:
     """Yield one observation per setting. Settings without effect for the same reason, or many of a kind, share one."""
     for kind, why in dict.fromkeys((item.kind, item.why) for item in found):
         same = [item for item in found if (item.kind, item.why) == (kind, why)]
         if len(same) > SINGLE or why:
-            yield _together(arms, kind, same, why)
+            yield _join_settings(arms, kind, same, why)
             continue
         for item in same:
             message = f"{item.name} differs ({{}} and {{}}), but is not declared to differ"
             yield from compare(arms, kind, item.values, message, places_of(arms, f"config.{item.name}"))
 
 
-def _together(arms: Arms, kind: FindingKind, found: list[Difference], why: str) -> Observed:
+def _join_settings(arms: Arms, kind: FindingKind, found: list[Difference], why: str) -> Observed:
     """Return one observation for several settings, with their values as evidence."""
     shown = ", ".join(item.name for item in found[:SINGLE])
     shown += f" and {len(found) - SINGLE} more" if len(found) > SINGLE else ""
