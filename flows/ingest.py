@@ -9,7 +9,7 @@ from prefect.runtime import flow_run
 
 from flows.compare import publish_case
 from tasks.diff.compare_logs import UNTITLED, LogArguments, check_words
-from tasks.ingest.given_logs import sort_words
+from tasks.ingest.given_logs import assign_sides
 from tasks.resolve.options import IngestOptions
 from tasks.services.prefect_ui import final_state, log_result, show_name, tag_run, unless_named, with_parameters_of
 from tasks.steps import diff_logs_step, scrape_logs_step, summarise_step
@@ -29,7 +29,7 @@ def name_run() -> str:
 def ingest(options: IngestOptions) -> State[Any]:
     """Read the logs, archive their runs in the store, compare both sides, and publish the comparison."""
     check_words(options.target, options.tolerances)
-    sides = sort_words(options.logs, options.baseline, options.candidate)
+    sides = assign_sides(options.logs, options.baseline, options.candidate)
     given = LogArguments(baseline=tuple(sides[0]), candidate=tuple(sides[1]))
     store = open_store(options.out)
     named, records = scrape_logs_step(given, options.aa, store)

@@ -15,7 +15,7 @@ from tasks.records import Commit
 FIRST = datetime(2026, 11, 15, 2, 0, tzinfo=UTC)
 NIGHTS = 7
 STEPS = 80
-MOVED_FROM, DIED_ON = 4, 6  # nights, from 0: the first with the branch's last commit; the first in which a run dies
+MOVED_FROM, DIED_ON = 4, 6  # first night (from 0) with the branch's last commit; first night with a death
 LINEN_VS_NNX, MAIN_VS_BRANCH = "linen-vs-nnx", "main-vs-branch"
 BRANCH = "feat/fused-attention"
 CASES = (
@@ -24,14 +24,14 @@ CASES = (
     (MAIN_VS_BRANCH, "06_moe"), (MAIN_VS_BRANCH, "10_shardy_true"), (MAIN_VS_BRANCH, "16_f32_exact"),
 )  # fmt: skip
 REPEATS = {LINEN_VS_NNX: 3, MAIN_VS_BRANCH: 1}  # runs of each arm; a single run decides only a large difference
-FURTHER = 2  # extra runs of an arm with only one run, for the command that the page of the comparison suggests
+FURTHER = 2  # extra runs of an arm with one run: the comparison's page suggests a command that needs them
 PACE = {"01_base": 0.94, "04_int8": 1.08}  # case → step time of the branch ÷ that of main, from MOVED_FROM on
 
 SUBJECTS = (
     "fused attention: a kernel of its own for the forward pass",
     "fused attention: scales in float32",
     "fused attention: gather before the kernel, so that int8 goes through it too",
-)  # of the branch's commits, the oldest first; the last one causes the regression
+)  # subjects of the branch's commits, the oldest first; the last commit causes the regression
 
 
 class ExamplePair(Frozen):
@@ -44,18 +44,18 @@ class ExamplePair(Frozen):
     names: tuple[str, str]  # of the baseline and of the candidate
     logs: tuple[tuple[str, ...], tuple[str, ...]]  # text of the log of each run, for both arms
     further: tuple[tuple[str, ...], tuple[str, ...]]  # logs of the extra runs
-    commits: tuple[Commit, ...] = ()  # of the branch, the newest first; the last entry is main's; () without a branch
+    commits: tuple[Commit, ...] = ()  # the branch's, the newest first, then main's; () without a branch
 
 
 def example_pairs() -> Iterator[ExamplePair]:
-    """Yield every comparison of the week, night by night; the same ones at every call."""
+    """Yield every comparison of the week, night by night; every call yields the same logs."""
     for night in range(NIGHTS):
         for number, (comparison, case) in enumerate(CASES):
             start = FIRST + timedelta(days=night, minutes=12 * number)
             on_branch = comparison == MAIN_VS_BRANCH
             names = ("main", BRANCH) if on_branch else ("linen", "nnx")
             has_moved = on_branch and night >= MOVED_FROM
-            # the case that regresses in the last night has more runs before, so that its verdict is *same*
+            # this case regresses in the last night; in earlier nights it has enough runs for the verdict *same*
             steady = case == "03_dropout" and night < NIGHTS - 1
             count = REPEATS[LINEN_VS_NNX if steady else comparison]
             starts = [start + timedelta(minutes=2 * run) for run in range(count + FURTHER * (count == 1))]
@@ -92,7 +92,11 @@ def _commits(count: int) -> tuple[Commit, ...]:
 def _log(
     seed: str, now: datetime, *, slower: float = 1.0, host: bool = False, dies: bool = False, parameters: str = "0.001"
 ) -> str:
-    """Return one log in MaxText's format. slower: × step time; host: 2 of 3 steps wait for input; dies: at step 30."""
+    """Return the text of one log in MaxText's format, of a run that starts at `now`.
+
+    seed: for the noise of the step times. slower: factor of the step times. host: whether 2 of 3 steps wait for input.
+    dies: whether the run dies at step 30. parameters: their count in billions.
+    """
     draw = random.Random(seed)
     lines = [f"XPK Start: {now:%a %b %d %H:%M:%S} UTC 2026"]
 

@@ -51,10 +51,13 @@ class LoggedArms(Frozen):
         return next((run.case for run in (*self.baseline, *self.candidate) if run.case), None)
 
 
-def sort_words(
+def assign_sides(
     logs: Sequence[str], baseline: Sequence[str], candidate: Sequence[str]
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the arguments of each side; a page is on both sides. Raises LogFormatError with the command to type."""
+    """Return the arguments of the baseline and those of the candidate; a single argument, a page, is on both sides.
+
+    Raises LogFormatError with the command to type.
+    """
     if logs and (baseline or candidate):
         raise LogFormatError(f"{logs[0]}: name the side of every log: {HOW}")
     if len(logs) == 1:
@@ -71,9 +74,10 @@ def sort_words(
 
 @contextmanager
 def open_arms(sides: tuple[Sequence[str], Sequence[str]], *, aa: bool = False) -> Iterator[LoggedArms]:
-    """Yield the runs of both sides from files, folders, patterns and gs:// addresses; copies are removed afterwards.
+    """Yield the runs of both sides. sides: files, folders, patterns and gs:// addresses of each side.
 
-    aa: the sides may have logs of the same run. Raises LogFormatError.
+    aa: the sides may have logs of the same run. Local copies of gs:// logs are removed after the block. Raises
+    LogFormatError.
     """
     found = [[item for word in words for item in _find(word)] for words in sides]
     places = list(dict.fromkeys(place for side in found for place, _ in side))
@@ -87,7 +91,7 @@ def open_arms(sides: tuple[Sequence[str], Sequence[str]], *, aa: bool = False) -
 
 def read_pair(logs: Sequence[Path]) -> LoggedArms:
     """Read two logs, baseline first, or one page with both logs. Raises LogFormatError with the command to type."""
-    left, right = sort_words([str(log) for log in logs], (), ())
+    left, right = assign_sides([str(log) for log in logs], (), ())
     arms = read_arms([(Path(log), True) for log in left], [(Path(log), True) for log in right])
     if len(logs) == 1:
         check_apart(arms)
@@ -110,7 +114,7 @@ def read_arms(baseline: Sequence[tuple[Path, bool]], candidate: Sequence[tuple[P
 
 
 def _find(word: str) -> list[tuple[str, bool]]:
-    """Return (path or address, whether the argument names this file itself) of the files that an argument denotes."""
+    """Return (path or address, whether it equals `word`) of each file that the argument `word` denotes."""
     wild = WILD.search(word)
     if word.startswith(SCHEME):
         found = list_logs(word[: word.rindex("/", 0, wild.start()) + 1] if wild else word)
@@ -156,9 +160,9 @@ def _run_of(reading: LogReading, path: Path, side: int, *, holds_both: bool) -> 
 
 
 def choose_process(reading: LogReading, path: Path) -> RunReading:
-    """Return the run of process 0, the only one that prints checkpoint commits, from a file with a job's pods.
+    """Return the run of process 0 from a file with the logs of a job's pods: only this process prints commits.
 
-    Raises LogFormatError if the file contains other runs, or process 0 is ambiguous.
+    Raises LogFormatError unless exactly one run is of process 0.
     """
     runs = reading.runs
     first = [run for run in runs if run.environment.process_index == 0] or [
@@ -230,13 +234,13 @@ def _first_tokens(reading: RunReading) -> int | None:
 
 
 def _ordered(side: Sequence[LoggedRun]) -> list[LoggedRun]:
-    """Return the runs in order of their start if every log shows it, so that the n-th runs of both arms are a pair."""
+    """Return the runs in order of their start if every log shows its start; the n-th runs of both arms are a pair."""
     starts = [run.reading.started for run in side]
     return list(side) if None in starts else sorted(side, key=lambda run: str(run.reading.started))
 
 
 def name_arms(sides: Sequence[Sequence[LoggedRun]]) -> tuple[str, str]:
-    """Return different names for the arms: the common begin of each arm's runs, files or folders; or SIDES."""
+    """Return distinct names for the arms: the common prefix of an arm's runs, files or folders; else SIDES."""
     for names in (
         [[run.reading.name for run in side] for side in sides],
         [[run.file.stem for run in side] for side in sides],

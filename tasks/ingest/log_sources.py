@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STREAM = "-"
 PIECE = 1 << 20  # most bytes that are read from a stream at once
 REPORT_EVERY_S = 1.0
-TAIL = 64 << 10  # last bytes of a stream, in which the last line is searched
+TAIL = 64 << 10  # bytes at the end of a stream that are searched for the last complete line
 SCHEME = "gs://"
 HEAD = 4096  # first bytes of an object, which show whether the object can be a log
 AT_ONCE = 10  # number of objects whose first bytes are read at the same time
@@ -79,7 +79,8 @@ def _read_source(name: str, stream: BinaryIO | None, on_progress: Progress | Non
 def scrape_stream(stream: BinaryIO, *, on_progress: Progress | None = None) -> LogReading:
     """Read a stream until it ends or the user interrupts; the text before an interruption is read like a whole stream.
 
-    A temporary file stores the text, because a stream cannot be read twice. `on_progress` is called every second.
+    A temporary file stores the text, because a stream cannot be read twice. `on_progress` is called at most once a
+    second.
     """
     read = getattr(stream, "read1", stream.read)  # returns available bytes without waiting for more
     tail, reported = b"", -REPORT_EVERY_S
@@ -122,7 +123,7 @@ def list_logs(address: str) -> list[str]:
     LogFormatError.
     """
     folder, name = _split(address)
-    with _log_errors(address):
+    with _as_log_format_errors(address):
         if name and _open_bucket(folder).stat(name) is not None:
             return [address]
         below = _open_bucket(folder + (f"/{name}" if name else ""))
@@ -149,13 +150,13 @@ def on_this_machine(logs: Sequence[str]) -> Iterator[list[Path]]:
 
 
 def _copy_object(address: str, folder: Path) -> Path:
-    """Copy one object to PARENT/NAME in a local folder, by the end of its address; returns the path."""
+    """Copy one object into a local folder; returns its path, which ends with the last two parts of the address."""
     place, name = _split(address)
     target = folder.joinpath(
         *(part for part in address.removeprefix(SCHEME).split("/")[-2:] if part not in ("", ".", ".."))
     )
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _log_errors(address), _open_bucket(place).open(name) as stream, target.open("wb") as file:
+    with _as_log_format_errors(address), _open_bucket(place).open(name) as stream, target.open("wb") as file:
         shutil.copyfileobj(stream, file, 1 << 20)
     return target
 
@@ -174,8 +175,8 @@ def _open_bucket(place: str) -> "GcsFiles":
 
 
 @contextmanager
-def _log_errors(address: str) -> Iterator[None]:
-    """Raise the bucket's errors in the block as LogFormatError."""
+def _as_log_format_errors(address: str) -> Iterator[None]:
+    """Turn the bucket's errors in the block into LogFormatError."""
     try:
         yield
     except StoreError as error:

@@ -53,7 +53,8 @@ _EXITS: dict[int | None, tuple[str, DeathKind, str]] = {
 }
 CHUNK = 4 << 20  # bytes in which line breaks are counted at a time
 MOST_LINES = 20  # most lines of a refusal
-# lines that end a refusal: empty lines, lines of loggers or of the frame, and source locations of C++ libraries
+# lines that are no part of a refusal: empty lines, lines of loggers, of maxview or around a run (`XPK Start: `), and
+# source locations of C++ libraries
 _OTHERS = re.compile(
     rb"\s*\Z|" + ABSL + rb"|XPK (?:Start|End): |[^\n]{0,40}\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d|maxview: |\S+\.cc:\d+\s*\Z"
 )
@@ -64,8 +65,8 @@ type Text = mmap.mmap | bytes
 def read_run_log(log: Path) -> RunReading:
     """Return the reading of a launched run's log.
 
-    If the log cannot be read, the run itself removed or overwrote it. The log is then renamed, and a new log with only
-    this cause of death is written and read.
+    If the log cannot be read, the run itself has removed or overwritten it. The log is then renamed, and a new log that
+    states only this cause of death is written and read.
     """
     try:
         return scrape_run(log)
@@ -108,7 +109,7 @@ def build_record(
 
 
 def name_version(plan: RunPlan, commit: str | None) -> str:
-    """Return the trainer's version for display: the commit, else the package version."""
+    """Return the trainer's version for display: the commit, else the package's or the source's version."""
     short = commit[:9] if commit else None
     if plan.trainer == "maxtext":
         return f"MaxText {short or plan.versions.get('maxtext', 'of an image')}"
@@ -174,7 +175,7 @@ def mapped(log: Path, span: tuple[int, int]) -> Iterator[tuple[Text, int, int]]:
 
 
 def source_at(data: Text, offset: int) -> Source:
-    """Return an offset in a log with its line number."""
+    """Return the place of an offset in a log: the line number and the offset."""
     breaks = sum(data[begin : min(begin + CHUNK, offset)].count(b"\n") for begin in range(0, offset, CHUNK))
     return Source(line=breaks + 1, offset=offset)
 
@@ -193,7 +194,7 @@ def find_platform_cause(log: Path, span: tuple[int, int]) -> LogError | None:
 
 
 def find_end(log: Path, span: tuple[int, int]) -> Source:
-    """Return the end of a run in its log: the text `EXIT_CODE=`, else the last non-empty line."""
+    """Return the place of a run's end in its log: the text `EXIT_CODE=`, else the last non-empty line."""
     with mapped(log, span) as (data, begin, end):
         offset = data.rfind(b"EXIT_CODE=", begin, end)
         if offset < 0:
@@ -202,7 +203,7 @@ def find_end(log: Path, span: tuple[int, int]) -> Source:
 
 
 def find_refusal(log: Path, span: tuple[int, int]) -> LogError | None:
-    """Return a program's refusal of its input: the last lines before the frame's end, if no logger printed them."""
+    """Return a program's refusal of its input: the last lines before `XPK End: ` that do not match `_OTHERS`."""
     with mapped(log, span) as (data, begin, end):
         end = max(data.rfind(b"XPK End: ", begin, end), begin) or end
         filled = dropwhile(lambda item: not item[1].strip(), lines_back(data, begin, end))
@@ -224,7 +225,7 @@ def lines_back(data: Text, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
 
 
 def with_full_disk(reading: RunReading, folder: Path) -> RunReading:
-    """Return the reading; if the run died of a full disk and the error names no path, with the disk of `folder`."""
+    """Return the reading; after a death of a full disk, an error without a path names the disk of `folder`."""
     error = reading.error
     if error is None or error.kind != "disk_full" or "/" in error.message:
         return reading
@@ -249,11 +250,11 @@ def read_run_metrics(plan: RunPlan, directory: RunDirectory, reading: RunReading
 
 
 def read_metrics(path: Path) -> pl.DataFrame | None:
-    """Return the trainer's JSON lines as a frame; None without lines. A last line that a crash cut is dropped.
+    """Return the trainer's JSON lines as a frame; None without a file or rows. A last line that a crash cut is dropped.
 
     Lines without a step are left out; values that are no numbers become null. MaxText's JSON lines are recognised by
-    their content: a replayed run's file may be MaxText's whatever its plan says. Raises ValueError naming a line that
-    is not a JSON object, or whose step is no whole number.
+    their content: a replayed run's file may be MaxText's even if its plan names another trainer. Raises ValueError
+    naming a line that is not a JSON object, or whose step is no whole number.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")

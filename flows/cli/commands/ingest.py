@@ -23,10 +23,10 @@ def ingest(
     """Compare runs from their logs."""
     from flows.cli.byte_progress import show_reads
     from tasks.diff.compare_logs import check_words
-    from tasks.ingest.given_logs import open_arms, sort_words
+    from tasks.ingest.given_logs import assign_sides, open_arms
 
     check_words(options.target, options.tolerances)
-    sides = sort_words(logs or (), options.baseline, options.candidate)
+    sides = assign_sides(logs or (), options.baseline, options.candidate)
     with show_reads(Console(stderr=True)), open_arms(sides, aa=options.aa):
         pass  # raises for logs that cannot be compared, before a flow run begins
     check_out(options.out)

@@ -13,7 +13,7 @@ import zstandard
 
 from flows.cli.app import call
 from tasks.diff.compare_logs import archive, compare_pair, suggest_next
-from tasks.ingest.given_logs import open_arms, read_pair, sort_words
+from tasks.ingest.given_logs import assign_sides, open_arms, read_pair
 from tasks.records import RunRecord, Verdict
 from tasks.scrape import LogFormatError
 from tasks.store import Store
@@ -168,7 +168,7 @@ HOW = "maxview ingest --baseline LOG… --candidate LOG…"
 )
 def test_words_that_are_not_a_comparison(words: tuple[list[str], list[str], list[str]], message: str) -> None:
     with pytest.raises(LogFormatError) as caught:
-        sort_words(*words)
+        assign_sides(*words)
     assert str(caught.value) == message
 
 
