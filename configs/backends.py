@@ -20,7 +20,7 @@ Lines = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_len
 
 
 class Settings(Frozen):
-    """A backend's settings. Each backend's subclass narrows the type of `backend` to its own name, as the default."""
+    """A backend's settings. In each backend's subclass, `backend` accepts only that backend's name, its default."""
 
     trains_here: ClassVar[bool] = False  # whether trainers are processes on this machine
     hires_chips: ClassVar[bool] = False  # whether a run occupies devices that are paid for
@@ -42,7 +42,8 @@ class ImageSettings(Settings):
 class LogSettings(Settings):
     """Settings of a backend that replays stored logs as jobs; nothing is trained.
 
-    `logs`: path patterns with `{case}`, `{arm}`, `{repeat}` and `*`; the first pattern with a file is played.
+    `logs`: path patterns with `{case}`, `{arm}` (the compared version), `{repeat}` and `*`. The first pattern that
+    matches a file selects the log.
     `speed`: 1 replays in real time; at 60, a minute of the log takes a second.
     """
 
@@ -85,12 +86,16 @@ def _parse_settings(value: Any) -> Any:
     return settings_model(value.get("backend")).model_validate(value) if isinstance(value, dict) else value
 
 
-# A field of this type is parsed and serialized with the class that its key `backend` names.
+# The key `backend` in the value of such a field selects the class that parses and serializes the value.
 Launch = Annotated[SerializeAsAny[Settings], BeforeValidator(_parse_settings)]
 
 
 def take_section(value: Any) -> Any:
-    """Return a target's data with its backend's section moved to the key `launch`. Raises ValueError if it is bad."""
+    """Return a target's data with its backend's section moved to the key `launch`.
+
+    Raises ValueError for a missing section, another backend's section, or an unknown key in the section. Data with an
+    unknown backend is returned unchanged.
+    """
     if not isinstance(value, dict) or not isinstance(value.get("backend"), str) or value["backend"] not in BACKENDS:
         return value
     backend, model = value["backend"], settings_model(value["backend"])

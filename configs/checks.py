@@ -58,7 +58,7 @@ def find_excess(config: TrainConfig, shape: dict[str, int], memory_gib: float) -
     batch = config.per_device_batch_size * tensor  # the devices along the tensor axis process the same sequences
     tokens, length, width = batch * config.max_target_length, config.max_target_length, BYTES[config.dtype]
     layers, emb = config.base_num_decoder_layers, config.base_emb_dim
-    # bytes of the weights and two optimizer moments, below divided by all devices
+    # bytes of the weights and two optimizer moments on all devices together
     weights = 3 * BYTES[config.weight_dtype] * emb * (config.vocab_size + 3 * mlp_width(config))
     saved = layers * tokens * emb * width  # bytes of the layers' inputs, which every remat policy stores
     whole = choose_attention(config).kernel == "dot_product"  # stores the logits of all position pairs

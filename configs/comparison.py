@@ -1,6 +1,7 @@
 """Loads and validates comparisons and the files that they name: cases, models and targets.
 
-A comparison trains two arms (versions of a trainer or its settings) for some cases (settings) on a target (machine).
+A comparison trains two arms (the compared versions of a trainer or of its settings) on a target (a place to run), once
+per repeat for every case (a set of config values that both arms share).
 """
 
 import re
@@ -24,7 +25,7 @@ from configs.topologies import GIB, find_topology
 type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances", "comparability"]
 type Named = tuple[
     Kind, str, tuple[str | int, ...]
-]  # kind and name of a file that a YAML file refers to, and the keys of the reference there
+]  # a reference from one YAML file to another: kind and name of the other file, and the keys that lead to the reference
 Trainer = Literal["maxview", "maxtext", "command"]
 Start = Literal["own", "shared"]
 MOST_REPEATS = 100  # runs per arm, at most
@@ -32,7 +33,7 @@ ENOUGH_REPEATS = 30  # default limit of runs per arm for --until-decided
 BY_DEVICE = (
     "step_time_s",
     "step_cpu_time_s",
-)  # metrics that a set of tolerances may omit: configs/noise.yml has theirs
+)  # metrics that a tolerances file may omit: configs/noise.yml has their tolerances for every kind of device
 
 SINGULAR: Mapping[Kind, str] = {
     "cases": "case",
@@ -53,7 +54,7 @@ def _check_name(text: str) -> str:
 
 
 def tolerance_names() -> tuple[str, ...]:
-    """Return the metrics that a tolerances file may contain: the optional BY_DEVICE, and the required of `default`."""
+    """Return the metrics that a tolerances file may contain: BY_DEVICE, and the metrics of `default`, which it must."""
     return *BY_DEVICE, *read_yaml(find("tolerances", "default"))
 
 
@@ -113,11 +114,12 @@ class Comparison(Frozen):
     allow: dict[ToleranceName, Annotated[str, Field(min_length=1)]] = {}  # metric that may change → reason
     arms: tuple[Arm, ...]
     set: dict[str, Any] = {}
-    repository: Annotated[str, Field(min_length=1)] | None = None  # of the arms' refs; None: maxview's checkout
+    repository: Annotated[str, Field(min_length=1)] | None = None  # contains the arms' refs; None: maxview's checkout
     command: CommandTemplate | None = None  # for every arm with a custom trainer and no command of its own
     explain: Literal["auto", "off"] = "auto"  # auto: if the arms differ, search for the cause once
-    # shared: the second arm starts with the first arm's weights, optimizer moments and batches. Default: shared for
-    # MaxText's Linen against its NNX, which initialize different weights from the same seed; else own
+    # shared: the second arm starts with the first arm's weights, optimizer moments and batches. own: each arm
+    # initializes its own. Default: shared if the arms are MaxText's Linen and MaxText's NNX, which initialize different
+    # weights from the same seed; else own.
     start: Start | None = None
 
     @model_validator(mode="after")
@@ -132,7 +134,7 @@ class Comparison(Frozen):
         if self.repository and not any(arm.ref for arm in self.arms):
             raise ValueError("a repository is only read for arms that have a ref")
         for arm, trainer in zip(self.arms, trainers, strict=True):
-            # an arm with MaxText may set both: MaxText's config keys are read from the packages on this machine
+            # with MaxText, an arm with an image also needs the packages: its config keys are read on this machine
             if arm.image and (arm.packages or arm.python) and trainer == "maxview":
                 raise ValueError(f"{arm.name}: set at most one of packages, python and image")
             if trainer == "maxtext" and arm.ref and not (arm.repository or self.repository):
@@ -233,7 +235,7 @@ class Target(Frozen):
 
     @property
     def plays_logs(self) -> bool:
-        """Whether this target replays stored logs, from any machine, instead of training."""
+        """Whether this target replays stored logs, which may come from any machine, instead of training."""
         return issubclass(settings_model(self.backend), LogSettings)
 
     @property
@@ -256,7 +258,7 @@ class Target(Frozen):
 
     @property
     def passed_on(self) -> tuple[str, ...]:
-        """Name patterns of the caller's variables that a trainer gets; empty if it runs on another machine."""
+        """Name patterns of the caller's variables that a trainer gets; empty if trainers run on another machine."""
         return (*PASSED_ON, *self.pass_on) if self.trains_here else ()
 
     def launch_settings(self, environ: Mapping[str, str]) -> Settings:
@@ -302,7 +304,10 @@ def _load[T: BaseModel](path: Path, data: CommentedMap, model: type[T], **given:
 
 
 def find_missing(named: Sequence[Named], data: CommentedMap, path: Path, root: Path) -> Iterator[str]:
-    """Yield a problem, with `file:line`, for each reference in the file `path` (content: `data`) to a missing file."""
+    """Yield a problem, with `file:line`, for each of the references `named` whose file is missing.
+
+    path: the file that contains the references. data: its content.
+    """
     for kind, name, keys in named:
         try:
             find(kind, name, root=root)
@@ -311,7 +316,7 @@ def find_missing(named: Sequence[Named], data: CommentedMap, path: Path, root: P
 
 
 def load_comparison(name: str, *, root: Path = CONFIG_ROOT) -> Comparison:
-    """Return a comparison by name. Raises ConfigError with every problem, also if a file that it names is missing."""
+    """Return a comparison by name. Raises ConfigError with every problem, including references to missing files."""
     path = find("comparisons", name, root=root)
     data = read_yaml(path)
     question = first_comment(path)
@@ -328,7 +333,7 @@ def load_comparison(name: str, *, root: Path = CONFIG_ROOT) -> Comparison:
         named += [("cases", case, ("cases", index)) for index, case in enumerate(spec.cases)]
     problems.lines += find_missing(named, data, path, root)
     problems.raise_any()
-    assert spec is not None  # else there was a problem
+    assert spec is not None  # else `raise_any` has raised
     return spec
 
 
@@ -339,13 +344,13 @@ def load_target(name: str, *, root: Path = CONFIG_ROOT) -> Target:
 
 
 def load_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
-    """Return the config values in a model's or case's file, labelled `layer`."""
+    """Return the config values in a model's or case's file, with their origins. layer: the name of the source."""
     path = find(kind, name, root=root)
     return layer_from_map(read_yaml(path), path, layer)
 
 
 def read_set_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
-    """Return the config values under `set:` in a valid target's or comparison's file, labelled `layer`."""
+    """Return the config values under `set:` in a valid target's or comparison's file, as `load_layer`."""
     path = find(kind, name, root=root)
     data = read_yaml(path).get("set")
     return layer_from_map(data, path, layer) if data else {}

@@ -109,7 +109,7 @@ def _check_records(name: str) -> str:
     return "" if is_text(first, whole=True) else "holds no text in UTF-8"
 
 
-# grain_file_type → function from a local file's name to its problem; "" without one
+# grain_file_type → function that returns the problem of a local file, or "" for a valid file
 CHECKS: dict[str, Callable[[str], str]] = {
     "txt": _check_text,
     "parquet": _check_parquet,

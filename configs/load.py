@@ -107,12 +107,12 @@ def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]
         lambda: validate({k: v.value for k, v in merged.items()}, {k: v.origin for k, v in merged.items()})
     )
     problems.raise_any()
-    assert config is not None  # else there was a problem
+    assert config is not None  # else `raise_any` has raised
     return config, merged
 
 
 def unknown_keys(layer: Layer) -> list[str]:
-    """Return a problem for every unknown key in a layer, with a suggestion."""
+    """Return a problem for every unknown key in a layer, each with a suggestion if a known key is similar."""
     return [
         f"{v.origin}: unknown key '{key}'{ELSEWHERE.get(key) or suggest(key, KEYS)}"
         for key, v in layer.items()
@@ -131,9 +131,9 @@ def validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> TrainConf
 def read_entries[K: str, M: BaseModel](
     data: CommentedMap, path: Path, model: type[M], known: Sequence[K], what: str, *, required: Sequence[str] = ()
 ) -> dict[K, M]:
-    """Return the entries of a file whose every value is a `model`, by name. Raises ConfigError with every problem.
+    """Return a file's values by their key, each as a `model`. Raises ConfigError with every problem.
 
-    `known`: the allowed names; `required`: names that must not be missing; `what`: a word for an entry, in messages.
+    `known`: the allowed keys; `required`: keys that must not be missing; `what`: a noun for a key, in messages.
     """
     found: dict[K, M] = {}
     problems: list[str] = []
@@ -189,7 +189,7 @@ def _add_origins(line: str, locate: Callable[[Location], str], values: Any) -> s
 
 
 def load_train_config(path: Path, overrides: Sequence[str]) -> TrainConfig:
-    """Return a run's config from a YAML file over base.yml, plus `key=value` overrides (the trainer's command line)."""
+    """Return a run's config: the values of base.yml, replaced by the file `path`, then by `key=value` arguments."""
     base = CONFIG_ROOT / "base.yml"
     problems = Problems()
     layers = [

@@ -27,7 +27,7 @@ def _check_duration(text: str) -> str:
 
 
 class NightlyComparison(Frozen):
-    """One comparison to run every night. `baseline`, `branch`: refs of its first and second arm, if these have refs."""
+    """One comparison to run every night. `baseline`, `branch`: refs of its two arms (the compared versions)."""
 
     name: Name
     branch: Text | None = None
@@ -37,7 +37,10 @@ class NightlyComparison(Frozen):
 
 
 class Quarantine(Frozen):
-    """A case known to be broken, in one or (None) all comparisons: run and shown, but ignored through day `until`."""
+    """A case known to be broken: it is run and shown, but its outcome is ignored up to and including the day `until`.
+
+    `comparison`: the only comparison in which the case is ignored; None: all.
+    """
 
     case: Name
     comparison: Name | None = None
@@ -55,7 +58,7 @@ class Nightly(Frozen):
     quarantine: tuple[Quarantine, ...] = ()
     # auto: bisect each case that regressed or died since the previous night, if there are commits in between
     bisect: Literal["auto"] | None = None
-    bisect_budget: Annotated[str, AfterValidator(_check_duration)] = "2h"  # run time for each bisected case
+    bisect_budget: Annotated[str, AfterValidator(_check_duration)] = "2h"  # limit of run time for each bisected case
     # owner/name#12: the GitHub pull request or issue with one comment about the last night, updated every night
     comment: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+/[A-Za-z0-9._-]+#[0-9]{1,9}$")] | None = None
 
@@ -78,14 +81,14 @@ class Nightly(Frozen):
         return None
 
     def slices_of(self, target: str) -> int:
-        """Return the limit of parallel runs on a target."""
+        """Return the limit of parallel runs on a target, by default 1."""
         return self.slices.get(target, 1)
 
 
 def load_nightly(path: Path | None = None, *, root: Path = CONFIG_ROOT) -> Nightly:
     """Return the nightly schedule in a file, by default `nightly.yml`.
 
-    Raises ConfigError with every problem, also if a comparison, target or case that it names is missing.
+    Raises ConfigError with every problem, including references to missing comparisons, targets and cases.
     """
     path = path or root / FILE
     data = read_yaml(path)

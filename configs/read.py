@@ -1,4 +1,4 @@
-"""Reads a YAML 1.2 file into a mapping that stores the line of every key, and rejects malicious files; durations."""
+"""Reads YAML 1.2 files into mappings that store the line of every key, rejects malicious files, and reads durations."""
 
 import re
 import stat
@@ -66,7 +66,7 @@ def read_yaml(path: Path) -> CommentedMap:
 
 @lru_cache(maxsize=512)
 def _parse(shown: str, text: str) -> CommentedMap:
-    """Return the mapping in the text of the file `shown`. It is cached for nightlies, so callers must not modify it."""
+    """Return the mapping in the text of the file `shown`. The mapping is cached, so callers must not modify it."""
     try:
         data = load_yaml(text, typ="rt")
     except MaxDepthExceededError as error:
@@ -88,7 +88,7 @@ def _parse(shown: str, text: str) -> CommentedMap:
 
 
 def count_values(value: Any, known: dict[int, int] | None = None) -> int:
-    """Return the number of values in a YAML value, with all aliases expanded. known: id of a value → its number."""
+    """Return the number of values in a YAML value, with all aliases expanded. known: counts so far, by a value's id."""
     known = {} if known is None else known
     if not isinstance(value, dict | list):
         return 1

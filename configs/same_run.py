@@ -1,4 +1,4 @@
-"""Compares the config and data of a resumed run with those at the run's begin.
+"""Compares the config and data of a resumed run with the config and data at the run's start.
 
 Steps, learning rates, intervals, numerics, layout and devices may change on resume. The keys in KEPT may not: the
 checkpoints would load with other values too, and the result would be a mixture of two runs.
@@ -32,8 +32,9 @@ def identity(config: TrainConfig, texts: Mapping[str, str]) -> dict[str, Any]:
 def describe_texts(config: TrainConfig, paths: Sequence[str], share: str) -> dict[str, str]:
     """Return a description of the text files, tokenizer and batch split, by key.
 
-    If one of these changed, the stored position in the data would point to another text. The files may change their
-    folder.
+    If one of these changed, the stored position in the data would point to another text. The files may
+    move to another folder.
+
     share: the sequences of each batch that each process reads, in words.
     """
     size, known = 0, 0
@@ -51,7 +52,7 @@ def describe_texts(config: TrainConfig, paths: Sequence[str], share: str) -> dic
 
 
 def find_difference(before: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
-    """Return the keys whose values differ, with both values; None if no key that both have differs."""
+    """Return the keys whose values differ, with both values; None if all common keys have equal values."""
     keys = [key for key in here if key in before and here[key] != before[key]]
     different = [f"{key} is {_show(here[key])} here and {_show(before[key])} there" for key in keys]
     return ", ".join(different) or None

@@ -166,5 +166,5 @@ PLACE_KEYS = frozenset({"run_name", "base_output_directory", "metrics_file", "lo
 # Keys that MaxText lacks or ignores. A key that has the value given here is left out of MaxText's command.
 OWN_KEYS = {
     "resume_after_step": -1, "grain_train_files": "", "grain_eval_files": "", "tokenizer_path": "",
-    "enable_tensorboard": False,  # TensorBoard is read for runs on clusters
+    "enable_tensorboard": False,  # in pods `plan_maxtext` turns TensorBoard on
 }  # fmt: skip

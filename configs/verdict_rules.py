@@ -1,6 +1,7 @@
-"""Loads the rules of a comparison's verdict from the files in configs/: each run plan stores a copy of them.
+"""Loads the rules of a comparison's verdict from the files in configs/: tolerances, effects of findings, and others.
 
-The rules are tolerances, effects of findings, the noise of step times, and settings that may differ (inert settings).
+The others are the noise of step times and the inert settings (settings that may differ). Each run plan stores a copy of
+the rules.
 """
 
 from collections.abc import Mapping
@@ -25,8 +26,9 @@ DeviceKind = Literal["tpu", "gpu", "cpu", "cpu_time"]  # cpu_time: not a device,
 class Tolerance(Frozen):
     """The largest accepted difference between the arms, and why.
 
-    `relative`: as a share of the baseline's value; `absolute`: in the metric's unit. `least`: for a noisy metric, the
-    smallest difference that is reported if it is statistically certain, in the unit of the field that is set.
+    `relative`: as a fraction of the baseline's value; `absolute`: in the metric's unit; exactly one of them is set.
+    `least`: for a noisy metric, smaller differences are not reported, even if they are statistically certain; in the
+    unit of the set field.
     """
 
     relative: Size | None = None
@@ -65,13 +67,13 @@ def load_effects(name: str = "default", comparison: str | None = None, *, root: 
 
 
 class DeviceNoise(Frozen):
-    """The noise of step times on a kind of device until a target has a history; shares of the step time."""
+    """The assumed noise of step times on a kind of device, for targets without a history; as fractions of a step."""
 
     equal_runs: Share  # standard deviation of the difference between two consecutive equal runs
-    weight: Annotated[float, Field(ge=1, le=1000)]  # degrees of freedom: the number of run pairs this is worth
+    weight: Annotated[float, Field(ge=1, le=1000)]  # degrees of freedom of `equal_runs`: it counts as so many run pairs
     days_apart: Share  # added to `equal_runs` if the arms' runs were not adjacent in time
     places_apart: Share | None = (
-        None  # added if the arms ran on two slices or hosts; None in old plans: `days_apart` applies
+        None  # added if the arms ran on different slices or hosts; None (in old plans): `days_apart` is added instead
     )
     tolerance: Share  # differences up to this are accepted
     least: Share  # smaller differences are never reported
@@ -108,7 +110,7 @@ class Group(Frozen):
 
 
 class Inert(Frozen):
-    """The contents of configs/inert.yml: name patterns of config keys, environment variables and compiler flags."""
+    """The contents of configs/inert.yml: which config keys, environment variables and compiler flags may differ."""
 
     own: tuple[Group, ...]  # values of a single run, such as its name and folder
     inputs: Names  # files that a run reads: their values affect training
@@ -156,7 +158,7 @@ class VerdictRules(Frozen):
     """The rules of a verdict, copied from the files, so that later edits of the files do not change a verdict."""
 
     question: str
-    tolerances: Mapping[str, Tolerance]  # by metric; `noises` has those of missing step times
+    tolerances: Mapping[str, Tolerance]  # by metric; for step-time metrics without one see `tolerance_of_time`
     effects: Mapping[FindingKind, Effect]  # effect of each kind of finding on the verdict
     noises: Mapping[DeviceKind, DeviceNoise]  # noise of step times
     inert: Inert  # settings without an effect on training
@@ -168,7 +170,7 @@ class VerdictRules(Frozen):
     price: float | None = None  # US dollars per chip hour; None if the target does not set it
 
     def tolerance_of_time(self, metric: str, kind: DeviceKind) -> Tolerance:
-        """Return the comparison's tolerance of a step-time metric, else one from the noise of the device kind."""
+        """Return the tolerance of a step-time metric: the comparison's, else the default for the kind of device."""
         if metric in self.tolerances:
             return self.tolerances[metric]
         noise = self.noises[kind]
@@ -202,7 +204,7 @@ def make_rules(
     root: Path = CONFIG_ROOT,
     **given: Any,
 ) -> VerdictRules:
-    """Return the rules: noise and inert settings from configs/, the target's price, and the given fields."""
+    """Return the rules: noise and inert settings from configs/, the target's price, and the other fields as passed."""
     paid = target is not None and target.hires_chips
     return VerdictRules(
         question=question,
