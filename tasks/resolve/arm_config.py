@@ -25,7 +25,7 @@ from tasks.resolve.trainers.trainer_source import TrainerSource
 LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later layers override earlier ones
 # keys whose values follow from the run's folder
 RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")
-# keys of a case that do not override a model with experts
+# A case's values of these keys do not override those of a model's file that sets num_experts.
 EXPERTS = ("num_experts", "num_experts_per_tok", "norm_topk_prob")
 
 
@@ -74,10 +74,10 @@ def resolve_config(
     ]
     merged = problems.attempt(lambda: merge_layers(read))
     problems.raise_any()
-    assert merged is not None  # else there was a problem
+    assert merged is not None  # else `raise_any` has raised
     config, values = merged
     side = next(side for side in comparison.arms if side.name == arm)
-    # replayed logs train nothing, and the limits of a custom trainer are unknown
+    # no check for replayed logs, which train nothing, and for custom trainers, whose limits are unknown
     trainer = comparison.trainer_of(side)
     if not target.plays_logs and trainer != "command":
         found = [*find_problems(config, devices_of(target))]
@@ -115,7 +115,7 @@ def devices_of(target: Target) -> Devices:
 
 
 def _with_origin(line: str, values: Mapping[str, Value]) -> str:
-    """Return a problem prefixed with the origin of the key that it names; of several keys, of the last layer's key."""
+    """Return the problem `line` after the origin of the key that it names; of several keys, the last layer's counts."""
     keys = [key for key in values if re.search(rf"\b{key}=", line)]
     origins = [values[key] for key in keys if values[key].layer != "base"] or [values[key] for key in keys]
     last = max(origins, key=lambda value: LAYERS.index(value.layer))
@@ -151,8 +151,8 @@ def fit_config(
 ) -> ResolvedConfig:
     """Return the config without the keys that the arm's trainer lacks, for example at an older commit.
 
-    A missing key is dropped if only base.yml sets it, else added to `problems`. A custom command has `steps` and the
-    keys with a placeholder. It has its own model, so it also loses the values of a model or target without a problem.
+    A missing key is dropped if only base.yml sets it, else added to `problems`. A custom command keeps only `steps` and
+    the keys with a placeholder. It trains its own model, so keys from a model's or target's file are no problem either.
     """
     if trainer.command is not None:
         known = trainer.command.template.names | {"steps"}

@@ -14,8 +14,9 @@ from tasks.store.baselines import find_baseline, read_baseline, write_baseline
 def bless(record: ComparisonRecord, store: Store, reason: str, place: str) -> tuple[Path, Blessing]:
     """Write the candidate's runs as the baseline of the comparison's case and target.
 
-    place: see `find_baseline`. Returns the file and the new blessing. Raises ConfigError if the candidate died, if the
-    comparison is a preflight, or if a run is no longer in the store.
+    place: the folder of the baseline files, or one file, as in `find_baseline`. Returns the file and the new blessing.
+    Raises ConfigError if the candidate died, if the comparison only compiled (a preflight), or if a run is no longer in
+    the store.
     """
     arm = record.candidate
     title = f"{record.comparison} {record.case} {record.id}"
@@ -49,7 +50,7 @@ def bless(record: ComparisonRecord, store: Store, reason: str, place: str) -> tu
 
 
 def _strip_machine(run: RunRecord) -> RunRecord:
-    """Return the record without this machine's paths, arguments and settings: baseline files are for repositories."""
+    """Return the record without this machine's paths, arguments and settings: baseline files are kept in git."""
     unplaced: dict[str, object] = {
         "argv": (),
         "origins": {},

@@ -138,8 +138,8 @@ def hash_folder(
 ) -> bytes:
     """Return git's tree hash of a folder; equal to a commit's tree hash if no file is added, removed or changed.
 
-    submodules: path → commit; their folders are empty. ignored: path of a file to leave out. Both paths begin with
-    `inside`, the folder's own path.
+    submodules: path → commit; their folders are empty. ignored: path of a file to leave out. The paths are relative to
+    the checkout, and so is `inside`, the path of `folder` (with a slash at its end).
     """
     submodules = submodules or {}
     entries: dict[bytes, Entry] = {}

@@ -60,13 +60,13 @@ def _compile(text: str) -> CodeType:
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list) and len(body) > 1 and isinstance(body[0], ast.Pass):
-            del body[0]  # a `pass` before imports of `__future__` would be invalid
+            del body[0]  # imports of `__future__` must not follow a `pass`
     # normalizes line breaks, which bytecode depends on
     return compile(ast.unparse(tree), "", "exec", dont_inherit=True)
 
 
 def _describe(code: CodeType) -> tuple[object, ...]:
-    """Return every part of a code object that affects its execution; names of locals only if it uses NAMES_COUNT."""
+    """Return every part of a code object that affects its execution; names of locals only if the code can read them."""
     arguments = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in (0x04, 0x08))
     names = code.co_varnames if NAMES_COUNT & set(code.co_names) else code.co_varnames[:arguments]
     constants = tuple(_describe(one) if isinstance(one, CodeType) else _show(one) for one in code.co_consts)
@@ -78,7 +78,7 @@ def _describe(code: CodeType) -> tuple[object, ...]:
 
 
 def _show(constant: object) -> tuple[str, object]:
-    """Return a constant's type and text: 1, 1.0 and True are equal, but differ in type. Sets are sorted."""
+    """Return a constant's type and text, because 1, 1.0 and True are equal. The items of a set are sorted."""
     if isinstance(constant, frozenset):
         return "frozenset", sorted(repr(_show(one)) for one in constant)
     if isinstance(constant, tuple):

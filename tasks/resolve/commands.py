@@ -29,19 +29,19 @@ UNKNOWN: Mapping[str, Any] = {"commit": None, "dirty": False, "versions": {}, "f
 NOWHERE = Path("/nowhere/run")  # dummy run folder, to build a command only for validation
 PROGRAMS = "programs"  # folder inside a store: the cache of compiled programs
 IMAGE = "image "  # `TrainerSource.software` lists an image as this prefix and the image's name
-# a file of maxview's trainer package, which is run by the Python of MaxText's environment
+# The Python of MaxText's environment runs this file of maxview's trainer.
 COMPILE_RECORDER = Path(__file__).parents[2] / "model" / "compile_record.py"
-# Lets several processes load libtpu at once, on machines without a TPU, without querying the TPU metadata server.
+# For machines without a TPU: several processes may load libtpu at once, and none queries the TPU metadata server.
 COMPILE_ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 
 
 @dataclass(frozen=True)
 class Command:
-    """How one run is started on its target. Its construction checks that the trainer supports the config."""
+    """How one run is started on its target. The constructor checks that the trainer supports the config."""
 
-    trainer: TrainerSource  # with UNKNOWN values if only the run's log will show them
+    trainer: TrainerSource  # with the values of UNKNOWN where only the run's log will show the true ones
     invoke: Callable[[Path], Invocation]  # run folder → arguments, variables and output files
-    facts: dict[str, Any] = field(default_factory=dict)  # enter the identity with config, trainer and target
+    facts: dict[str, Any] = field(default_factory=dict)  # enter the run's identity, besides config, trainer and target
     settings: ImageSettings | None = None  # the backend's, with the image to run; None for a run on this machine
 
     def __post_init__(self) -> None:
@@ -89,7 +89,7 @@ def _check_plugin(target: Target, trainer: TrainerSource, arm: str) -> None:
 def _invoke_trainer(
     target: Target, trainer: TrainerSource, config: TrainConfig, *, in_pod: bool
 ) -> tuple[Callable[[Path], Invocation], dict[str, Any]]:
-    """Return a function from the run folder to the trainer's invocation, and a custom command's facts (else empty).
+    """Return a function that makes the invocation for a run's folder, and the facts of a custom command (else empty).
 
     Raises ConfigError if a custom command and the target set the same variable.
     """
@@ -100,7 +100,7 @@ def _invoke_trainer(
             raise ConfigError([f"command.environment sets {', '.join(twice)}, and so does {place}: keep one of them"])
         facts = {"command": program.template.model_dump(mode="json", exclude={"folder"})}
         return partial(program.fill, config, in_pod=in_pod), facts
-    if trainer.maxtext is not None:  # the keys of a pod's MaxText are read from the same version here
+    if trainer.maxtext is not None:  # in a pod: `trainer.maxtext` is this machine's copy of the image's version
         return partial(plan_maxtext, config, trainer.maxtext, in_pod=in_pod), {}
     if in_pod:
         return lambda _: Invocation(argv=(PYTHON_IN_POD, "-m", "model.train", CONFIG_IN_POD)), {}

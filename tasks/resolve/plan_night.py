@@ -28,7 +28,7 @@ from tasks.store import Store, StoreError
 from tasks.store.files import AlreadyThereError
 
 FOLDER = "nightly"  # in the store
-BISECTED = ": bisected, which commit: "  # in a line of NightRecord.changes, between cell and culprit
+BISECTED = ": bisected, which commit: "  # in a line of NightRecord.changes, between the cell and the headline
 ALL = "all"  # in place of a case's name: every case
 COUNTED = ("regressed", "changed", "failed")  # outcomes of a cell that make its night bad
 
@@ -103,7 +103,7 @@ class NightRecord(Frozen):
 
 
 def plan_night(request: NightOptions, store: Store, *, day: date, root: Path = CONFIG_ROOT) -> NightPlan:
-    """Return the night to run: an unfinished one of the same day and request, else a new one.
+    """Return the plan of the night to run: an unfinished night of the same day and request, else a new night.
 
     Raises ConfigError with every problem, StoreError.
     """
@@ -153,7 +153,7 @@ def _check_names(request: NightOptions, problems: Problems, root: Path) -> Night
 def make_plan(
     request: NightOptions, wanted: str, last: NightRecord | None, *, day: date, root: Path = CONFIG_ROOT
 ) -> NightPlan:
-    """Return a new night, whose `id` is its day without a number. Raises ConfigError with every problem.
+    """Return the plan of a new night, whose `id` is its day without a number. Raises ConfigError with every problem.
 
     wanted: hash of the request; last: the night that finished last, whose commits are the `previous` baselines.
     """
@@ -185,7 +185,7 @@ def make_plan(
         rules[name] = read
         if arms.branch:
             commits[name] = arms.branch.rpartition(":")[2]
-        # a custom command has placeholders only for the keys of its comparison's own cases
+        # the cases listed in a comparison set only keys that its custom command has placeholders for
         wanted_cases = spec.cases if every_case and spec.has_command else cases
         for case in wanted_cases:
             broken = nightly.quarantined(name, case, day)
@@ -217,10 +217,10 @@ def make_plan(
 
 
 def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None) -> ArmOverrides:
-    """Return the comparison's refs, pinned to commits for the whole night. Raises ConfigError.
+    """Return the refs of the comparison's arms, pinned to commits for the whole night. Raises ConfigError.
 
-    The baseline `previous` is the last night's commit; without an earlier night, the branch's commit. Equal
-    arms at one commit are a control.
+    The baseline `previous` is the last night's commit; without an earlier night, the branch's commit. Arms that differ
+    in nothing, not even in the commit, are a control.
     """
     if not spec.has_refs:
         return ArmOverrides()
@@ -273,7 +273,7 @@ def find_night_before(plan: NightPlan, store: Store) -> NightRecord | None:
 
 
 def find_new_regressions(plan: NightPlan, results: Sequence[CellResult], store: Store) -> list[CellResult]:
-    """Return the results that regressed or died, but not in the previous night, and that can be bisected.
+    """Return the results that newly regressed or died since the previous night and can be bisected.
 
     A result can be bisected if it compares two different commits and is not quarantined.
     """

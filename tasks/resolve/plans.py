@@ -39,8 +39,8 @@ class Request(Frozen):
     overrides: tuple[str, ...] = ()  # key=value, for both arms
     fresh: str = ""  # any text; gives the runs new identities, so that no finished run is reused
     arms: ArmOverrides = ArmOverrides()  # refs and software of the arms
-    rules: VerdictRules | None = None  # rules that were read when the night began; None: read the files now
-    blessed: str = ""  # place of the baseline files, whose runs replace the first arm's; empty: train both arms
+    rules: VerdictRules | None = None  # rules that a nightly's plan stores; None: read the files now
+    blessed: str = ""  # folder of baseline files, whose runs replace the first arm's; empty: train both arms
     compile_only: bool = False  # compile for the target's topology on this machine; train nothing
 
 
@@ -84,8 +84,8 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
         reason = "its second arm starts with the first arm's state, which a baseline does not hold"
         raise ConfigError([f"{comparison.name}: {reason}; set `start: own` in the comparison and bless it again"])
     for (case, repeat, arm), command in zip(runs, commands, strict=True):
-        assert command is not None  # else there was a problem
-        first = arm == names[0]  # the second arm's plan follows the first arm's directly
+        assert command is not None  # else `raise_any` has raised
+        first = arm == names[0]  # in `runs`, each run of the second arm directly follows its run of the first arm
         start = SharedStart(taken_from=None if first else plans[-1].run_name) if shared else None
         make = partial(plan_run, request, target, configs[case, arm], command, out=out, rules=rules, start=start)
         plans.append(make(case=case, arm=arm, repeat=repeat))
@@ -125,7 +125,7 @@ def plan_run(
         facts["commit"] = trainer.commit
     if trainer.software:
         facts["software"] = trainer.software
-    if start is not None and target.trains_here:  # runs elsewhere cannot share their start
+    if start is not None and target.trains_here:  # runs on another machine cannot share their start
         facts["start"] = start.taken_from or "kept"
     identity = hash_identity(facts | command.facts)
     run_name = name_run(case, f"{arm}-compile" if compiles_for else arm, repeat, identity)
@@ -184,10 +184,10 @@ def check_request(request: Request, root: Path = CONFIG_ROOT) -> tuple[Compariso
     words = problems.attempt(partial(layer_from_overrides, request.overrides))
     if request.repeats is not None and not 1 <= request.repeats <= MOST_REPEATS:
         problems.lines.append(f"--repeats must be 1 to {MOST_REPEATS}, got {request.repeats}")
-    if problems.lines:  # unknown keys are otherwise reported when the layers are merged
+    if problems.lines:  # without other problems, `merge_layers` reports unknown keys
         problems.lines += unknown_keys(words or {})
     problems.raise_any()
-    assert comparison is not None  # else there was a problem
+    assert comparison is not None  # else `raise_any` has raised
     assert target is not None
     names: Sequence[str] = wanted
     if "all" in wanted:

@@ -1,9 +1,10 @@
 """Replays a stored log as a job: prints its lines and creates its checkpoints at the original pace, with its exit code.
 
-`play.py '{"log": …, "begin": …, "end": …, "speed": …, "exit_code": …, "checkpoints": [[step, started, committed], …],
-"source": …, "home": …, "directory": …}'`: begin, end, started and committed are byte offsets in the log. `source` is
-the stored run's folder, null if it has no checkpoints; `home` that folder's path in the log; `directory` the new run's
-folder. Uses the standard library only and sleeps between lines, so that hundreds of players fit on one machine.
+`play_log.py '{"log": …, "begin": …, "end": …, "speed": …, "exit_code": …, "checkpoints": [[step, started, committed],
+…], "source": …, "home": …, "directory": …}'`: begin, end, started and committed are byte offsets in the log. `source`
+is the stored run's folder, or null if it has no checkpoints. `home` is the same folder as the log prints it; the replay
+prints `directory`, the new run's folder, instead. Imports only the standard library and sleeps between lines, so that
+hundreds of replays fit on one machine.
 """
 
 import json
@@ -17,14 +18,14 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-# A logger's date, absl `I0418 00:55:39.221671` or ISO `2026-04-18 00:55:39,221`, within the first 80 characters of a
-# line. A date further on belongs to the message.
+# A logger's date, absl `I0418 00:55:39.221671` or ISO `2026-04-18 00:55:39,221`, after at most 80 other characters of
+# the line. A later date belongs to the message.
 _DATED = re.compile(
     rb"(?m)^[^\n]{0,80}?(?:"
     rb"[IWEF](\d{2})(\d{2}) (\d\d):(\d\d):(\d\d\.\d{1,6})|"
     rb"20\d\d-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d(?:[.,]\d{1,6})?))"
 )
-# The duration of a step. Used if no line of the log has a date.
+# A step's line with its duration. Used if no line of the log has a date.
 _TOOK = re.compile(rb"completed step: \d+, seconds: (\d+(?:\.\d+)?)|elapsed time per iteration \(ms\): (\d+(?:\.\d+)?)")
 _FRAME = re.compile(rb"XPK (?:Start|End): \w{3} \w{3} +\d+ [\d:]{8}(?: [AP]M)? \w+ \d{4}\n?|EXIT_CODE=\d+\n?")
 TMP_MARK = ".orbax-checkpoint-tmp"  # Orbax's suffix of an uncommitted checkpoint's folder
@@ -34,7 +35,7 @@ HALF_A_YEAR = 180  # days
 
 
 def pauses(data: "mmap.mmap | bytes", begin: int, end: int) -> Iterator[tuple[float, int]]:
-    """Yield (seconds since the start, byte offset) for every dated line; if there is none, for every step's line."""
+    """Yield (seconds since the first, byte offset) of every dated line; if no line has a date, of every step's line."""
     first: datetime | None = None
     for match in _DATED.finditer(data, begin, end):
         words = [word.replace(b",", b".") for word in match.groups() if word is not None]
@@ -61,7 +62,7 @@ def copy_checkpoint(step: int, source: Path, folder: Path, *, done: bool) -> Non
     Uses hard links where the file system allows it.
     """
     final, partial = folder / str(step), folder / f"{step}{TMP_MARK}"
-    if final.exists():  # created by an earlier attempt
+    if final.exists():  # created by an earlier attempt of this run
         return
     if not partial.exists():
         shutil.copytree(source / str(step), partial, copy_function=link)
@@ -83,7 +84,7 @@ def main(argv: list[str]) -> int:
     begin, end, speed = int(job["begin"]), int(job["end"]), float(job["speed"])
     target = Path(job["directory"])
     source = Path(job["source"]) if job["source"] else None
-    home, here = str(job["home"] or "").encode(), str(target).encode()  # replaced by `here` in the log
+    home, here = str(job["home"] or "").encode(), str(target).encode()  # `here` replaces `home` in the output
     marks = sorted(
         (offset, step, done)
         for step, *offsets in job["checkpoints"]

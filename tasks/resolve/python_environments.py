@@ -76,7 +76,8 @@ def make_environment(words: Sequence[str], checkout: Path, cache: Path) -> str:
 def make_maxtext_environment(words: Sequence[str], cache: Path) -> str:
     """Return the interpreter of an environment with a MaxText; one of the words is its version (`maxtext==0.2.5`).
 
-    Installs the oldest versions that MaxText allows, unless another word names one: MaxText was released with them.
+    Other words name versions of other packages. Every other package gets the oldest version that MaxText allows,
+    because MaxText was released with these versions.
     Raises ConfigError for invalid words or without a MaxText among them, SoftwareError if the build fails.
     """
     problems = check_packages(words)
@@ -93,9 +94,10 @@ def make_maxtext_environment(words: Sequence[str], cache: Path) -> str:
 
 
 def _build(cache: Path, facts: Sequence[str], place: Path, wanted: Sequence[str], *options: str) -> str:
-    """Return the interpreter of an environment with the packages `wanted`; build it if none with these facts exists.
+    """Return the interpreter of an environment with the packages `wanted`.
 
-    place: uv's working folder, whose uv settings apply, such as `exclude-newer`. options: of `uv pip install`.
+    Builds the environment unless an earlier call built one from the same `facts`. place: uv's working folder, whose uv
+    settings apply, such as `exclude-newer`. options: of `uv pip install`.
     """
     folder = cache / FOLDER / hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     python = str(folder / "bin" / "python")
@@ -117,7 +119,7 @@ def _build(cache: Path, facts: Sequence[str], place: Path, wanted: Sequence[str]
         try:
             environment.rename(folder)
         except OSError:
-            if not folder.is_dir():  # else another flow has built it meanwhile
+            if not folder.is_dir():  # else another flow has built the environment meanwhile
                 raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -151,7 +153,10 @@ def read_dependencies(project: Path) -> list[Requirement]:
 
 
 def unmet_requirements(checkout: Path, versions: Mapping[str, str]) -> list[str]:
-    """Return the dependencies in the checkout's pyproject.toml that the installed `versions` do not meet."""
+    """Return the dependencies in the checkout's pyproject.toml whose installed version does not meet the requirement.
+
+    versions: of the installed packages, by name. Packages that are not installed are ignored.
+    """
     project = checkout / "pyproject.toml"
     if not project.is_file():
         return []

@@ -121,7 +121,7 @@ def _resolve_local(repository: str, name: str) -> str:
     refs: dict[str, str] = {}
     for line in listed.splitlines():
         ref, sha, *peeled = line.split(" ")
-        refs[ref] = next((other for other in peeled if other), sha)  # of an annotated tag, its commit
+        refs[ref] = next((other for other in peeled if other), sha)  # `peeled`: the commit of an annotated tag
     found = _pick_ref(refs, name)
     if found is None and (name == "HEAD" or SHORT_SHA.fullmatch(name)):
         found = _commit_of(folder, name)
@@ -146,10 +146,10 @@ def _resolve_remote(repository: str, name: str) -> str:
     refs: dict[str, str] = {}
     for line in run_git(["ls-remote", "--", repository]).splitlines():
         sha, _, ref = line.partition("\t")
-        refs[ref.removesuffix("^{}")] = sha  # TAG^{}: the commit of an annotated tag, listed after it
+        refs[ref.removesuffix("^{}")] = sha  # git lists the commit of an annotated tag as TAG^{}, after TAG
     found = refs.get("HEAD") if name == "HEAD" else _pick_ref(refs, name)
     if found is None and SHA.fullmatch(name):
-        return name  # not checked: the later fetch fails if it does not exist
+        return name  # not checked: the later fetch fails if there is no such commit
     if found is None:
         raise _explain_unknown(repository, name, refs)
     return found
@@ -180,5 +180,5 @@ def _is_shallow(folder: Path) -> bool:
 def _how_to_fetch(folder: Path) -> str:
     if not _is_shallow(folder):
         return " (the clone may be stale: git fetch)"
-    # A shallow clone usually tracks one branch: without this refspec `--unshallow` would fetch only that one.
+    # A shallow clone usually tracks one branch: without this refspec `--unshallow` would fetch only that branch.
     return f" (the clone is shallow: git fetch --unshallow origin '{EVERY_BRANCH}')"

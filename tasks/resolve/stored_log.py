@@ -1,4 +1,4 @@
-"""Finds the stored log that a run replays, and reads the facts for its replay: span, exit code and checkpoints."""
+"""Finds the stored log that a run replays, and reads the replay's facts in it: span, exit code and checkpoints."""
 
 import hashlib
 import json
@@ -23,8 +23,8 @@ class StoredLog(Frozen):
     path: str
     begin: int
     end: int
-    exit_code: int  # the log's own; if it has none, 1 if an exception ended the run, else 0
-    checkpoints: tuple[tuple[int, int | None, int | None], ...]  # step, file offset of the save's start, of its commit
+    exit_code: int  # as the log prints it; without one, 1 if an exception ended the run, else 0
+    checkpoints: tuple[tuple[int, int | None, int | None], ...]  # step, file offsets of the save's begin and its commit
     source: str | None  # the stored run's folder; None if it has no checkpoints
     home: str | None  # the stored run's folder as printed in the log; None if the log prints no checkpoint path
     digest: str  # hash of the bytes
@@ -38,7 +38,7 @@ class StoredLog(Frozen):
 
 
 def find_log(settings: LogSettings, *, case: str, arm: str, repeat: int, where: str) -> StoredLog:
-    """Return the log of the first pattern that matches. Raises ConfigError if none does, or if it matches two files.
+    """Return the log of the first pattern that matches a file. Raises ConfigError without one, or if two files match.
 
     where: the target's file, for messages.
     """

@@ -37,12 +37,12 @@ class TrainerSource(Frozen):
     versions: dict[str, str]  # package → version; SOURCE → digest
     ref: str | None = None  # as the user named the commit; None: no ref
     repository: str | None = None  # folder or address with the ref; None: the installed trainer's checkout
-    commits: tuple[Commit, ...] = ()  # the commits that the other arm lacks
+    commits: tuple[Commit, ...] = ()  # ancestors of `commit` that the other arm lacks
     folder: str | None = None  # the checkout; None: the trainer is installed, or is a custom program in its own folder
     code: str = ""  # `digest_trainer` of `folder`; empty: unknown
     python: str = sys.executable
     software: tuple[str, ...] = ()  # declared differences from the other arm, e.g. "jax==0.11.0"
-    # At most one of the two is set. If both are None, the trainer is maxview's.
+    # At most one of these two fields is set. If both are None, the trainer is maxview's.
     maxtext: MaxText | None = None
     command: CustomCommand | None = None
 
