@@ -76,7 +76,7 @@ class CompileRecord:
 
     @contextmanager
     def timed_compile(self) -> Iterator[None]:
-        """Record the wall and processor seconds of the block as the compile's."""
+        """Record the wall and processor seconds of the block as the compile time."""
         wall, cpu = time.monotonic(), time.process_time()
         yield
         self.facts["compile_seconds"] = round(time.monotonic() - wall, 3)
@@ -96,7 +96,7 @@ class CompileRecord:
 
 @contextmanager
 def write_at_end(record: CompileRecord) -> Iterator[None]:
-    """Write `compile.json` after the block; an exception is recorded there and raised again."""
+    """Write `compile.json` after the block; record an exception in it, and raise the exception again."""
     record.out.mkdir(parents=True, exist_ok=True)
     for name in (FILE, LOWERED, OPTIMISED):  # left by an earlier compile
         (record.out / name).unlink(missing_ok=True)
@@ -189,7 +189,7 @@ def strip_stablehlo(text: str) -> str:
 
 def strip_hlo(text: str) -> str:
     """Return an optimised program without metadata and source tables, its instructions numbered by first use."""
-    # the entry's parameter list; the types are repeated in the parameter instructions
+    # the entry's parameter list; the parameter instructions repeat its types
     text = re.sub(r"(?m)^(ENTRY \S+ )\(.*$", r"\1", text)
     text = re.sub(r",? metadata=\{[^}]*\}", "", text)
     # serialized instructions that the compiler has replaced; they contain metadata

@@ -31,7 +31,8 @@ def compile_once(
 ) -> None:
     """Run `record.compile`, or reuse the program from the folder `programs`.
 
-    If several processes have the same program, one compiles it and the others wait. If it dies, the next one compiles.
+    If several processes have the same program, one compiles it, and the others wait. If that process dies, the next one
+    compiles.
     """
     with record.timed_compile():
         key = find_key(compile_lowered)

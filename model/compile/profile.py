@@ -2,10 +2,10 @@
 
     python -m model.compile.profile PROFILE.xplane.pb…
 
-prints one line of JSON for each. `modules`: program -> `runs`, each [begin, end] in ns, and `instructions`: name -> ns
-per run, summed over its executions on all devices. There are three such times: from all runs, from every second run,
-and from the other runs. The time of an execution is its minimum over the runs, because other load on the machine only
-adds time. `collections`: [begin, duration] of each garbage collection in ns; `devices`: the number of devices.
+prints one line of JSON per profile. `modules`: program -> `runs`, each [begin, end] in ns, and `instructions`: name ->
+ns per run, summed over its executions on all devices. An instruction has three times: from all runs, from every second
+run, and from the other runs. The time of an execution is its minimum over the runs, because other load on the machine
+only adds time. `collections`: [begin, duration] of each garbage collection in ns; `devices`: the number of devices.
 """
 
 import bisect
@@ -69,7 +69,7 @@ def read_profile(path: str) -> dict[str, Any]:
 
 
 def _read_tpu(device: str, lines: Sequence[Any]) -> Iterator[Execution]:
-    """Yield the executions in a TPU's plane. The program's event that contains an instruction determines its run."""
+    """Yield the executions in a TPU's plane. An instruction belongs to the program event that contains it."""
     runs = sorted(
         (event.start_ns, event.start_ns + event.duration_ns, _CALL_NUMBER.sub("", event.name), str(number))
         for line in lines
@@ -88,7 +88,7 @@ def _read_tpu(device: str, lines: Sequence[Any]) -> Iterator[Execution]:
 
 
 def _number_runs(executed: Sequence[Execution]) -> Sequence[Execution]:
-    """Add run numbers if the events have none (GPUs): on each device, a run begins with the same instruction."""
+    """Add run numbers if the events have none (GPUs): on a device, every run begins with the same instruction."""
     if any(one.run for one in executed):
         return executed
     numbered: list[Execution] = []

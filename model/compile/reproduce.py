@@ -3,7 +3,7 @@
     python reproduce.py
 
 It needs jax, preferably in the version that kit.json names, and these files in its folder: `baseline.mlir` and
-`candidate.mlir`, their arguments as `.npz`, and `kit.json`, which pairs the results of both.
+`candidate.mlir`, their arguments as `.npz`, and `kit.json`, which pairs the results of both programs.
 """
 
 import json
@@ -68,7 +68,8 @@ def restore_type(bits: Any, kind: str) -> Any:
 def measure(left: Any, right: Any) -> tuple[float, int, int]:
     """Return (largest difference, number of unequal values, number of values).
 
-    The difference is inf if shapes or dtypes differ, if only bits differ (±0), or if a value is not finite.
+    The difference ignores NaN. It is inf if shapes or dtypes differ, if an infinity differs, or if only NaN or the sign
+    of 0 differs.
     """
     if left.shape != right.shape or left.dtype != right.dtype:
         return float("inf"), left.size, left.size

@@ -113,7 +113,7 @@ def _attributes(operation: Any) -> dict[str, str]:
 
 
 def _attribute_list(operation: Any, name: str, count: int) -> list[dict[str, str]]:
-    """Return the attributes of each argument or result of a function; `count` empty dicts if it has none."""
+    """Return the attributes of each argument or result of a function; `count` empty dicts if the function has none."""
     if name not in _attributes(operation):
         return [{}] * count
     return [_dictionary(one) for one in operation.attributes[name]]

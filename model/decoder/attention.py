@@ -14,7 +14,7 @@ from model.decoder.sharding import RULES
 
 # logit of a masked key: its softmax is 0, and it is finite in bfloat16
 MASKED = -2.0e38
-LARGEST_BLOCK = 512  # positions per block of the TPU's kernel
+LARGEST_BLOCK = 512  # most positions per block of the TPU's kernel
 BATCH_AXES, HEADS_AXIS = RULES["activation_batch"], RULES["activation_heads"]
 
 type Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
@@ -28,7 +28,7 @@ def share_heads(x_BSGK: jax.Array, heads: int) -> jax.Array:
 
 
 def causal_mask(length: int, segment_ids_BL: jax.Array | None) -> jax.Array:
-    """Return which keys S each query L attends to: earlier ones and its own, of the same text. Axes B (or 1), L, S."""
+    """Return a mask with the axes B (or 1), L, S: query L attends to the keys S of its text, up to its own position."""
     causal_BLS = jnp.tril(jnp.ones((length, length), dtype=jnp.bool_))[None]
     if segment_ids_BL is None:
         return causal_BLS
@@ -51,8 +51,8 @@ def dot_product(
 def attend(query_BLHK: jax.Array, key_BSHK: jax.Array, value_BSHK: jax.Array, mask_BLS: jax.Array) -> jax.Array:
     """Return the weighted sum of the values for each query.
 
-    The gradients are explicit, as in `contract` and for the same reason (decision 0046). They are those of
-    FlashAttention (Dao et al. 2022, appendix B.4), with products in the dtype of the operands.
+    The gradients are explicit, because JAX's own gradients are slow on CPUs, as in `contract` (decision 0046). The
+    formulas are those of FlashAttention (Dao et al. 2022, appendix B.4), with products in the dtype of the operands.
     """
     return _attend_forward(query_BLHK, key_BSHK, value_BSHK, mask_BLS)[0]
 
@@ -85,7 +85,7 @@ attend.defvjp(_attend_forward, _attend_backward)
 def jax_attention(
     query_BLHK: jax.Array, key_BSGK: jax.Array, value_BSGK: jax.Array, segment_ids_BL: jax.Array | None
 ) -> jax.Array:
-    """Return JAX's own attention. As in `dot_product`, the softmax is in float32 and the logits have no factor."""
+    """Return JAX's own attention. As in `dot_product`, the softmax is in float32 and the logits are not scaled."""
     mask = None if segment_ids_BL is None else causal_mask(query_BLHK.shape[1], segment_ids_BL)[:, None]
     return jax.nn.dot_product_attention(query_BLHK, key_BSGK, value_BSGK, mask=mask, scale=1.0, is_causal=True)
 

@@ -19,7 +19,7 @@ def contract(product: Product, equation: str, x: jax.Array, kernel: jax.Array) -
     """Return `product(equation, x, kernel)`. Each letter of the equation must occur in exactly two of its three terms.
 
     The gradients are explicit because JAX's own gradient of the kernel multiplies in the other order and transposes the
-    result. XLA has no fast CPU matmul for that: it takes about as long as the rest of the step.
+    result. XLA has no fast CPU matmul for that: this product takes about as long as the rest of the step.
     """
     return product(equation, x, kernel)
 
@@ -51,8 +51,8 @@ def plain(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
 
 
 def int8(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
-    """Return the product of both operands, quantised to int8. Each operand has one scale per slice along the
-    contracted axes.
+    """Quantise both operands to int8, and return their product in the dtype of `left`. Each operand has one scale per
+    slice along the contracted axes.
 
     Scales, rounding and range are those of AQT in MaxText, but AQT rounds gradients stochastically (decision 0055).
     """

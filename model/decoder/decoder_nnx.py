@@ -275,7 +275,7 @@ MLPS: dict[str, Callable[[TrainConfig, nnx.Rngs], MLP | RoutedMLP | SharingMLP]]
 
 
 def full_query(cfg: TrainConfig, rngs: nnx.Rngs) -> Projection:
-    """Return the query projection of latent attention that is a single matmul."""
+    """Return the query projection of latent attention as a single matmul."""
     shape, axes = (cfg.base_emb_dim, cfg.base_num_query_heads, layers.query_width(cfg)), ("embed", "q_heads", "kv")
     product, init = PRODUCTS[cfg.quantization], INITIALIZERS["low_rank"]
     return Projection(cfg, product, "BLE,EHK->BLHK", shape, axes, init, rngs=rngs)

@@ -24,8 +24,8 @@ def route(config: TrainConfig, logits_BLN: jax.Array) -> tuple[Routed, jax.Array
     """Return each token's experts, and the load-balance loss: per sequence, mean(chosen · probability) · N².
 
     With `norm_topk_prob` a token's weights add up to 1 (Jiang et al. 2024, Mixtral); without, they are the router's
-    probabilities (DeepSeek-V2). The loss is that of Switch Transformer (Fedus et al. 2022) and of MaxText. If all
-    experts are chosen equally often, it is `load_balance_loss_weight` · k.
+    probabilities (DeepSeek-V2). The loss also has the factor `load_balance_loss_weight`, as in Switch Transformer
+    (Fedus et al. 2022) and MaxText. If all experts are chosen equally often, the loss is that factor · k.
     """
     count, chosen = config.num_experts, config.num_experts_per_tok
     probabilities_BLN = jax.nn.softmax(logits_BLN.astype(jnp.float32), axis=-1)
@@ -60,7 +60,7 @@ def run_local_experts(x_TE: jax.Array, routed: Routed, kernels: Kernels, first: 
 
 
 def dropless(config: TrainConfig, x_TE: jax.Array, routed: Routed, kernels: Kernels) -> jax.Array:
-    """Send every token to all of its experts. On an expert axis, each device runs its experts on all tokens."""
+    """Send every token to all of its experts. On a mesh that splits them, devices run their experts on all tokens."""
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty or mesh.shape["expert"] == 1:
         return run_local_experts(x_TE, routed, kernels, 0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-type Initializer = Callable[[np.random.Generator, tuple[int, ...], np.dtype], NDArray[Any]]  # (numbers, shape, dtype)
+type Initializer = Callable[[np.random.Generator, tuple[int, ...], np.dtype], NDArray[Any]]  # (random, shape, dtype)
 
 # standard deviation of a standard normal distribution that is truncated at ±2
 TRUNCATED_DEVIATION = 0.87962566103423978

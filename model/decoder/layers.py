@@ -156,7 +156,7 @@ def name_result(x: jax.Array, name: str) -> jax.Array:
     return cast(jax.Array, checkpoint_name(x, name))
 
 
-QKV, OUT = ("query_proj", "key_proj", "value_proj"), "out_proj"  # the names of these results in both decoders
+QKV, OUT = ("query_proj", "key_proj", "value_proj"), "out_proj"  # names of the projections' results in both decoders
 
 # The results of a layer that `jax.checkpoint` saves, by the value of `remat_policy`; `full` saves none.
 REMAT_POLICIES: dict[str, Callable[..., Any] | None] = {
@@ -180,7 +180,7 @@ def remat_function[F: Callable[..., Any]](config: TrainConfig, run: F) -> F:
 
 
 def stack_name(config: TrainConfig) -> str:
-    """Return the key in STACKS: "pipeline", "scan" or "unrolled"."""
+    """Return the key in the STACKS of both APIs: "pipeline", "scan" or "unrolled"."""
     if config.ici_pipeline_parallelism > 1:
         return "pipeline"
     return "scan" if config.scan_layers else "unrolled"

@@ -19,7 +19,7 @@ class Declared(nn.LogicallyPartitioned):
 
 
 def linen_param(initializer: Initializer, axes: tuple[str, ...]) -> Callable[..., Any]:
-    """Return the init function for `Module.param`, which returns its value without the box."""
+    """Return an init function for `Module.param`, which takes the value out of its box."""
 
     def init(key: jax.Array, shape: tuple[int, ...], dtype: np.dtype) -> Declared:
         return Declared(first_value(initializer, key, shape, dtype), axes, initializer=initializer)

@@ -1,8 +1,8 @@
 """Draws the first weights of a decoder by path, so that both APIs start from the same bits.
 
 numpy draws on the host, because JAX would compile one program per shape before the first step, and its values would
-depend on the sharding. The random numbers depend on path and layer only, so they are equal on every mesh, scanned or
-unrolled.
+depend on the sharding. The random numbers depend on seed, path and layer only, so they are equal on every mesh,
+scanned or unrolled.
 """
 
 import os
@@ -52,7 +52,7 @@ def draw(seed: int, path: str, declaration: Declaration, sharding: NamedSharding
 def draw_params(
     seed: int, declared: dict[str, Declaration], shardings: dict[str, NamedSharding]
 ) -> dict[str, jax.Array]:
-    """Return path → first weights. All arguments after `seed` are by path, too."""
+    """Return path → first weights. `declared` and `shardings` have the same paths."""
     return {path: draw(seed, path, one, shardings[path]) for path, one in declared.items()}
 
 

@@ -25,7 +25,7 @@ type LayerType = Callable[..., nnx.Module]
 def run_layer(
     module: Callable[..., StackOutput], x_BLE: jax.Array, layer: jax.Array, context: layers.Context
 ) -> StackOutput:
-    """Run a layer. NNX's transforms need this function, because they do not accept modules."""
+    """Run a layer. NNX's transforms need this function, because they transform functions, not modules."""
     return module(x_BLE, layer, context)
 
 

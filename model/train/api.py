@@ -1,4 +1,4 @@
-"""The interface that Linen and NNX have for the trainer, and the choice between them."""
+"""The interface through which the trainer uses Linen or NNX, and the choice between them."""
 
 from typing import Any, Protocol
 

@@ -21,7 +21,7 @@ class StepClock:
         self.restart()
 
     def restart(self) -> None:
-        """Start a step now. The time since the last one (an evaluation, a restore) is part of no step."""
+        """Start a step now. The time since the last step (an evaluation, a restore) is part of no step."""
         self.parts = dict.fromkeys(PARTS, 0.0)
         self.began, self.cpu_s, self.threads = time.perf_counter(), time.process_time(), read_threads()
 

@@ -30,7 +30,7 @@ PREFETCHED_BATCHES = 2  # batches prefetched while the device works
 
 
 class TextLines:
-    """A sequence of the non-blank lines of text files, each a text. The files are memory-mapped."""
+    """A sequence of the non-blank lines of text files; each line is a text. The files are memory-mapped."""
 
     def __init__(self, paths: Sequence[str]):
         self.places: list[tuple[mmap.mmap, int, int]] = []

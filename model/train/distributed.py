@@ -17,7 +17,8 @@ HOSTNAMES, MEGASCALE = "TPU_WORKER_HOSTNAMES", "MEGASCALE_COORDINATOR_ADDRESS"
 def join_processes(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> None:
     """Connect to the other processes of the run, if any. Must run before the first use of JAX's devices.
 
-    On TPUs with several hosts or slices, JAX finds them itself. Raises ConfigError if COORDINATOR is set alone.
+    On TPUs with several hosts or slices, JAX finds the other processes itself. Raises ConfigError if COORDINATOR is
+    set, but COUNT and INDEX are no numbers.
     """
     if environ.get(COORDINATOR):
         missing = [name for name in (COUNT, INDEX) if not environ.get(name, "").isdigit()]

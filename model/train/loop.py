@@ -184,7 +184,7 @@ def starting_state(
 
 
 def weights_of(api: Api, state: Tree) -> dict[str, jax.Array]:
-    """Return path without `params/` → parameter of a state."""
+    """Return the parameters of a state by path, without the prefix `params/`."""
     arrays = name_arrays(api, state)
     return {path.removeprefix("params/"): leaf for path, leaf in arrays.items() if path.startswith("params/")}
 
@@ -294,7 +294,7 @@ def prove_resume(run: Run, record: dict[str, Any]) -> None:
 def is_finite(metrics: dict[str, Number]) -> bool:
     """Return whether loss and updated parameters are finite.
 
-    The parameters are checked too: after a bad update, the loss is not finite until the next step.
+    The parameters are checked too: after a bad update, the loss becomes NaN or infinite only in the next step.
     """
     return bool(np.isfinite(metrics["loss"]) and np.isfinite(metrics["param_norm"]))
 

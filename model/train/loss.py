@@ -19,7 +19,7 @@ def cross_entropy(x_BLE: jax.Array, kernel_EV: jax.Array, targets_BL: jax.Array,
 
     The logits x·kernel are stored once, in the dtype of x and kernel. Their gradient, softmax minus one-hot, is never
     stored completely: each block adds its part to the gradient of x and writes its columns of the kernel's gradient.
-    With a large vocabulary this determines the peak memory of the step (decision 0024).
+    With a large vocabulary, these arrays determine the peak memory of the step (decision 0024).
     """
     return _forward(x_BLE, kernel_EV, targets_BL, weights_BL)[0]
 

@@ -48,7 +48,7 @@ class MetricsFile:
                 if self.copy is not None:  # the local file may be missing, or may be another run's
                     path.write_bytes(self.copy.read_bytes() if self.copy.exists() else b"")
                 drop_torn_line(path)
-            # only the first of several processes has the file, and it cannot resume from an earlier step alone
+            # of several processes, only the first has the file, and one process cannot resume earlier than the others
             self.last_step = read_last_step(path) if jax.process_count() == 1 else None
             self.file: IO[str] = (path if first else Path(os.devnull)).open("a", encoding="utf-8")
         except OSError as error:

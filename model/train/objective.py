@@ -51,7 +51,7 @@ def accumulate(
     batch: Batch,
     key: jax.Array,
 ) -> tuple[Metrics, Tree]:
-    """Return a batch's losses by name, with their sum as `loss`, and its gradients; both are summed over its parts."""
+    """Return the losses of a batch by name, with their sum as `loss`, and the gradients, both summed over its parts."""
     parts = config.gradient_accumulation_steps
     share = Share(1 / total_weights(batch), 1 / parts)
     if parts == 1:

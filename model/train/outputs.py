@@ -30,7 +30,7 @@ TAGS = {
 
 
 class Outputs:
-    """The output files of a run. Only the first process writes, except profiles."""
+    """The output files of a run. Every process writes its profile; only the first one writes the other files."""
 
     def __init__(self, config: TrainConfig, run_directory: epath.Path, *, fresh: bool):
         self.config, self.folder, self.fresh = config, run_directory, fresh

@@ -23,7 +23,7 @@ EXTRA_LOSSES = ("moe_lb_loss",)
 
 
 def print_line(text: str) -> None:
-    """Print one line without the logger's prefix. It is flushed, because launchers merge stdout with the logger's."""
+    """Print one line without the logger's prefix. It is flushed, because launchers merge stdout with the log."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -104,7 +104,7 @@ def log_step(config: TrainConfig, *, step: int, seconds: float, metrics: Mapping
 
 
 def perplexity(lm_loss: Number) -> np.float32:
-    """Return exp(loss): a uniform choice among so many tokens has this loss; inf if it overflows."""
+    """Return exp(loss): the number of tokens from which a uniform choice has this loss; inf if it overflows."""
     with np.errstate(over="ignore"):
         return np.float32(np.exp(np.float32(lm_loss)))
 

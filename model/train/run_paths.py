@@ -25,7 +25,7 @@ def find_run_directory(config: TrainConfig) -> epath.Path:
 def find_metrics_path(config: TrainConfig, run_directory: epath.Path) -> Path:
     """Return the local path of the metrics file.
 
-    Objects in a bucket cannot be appended to: a run there writes a local file and copies it (`find_metrics_copy`).
+    A bucket's objects cannot be appended to. A run in a bucket writes a local file and copies it (`find_metrics_copy`).
     """
     if config.metrics_file:
         return Path(config.metrics_file)

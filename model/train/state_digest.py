@@ -1,4 +1,4 @@
-"""Checksums of the bits of arrays, computed on the arrays' own devices and independent of their sharding."""
+"""Checksums of the bits of arrays, independent of their sharding. They are computed where the arrays are."""
 
 import hashlib
 from typing import Any, cast

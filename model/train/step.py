@@ -52,7 +52,7 @@ class Program:
 
 
 def set_up(config: TrainConfig, api: Api, mesh: Mesh) -> Setup:
-    """Declare the state on a mesh: moments have their parameter's sharding, counters are replicated."""
+    """Declare the state on a mesh: the optimizer's moments are sharded like their parameters, counters replicated."""
     declared = api.declare()
     shardings = parameter_shardings(declared, mesh)
     shapes = {path: jax.ShapeDtypeStruct(one.shape, one.dtype) for path, one in declared.items()}

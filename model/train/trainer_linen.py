@@ -95,5 +95,5 @@ class Linen:
         return Arrays(tree["params"], tree["opt_state"], tree["step"])
 
     def common_names(self, paths: list[str]) -> list[str]:
-        """Return the names that both APIs share for paths of a checkpoint. These are Linen's paths."""
+        """Return the names that both APIs share for the paths of a checkpoint: Linen's paths."""
         return paths

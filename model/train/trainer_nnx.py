@@ -95,7 +95,7 @@ class Nnx:
         return fill(self.abstract, tree)
 
     def common_names(self, paths: list[str]) -> list[str]:
-        """Return the names that both APIs share for paths of a checkpoint. These are Linen's paths."""
+        """Return the names that both APIs share for the paths of a checkpoint: Linen's paths."""
         module = {path.removeprefix("model/") for path in paths if path.startswith("model/")}
         return [common_name(path, module) for path in paths]
 
