@@ -186,6 +186,7 @@ def in_lanes[T](calls: Iterable[Callable[[], T]], lanes: int, jobs: Jobs) -> Ite
         except BaseException as error:
             for future in futures:
                 future.cancel()
-            if not isinstance(error, Exception):  # an interrupt: the threads end once their jobs have ended
+            # An interrupt: the threads end once their jobs have ended. GeneratorExit after the last result is none.
+            if not isinstance(error, Exception) and not all(future.done() for future in futures):
                 jobs.stop_all()
             raise

@@ -21,6 +21,14 @@ def test_results_come_in_the_order_of_the_calls() -> None:
     assert list(in_lanes([first, second], 2, Jobs())) == ["first", "second"]
 
 
+def test_a_flow_goes_on_after_it_took_every_result() -> None:
+    jobs = Jobs()
+    results = in_lanes([lambda: 1, lambda: 2], 2, jobs)
+    assert [next(results), next(results)] == [1, 2]
+    del results  # closes the generator, which is at its last yield
+    jobs.check()
+
+
 def test_ending_the_flow_ends_its_jobs_and_starts_no_further_call() -> None:
     jobs, began, ended = Jobs(), threading.Event(), threading.Event()
 
