@@ -22,7 +22,7 @@ class LogFollower:
 
     def __init__(self) -> None:
         self._data, self._base, self._line = b"", 0, 1
-        # indices in _data: up to here, the events were returned; up to here, a dialect was searched
+        # indices in _data: events are returned up to the first; a dialect was searched up to the second
         self._done = self._searched = 0
         self._saving: set[int] = set()  # steps with an announced save
         self._ended = False  # the log has an exit code
@@ -32,7 +32,7 @@ class LogFollower:
     def feed(self, data: bytes) -> list[LogEvent]:
         """Read new bytes of the log; returns their events in order."""
         self._data += self._cleaner.feed(data)
-        # the text is complete up to its last line break, or, without line breaks, up to the last record's begin
+        # the text is complete up to its last line break or, without line breaks, up to its last record
         end = self._data.rfind(b"\n", self._done) + 1 or self._done
         return self._advance(max([end, *(match.start() for match in PREFIX.finditer(self._data, end))]), last=False)
 
@@ -55,7 +55,7 @@ class LogFollower:
             text, before = self._data[self._searched : end], self._builder and self._builder.dialect
             dialect = recognise(text) or (DIALECTS[-1] if last else None)
             if dialect is not None and (before is None or (dialect is not before and dialect.row in text)):
-                # replaces a dialect that was recognised, but has no row in the log
+                # a dialect with a row replaces a recognised dialect without rows
                 self._builder = RunBuilder(dialect, live=True)
             self._searched = end
         if self._builder is None:

@@ -10,7 +10,7 @@ from tasks.scrape.window import Window
 # absl's prefix: severity, MMDD, time of day, thread, source file and line; it has no year
 ABSL = rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\] ?"
 PREFIX = re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ ([\w.+-]+:\d+)\] ?")
-# pattern of the end of free text: a line break, or the next record in logs that have lost their line breaks
+# ends free text: a line break, or the next record in logs that have lost their line breaks
 NEXT = (
     rb"\n|\Z|%s|Config param |System Information: |Num_devices: |completed step|XPK End:|EXIT_CODE=|"
     rb"Traceback \(most |Per train step:" % ABSL
@@ -94,7 +94,7 @@ def is_plain(before: bytes) -> bool:
 
 
 def time_before(window: Window, position: int) -> str | None:
-    """Return the last date in brackets before `position` on its line, as ISO 8601."""
+    """Return the last date in the prefixes before `position` on its line, as ISO 8601; None without a date."""
     found = TIME.findall(line_before(window.data, position))
     return iso_of(found[-1]) if found else None
 

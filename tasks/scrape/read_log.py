@@ -1,7 +1,7 @@
 """Reads a log file, a saved MaxView page or a Markdown guide into a `LogReading`; also copies and digests logs.
 
-A reading is the parsed data of one run. A saved page contains the logs of two runs; an export contains several sources
-(pods or notebook cells), each with the logs of one or more runs.
+A `LogReading` contains a `RunReading`, the parsed data, of each run. A saved page contains the logs of two runs; an
+export contains several sources (pods or notebook cells), each with the logs of one or more runs.
 """
 
 import hashlib
@@ -31,9 +31,9 @@ from tasks.scrape.wrappings.unpack import GZIP, UTF16, ZSTD, head_of, unpack
 # Control characters or UTF-16: a file with these and zero bytes is binary. Zero bytes alone are holes, left by a crash
 # or by truncating a log while it was written.
 _BINARY = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]|(?:[ -~]\0){8}")
-# least share, and least number, of damaged step lines for which a zstd file without a checksum is refused
+# a zstd file without a checksum is refused if this share and this number of its step lines are damaged
 RUINED, RUINED_FROM = 0.25, 8
-UNREAD_SHOWN = 20  # most unread lines in a reading
+UNREAD_SHOWN = 20  # most unread lines that a reading lists
 
 
 def scrape(path: Path) -> LogReading:
@@ -158,7 +158,7 @@ def _read_wrapped(raw: Chunks, name: str) -> list[RunReading]:
 
 
 def _with_wrappings(run: RunReading, found: Unwrapped, name: str) -> RunReading:
-    """Return the run with its wrappings and the number of damaged entries, which count for every run of the file."""
+    """Return the run with the file's wrappings and damaged entries. Raises LogFormatError for too much damage."""
     wrappings, seen = tuple(found.wrappings), run.coverage.step_lines_seen + sum(found.lost)
     update: dict[str, object] = {"unwrapped": wrappings}
     if count := len(found.lost):
@@ -191,7 +191,7 @@ class RunBuilder:
         self.collector.end_window(window, self.table)
 
     def cause(self, window: Window) -> LogError | None:
-        """Return the cause of death that the log shows so far, if any; `window` is the last one taken."""
+        """Return the cause of death that the log shows so far, or None. `window`: the last window taken."""
         self.collector.death.read_pending(window, last=True)
         return self.collector.cause(self.table, self.table.last_offset)
 
@@ -216,7 +216,7 @@ class RunBuilder:
 
 
 def _read_part(data: bytes, span: tuple[int, int], run_name: str, name: str) -> RunReading:
-    """Read one run from the bytes data[begin:end] of a document."""
+    """Read one run from the byte range `span` of a document."""
     begin, end = span
     builder = RunBuilder(_find_dialect(slices(data, begin, end), name))
     for window in windows(slices(data, begin, end), base=begin, line=data.count(b"\n", 0, begin) + 1):
@@ -225,7 +225,7 @@ def _read_part(data: bytes, span: tuple[int, int], run_name: str, name: str) -> 
 
 
 def _starts(window: Window, texts: tuple[bytes, ...]) -> list[int]:
-    """Return the positions of these texts in a window, ascending."""
+    """Return the positions of `texts` in a window, ascending."""
     there = (text for text in texts if text in window.data)  # for speed: `in` is a hundred times faster than a pattern
     found = (match.start() for text in there for match in re.finditer(re.escape(text), window.data))
     return sorted(start for start in found if window.start <= start < window.limit)

@@ -1,7 +1,7 @@
 """Reads a file in chunks of bytes, and cuts these into overlapping windows, so that a log of any size fits into memory.
 
-A `Chunks` is a function whose calls yield a text from its start. The progress of long files is reported to listeners,
-e.g. the command line's progress display.
+A `Chunks` is a function: each call yields the chunks of a text from its start. The progress of long files is reported
+to listeners, e.g. the command line's progress display.
 """
 
 import errno
@@ -66,7 +66,7 @@ class Window:
         return self.source(position).model_dump()
 
     def unread(self, position: int) -> UnreadLine:
-        """Return the line at a position in `data`, from there on, as an unread line for the coverage of the reading."""
+        """Return the rest of the line from a position in `data` as an unread line for the coverage of the reading."""
         source, text = self.source(position), self.data[position : position + 200].split(b"\n")[0]
         return UnreadLine(line=source.line, offset=source.offset, text=text_of(text))
 
@@ -89,21 +89,21 @@ def find_all(
 
 
 def may_match(pattern: re.Pattern[bytes], text: bytes) -> bool:
-    """Return False if `text` lacks every literal that a match needs, so that a search, 100 × slower, is not needed."""
+    """Whether `text` contains a literal without which the pattern cannot match; 100 × faster than a search."""
     needed = _needed_by(pattern)
     return not needed or any(each in text for each in needed)
 
 
 @cache
 def _needed_by(pattern: re.Pattern[bytes]) -> frozenset[bytes]:
-    """Return literals such that every match contains at least one; empty if there are none."""
+    """Return literals: every match contains one or more of them. Empty if no literal is certain."""
     if pattern.flags & re.IGNORECASE:
         return frozenset()
     return _needed_in(_parser.parse(pattern.pattern, pattern.flags))
 
 
 def _needed_in(parsed: Any) -> frozenset[bytes]:
-    """Return `_needed_by` of a parsed pattern: the set of literals whose shortest one is longest."""
+    """Return `_needed_by` of a parsed pattern: of all such sets, the one whose shortest literal is longest."""
     found, run = [frozenset[bytes]()], b""
     for operation, argument in (*parsed, (None, None)):
         if operation is _constants.LITERAL:

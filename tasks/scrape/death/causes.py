@@ -19,10 +19,10 @@ from tasks.scrape.prefixes import END
 _SRUN = rb"\bsrun: error: [^\s:]{1,200}: tasks? [\d,\- ]{1,200}: "
 _SIGNAL = rb"(?:Killed|Terminated|Aborted|Segmentation fault|Bus error)"
 
-# in the logs of every trainer
+# texts in the logs of every trainer
 DEATHS = {
     "exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)",
-    # a notebook prints the exception's name before it, and no colon after it
+    # a notebook prints the exception's name before this text, and no colon after it
     "traceback": rb"Traceback \(most recent call last\)(?::|(?=[ \t]*\r?\n))",
     "fatal_python": rb"Fatal Python error: ([^\n]*?)" + END,
     "usage": rb"FATAL Flags parsing error:\s+([^\n]*?)%s|(?m:^)(?!srun|slurmstepd|sbatch|salloc)"
@@ -54,7 +54,7 @@ DEATHS = {
     # an exception without its traceback
     "raised": rb"(?m:^)(?:\[?rank ?\d+\]?: ?)?((?:\w+\.)*[A-Z]\w*(?:Error|Exception))(?:: ([^\n]*))?(?m:\r?$)",
 }
-# in the logs of JAX programs
+# texts in the logs of JAX programs
 JAX_DEATHS = {
     "aborted": rb"(Aborting training due to (?:NaN|Inf) loss\.)",
     # absl; before it has read the time zone, it prints the seconds since 1970
@@ -65,7 +65,7 @@ JAX_DEATHS = {
     rb"LLVM ERROR: [^\n]{1,400})",
     "stopped": rb"Training stopped: ([^\n]*?)" + END,
 }
-# in logs that several ranks under one launcher write
+# texts in logs that several ranks under one launcher write
 RANK_DEATHS = {
     # SLURM: `slurmstepd: error: …`, `[2026-04-20T03:25:23.011] error: *** STEP … CANCELLED …`
     "slurm": rb"(?:slurmstepd: error: (?=[^\n]{0,300}(?:oom|OOM|Out Of Memory|CANCELLED|TIME LIMIT))|\] error: "
@@ -247,7 +247,7 @@ CAUSES: tuple[Cause, ...] = (
         r"\A(?:\w+\.)*(?:ValidationError|UnrecognizedFlagError|IllegalFlagValueError|ConfigError|ConfigurationError|"
         r"ConfigAttributeError|MissingMandatoryValue|ArgumentError|ParserError|ScannerError)\b|"
         r"FATAL Flags parsing error|unrecognized arguments", "https://errors.pydantic.dev/latest/v/value_error"),
-    # the error was raised in a file that reads the settings: see the last line of the text in `classify`
+    # a file that reads the settings raised the error; `classify` gets its name in the text's last line
     Cause("configuration",
         r"^in (?:pyconfig\w*|types|arguments|config\w*)\.py$|(?i:isn't in (?:the )?config|passed at the command line)",
         f"{MAXTEXT}/blob/main/src/maxtext/configs/pyconfig.py"),
@@ -289,7 +289,7 @@ EXPLAINING: frozenset[DeathKind] = frozenset({"preempted", "host_oom", "disk_ful
 
 
 def is_explained(kind: DeathKind, text: str) -> bool:
-    """Whether an eviction in the same log explains an error, because its class is vague or it follows another death."""
+    """Whether an eviction in the same log can explain an error: one of a vague class, or a report of another death."""
     return kind in ("other", "killed", "timeout") or is_follower(text)
 
 

@@ -6,12 +6,13 @@ A log may contain many exceptions that did not end the run. The cause is the fir
    the program then raises for the same reason;
 2. an exception with its traceback that ended its process, or a fatal error. Excluded: exceptions that the interpreter
    ignored, that the program logged and survived (a retry), that were raised in another thread or at exit, that further
-   steps follow, or that were printed after the trainer finished. Of a chain, the last exception is the cause; if its
+   steps follow, or that were printed after the trainer finished. The cause is the last exception of a chain; if its
    class is `other`, an earlier exception decides the class. If several processes died, the cause is the first death
    that is not a mere report of another death;
 3. a usage error; a signal, printed or implied by an exit code of at least 128; an eviction;
 4. a launcher's report that its child failed;
-5. if the run failed, an exception that rule 2 excluded; an exception without a traceback.
+5. if the run failed, an exception that rule 2 excluded; an exception without a traceback; a report of `srun` that a
+   task exited.
 
 An exception that an eviction may have caused (a broken connection, a time-out) gets the class of the eviction.
 """
@@ -28,7 +29,8 @@ from tasks.scrape.prefixes import PREFIX
 from tasks.scrape.window import OVERLAP, Window, text_of
 
 MOST, FIRST = 4000, 2000  # most findings kept in memory; the first FIRST are never dropped
-_REACHED = re.compile(r"Target loss .* is achieved|run out of training data")  # `Training stopped: ` without a death
+# reasons after `Training stopped: ` that are no death
+_REACHED = re.compile(r"Target loss .* is achieved|run out of training data")
 _LAUNCHERS = ("ChildFailedError", "SignalException", "CalledProcessError", "ProcessExitedException")
 # ends the name of an event: `SLICE_FAILURE_CHIP_DRIVER_ERROR in session e6; …`
 _NAME_ENDS = re.compile(r"[:;(*]| in session")
@@ -63,7 +65,7 @@ class DeathLog:
     ranks: bool = False  # several ranks under one launcher write the log
     found: list[Found] = field(default_factory=list)
     pending: deque[int] = field(default_factory=deque)  # offsets of tracebacks that were not read yet, ascending
-    exit_code: int | None = None  # printed by the frame around the run; None if not (yet) printed
+    exit_code: int | None = None  # printed by a wrapper script around the run; None if not (yet) printed
     begun: int = -1  # offset at which the last attempt of the job begins
     since: int = -1  # matches before this offset are ignored, because further steps follow
     _exit: Source | None = None  # place of the exit code
@@ -136,7 +138,7 @@ class DeathLog:
             weak = weak or before.weak
         logged = weak == "logged"
         if logged and not self.ranks and not PREFIX.search(window.data, raised.end, position + OVERLAP):
-            weak = ""  # logged, but no record follows, so the exception probably ended the process
+            weak = ""  # no record follows the logged exception, which thus probably ended the process
         source = window.source(raised.position)
         self._keep(Found("traceback", raised.type, raised.message, raised.text, source, raised.detail, weak, chained,
                          raised.mark, logged))  # fmt: skip
@@ -162,7 +164,7 @@ class DeathLog:
         return self._error(chain[-1], why) if chain else None
 
     def cause(self, *, last_step: int, ordered: bool = True, finished: int | None = None) -> LogError | None:
-        """Return the cause of death; None for a run that ended well.
+        """Return the cause of death; None if the run ended well or the log shows no cause.
 
         last_step: offset of the last step line, -1 without one. ordered: step lines and errors are in order of time in
         the log; if not, the log may print an error before steps that preceded it. finished: offset of the trainer's
@@ -253,7 +255,7 @@ class DeathLog:
         return self._error(of["exit"][0]) if of["exit"] else None
 
     def _explain(self, error: LogError, text: str, late: Iterable[Found]) -> LogError:
-        """Return the error; with the class of an eviction in the log that may have caused it."""
+        """Return the error; if an eviction in the log may have caused it, with the eviction's class."""
         events = (one for one in late if one.form == "event" and self._kind(one) in EXPLAINING)
         event = next(events, None) if is_explained(error.kind, text) else None
         if event is None:

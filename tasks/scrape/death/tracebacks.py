@@ -53,7 +53,7 @@ BYTES_ABOVE = 600  # bytes before the header that are searched
 LONGEST_MARK = 200  # bytes; longer text before the header on its line is not a mark
 MARKED_WITHIN = 40  # number of lines below the header, of all ranks; one of these lines must begin with the mark
 _NUMBER = re.compile(rb" *\d+")
-NO_MARK, _IN_GROUP = b"", rb"[ \t]*\| ?"  # patterns: of no mark; of the mark of an ExceptionGroup's lines
+NO_MARK, _IN_GROUP = b"", rb"[ \t]*\| ?"  # patterns of a mark: none; that of an ExceptionGroup's lines
 
 
 def marks_of(data: bytes, position: int, limit: int) -> list[bytes]:

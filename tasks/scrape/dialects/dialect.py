@@ -1,6 +1,7 @@
 """Defines `LogDialect`, a trainer's log format, and `EventCollector`, which collects all lines but rows (step lines).
 
-A new dialect is one module with a `LogDialect`, listed in `dialects/__init__.py`.
+A log is read in overlapping parts, the windows. A new dialect is one module with a `LogDialect`, listed in
+`dialects/__init__.py`.
 """
 
 import re
@@ -27,7 +28,7 @@ class EventCollector:
     """Collects the lines of a log other than its rows, in order; at the end returns the fields of the run's reading.
 
     This class handles endings: the pattern "finished" matches the trainer's final message, "exit_code" the exit code
-    that a wrapper script (the frame) prints after the trainer. Subclasses extend `take` and `records`.
+    that a wrapper script prints after the trainer. Subclasses extend `take` and `reading_fields`.
     """
 
     ranks = True  # several ranks under one launcher may write the log
@@ -72,7 +73,7 @@ class EventCollector:
 
     def cause(self, table: StepTable, last_step: int) -> LogError | None:
         """Return the cause of death so far, or None; `last_step`: offset of the last row, -1 without one."""
-        # with a logger's prefix, rows are written to the same stream as errors, so they are in order
+        # rows with a logger's prefix are written to the stream of the errors, so rows and errors are in order
         ordered = self.ranks or PREFIX.search(table.before) is not None
         return self.death.cause(last_step=last_step, ordered=ordered, finished=self.finished_at)
 
@@ -99,7 +100,8 @@ class EventCollector:
 
     def reading_fields(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
         """Return the fields of the `RunReading`, and of its coverage: "unread", "is_ended" (the log shows the end),
-        "is_cut" (the log ends within a line), and, if the dialect needs them, "gaps", "interval" and "glued".
+        "is_cut" (the log ends within a line), and, if the dialect needs them, "gaps", "interval" and "glued" (the
+        numbers of lines with several records).
         """
         steps = steps.with_columns(time=iso_dates(pl.col("time")))
         ending = self.ending(steps, table, table.total)
@@ -117,7 +119,7 @@ class EventCollector:
 
 
 def compile_patterns(own: Mapping[str, bytes]) -> dict[str, re.Pattern[bytes]]:
-    """Return the patterns of a dialect whose logs several ranks may write: its `own`, and the patterns of deaths."""
+    """Return name → pattern: a dialect's `own` patterns, and those of deaths in logs that several ranks may write."""
     return {name: re.compile(pattern) for name, pattern in {**own, **DEATHS, **RANK_DEATHS}.items()}
 
 
@@ -127,8 +129,8 @@ class LogDialect(RowGrammar):
 
     name: str
     example: str  # a row, shown in messages
-    own_text: re.Pattern[bytes]  # a text that only this trainer's logs contain
-    row: bytes  # a text in every row; a log's dialect is the first recognised one with a row in the log
+    own_text: re.Pattern[bytes]  # a text that shows this dialect, unless a dialect before it in DIALECTS matches
+    row: bytes  # a text in every row; a dialect with this text in the log has priority
     patterns: Mapping[str, re.Pattern[bytes]]  # name → pattern of lines other than rows
     collector: Callable[[], EventCollector]
     run_starts: tuple[bytes, ...] = ()  # texts that begin another run in the same file, if the run before ended well

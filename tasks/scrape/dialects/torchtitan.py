@@ -15,11 +15,11 @@ from tasks.scrape.window import Window, text_of
 
 # torchtitan/components/metrics.py, MetricsProcessor.log; early versions have no tflops, grad_norm came in 2025
 HEAD = re.compile(rb"(?<!validate )(?<!\w)step: {1,9}\d{1,15}(?:/\d+ = [\d.]+%)?(?=  [a-z])")
-# matches in every row after the head; elsewhere shows a row that lost its head
+# matches in every row after the head; a match elsewhere shows a row that lost its head
 BODY = re.compile(rb"\bloss:\s{1,9}-?\d[\d.]{0,20}\s{1,9}(?:grad_norm|memory):|\)\s{1,9}tps:\s{1,9}\d")
 VALIDATE = rb"validate step: +\d{1,15}(?=  [a-z])"
 _STEP = re.compile(rb"(?:validate )?step: ( {0,8})(\d{1,15})(?:/\d+ = [\d.]+%)?(?=  [a-z])")
-# two spaces separate fields, so they do not follow a field that lost its end
+# two spaces begin a field; a field that lost its end lacks the two spaces after it
 _FIELD = re.compile(rb"  ([a-z][\w./]{0,59}): ( {0,8})([^\s:]{1,60})(?=  [a-z]|\s|\Z)")
 _NUMBER = re.compile(
     rb"([-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})+|0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf))(%|s)?", re.IGNORECASE
@@ -101,7 +101,7 @@ PATTERNS = compile_patterns(
         "mesh": rb"Building \d+-D device mesh with \[([^\]\n]{0,500})\], \[([\d, ]{0,200})\]",
         "saving": rb"Saving (?:a|the) (?:[\w ]+ )?checkpoint\b(?:[^\n]{0,80}?step (\d+))?",
         "saved": rb"Finished saving the checkpoint(?: \(or staging if async is enabled\))? ?in (\d+\.\d+) seconds",
-        # this save is never asynchronous, so the line proves the commit
+        # the last save is never asynchronous, so the line proves the commit
         "saved_last": rb"Last step checkpoint completed in (\d+\.\d+)s",
         "loading": rb"Loading the checkpoint (?:from|at step) ([^\s]+?)\.?(?=\s)",
         "finished": rb"Training completed\b",
@@ -173,7 +173,7 @@ def _choose(steps: pl.DataFrame) -> tuple[pl.DataFrame, tuple[dict[str, Any], ..
     """Return the rows of the rank with most rows, and a summary of each rank.
 
     A rank that prints only the loss −1, as pipeline stages without a loss do, is chosen last. Rows without a rank fill
-    gaps of the chosen rank; repeated rows are dropped.
+    gaps of the chosen rank; of repeated ones, the first counts.
     """
     if "_rank" not in steps.columns or steps.is_empty():
         return steps.drop("_rank", strict=False), ()

@@ -14,8 +14,8 @@ from tasks.records import UnreadLine
 from tasks.scrape.table.row_grammar import Field, Row, Shape
 from tasks.scrape.window import Window
 
-FORMS_MOST, KEYS_MOST = 400, 400  # limits of memory (each key is a column), which no trainer reaches
-ALIKE = 3  # least number of rows as long as the longest line that show that a terminal cut lines at this length
+FORMS_MOST, KEYS_MOST = 400, 400  # limits that bound memory (each key is a column) and that no trainer reaches
+ALIKE = 3  # a terminal may have cut the lines if at least this number of rows is as long as the longest line
 LOOSE = frozenset({"open", "general", "free", "word"})  # shapes that allow any other shape in the same column
 
 type Way = tuple[str, Shape]  # how a number is printed: (key before the number, shape of the number)
@@ -61,7 +61,7 @@ class RowForms:
         return number
 
     def find_damaged(self, frame: pl.DataFrame) -> list[UnreadLine]:
-        """Return the rows that lost text, which `unknown` then ignores, and the rows that a terminal may have cut."""
+        """Return the rows that lost text, and those that a terminal may have cut. `unknown` then ignores the former."""
         step, rows = pl.col("step"), self._rows
         forms = (
             frame.select("_form", "step")
@@ -78,7 +78,7 @@ class RowForms:
         return _unread(frame.filter(pl.col("_form").is_in(odd)), "printed like no other") + self._cut(frame)
 
     def _ways(self, rows: Iterable[tuple[Row, set[int]]]) -> dict[str, set[Way]]:
-        """Return column → accepted ways: those seen at two steps; if there are none, all ways that agree."""
+        """Return column → accepted ways: those seen at two steps; without these, all, or none if they contradict."""
         came: dict[str, dict[Way, set[int]]] = defaultdict(lambda: defaultdict(set))
         for row, steps in rows:
             for one in row.fields:
@@ -123,7 +123,7 @@ def _is_damaged(row: Row, usual: list[Row], ways: dict[str, set[Way]]) -> bool:
 
 
 def _has_torn_key(row: Row, keys: set[str]) -> bool:
-    """Whether a key of the row is the begin of one of `keys` and the end of another, because text between was lost."""
+    """Whether a key of the row joins the start of one of `keys` and the end of another: text between was lost."""
     return any(
         any(
             any(known.startswith(key[:at]) for known in keys) and any(known.endswith(key[at:]) for known in keys)
@@ -136,11 +136,11 @@ def _has_torn_key(row: Row, keys: set[str]) -> bool:
 def _fits(printed: Field, ways: set[Way]) -> bool:
     """Whether a number is printed in one of the accepted ways of its column."""
     kind, digits = printed.shape
-    shapes = {shape for key, shape in ways if key == printed.key}  # the column's other keys may have other units
+    shapes = {shape for key, shape in ways if key == printed.key}  # another key of the column may have another unit
     kinds = {one for one, _ in shapes}
     if not shapes or printed.shape in shapes or kind in LOOSE or kinds <= {"open", "word"}:
         return bool(shapes)
     widths = {width for other, width in shapes if other == "whole"} - {0}
-    # whole numbers are padded to the column's width; a number with that width or more has no padding
+    # in a column of padded whole numbers, only a number that fills the width has no padding
     outgrows = not widths or (not digits and printed.end - printed.begin >= min(widths))
     return kind == "whole" and ("general" in kinds or ("whole" in kinds and outgrows))

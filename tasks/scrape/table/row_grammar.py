@@ -77,7 +77,7 @@ class Row:
         return tuple(one.column for one in self.fields)
 
     def ends_early(self, like: "Row | None") -> bool:
-        """Whether the row `like` begins with the same columns and has further ones; False for None."""
+        """Whether the row `like` has the columns of this row and then further ones; False if `like` is None."""
         count = len(self.fields)
         return like is not None and len(like.fields) > count and like.columns[:count] == self.columns
 
@@ -86,8 +86,8 @@ class Row:
 class Layout:
     """The pattern that matches all rows printed like one row."""
 
-    pattern: re.Pattern[bytes]  # groups: the time before the row; "" at the row's head; one for each field
-    following: re.Pattern[bytes]  # matches, from the end of a row, the row on the next line, or else ""
+    pattern: re.Pattern[bytes]  # groups: the time before the row; "" at its head; the value of each field
+    following: re.Pattern[bytes]  # matches after a row: the row on the next line, else ""
     row: Row  # the row from which the pattern was derived
     timed: bool  # rows have a time before them
     plain: bool  # the text before the row is only prefixes and needs no search for other records
@@ -97,20 +97,20 @@ class Layout:
 class RowGrammar:
     """Describes how a trainer prints its rows."""
 
-    head: re.Pattern[bytes]  # begin of every row; each match counts as a seen row
+    head: re.Pattern[bytes]  # start of every row; each match counts as a seen row
     parse: Callable[[bytes, int, Row | None, bool], Row | None]  # (line, head's position, earlier row, is log's end)
     time: re.Pattern[bytes]  # group 1: a time in the text before a row; the last match is used
     known: frozenset[str] = frozenset()  # all columns that known versions print
-    unfinished: frozenset[str] = frozenset()  # columns that are never the last one of a complete row
-    body: re.Pattern[bytes] | None = None  # matches in every row after the head; elsewhere shows a row without its head
-    evaluation: re.Pattern[bytes] | None = None  # begin of an evaluation's line, in which `body` matches too
-    record: re.Pattern[bytes] | None = None  # begin of a log record within a line; None: records begin at line breaks
-    rank: re.Pattern[bytes] | None = None  # begin of the text before a row; group 1: the rank
+    unfinished: frozenset[str] = frozenset()  # columns in which a row's last number, if not `certain`, may be cut
+    body: re.Pattern[bytes] | None = None  # matches in a row after its head; elsewhere it shows a lost head
+    evaluation: re.Pattern[bytes] | None = None  # start of an evaluation's line, in which `body` matches too
+    record: re.Pattern[bytes] | None = None  # start of a log record within a line; None: records begin at line breaks
+    rank: re.Pattern[bytes] | None = None  # start of the text before a row; group 1: the rank
     glued: Callable[[bytes], bool] | None = None  # whether the text before a row contains another record
 
 
 def shape_of(text: bytes, width: int = 0) -> Shape:
-    """Return the shape of a number. `width`: of the number and the blanks before, if it may be padded; else 0."""
+    """Return the shape of a number. `width`: that of the number with its padding, if it may be padded; else 0."""
     plain = text.lstrip(b"+-")
     if plain.isdigit():
         return "whole", width if width > len(text) else 0
@@ -122,7 +122,7 @@ def shape_of(text: bytes, width: int = 0) -> Shape:
 
 
 def layout_of(line: bytes, row: Row, time: re.Pattern[bytes], start: bytes) -> Layout | None:
-    """Return the layout of a row; None if a value is a word. start: pattern of the begin of its line or record."""
+    """Return the layout of a row; None if a value is a word. start: pattern before its line or record."""
     if any(one.shape[0] == "word" for one in row.fields) or not re.match(b"(?m:" + row.tail + b")", line[row.end :]):
         return None
     before = line[: row.begin]
@@ -168,7 +168,7 @@ def _number(shape: Shape) -> bytes:
 
 
 def read_layout(layout: Layout, rows: Sequence[bytes]) -> pl.DataFrame:
-    """Return the table of rows, without lines and offsets. rows: the groups of each match, joined by SEPARATOR."""
+    """Return the rows as a table without lines and offsets. rows: the groups of each match, joined by SEPARATOR."""
     fields = {one.column: one for one in layout.row.fields}
     kinds = {"time": pl.String, "_": pl.String, **{name: _kind(one) for name, one in fields.items()}}
     frame = pl.read_csv(
@@ -177,18 +177,18 @@ def read_layout(layout: Layout, rows: Sequence[bytes]) -> pl.DataFrame:
     ).drop("_")  # fmt: skip
     texts = [] if layout.timed else [pl.lit(None, pl.String).alias("time")]
     for name, one in fields.items():
-        if _is_moved(one):  # avoids the rounding error of a division by 1000
+        if _is_scaled(one):  # avoids the rounding error of a division by 1000
             texts.append((pl.col(name) + "e-3").cast(pl.Float64))
         elif kinds[name] == pl.String:
             texts.append(pl.col(name).str.replace_all(",", "").str.to_lowercase().cast(pl.Float64))
     return frame.with_columns(texts)
 
 
-def _is_moved(one: Field) -> bool:
+def _is_scaled(one: Field) -> bool:
     return one.milli and one.shape[0] in ("whole", "fixed")
 
 
 def _kind(one: Field) -> pl.DataType | type[pl.DataType]:
-    if one.shape[0] in ("thousands", "open", "free") or _is_moved(one):
+    if one.shape[0] in ("thousands", "open", "free") or _is_scaled(one):
         return pl.String
     return pl.Int64 if isinstance(one.value, int) else pl.Float64

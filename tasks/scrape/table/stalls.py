@@ -32,8 +32,8 @@ from tasks.records import Stall
 TIMES = 3.0  # × median of the neighbours: least seconds of a stall
 SECONDS_MORE = 0.1  # least seconds of a stall above that median
 NEIGHBOURS = 21  # steps in a median, with the step itself in the middle
-PAID_BACK = 0.5  # least share of a step's excess that its neighbours lack after a dispatch artefact
-LATE = 2  # in deferred logs, a step's time begins this number of step lines earlier
+PAID_BACK = 0.5  # least share of a step's excess by which its neighbours are shorter, for the cause `dispatch`
+LATE = 2  # in deferred logs, the lines printed during a step begin this number of step lines earlier
 
 
 def find_stalls(
@@ -89,8 +89,8 @@ def find_stalls(
 def is_deferred(steps: pl.DataFrame, done: Sequence[tuple[int, int]]) -> bool:
     """Whether step lines are printed late: the save after step n is printed before the line of step n-1.
 
-    done: (step, offset of the begin) of each save or evaluation after a step. If this is printed after the line of step
-    n-1 and before the line of step n, the trainer saves before it prints, and is not late.
+    done: (step n, offset of the first line) of each save or evaluation after a step. A save that is printed between the
+    lines of steps n-1 and n is no evidence: the trainer saves before it prints step n.
     """
     offsets, numbers = steps["offset"].to_numpy(), steps["step"].to_numpy()
     after = np.searchsorted(offsets, [offset for _, offset in done])

@@ -18,12 +18,12 @@ from tasks.scrape.table.row_forms import RowForms
 from tasks.scrape.table.row_grammar import SEPARATOR, Layout, Row, RowGrammar, layout_of, read_layout
 from tasks.scrape.window import Window
 
-LAYOUTS, LEARNT_FROM = 16, 3  # most layouts; number of rows of a form after which the form's layout is derived
+LAYOUTS, LEARNT_FROM = 16, 3  # most layouts; a form's layout is derived from its third row
 LINE = 8192  # most bytes of a row's line after its head
 _PLACES = ("time", "line", "offset")
 
 type Span = tuple[int, int]
-type Alike = tuple[list[bytes], list[int], list[int]]  # rows with the same layout: their values, positions, ends
+type Alike = tuple[list[bytes], list[int], list[int]]  # values, positions, end positions of rows with the same layout
 
 
 class StepTable:
@@ -35,7 +35,7 @@ class StepTable:
         self.unread: list[UnreadLine] = []
         self.glued: list[int] = []  # line numbers of rows that share their line with another record
         self.total: int | None = None  # printed number of steps of the run; None if not printed
-        self.before = b""  # the first text that is not empty and is before a row on its line
+        self.before = b""  # the first non-empty text before a row on its line
         self.first_offset = self.last_offset = -1  # offsets of the first and of the last row; -1 without rows
         self.single: list[dict[str, Any]] = []  # rows of the current window that the grammar read
         self.forms = RowForms(dialect.known, dialect.unfinished)
@@ -51,10 +51,10 @@ class StepTable:
         """Read the rows that start in a window; returns the (begin, end) of each text between rows."""
         self.forms.measure_lines(window)
         data, left, alike = window.data, list[Span](), dict[Layout, Alike]()
-        edge = known = max(window.start, self._until - window.base)  # end of the last row; where to search the next
+        edge = known = max(window.start, self._until - window.base)  # end of the last row; start of the next search
         self.single = []
         while (head := self.dialect.head.search(data, known)) and (position := head.start()) < window.limit:
-            begin, layout, match = self._find_alike(data, position)
+            begin, layout, match = self._find_layout(data, position)
             if layout is not None and match is not None:
                 first = begin if layout.plain else position
                 self._refuse_headless(window, known, first)
@@ -100,10 +100,10 @@ class StepTable:
         self._frames = [frame]
         return frame
 
-    def _find_alike(self, data: bytes, position: int) -> tuple[int, Layout | None, re.Match[bytes] | None]:
-        """Return the begin of a row's line or record; the layout that matches the row, and its match, or None, None."""
+    def _find_layout(self, data: bytes, position: int) -> tuple[int, Layout | None, re.Match[bytes] | None]:
+        """Return (start of a row's line or record, layout that matches the row or None, its match or None)."""
         begin = line_begin(data, position)
-        if self.dialect.record is not None:  # if a line contains several records, the last one counts
+        if self.dialect.record is not None:  # of several records on a line, the last one is the row's
             begin = max((match.start() for match in self.dialect.record.finditer(data, begin, position)), default=begin)
         for layout in self._layouts:
             if (match := layout.pattern.match(data, begin)) and match.start(2) == position:
@@ -234,7 +234,7 @@ def arrange(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def usual_jump(steps: Sequence[int]) -> int | None:
-    """Return the most frequent distance between the steps of two rows; None if every distance occurs once."""
+    """Return the most frequent distance between the steps of consecutive rows; None if every distance occurs once."""
     forward = Counter(after - before for before, after in pairwise(steps) if after > before)
     usual = min(forward, key=lambda jump: (-forward[jump], jump), default=1)
     return usual if forward[usual] > 1 else None

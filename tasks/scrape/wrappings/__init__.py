@@ -27,24 +27,24 @@ class Unwrapped:
 
     logs: dict[str, Chunks] = field(default_factory=dict)  # name of a source, e.g. a pod ("" if unnamed) → its text
     wrappings: dict[str, None] = field(default_factory=dict)  # names; complete after the texts of `logs` were read
-    lost: list[int] = field(default_factory=list)  # number of step lines in each omitted entry
+    lost: list[int] = field(default_factory=list)  # number of step lines in each damaged entry
     checked: bool = True  # False for zstd without a checksum, in which damage is not detected
 
     def note(self, wrapping: str) -> None:
         self.wrappings.setdefault(wrapping)
 
     def lose(self, text: str) -> None:
-        """Count a damaged entry, which is omitted."""
+        """Count a damaged entry of an export, and its step lines."""
         if text.strip(" \t\r\n,]"):  # else it is the closing bracket of the export
             self.lost.append(count_steps(text))
 
 
 @contextmanager
 def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
-    """Yield the unwrapped logs of the file `raw`. Raises LogFormatError for a damaged archive; `name`: see message."""
+    """Yield the unwrapped logs of the file `raw`. Raises LogFormatError for a damaged archive. name: for messages."""
     packed = head_of(raw)
     labels, chunks = unpack(raw, name)
-    head = head_of(chunks)  # raises if only the first bytes look like an archive
+    head = head_of(chunks)  # raises LogFormatError if only the first bytes look like an archive
     # the zstd tool adds a checksum, most libraries do not
     checked = not packed.startswith(ZSTD) or zstandard.get_frame_parameters(packed).has_checksum
     found = Unwrapped(wrappings=dict.fromkeys(labels), checked=checked)

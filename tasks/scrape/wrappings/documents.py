@@ -29,7 +29,7 @@ _CASE = re.compile(r"^‹\s*\w*?Case:\s*(\d\d_\w+?)(?:\d\d_\w+)?\s*›\s*$", re.
 # the case in a path, for pages without the links: `…/linen_xpk_main_20260418_180002_03_dropout/checkpoints`
 _CASE_OF_PATH = re.compile(rb"/[\w.-]*?_(\d\d_[a-z]\w*)/checkpoints\b")
 _DOT = rb"(?:\s|\xc2\xa0)+\xc2\xb7(?:\s|\xc2\xa0)+"
-# begin of a log: its heading on the page, `Linen · 147168c3a · main_20260417 · full log`, or its own first line
+# start of a log: its heading on the page, `Linen · 147168c3a · main_20260417 · full log`, or its own first line
 _BEGIN = re.compile(
     rb"(?P<head>(?:^(?P<name>[^\n\xc2]{1,80}?)%s)?(?P<commit>\b[0-9a-f]{7,40})%s\S+%sfull log[ \t\r]*\n?)"
     rb"(?:[^X]{0,2}XPK Start: )?|XPK Start: " % (_DOT, _DOT, _DOT), re.M,

@@ -16,19 +16,19 @@ from typing import Any
 from tasks.scrape.window import LogFormatError
 
 BLOCK = 20_000  # entries per chunk of text
-_OBJECT = re.compile(r"\n[ \t]{0,16}\{")  # begin of the next entry; a nested object follows its key on the line
+_OBJECT = re.compile(r"\n[ \t]{0,16}\{")  # start of the next entry; a nested object begins on the line of its key
 _SKIP = re.compile(r"[\s,\[\]\x1e]*")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|[+]00:?00)?")
 PAYLOADS = ("message", "log", "msg", "MESSAGE")  # keys of an entry's text, in order of preference
 STAMPS = ("timestamp", "time", "receiveTimestamp")  # keys of an entry's time, in order of preference
-# begin of a step line in any dialect
+# start of a step line in any dialect
 STEP = re.compile(r"completed step:? *\d|\bstep: *\d+  [a-z]|\biteration[ =] *\d+ */")
-# a later part of most step lines; shows a line that lost its begin
+# a later part of most step lines; shows a line that lost its start
 _BODY = re.compile(r"/s/device: *\d|elapsed time per iteration|train_loss: |\bloss: +-?\d\S* +(?:grad_norm|memory):")
 ENTRY_KEY = re.compile(rb'"(?:textPayload|jsonPayload|log|message|msg)"\s*:')
 
 type Objects = Iterable[dict[str, Any]]
-type Lose = Callable[[str], None]  # called with the text of an omitted entry
+type Lose = Callable[[str], None]  # called with the text of a damaged entry, or with the CSV error
 
 
 def count_steps(text: str) -> int:
@@ -106,7 +106,7 @@ def read_notebook(chunks: Iterable[bytes], name: str) -> dict[str, bytes]:
 
 
 def _printed(output: dict[str, Any]) -> str:
-    """Return the text of one output of a cell: printed, or displayed."""
+    """Return the text of one output of a cell: a traceback, or printed or displayed text."""
     if "traceback" in output:
         return "\n".join([*output["traceback"], ""])
     text = output.get("text") or output.get("data", {}).get("text/plain") or ""
@@ -170,7 +170,7 @@ def _entries_of(values: Objects, lose: Lose) -> Iterator[tuple[Any, ...]]:
 
 
 def _count(value: Any) -> int:
-    """Parse a whole number of JSON, or of protobuf JSON, where it is a string; 0 if damaged."""
+    """Parse a whole number of JSON, or of protobuf JSON, which prints it as a string; 0 if damaged."""
     return int(value) if re.fullmatch(r"\d{1,9}", str(value), re.ASCII) else 0
 
 

@@ -58,17 +58,17 @@ class CheckpointLog:
                 self._begin(int(match[1]), match, window)
             case "save_announced":
                 # Orbax's lines about the same save, if any, come first
-                self._known(int(match[1]), match, window)
+                self._find_or_begin(int(match[1]), match, window)
             case "save_path":
                 save = self._newest.get(int(match[2]))
                 if save is None or save.committed_line is not None:  # a restarted run saves the step once more
                     save = self._begin(int(match[2]), match, window)
                 save.path = text_of(match[1])
             case "save_event":
-                save = self._known(int(match[1]), match, window)
+                save = self._find_or_begin(int(match[1]), match, window)
                 save.path = save.path or f"{text_of(match[2])}/{int(match[1])}"
             case "save_blocked":
-                self._known(int(match[3]), match, window).blocking_s = float(match[1] or match[2])
+                self._find_or_begin(int(match[3]), match, window).blocking_s = float(match[1] or match[2])
             case "save_arrays" if self.saves and self.saves[-1].arrays is None:
                 self.saves[-1].arrays = int(match[1])
             case "save_background":
@@ -77,15 +77,15 @@ class CheckpointLog:
                     oldest.background, oldest.done = True, oldest.done or end
                     oldest.background_s = float(match[1]) if match[1] else None
             case "save_total":
-                save = self._known(int(match[2] or match[4]), match, window)
+                save = self._find_or_begin(int(match[2] or match[4]), match, window)
                 save.total_s, save.done = float(match[1] or match[3]), save.done or end
             case "save_synchronous":
-                save = self._known(int(match[3]), match, window)
+                save = self._find_or_begin(int(match[3]), match, window)
                 save.total_s = float(match[1] or match[2])
                 save.blocking_s = save.total_s if save.blocking_s is None else save.blocking_s
                 save.background, save.done = True, save.done or end
             case "save_committed":
-                save = self._known(int(match[2]), match, window)
+                save = self._find_or_begin(int(match[2]), match, window)
                 save.committed_line, save.committed_at = line, prefix_before(window, match.start())[0]
                 save.path = save.path or text_of(match[1])
                 save.done = save.done or window.base + match.start()
@@ -111,8 +111,8 @@ class CheckpointLog:
         self.saves.append(self._newest[step])
         return self._newest[step]
 
-    def _known(self, step: int, match: re.Match[bytes], window: Window) -> Save:
-        """Return the newest save of a step; begin a save at this line if there is none."""
+    def _find_or_begin(self, step: int, match: re.Match[bytes], window: Window) -> Save:
+        """Return the newest save of a step; if there is none, begin a save at the matched line."""
         return self._newest.get(step) or self._begin(step, match, window)
 
     def in_flight(self, begin: int, end: int) -> bool:

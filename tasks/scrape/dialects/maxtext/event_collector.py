@@ -23,7 +23,7 @@ from tasks.scrape.window import Window, text_of
 
 _PAIR = re.compile(r"[:,] ([^\s:=,][^:=,\n]*)(?:: |=)([\w.]+\([^()\n]*\)|[^\s,]+)")
 _WRAPPED = re.compile(r"[\w.]+\(([^\s,()]+)[^()]*\)")  # Array(6.7, dtype=float32)
-# MaxText of 2024 prints the names of its variables: such a name → the name in later versions
+# name in logs of MaxText of 2024 (a variable's name) → name in later versions
 _NAMES = {"eval_loss": "loss", "eval_step_count": "eval_steps"}
 _PLAIN = re.compile(r"[-+]?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf)%?", re.IGNORECASE)
 
@@ -32,10 +32,10 @@ _PLAIN = re.compile(r"[-+]?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf)%?", re.IGN
 class EvalLog:
     """Collects evaluations."""
 
-    # one per evaluation: its values, its number of steps and their seconds
+    # a row per evaluation: its values, its number of steps and the seconds of these steps
     rows: list[dict[str, Any]] = field(default_factory=list)
     begun: list[tuple[int, int]] = field(default_factory=list)  # (step, offset) of each evaluation's start
-    _steps: int = 0  # steps of the evaluation that is running, and their seconds
+    _steps: int = 0  # steps of the running evaluation, like `_seconds`
     _seconds: float = 0.0
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
@@ -82,7 +82,7 @@ class WaitLog:
         source = window.source(match.start())
         if name == "save_waited":
             self.printed.append(_wait("waits for saves", float(match[1]), source))
-            self.timed, self._begun = self.timed[:-1], None  # its last entry is the same wait
+            self.timed, self._begun = self.timed[:-1], None  # the last timed wait is this wait
         time = prefix_before(window, match.start())[0] if name in ("wait_begins", "wait_ends") else None
         if time is not None and name == "wait_begins":
             self._begun = time, source

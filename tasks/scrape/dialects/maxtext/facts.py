@@ -15,7 +15,7 @@ from tasks.scrape.window import Window, text_of
 
 _SCALE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _PATH = re.compile(rb"(\S+)\s+\Z")
-# name of a pattern → name of the fact, as in the records
+# name of a pattern → name of the fact in the records
 PLACED = {"jax": "jax", "jaxlib": "jaxlib", "libtpu": "libtpu", "backend": "backend", "device_kind": "device_kind",
           "named_device": "device_kind", "devices": "num_devices", "process": "process_index", "flops": "flops",
           "start": "started"}  # fmt: skip
@@ -24,12 +24,12 @@ OWN = frozenset({"jax", "devices", "memory", "device_memory", "parameters", "arr
                  "eval_start", "eval"})  # fmt: skip
 _TYPE = re.compile(r"ShapedArray\(([^()]*)\)")
 _SIZES = re.compile(r"'(\w+)': (\d+)")
-PERCENT_SLACK = 1.0  # accepts twice the largest rounding error of a percentage of two sizes with two decimals
+PERCENT_SLACK = 1.0  # twice the largest error of a percentage of two sizes rounded to 0.01 GB; see `_take_device`
 
 
 @dataclass
 class Facts:
-    """Collects facts. If a restart prints a fact again, its first value is kept; of the frame's end, the last one."""
+    """Collects facts. A fact that restarts print again keeps its first value; only `end` keeps the last one."""
 
     start: datetime | None = None  # from the XPK frame, like `end`
     end: datetime | None = None
@@ -38,7 +38,7 @@ class Facts:
     config: dict[str, str] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)  # fact or `config.KEY` → place of its first value
     printers: dict[str, str] = field(default_factory=dict)  # name in OWN → `file.py:12` that printed this message first
-    flops: Flops = field(default_factory=Flops)  # of one step on one device
+    flops: Flops = field(default_factory=Flops)  # FLOPs of one step on one device
     compiles: list[StepCompile] = field(default_factory=list)
     _environment: dict[str, Any] = field(default_factory=dict)
     _shape: str = ""
@@ -110,7 +110,7 @@ class Facts:
 
     def _take_device(self, match: re.Match[bytes], place: dict[str, int]) -> None:
         used, limit, percent = (float(match[group]) for group in (1, 2, 3))
-        # if the percentage does not match the sizes, one of the numbers has lost a digit: the line is ignored
+        # a percentage that does not match the sizes shows that a number lost a digit: the line is ignored
         rounded = PERCENT_SLACK * (1 + used / limit) / limit if limit else 0.0
         if limit and abs(100 * used / limit - percent) <= 0.01 + rounded:
             device = text_of(match[4])
@@ -138,7 +138,7 @@ class Facts:
         }  # fmt: skip
 
     def _mesh(self) -> dict[str, int] | None:
-        """Return name → size of the mesh axes larger than 1, by printed names or the config's names; or None."""
+        """Return name → size of the mesh axes larger than 1, by names in the log or config; None if unknown."""
         named = _SIZES.findall(self._shape)
         sizes = [int(size) for _, size in named] or [int(size) for size in re.findall(r"\d+", self._shape)]
         if math.prod(sizes) != self._environment.get("num_devices"):

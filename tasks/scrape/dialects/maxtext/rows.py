@@ -25,7 +25,7 @@ _THREE = frozenset({"seconds", "TFLOP/s/device", "Tokens/s/device", "loss", "lm_
 _KNOWN = _THREE | {"total_weights", "moe_lb_loss", "mtp_loss", "main_model_loss", "dpo_loss", "reward_accuracy",
                    "indexer_loss", "live slice count"}  # fmt: skip
 _OURS = frozenset({"time", "line", "offset"})
-AGREEING = 3  # least count of numbers in a line that must agree on a number of decimals other than three
+AGREEING = 3  # least count of numbers in a line whose common number of decimals may differ from three
 
 
 def column_name(key: str) -> str:
@@ -34,7 +34,7 @@ def column_name(key: str) -> str:
 
 
 KNOWN = frozenset(map(column_name, _KNOWN))
-UNFINISHED = frozenset(map(column_name, _THREE))  # fewer decimals than usual may mean a cut number
+UNFINISHED = frozenset(map(column_name, _THREE))  # with fewer than three decimals, the last number may be cut
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
@@ -45,12 +45,12 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     last, following = row.fields[-1], line[row.end : row.end + 1]
     if len(row.fields) == 1:  # only profiler steps have no values
         return row if line.startswith(b"completed profiler", position) and following.isspace() else None
-    if last.key == "total_weights":  # cut: the loss always follows
+    if last.key == "total_weights":  # the row is cut: the loss always follows
         return None
     # a cut number has fewer decimals than the same key elsewhere
     shapes = {one.key: one.shape for one in (like.fields if like is not None else ()) if one.shape[0] == "fixed"}
     sure = last.shape in (("open", 0), shapes.get(last.key, ("fixed", 3)))
-    if not following:  # cut, or no final line break
+    if not following:  # the row is cut, or the log has no final line break
         return row if is_end and like is not None and like.columns == row.columns and sure else None
     return row if sure or not (row.ends_early(like) or following not in b" \t\r\n\x1b") else None
 

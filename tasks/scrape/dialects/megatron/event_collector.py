@@ -37,7 +37,7 @@ PATTERNS = compile_patterns(
         "total": rb"Total number of parameters in billions: (\d+\.\d+)(?=\s)",
         "theory": rb"Theoretical memory footprints: ([^\n]{1,300})",
         "memory": rb"\[Rank (0|[1-9]\d{0,8})\] \(after (0|[1-9]\d{0,14}) iterations\) memory \((MB|GB)\)" + _MEMORY_ROW,
-        # before 2021 only rank 0 prints it, without a rank in brackets
+        # before 2021 only rank 0 prints its memory, without a rank in brackets
         "memory_of_first": rb"(?<![(\w])after (0|[1-9]\d{0,14}) iterations memory \((MB|GB)\)" + _MEMORY_ROW,
         "timer": rb"(?<![^\s\]:])([a-z][\w/-]{0,100}) \.{2,200}: \(%s, %s\)" % (_NUMBER, _NUMBER),
         # before 2023, and in DeepSpeed, all timers of a rank are on one line
@@ -187,7 +187,7 @@ class MegatronEventCollector(EventCollector):
         self.environment = Environment(num_devices=world, mesh=mesh or None)
         steps = _without_means(_with_step_times(_without_copies(steps), self.step_times), self.resumes)
         found, summaries = super().reading_fields(steps, table), self.schedule.by_rank()
-        if found["is_ended"]:  # the process that announces a save prints its success too, so without this it failed
+        if found["is_ended"]:  # the announcing process also reports success; without it, the save failed
             found["checkpoints"] = tuple(
                 event if event.committed else event.model_copy(update={"committed": False})
                 for event in self.checkpoints
@@ -207,7 +207,7 @@ class MegatronEventCollector(EventCollector):
         }  # fmt: skip
 
     def _ranks(self, summaries: dict[int, dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-        """Return an entry for each global rank in the log, and for each (tensor, pipeline) rank without a known one."""
+        """Return an entry for each global rank in the log, and for each other (tensor, pipeline) rank."""
         tensor, pipeline = self.mesh.get("tensor", 1), self.mesh.get("pipeline", 1)
         world = self.environment.num_devices or 0
         # global rank → (tensor, pipeline); known only if the world has no other axes; the tensor rank varies fastest
@@ -232,7 +232,7 @@ def _memory_name(key: str) -> str:
 
 
 def _with_step_times(steps: pl.DataFrame, printed: list[tuple[int, float, float]]) -> pl.DataFrame:
-    """Add the throughput that Megatron-Bridge prints in a line before each row, if both show the same step time."""
+    """Add the throughput that Megatron-Bridge prints in a line before each row, if the step times are equal."""
     if not printed or steps.is_empty() or steps["tflops_per_device"].null_count() < steps.height:
         return steps
     times = pl.DataFrame(printed, schema=["printed_at", "printed", "tflops"], orient="row").set_sorted("printed_at")
@@ -257,7 +257,8 @@ def _without_means(steps: pl.DataFrame, resumes: list[tuple[int, int]]) -> pl.Da
     """Move mean times in the second row after a resume to columns with the suffix `(average)`.
 
     Megatron core 0.17 prints the first resumed step and does not reset its timer, so the next row has the mean time
-    since the resume (NVIDIA/Megatron-LM issue 6237). Older versions reset the timer. `_find_mean` decides.
+    since the resume (NVIDIA/Megatron-LM issue 6237). Older versions reset the timer. `_find_mean` tells these
+    versions apart.
     """
     places = [int(place) for offset, step in resumes if (place := _find_mean(steps, offset, step)) is not None]
     if not places:
@@ -281,9 +282,9 @@ def _find_mean(steps: pl.DataFrame, offset: int, restored: int) -> int | None:
         return None
     first, second, usual = seconds[0], seconds[1], seconds[2:].median()
     alone = 2 * second - first  # seconds of the second step, if the row has the mean of two steps
-    is_between = numbers[1] > numbers[0] + 1  # not every step is printed, but the first step after the resume is
+    skips_steps = numbers[1] > numbers[0] + 1  # the log omits steps, but not the first step after the resume
     fits = alone > 0 and (not isinstance(usual, float) or abs(alone - usual) < abs(second - usual))
-    return begin + 1 if is_between or fits else None
+    return begin + 1 if skips_steps or fits else None
 
 
 def _read_validation(match: re.Match[bytes], window: Window, step_before: int | None) -> dict[str, Any] | None:

@@ -17,14 +17,14 @@ _FIELD = re.compile(_OPEN_FIELD + rb" {1,40}\|")
 # Primus prints bars only between fields, so its last field is complete only if it ends with %
 _LAST_FIELD = re.compile(_OPEN_FIELD + rb"(?<=%)(?=[ \t]*(?:\r?\n|\Z))")
 _LAST_COUNT = re.compile(rb" {0,40}(number of nan iterations): ( {0,2})(\d{1,9})(?<=: [ \d]{2}\d)(?=[ \t]*\r?\n)")
-# matches in every row after the head; elsewhere shows a row that lost its head
+# matches in every row after the head; a match elsewhere shows a row that lost its head
 _ONE = rb"\s{0,40}[\dnai][^\s|]{0,40}\s{0,40}\|\s{0,40}"
 BODY = re.compile(
     rb"elapsed[\s_]time[\s_]per[\s_]iteration(?:\s\(m?s\):?\s|_ms=)\s{0,40}\d|"
     rb"number of (?:nan|skipped) iterations:\s{0,40}\d|learning rate:%sglobal batch size:|loss scale:%s(?:grad|num)"
     % (_ONE, _ONE)
 )
-# as C and Python print them: exponents of two digits, or three if needed; `E-00` and an overflow show damage
+# exponents as C and Python print them: two digits, or three if needed; `E-00` and an overflow show damage
 _EXPONENT = r"[eE](?:\+\d\d|-(?!00)\d\d|[-+](?:[12]\d\d|30[0-7]))"
 _NUMBER = re.compile(
     rf"[-+]?(?:[1-9](?:\.\d+)?{_EXPONENT}|0(?:\.0+)?[eE]\+00|(?:0|[1-9]\d*)(?:\.\d+)?|nan|inf(?:inity)?)", re.IGNORECASE
@@ -47,13 +47,13 @@ _NAMED = {
     "tokens/s/GPU inst/harmonic mean": "tokens_per_s_per_device", "tokens/sec/GPU": "tokens_per_s_per_device",
 }  # fmt: skip
 _ELAPSED = re.compile(r"(?:elapsed[ _]time[ _]per[ _]iteration|iteration time)(?: \((m?s)\)|_(ms))?")
-_PARTS = re.compile(r"/| \(avg |\)$")  # between a number and the average
-# fields of forks that contain words
+_PARTS = re.compile(r"/| \(avg |\)$")  # separates a number from its average, or ends the average
+# fields of forks whose values contain words
 _WORDS = {
     "eta": re.compile(r"(?:\d+ days?, )?\d+:\d\d:\d\d"),
     "consumed tokens": re.compile(r"\d+(?:\.\d+)?[KMBT]"),
 }
-_RANK = re.compile(r"rank-\d+ ")  # the rank of a memory field
+_RANK = re.compile(r"rank-\d+ ")  # the rank before the key of a memory field
 _COUNT = re.compile(r"number[ _]of[ _]")  # keys whose values are whole numbers
 # keys whose values are printed with varying decimals
 _FREE = frozenset({"num zeros", "learning_rate"})
@@ -67,7 +67,7 @@ _KNOWN = frozenset(_NAMED) | {
     "eta", "iteration time", "iteration time (ms)", "iteration time (s)", "samples/sec",
     "actual seqlen", "curriculum seqlen", "seqlen", "[DS]-TFLOPs", "[DS]TFLOPs",
 }  # fmt: skip
-_KNOWN |= {key.replace(" ", "_") for key in _KNOWN}  # Argonne's
+_KNOWN |= {key.replace(" ", "_") for key in _KNOWN}  # Argonne's fork
 _AVERAGE = "{} (average)"
 _FINAL = ("number of nan iterations", "number_of_nan_iterations")  # keys of the last field
 # keys of counts: if a count is not 0, the row may lack other fields
@@ -76,7 +76,7 @@ TAIL = rb"(?=[ \t]*\r?$)"
 
 
 def name_of(key: str) -> str:
-    """Return the column of a key."""
+    """Return the column of a printed key."""
     return "seconds" if _ELAPSED.fullmatch(key) else _NAMED.get(key, key)
 
 
@@ -84,7 +84,7 @@ KNOWN = frozenset(map(name_of, _KNOWN)) | {_AVERAGE.format(name_of(key)) for key
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
-    """Return the row at a position (see `RowGrammar.parse`); None if damaged or cut. Every field ends with a bar."""
+    """Return the row at a position (see `RowGrammar.parse`); None if damaged or cut. Only Primus omits the last bar."""
     head = _HEAD.match(line, position)
     if head is None:
         return None
@@ -98,7 +98,8 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     values = {one.key: one.value for one in fields}
     norm = values.get("grad norm", values.get("grad_norm"))
     excused = any(values.get(key) for key in _EXCUSING) or (isinstance(norm, float) and not math.isfinite(norm))
-    regular = all(one.shape[1] in (3, 6) for one in fields if one.shape[0] == "exponent")  # true of all versions, forks
+    # true of the rows of all versions and forks
+    regular = all(one.shape[1] in (3, 6) for one in fields if one.shape[0] == "exponent")
     row = Row(int(head[2]), tuple(fields), position, end, regular=regular, excused=excused, total=total, tail=TAIL)
     if line[end : end + 200].strip(b" \t\r"):
         return row if _AFTER.match(line, end) else None
@@ -133,7 +134,7 @@ def _read(found: re.Match[bytes]) -> list[Field] | None:
         text, _, unit = text.partition(" ")
     parts = [part for part in _PARTS.split(text) if part]
     if not 1 <= len(parts) <= 2 or not all(_NUMBER.fullmatch(part) for part in parts):
-        # these keys contain words: `hip mem usage/free/…: 154GB/38GB/…`
+        # some values contain words: `hip mem usage/free/…: 154GB/38GB/…`
         is_word = key in _WORDS and _WORDS[key].fullmatch(text)
         if name != key or (key in _KNOWN and not (is_word or 1 < len(parts) == 1 + key.count("/"))):
             return None
