@@ -11,10 +11,10 @@ from tasks.diff.arms import Arms
 from tasks.diff.contradictions import find_contradictions, find_same_log
 from tasks.diff.parity import MetricParity
 from tasks.diff.parity_rows import find_lacking_evaluations
-from tasks.diff.run_events import find_deaths, find_distance, find_reading_gaps, find_recompiles
-from tasks.diff.same_code import find_commits, find_other_trainers, find_start, find_writers
+from tasks.diff.run_events import find_deaths, find_reading_gaps, find_recompiles, find_starts_apart
+from tasks.diff.same_code import find_commits, find_other_code, find_other_trainers, find_shared_start
 from tasks.diff.settings_without_effect import find_missing_effects, find_variation
-from tasks.diff.undeclared_differences import find_surroundings, find_work
+from tasks.diff.undeclared_differences import find_environment_differences, find_work_differences
 from tasks.records import Finding
 
 ORDER = ("blocks", "qualifies", "note")
@@ -38,17 +38,17 @@ def find_findings(
         find_same_log(arms, aa=aa),
         find_commits(arms, declared, aa=aa),
         find_other_trainers(arms),
-        find_surroundings(arms),
-        find_writers(arms),
-        find_start(arms),
-        find_work(arms, declared),
+        find_environment_differences(arms),
+        find_other_code(arms),
+        find_shared_start(arms),
+        find_work_differences(arms, declared),
         find_contradictions(arms, parities),
         find_reading_gaps(arms),
         find_variation(arms, parities),
         find_missing_effects(arms, declared, parities),
         find_recompiles(arms),
         find_lacking_evaluations(arms),
-        find_distance(arms),
+        find_starts_apart(arms),
     )
     found = [
         Finding(kind=item.kind, effect=effect, message=item.message, evidence=item.evidence)

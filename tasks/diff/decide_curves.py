@@ -54,7 +54,7 @@ class CurveContext(Frozen):
     """The inputs that all decisions on the curves of a comparison share."""
 
     rules: VerdictRules
-    proved: bool = False  # a floor proves that both arms run the same program
+    proved: bool = False  # both arms are proved to run the same program
     other_draws: bool = False  # the arms are known to have other random first weights or other data
     instead: str = ""  # the alternative to more runs, if only logs were given
     among: int = 1  # number of compared values, which share the chance of a false alarm

@@ -86,9 +86,9 @@ def decide_noisy(
         judged, used = max(beyond.items(), key=lambda item: item[1].estimate)
         verdict = "regressed" if used.estimate > 0 else "improved"
         chance_text = f", {show_chance(used.p)}" if used.sample.noise.pairs else ""
-        reason = f"{judged} {show_effect(used)}{chance_text}; {_basis(used)}"
+        reason = f"{judged} {show_effect(used)}{chance_text}; {_describe_noise(used)}"
     elif name == "typical steps" and abs(effects[name].estimate) <= within:
-        verdict, reason = "same", f"steady steps {shown}, inside {allowed} ({tolerance.why}); {_basis(used)}"
+        verdict, reason = "same", f"steady steps {shown}, inside {allowed} ({tolerance.why}); {_describe_noise(used)}"
     else:
         verdict, remedy = "unknown", remedy or Remedy()
         also = "" if name == "steady steps" else f", {name} {show_effect(effects[name])}"
@@ -123,7 +123,7 @@ def _limits(tolerance: Tolerance, base: float) -> tuple[float, float]:
     return log1p((size or 0.0) * scale), log1p((tolerance.least or 0.0) * scale)
 
 
-def _basis(effect: Effect) -> str:
+def _describe_noise(effect: Effect) -> str:
     """Return the noise, its source and the number of runs, in words."""
     noise, apart = effect.sample.noise, effect.sample.apart
     source = f"by {noise.pairs} pairs of the {noise.source}" if noise.pairs else f"as stated: {noise.source}"

@@ -22,7 +22,7 @@ MOST_RUNS = 100  # per arm: more are never suggested
 WIDE = 0.003  # significance level of the test whether the runs scatter more than the noise allows
 ENOUGH = 6  # degrees of freedom (four runs of each arm), from which on the runs' own scatter is a lower bound
 TOGETHER = 0.05  # significance level of the test whether the n-th runs of both arms rise and fall together
-RANKED = 5  # least number of runs of each arm for the rank test
+RANKED = 5  # fewest runs of each arm for the rank test
 MIXED = 0.02  # p-value of the rank test, above which the runs of the arms count as mixed
 
 

@@ -108,7 +108,7 @@ def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
         yield notice("restarted", f"{name} {again}", (arm, f"{coverage.rewinds} ×", place))
 
 
-def find_distance(arms: Arms) -> Observations:
+def find_starts_apart(arms: Arms) -> Observations:
     """Yield a finding if the first runs started so far apart that machine, network and storage may have changed."""
     starts = arms[0].reading.started, arms[1].reading.started
     apart = seconds_between(*starts)

@@ -8,12 +8,12 @@ from tasks.diff.undeclared_differences import software_differs, trainers_differ
 from tasks.metrics.merged_steps import place_of
 from tasks.resolve.trainers.trainer_source import SOURCE
 
-SEVERAL = 3  # fewest moved messages that prove other code; fewer may have several call sites, or other Pythons
+SEVERAL = 3  # fewest moved messages that prove other code; a few may have several call sites or another Python
 SHOWN = 3  # most arguments that a message names
 IMPLEMENTATIONS = frozenset({"linen", "nnx"})  # names of arms
 
 
-def find_writers(arms: Arms) -> Observations:
+def find_other_code(arms: Arms) -> Observations:
     """Yield findings if different code wrote the logs: other source lines of messages, trainers or formats."""
     places = place_of(arms[0].reading.steps), place_of(arms[1].reading.steps)
     commits = {arm.first.commit for arm in arms}
@@ -49,7 +49,7 @@ def _claim_one_commit(arms: Arms) -> bool:
 
 
 def _moved_messages(arms: Arms) -> list[tuple[str, str]]:
-    """Return both source lines (`file.py:12`) of each common message that the arms print at other lines of a file."""
+    """Return both source lines (`file.py:12`) of each message that the arms print from different lines of one file."""
     left, right = ({"step": arm.reading.source_file or ""} | arm.reading.printers for arm in arms)
     pairs = [(left[name], right[name]) for name in left if name in right]
     return [(one, two) for one, two in pairs if one != two and one.partition(":")[0] == two.partition(":")[0]]
@@ -115,7 +115,7 @@ def draws_differ(arms: Arms) -> bool:
     return differ and (dropout or not shared)
 
 
-def find_start(arms: Arms) -> Observations:
+def find_shared_start(arms: Arms) -> Observations:
     """Yield a finding with the outcome of starting the candidate from the baseline's state, if that was requested."""
     reports = [run.start for run in arms[1].runs if run.start is not None]
     if not reports:

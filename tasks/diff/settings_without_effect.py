@@ -34,7 +34,7 @@ class Field(Frozen):
 
     @property
     def is_constant(self) -> bool:
-        """Whether its value never changes."""
+        """Whether the field never changes."""
         return self.low == self.high
 
 

@@ -25,8 +25,8 @@ def checkpoint_row(
     """Return the row that judges whether each run's checkpoints exist and whether both arms have the same ones.
 
     `found`: the comparison of both arms' checkpoints of one step. NaN or infinite values in one arm only are always
-    judged. Other differences are judged only if the arms must have equal checkpoints: a floor proves that they train
-    the same bits, or every `loss` is equal bit for bit. Else they are only reported.
+    judged. Other differences are judged only if the arms must have equal checkpoints: they are proved (`floors`) to
+    train the same bits, or every `loss` is equal bit for bit. Else the differences are only reported.
     """
     saved = read_saved(arms[0].runs, arms[0].name_run), read_saved(arms[1].runs, arms[1].name_run)
     cells = (_saves_cell(arms[0], saved[0]), _saves_cell(arms[1], saved[1]))

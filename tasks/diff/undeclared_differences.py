@@ -41,7 +41,7 @@ OTHER_UNIT = 1.5  # least ratio of the arms' tokens per step for a finding; roun
 SINGLE = 5  # up to so many differing keys of a kind get a finding each; more get a common one
 
 
-def find_surroundings(arms: Arms) -> Observations:
+def find_environment_differences(arms: Arms) -> Observations:
     """Yield findings for versions, devices and meshes that differ but are not declared to differ."""
     declared = declared_packages(arms)
     here = arms[0].reading.environment, arms[1].reading.environment
@@ -170,7 +170,7 @@ def _mixed(arm: ArmRuns, name: str, field: str, pair: tuple[tuple[int, Any], tup
     return notice("mixed-runs", f"runs of {arm.label} have different {name} ({pair[0][1]} and {pair[1][1]})", *shown)
 
 
-def find_work(arms: Arms, declared: frozenset[str]) -> Observations:
+def find_work_differences(arms: Arms, declared: frozenset[str]) -> Observations:
     """Yield findings for differences in FLOPs, tokens, steps and config keys that are not declared."""
     left, right = arms[0].reading, arms[1].reading
     flops = left.flops.total_tflops, right.flops.total_tflops

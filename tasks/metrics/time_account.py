@@ -25,7 +25,7 @@ def account_death(run: RunRecord) -> TimeAccount | None:
     else:
         spent = min(float(timed["seconds"].sum()), length)
         parts = [TimePart(part=FIRST_STEPS, seconds=spent, share=0.0, steps=timed.height)]
-        parts += _outside(run.reading, timed, spent)
+        parts += _parts_outside_steps(run.reading, timed, spent)
     return _account(run, parts)
 
 
@@ -45,10 +45,10 @@ def account_run(run: RunRecord) -> TimeAccount | None:
     for stall in sorted(run.reading.stalls, key=lambda stall: -stall.seconds):
         if stall.seconds > median:
             place = Source(line=stall.line, offset=stall.offset)
-            _add(parts, stall.cause, stall.seconds - median, place, steps=1)
+            _add_time(parts, stall.cause, stall.seconds - median, place, steps=1)
     computed = spent - sum(part.seconds for part in parts.values())
     found = [TimePart(part=COMPUTE, seconds=computed, share=0.0, steps=timed.height), *parts.values()]
-    found += _outside(run.reading, timed, spent)
+    found += _parts_outside_steps(run.reading, timed, spent)
     return _account(run, found)
 
 
@@ -72,8 +72,8 @@ def is_stall(part: TimePart) -> bool:
     return part.steps > 0 and part.part not in NO_STALLS
 
 
-def _outside(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[TimePart]:
-    """Return the parts of the run's length outside of its steps; empty if its length is unknown."""
+def _parts_outside_steps(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[TimePart]:
+    """Return the parts of the run's time outside its steps; empty if the run's length is unknown."""
     length = seconds_between(reading.started, reading.ended)
     if length is None or length <= spent:
         return []
@@ -93,12 +93,12 @@ def _outside(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[Tim
         name = "outside" if "outside" in spans else "end" if wait.offset > last["offset"] else "between"
         seconds = min(wait.seconds, spans[name])
         spans[name] -= seconds
-        _add(parts, wait.part, seconds, Source(line=wait.line, offset=wait.offset))
+        _add_time(parts, wait.part, seconds, Source(line=wait.line, offset=wait.offset))
     rest = [TimePart(part=name, seconds=seconds, share=0.0) for name, seconds in spans.items()]
     return [part for part in (*parts.values(), *rest) if part.seconds > 0]
 
 
-def _add(parts: dict[str, TimePart], name: str, seconds: float, place: Source, *, steps: int = 0) -> None:
+def _add_time(parts: dict[str, TimePart], name: str, seconds: float, place: Source, *, steps: int = 0) -> None:
     """Add time to a part. The part keeps the place of its first addition, so callers add the longest time first."""
     part = parts.get(name) or TimePart(part=name, seconds=0.0, share=0.0, source=place)
     parts[name] = part.model_copy(update={"seconds": part.seconds + seconds, "steps": part.steps + steps})
