@@ -14,7 +14,7 @@ import numpy as np
 
 from tasks.records import Problem
 
-MOST_CHUNKS = 10_000_000  # limit per array; metadata with more is damaged or malicious
+MOST_CHUNKS = 10_000_000  # limit per array; metadata with more chunks is damaged or malicious
 # How the bytes of a chunk's file are packed; "unknown": in a way whose length cannot be checked.
 Packing = Literal["shard", "zstd", "none", "unknown"]
 _SHARD_INDEX = [{"configuration": {"endian": "little"}, "name": "bytes"}, {"name": "crc32c"}]
@@ -32,7 +32,7 @@ class FileRange:
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """The zarr metadata of an array. It is stored in parts of `write_shape`, decoded in chunks of `read_shape`."""
+    """The zarr metadata of an array that is stored in parts of `write_shape` and decoded in chunks of `read_shape`."""
 
     name: str
     shape: tuple[int, ...]
@@ -61,7 +61,7 @@ class ArraySpec:
         return math.prod(map(len, self.grid(self.write_shape)))
 
     def grid(self, steps: tuple[int, ...]) -> list[range]:
-        """Return, for each axis, the indices of the parts if the array is cut into parts of the shape `steps`."""
+        """Return the indices of the parts on each axis, for parts of the shape `steps`."""
         return [range(math.ceil(size / step)) for size, step in zip(self.shape, steps, strict=True)]
 
     def chunk_keys(self) -> Iterator[str]:
@@ -88,7 +88,7 @@ class Index:
     chunks: dict[str, FileRange | None] = field(default_factory=dict)
     nodes: list[FileRange] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    whole: bool = True  # False if a part was unreadable, which may contain missing keys
+    whole: bool = True  # False if a part of the index was unreadable, so that keys may be missing here
 
     def add_metadata(self, key: str, text: bytes | str, path: str) -> None:
         """Add the array with the zarr metadata `text` at `key`; invalid metadata is a problem of the file `path`."""
@@ -113,7 +113,7 @@ def array_name(key: str) -> str | None:
 
 
 def parse_array(key: str, text: bytes | str) -> ArraySpec:
-    """Return the array that the zarr metadata `text` at the key `key` describes.
+    """Return the array that the zarr metadata `text` describes. key: the metadata's.
 
     Invalid metadata raises ValueError, LookupError, TypeError, AttributeError, OverflowError or RecursionError."""
     suffix = next(s for s in _SUFFIXES if key.endswith(s))
@@ -160,7 +160,7 @@ def _packing_3(codecs: list[Mapping[str, Any]]) -> Packing:
 
 
 def _dtype_name(dtype: object) -> str:
-    """Return numpy's name of a zarr dtype: `float32` for v2's `<f4` and v3's `float32`. TypeError: no text."""
+    """Return numpy's name of a zarr dtype: `float32` for v2's `<f4` and v3's `float32`. Raises TypeError."""
     if not isinstance(dtype, str) or not dtype:
         raise TypeError(f"the data type {dtype!r} is no name")
     try:

@@ -1,7 +1,7 @@
 """Pairs the arrays of two checkpoints by path, also between Linen and NNX trees, and scanned and unrolled layers.
 
 Scanned layers are stacked in one array; unrolled layers have one array each. The paths omit the position in an optax
-chain; if that makes paths equal, they are numbered.
+chain; paths that become equal thereby are numbered.
 """
 
 import re
@@ -14,7 +14,7 @@ from tasks.verify.array_index import ArraySpec
 
 _LAYER = re.compile(r"(?P<stack>.*[A-Za-z])_(?P<number>\d+)")
 _NUMBER = re.compile(r"_(\d+)(?=\.|$)")
-_FIRST_AXES = (1, 0)  # usual layer axes: MaxText's, then maxview's; if neither fits, any other axis may
+_FIRST_AXES = (1, 0)  # layer axes to try first: MaxText's, then maxview's; the other axes follow
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def check_unfinished(folder: epath.Path, files: Mapping[str, int]) -> Problem | 
 def check_commit(
     folder: epath.Path, files: Mapping[str, int], items: Sequence[Item], metadata: Mapping[str, Any] | None
 ) -> list[Problem]:
-    """Return the problems of a step's commit marks. metadata: the content of STEP_METADATA; None if unreadable."""
+    """Return the problems of a step's commit marks and of unfinished items in it. metadata: None if unreadable."""
     problems: list[Problem] = []
 
     def report(path: str, message: str) -> None:
@@ -91,8 +91,7 @@ def check_commit(
 
 
 def _check_markers(folder: epath.Path, places: Sequence[str], report: Callable[[str, str], None]) -> None:
-    """Report each marker that names another step than the folder does, and each item's marker that names another step
-    than the first marker does.
+    """Report the markers whose step differs from the folder's step or from the first marker's step.
 
     A marker is a file with the path that was committed. places: prefixes of the step and of its items."""
     committed: PurePosixPath | None = None  # the step's folder according to the first marker
@@ -122,7 +121,7 @@ def _check_markers(folder: epath.Path, places: Sequence[str], report: Callable[[
 
 
 def _saved_at(written: str, *, is_item: bool) -> PurePosixPath:
-    """Return the final path of the step's folder, from the committed path in a marker of the step or of an item."""
+    """Return the final path of the step's folder, from the path in a marker of the step or of an item."""
     path = PurePosixPath(written.strip())
     step = path.parent if is_item else path
     return step.with_name(step.name.split(TMP_MARK)[0] or step.name) if step.name else step

@@ -1,6 +1,6 @@
 """Compares two checkpoints: their trees, dtypes, shardings and all values, without a trainer and without a model.
 
-The checkpoints are two given ones, or those of the last common step of two runs or of two arms. An arm is one side of a
+Both checkpoints are given, or are of the last common step of two runs or of two arms. An arm is one side of a
 comparison of runs.
 """
 
@@ -39,7 +39,10 @@ type ProvedRun = tuple[RunRecord, CheckpointProof]
 
 
 def find_common(runs: Sequence[RunRecord]) -> tuple[ProvedRun, ProvedRun] | None:
-    """Return each arm's first run and its proof of the last step that is verified in both runs; None without one."""
+    """Return each arm's first run, with its proof of the last step that is verified in both runs.
+
+    None without such a step, and unless `runs` are of two arms.
+    """
     first: dict[str, RunRecord] = {}
     for run in runs:
         first.setdefault(run.arm, run)
@@ -60,7 +63,7 @@ def compare_arms(
     known: CheckpointDifference | None = None,
     on_progress: Progress | None = None,
 ) -> CheckpointDifference | None:
-    """Return the difference of two arms' checkpoints at their last common step (`find_common`); None without one.
+    """Return the difference of two arms' checkpoints at their last common step (`find_common`), or None.
 
     known: an earlier result, which is returned if it compared the same two saves. If checkpoints cannot be compared,
     e.g. of different models, the result has a `problem`.
@@ -140,7 +143,7 @@ def _compare_steps(step: FoundStep, its: FoundStep, on_progress: Progress | None
 
 
 def _by_size(array: ArrayDifference) -> tuple[bool, float, float, bool, str]:
-    """Sort key: first, state arrays that were not compared; then, the largest difference; last, the name."""
+    """Sort key: first, state arrays that were not compared; then, most non-finite differences, largest norm, name."""
     found = array.values
     lost = found is None and array.is_state
     apart = (-found.not_finite, -found.norm) if found else (0, 0.0)
@@ -149,7 +152,7 @@ def _by_size(array: ArrayDifference) -> tuple[bool, float, float, bool, str]:
 
 def _choose_steps(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> tuple[FoundStep, FoundStep]:
     ours, theirs = find_steps(path), find_steps(other)
-    if ours[0].path == open_path(path) and theirs[0].path == open_path(other):  # the steps may differ if both are given
+    if ours[0].path == open_path(path) and theirs[0].path == open_path(other):  # two given steps may differ
         return ours[0], theirs[0]
     there = {found.step: found for found in theirs}
     common = [found for found in ours if found.step in there]
@@ -197,7 +200,7 @@ def _read_sharding(folder: epath.Path) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         content = read_json(folder / "_sharding")
-    except DamagedFile:  # the file is missing: `_open_tree` has rejected damaged files
+    except DamagedFile:  # the file is missing: `_open_tree` rejects damaged ones
         return found
     for key, text in content.items():
         try:

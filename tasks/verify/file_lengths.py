@@ -20,7 +20,7 @@ from tasks.verify.layout import OCDBT_MANIFEST
 _HEAD = 18  # bytes of the longest zstd frame header
 _CHECKSUM = 4
 _RLE = 1  # type of a zstd block that is stored as one byte, whatever its length
-_ABSENT = np.uint64(2**64 - 1)  # offset and length in a shard's index of a chunk that is not stored
+_ABSENT = np.uint64(2**64 - 1)  # stands for offset and length of an absent chunk in a shard's index
 
 
 def check_ranges(folder: epath.Path, index: Index, files: Mapping[str, int]) -> list[Problem]:
@@ -53,7 +53,7 @@ def check_ranges(folder: epath.Path, index: Index, files: Mapping[str, int]) -> 
 
 
 def _check_chunk_files(folder: epath.Path, index: Index, files: Mapping[str, int]) -> list[Problem]:
-    """Return one problem per chunk file of wrong length in a folder of zarr files, without missing and empty files.
+    """Return one problem per chunk file of wrong length in a folder of zarr files; skips missing and empty files.
 
     Nothing is checked in buckets, which write objects atomically."""
     if "://" in str(folder):
@@ -112,7 +112,7 @@ def _zstd_length(file: BinaryIO) -> int:
 
 
 def _check_shard(file: BinaryIO, spec: ArraySpec, size: int) -> str | None:
-    """Return the problem of the index at a shard's end: a wrong checksum, or chunks beyond the end; None if none."""
+    """Return the problem of the index at a shard's end: a wrong checksum, or chunks beyond the end; or None."""
     count = math.prod(whole // part for whole, part in zip(spec.write_shape, spec.read_shape, strict=True))
     length = 16 * count + _CHECKSUM
     if size < length:

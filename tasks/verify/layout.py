@@ -23,7 +23,7 @@ STEP_METADATA = "_CHECKPOINT_METADATA"
 TREE_METADATA = "_METADATA"
 OCDBT_MANIFEST = "manifest.ocdbt"
 V1_MARKER = "orbax.checkpoint"  # a file in steps that have one commit marker for all items
-MOST_BYTES = 64 << 20  # limit for a metadata file; 10,000 arrays need a tenth of it
+MOST_BYTES = 64 << 20  # limit for a metadata file; 10,000 arrays need a tenth of this
 
 _MARKS = frozenset({STEP_METADATA, COMMIT_MARKER, TREE_METADATA, OCDBT_MANIFEST, "items"})
 _STEP_NAME = re.compile(r"(?:[A-Za-z]+_)?(\d+)")  # `9`; depending on Orbax's options `checkpoint_9` or `00000009`
@@ -59,7 +59,7 @@ class Item:
 
 
 def open_path(path: str | os.PathLike[str]) -> epath.Path:
-    """Return the path, a local one as an absolute path. Raises CheckpointError for addresses other than gs://."""
+    """Return a path as an epath, a local one as absolute. Raises CheckpointError for addresses other than gs://."""
     text = os.fspath(path)
     if "://" not in text:
         return epath.Path(os.path.abspath(os.path.expanduser(text)))
@@ -148,7 +148,7 @@ def raise_if_unreachable(place: epath.Path) -> None:
 def reporting_unreachable_buckets(*places: epath.Path) -> Iterator[None]:
     """Turn the errors of bucket clients in the block into CheckpointError.
 
-    Raises BucketError instead of any error if a bucket is unreachable: its files then appear missing or damaged."""
+    Raises BucketError instead of any error if a bucket is unreachable: then its files seem missing or damaged."""
     remote = [place for place in places if "://" in str(place)]
     if remote:
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # gcsfs also raises the errors that it logs
@@ -205,7 +205,7 @@ def list_files(root: epath.Path) -> dict[str, int]:
 
 
 def _forget_listings(place: epath.Path) -> None:
-    """Drop the listings in the cache of a bucket's client, which never expire."""
+    """Drop the cached listings of a bucket's client: they never expire."""
     if "://" in str(place):
         epath.backend.fsspec_backend.fs(place).invalidate_cache()
 

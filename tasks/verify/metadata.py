@@ -77,7 +77,8 @@ class MetadataCheck:
 
     def _compare_array_metadatas(self, described: Mapping[str, tuple[str, dict[str, list[int]]]]) -> None:
         files = sorted({path for path, _ in described.values()}) or ["array_metadatas/process_0"]
-        # Orbax copies write_shape from these files into _METADATA, so they must describe each array that has one.
+        # Orbax copies write_shape from these files into _METADATA, so these files must describe each array
+        # with a write_shape.
         missing = {n for n, leaf in self.leaves.items() if leaf.get("write_shape") is not None} - set(described)
         if missing and not any(problem.path.startswith("array_metadatas/") for problem in self.problems):
             self._report(files[0], f"does not describe {name_some(missing)}" if described else "is missing")

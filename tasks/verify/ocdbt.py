@@ -139,7 +139,7 @@ class _DatabaseReader:
         return FileRange(unquote(match[2]) + unquote(match[3]), int(match[4]), int(match[5]))
 
     def _read(self, location: str, place: FileRange, kind: str) -> Any:
-        """Return a B-tree node or an array's metadata; None if it cannot be read. kind: the noun in the message."""
+        """Return a B-tree node or an array's metadata; None if unreadable. kind: noun for the message."""
         self.index.nodes.append(place)
         if self.files.get(place.file, -1) < place.offset + place.length:
             self.index.whole = False  # `check_ranges` reports each missing or short file once

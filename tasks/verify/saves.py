@@ -29,10 +29,10 @@ class Saved(Frozen):
 
     announced: int  # steps that a log or a proof names
     verified: int  # steps with a proof that is `ok`
-    retired: int  # deleted by a checkpoint manager that keeps only its newest ones
+    retired: int  # steps deleted by a checkpoint manager, which keeps only the newest ones
     committed: int  # saves whose commit the log shows
-    invisible: int  # saves in the log of a host that does not print commits
-    steps: frozenset[int]  # steps that every run verified or retired; for runs without proofs, committed by the log
+    invisible: int  # saves without a known outcome: the host prints no commits, or the log is cut
+    steps: frozenset[int]  # steps that every run verified or retired, or committed if it has no proofs
     broken: tuple[str, ...]  # problems, one sentence each
     proved: bool  # whether any checkpoint of this arm was verified
     begun: float  # first step from which all logs of the arm are complete; inf if a log has missing parts
@@ -40,7 +40,7 @@ class Saved(Frozen):
 
     @property
     def counted(self) -> float | None:
-        """The number of checkpoints that exist, by proofs or else by logs; None if no log can show a commit."""
+        """The number of checkpoints that exist, by proofs or else by logs; None if all outcomes are unknown."""
         if self.proved:
             return float(self.verified)
         return None if self.invisible == self.announced else float(self.committed)
@@ -97,9 +97,9 @@ def _good_steps(run: RunRecord) -> frozenset[int]:
 
 
 def _saved_at_stops(run: RunRecord) -> set[int]:
-    """Return the steps that a run saved because it stopped, between two periodic saves, and from which it resumed.
+    """Return the steps from which a run resumed and that are not periodic: the run saved them because it stopped.
 
-    An uninterrupted run has no such checkpoints.
+    An uninterrupted run has no such steps.
     """
     period = str(run.plan.config.get(_PERIOD) if run.plan is not None else run.reading.config.get(_PERIOD))
     if not period.isdigit() or not int(period):
@@ -145,7 +145,7 @@ def lives_of(runs: Iterable[RunRecord], others: Iterable[RunRecord] = ()) -> tup
 
 
 def _continued(runs: Iterable[RunRecord]) -> Iterable[tuple[str, int]]:
-    """Yield (name of the run that saved it, step) of each checkpoint from which `runs` continued with equal losses."""
+    """Yield (name of the saving run, step) of each checkpoint from which `runs` continued with equal losses."""
     for run in runs:
         crossing = run.program.get("cross_restore")
         if isinstance(crossing, dict) and crossing.get("holds") is True:
@@ -206,7 +206,9 @@ def _after(zero: str | None, moment: str | None, shift: float = 0.0) -> float | 
 def _clock_shift(event: CheckpointEvent | None, proof: CheckpointProof | None) -> float:
     """Return the seconds to add to the log's times so that they have the store's time zone.
 
-    Log and store both record the commit time: the difference, rounded to _QUARTER_S, is the offset. 0 without both."""
+    Log and store both record the commit time: the difference, rounded to _QUARTER_S, is the offset. 0 if either time is
+    missing.
+    """
     if event is None or proof is None:
         return 0.0
     apart = seconds_between(event.committed_at, proof.committed_at)
@@ -214,7 +216,7 @@ def _clock_shift(event: CheckpointEvent | None, proof: CheckpointProof | None) -
 
 
 def _saving(event: CheckpointEvent | None, announced: float | None, size: int) -> list[LifeSpan]:
-    """Return the blocking and the background span of a save; empty for an undated save. size: of the checkpoint."""
+    """Return the blocking and the background span of a save; empty for an undated save. size: checkpoint's bytes."""
     if event is None or announced is None:
         return []
     spans, blocking = [], event.blocking_s or 0.0
@@ -246,7 +248,7 @@ def _proving(proof: CheckpointProof, zero: str | None) -> list[LifeSpan]:
 
 
 def _levels(event: CheckpointEvent | None, proof: CheckpointProof | None, *, goes_on: bool) -> tuple[Level, ...]:
-    """Return the levels of proof that a save reached: by its proof or, if it has none or was retired, by the log."""
+    """Return the levels of proof that a save reached: by its proof; without a proof or if retired, by the log."""
     announced: tuple[Level, ...] = ("announced",) if event is not None else ()
     if proof is None or proof.retired:
         committed: tuple[Level, ...] = ("committed",) if event is not None and event.committed else ()

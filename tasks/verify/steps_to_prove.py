@@ -35,7 +35,7 @@ def find_wanted(places: Sequence[str], *, since: datetime | None = None) -> list
 
 
 def find_unverified(folder: Path | None, proofs: Sequence[CheckpointProof]) -> list[Path]:
-    """Return the paths of the steps in a run's checkpoints folder that have no proof; empty without a folder.
+    """Return the paths of the steps without a proof in a run's checkpoints folder; empty without a folder.
 
     These are unfinished saves, and steps whose commit is missing from a log that was cut off."""
     if folder is None or not folder.is_dir():
@@ -84,7 +84,7 @@ def proof_path(step: epath.Path) -> epath.Path:
 
 
 def prove(path: str, *, deep: bool, again_after: timedelta) -> CheckpointProof:
-    """Return the proof of a step, including its crc32c manifest, and store it if it is `ok`.
+    """Return the proof of a step, with its manifest recorded or compared, and store an `ok` proof.
 
     A stored proof of the same save is reused if it is younger than `again_after` and, with `deep`, has checked all
     values. Raises CheckpointError for a missing step, and StoreError if the proof cannot be written.

@@ -40,7 +40,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Job:
-    """A comparison of the array `spec` with one array of the same shape, or with one per layer along `layer_axis`."""
+    """A comparison of the array `spec` with another one, or with the arrays of its layers along `layer_axis`."""
 
     ours: Side
     spec: ArraySpec
@@ -195,7 +195,7 @@ def _measure(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float, int, int, 
         wide = _wide(apart)
         square = float(np.einsum("i,i->", wide, wide))  # not BLAS, whose threads would slow this pool's
         odd, alone = 0, (0, 0)
-        if not math.isfinite(square):  # NaN or infinities; those with equal bits are no difference
+        if not math.isfinite(square):  # NaN or infinities; equal bits are no difference
             left, right = _wide(a), _wide(b)
             apart = left - right
             finite = np.isfinite(left), np.isfinite(right)

@@ -60,13 +60,13 @@ def verify_checkpoint(
     deep: bool = False,
     on_progress: Progress | None = None,
 ) -> CheckpointProof:
-    """Return the proof of one step: commit marks, metadata, byte ranges, and optionally checksums and values.
+    """Return the proof of one step, from checks of its commit marks, metadata and byte ranges.
 
     manifest: path of the manifest, the file with the crc32c of every file; by default `RUN/manifests/<step>.json`.
-    mode: "check" compares the checkpoint with its manifest, which must exist; "record" does so too if the manifest is
-    of the same save, and otherwise writes a manifest, if the checkpoint has no problems; "none" ignores the manifest.
-    deep: decode all values. on_progress may be called from other threads. Paths of problems are relative to the step's
-    folder, except the manifest's.
+    mode: "check" compares the checkpoint with its manifest, which must exist; "record" compares if the manifest is of
+    the same save, and else writes a manifest, if the checkpoint has no problems; "none" ignores the manifest.
+    deep: whether to decode all values. on_progress may be called from other threads. Paths of problems are relative to
+    the step's folder, except the manifest's.
 
     Raises CheckpointError if `path` is not the folder of a step. For an unfinished or damaged checkpoint, and in mode
     "check" for a missing manifest, the proof is not `ok`.
@@ -127,8 +127,8 @@ def verify_checkpoints(
     """Yield the proof of each step at `path` (a run's folder, its checkpoints folder, or one step), sorted by step.
 
     A step that has a manifest, but no folder any more, has a proof too: it is `retired` if all existing steps are
-    newer, because a checkpoint manager deletes the oldest; otherwise it has a problem. Raises CheckpointError if there
-    is no step, and between two proofs if the bucket becomes unreachable.
+    newer, because a checkpoint manager deletes the oldest steps; otherwise it has a problem. Raises CheckpointError if
+    there is no step, and between two proofs if the bucket becomes unreachable.
     """
     root = open_path(path)
     steps: list[FoundStep] = []
@@ -149,7 +149,7 @@ def verify_checkpoints(
 
 
 def _has_newer(step: FoundStep) -> bool:
-    """Return whether the folder has a newer step; then a checkpoint manager may have deleted this one."""
+    """Return whether a newer step is beside this step: then a checkpoint manager may have deleted this step."""
     try:
         beside = find_steps(step.path.parent)
     except CheckpointError:
@@ -166,7 +166,7 @@ def _prove_gone(found: FoundStep, *, retired: bool) -> CheckpointProof:
 
 
 def _prove_unchecked(found: FoundStep, problem: str) -> CheckpointProof:
-    """Return the proof of a step that could not be checked: it has the problem, or is retired if `problem` is empty."""
+    """Return the proof of a step that could not be checked: with the problem, or retired if `problem` is empty."""
     return CheckpointProof(
         step=found.step,
         path=str(found.path),
@@ -282,7 +282,7 @@ class Verification:
             self.problems.append(unfinished)
             return None
         odd = [name for name, size in self.files.items() if size < 0]
-        if odd:  # no save creates these, and reading a pipe may never end
+        if odd:  # no save creates pipes or devices, and reading a pipe may never end
             self.files = {name: size for name, size in self.files.items() if size >= 0}
             message = "is a pipe or a device, which no save leaves: nothing was read of this checkpoint; remove it"
             for name in sorted(odd):
