@@ -1,4 +1,7 @@
-"""The flows' steps as Prefect tasks: thin wrappers that add tracking, log lines, artifacts, and retries of I/O."""
+"""The flows' steps as Prefect tasks: thin wrappers that add tracking, log lines, artifacts, and retries of I/O.
+
+An arm is one of the two compared versions of a trainer, a case a model with its settings.
+"""
 
 import os
 import time
@@ -105,7 +108,8 @@ def resolve_step(request: Request, store: Store) -> list[RunPlan]:
 def launch_step(plan: RunPlan, among: Sequence[RunPlan], store: Store) -> LaunchedRun:
     """Launch the run's job, or attach to an earlier flow's job.
 
-    among: the plans of the case. The run may restore another one's checkpoint, as a proof that both save equal state.
+    among: the plans of the case. The run may first restore a checkpoint of the preceding run, which belongs to the
+    other arm: this proves that both arms save equal state.
     """
     continue_from = job.find_source_folder(plan, among, store)
     if continue_from is not None and job.is_here(plan):
@@ -115,7 +119,7 @@ def launch_step(plan: RunPlan, among: Sequence[RunPlan], store: Store) -> Launch
 
 @task(name="watch", task_run_name="watch {run.plan.arm} {run.plan.case} r{run.plan.repeat}", cache_policy=NO_CACHE)
 def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
-    """Yield the job's events. Its log lines go to the flow run's Prefect log, its steps to a progress artifact."""
+    """Yield the events of a run's job. The job's log lines go to the Prefect log, its steps to a progress artifact."""
     logger, plan = get_run_logger(), run.plan
     steps = int(plan.config["steps"])
     key = artifact_key("progress", plan.case, plan.arm, f"r{plan.repeat}")
@@ -151,13 +155,13 @@ def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
 
 @task(name="verify", task_run_name="verify {path.parent.parent.name} step {path.name}", **IO)
 def verify_step(path: Path, manifests: Path) -> CheckpointProof:
-    """Verify one checkpoint and return the proof. If it is sound, write STEP.json (its CRC-32Cs) into `manifests`."""
+    """Verify one checkpoint; return the result, its proof. If sound, write its CRC-32Cs to manifests/STEP.json."""
     return verify_saved(path, manifest=manifests / f"{path.name}.json")
 
 
 @task(name="find checkpoints", **IO)
 def find_checkpoints_step(places: Sequence[str], hours: float | None) -> list[str]:
-    """Return the paths of the checkpoints in `places` that were committed within the last `hours`; None: of all."""
+    """Return the paths of the checkpoints in `places` committed in the last `hours`, or of all if that is None."""
     wanted = find_wanted(places, since=datetime.now(UTC) - timedelta(hours=hours) if hours else None)
     get_run_logger().info("%s checkpoints to prove", len(wanted))
     return wanted
@@ -165,7 +169,10 @@ def find_checkpoints_step(places: Sequence[str], hours: float | None) -> list[st
 
 @task(name="prove", task_run_name="prove {path}", **IO)
 def prove_step(path: str, deep: bool, again_after_h: float) -> CheckpointProof:
-    """Verify one checkpoint, store the proof next to it, and return the proof."""
+    """Verify one checkpoint and return the result, its proof. Reuses a stored proof younger than `again_after_h`.
+
+    The proof of a sound checkpoint is stored next to the checkpoint.
+    """
     proof = prove(path, deep=deep, again_after=timedelta(hours=again_after_h))
     for problem in proof.problems:
         get_run_logger().error("%s: %s: %s: %s", path, problem.check, problem.path, problem.message)
@@ -174,7 +181,7 @@ def prove_step(path: str, deep: bool, again_after_h: float) -> CheckpointProof:
 
 @task(name="publish proofs", **IO)
 def publish_proofs_step(proofs: Sequence[CheckpointProof]) -> None:
-    """Publish a summary and a table of all checkpoints, those with problems first, as Prefect artifacts."""
+    """Publish a summary and a table of all checkpoints, problems first, as Prefect artifacts."""
     rows = proof_rows(proofs)
     _show(["verify"], proofs_markdown(proofs), proofs_headline(proofs))
     outlast(lambda: create_table_artifact(key="verify-rows", table=rows, description="Every checkpoint"))
@@ -187,7 +194,7 @@ blessed_step = task(name="blessed runs", task_run_name="blessed runs of {plan.ca
 
 @task(name="compare checkpoints", task_run_name="compare checkpoints {runs.case}", **IO)
 def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifference | None:
-    """Compare the values of the last step that both arms saved; None if there is none. Reuses an earlier result."""
+    """Compare the arms' checkpoints of the last step that both arms saved; None without one. Reuses stored results."""
     before = store.comparison(runs.comparison, runs.case, case_id(runs)).read_comparison()
 
     def tell(_what: str, done: int, total: int) -> None:
@@ -201,7 +208,10 @@ def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifferen
 
 @task(name="cross restore", task_run_name="cross restore {run.plan.arm} {run.plan.case}", cache_policy=NO_CACHE)
 def cross_restore_step(run: LaunchedRun, among: Sequence[RunPlan]) -> None:
-    """If both arms are MaxText, let the run's trainer restore the other arm's checkpoint; only for the first repeat."""
+    """If both arms are MaxText, restore the other arm's checkpoint with this run's trainer; store if the losses agree.
+
+    Only for the first repeat, and only if the run succeeded.
+    """
     before = cross_maxtext.find_source_plan(run.plan, among)
     if before is not None and run.plan.repeat == 0 and read_exit_code(run.directory.log) == 0:
         found = cross_maxtext.cross_restore(run.plan, before)
@@ -222,7 +232,7 @@ def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecor
 
 @task(name="scrape", task_run_name="read the logs", **IO)
 def scrape_logs_step(given: LogArguments, aa: bool, store: Store) -> tuple[str | None, list[RunRecord]]:
-    """Read the runs of two arms from existing logs. Returns the case (None: no page names it) and the runs' records."""
+    """Read the runs of two arms from existing logs; return (case, records). The case is None if no page names it."""
     with open_arms((given.baseline, given.candidate), aa=aa) as arms:
         return arms.case, archive(arms, store)
 
@@ -231,7 +241,7 @@ def scrape_logs_step(given: LogArguments, aa: bool, store: Store) -> tuple[str |
 def diff_logs_step(
     records: Sequence[RunRecord], case: str, options: IngestOptions, given: LogArguments, store: Store
 ) -> ComparisonRecord:
-    """Compare ingested runs; the noise is estimated from the history of their target, if it is given."""
+    """Compare the ingested runs of a case; the noise is estimated from the target's history if a target is given."""
     target, tolerances = options.target, options.tolerances
     past = read_past(case_runs(records, case=case, target=target), store) if target else {}
     return compare_pair(
@@ -247,7 +257,7 @@ def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
 
 @task(name="compare the steps", task_run_name="compare the steps of {runs.case}", cache_policy=NO_CACHE)
 def compare_kept_programs_step(runs: CaseRuns, store: Store) -> ProgramExplanation | None:
-    """Compare the compiled training steps that the runs recorded; None if there are none to compare."""
+    """Compare the lowered training steps that the runs kept; None if there are none to compare."""
     found = compare_kept_programs(runs.runs, store)
     if found is not None:
         get_run_logger().info("%s", found.sentence)
@@ -256,7 +266,7 @@ def compare_kept_programs_step(runs: CaseRuns, store: Store) -> ProgramExplanati
 
 @task(name="explain", task_run_name="explain {record.case}", cache_policy=NO_CACHE)
 def explain_step(record: ComparisonRecord, runs: Sequence[RunRecord], store: Store) -> ComparisonRecord:
-    """Return the comparison with an explanation of the arms' difference. Starts both trainers for a few steps."""
+    """Return the comparison with an explanation of the arms' difference. Starts both trainers again for a few steps."""
     explanation = explain_comparison(record, runs, store)
     if explanation is None:
         return record
@@ -266,7 +276,7 @@ def explain_step(record: ComparisonRecord, runs: Sequence[RunRecord], store: Sto
 
 @task(name="compare the programs", task_run_name="compare the programs of {case}", cache_policy=NO_CACHE)
 def diff_compiles_step(case: str, records: Sequence[RunRecord], store: Store) -> ComparisonRecord:
-    """Compare the compiled programs of a case's two arms."""
+    """Compare the programs that a preflight compiled for a case's two arms."""
     return add_next_of_compiles(compare_case_compiled(records, store), records)
 
 
@@ -274,7 +284,7 @@ def diff_compiles_step(case: str, records: Sequence[RunRecord], store: Store) ->
 def compare_culprit_step(
     points: Sequence[BisectedPoint], culprit: int, like: RunPlan, runs: Mapping[int, Sequence[RunRecord]], store: Store
 ) -> ProgramExplanation | None:
-    """Return how the compiled training step of `points[culprit]` differs from its predecessor's; None if unknown."""
+    """Return how the lowered step of `points[culprit]` differs from an earlier point's; None if equal or unknown."""
     found = compare_culprit_program(points, culprit, like, runs, store)
     if found is not None:
         get_run_logger().info("%s", found.sentence)
@@ -283,7 +293,7 @@ def compare_culprit_step(
 
 @task(name="repeat", task_run_name="decide whether to repeat {record.case}", cache_policy=NO_CACHE)
 def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spent_s: float) -> NextLook:
-    """Return whether to run more repeats of a comparison, and why. repeats, spent_s: runs per arm and time so far."""
+    """Return whether to run more repeats of a comparison, and why. repeats: runs per arm so far. spent_s: seconds."""
     look = next_look(record, repeats=repeats, patience=patience, spent_s=spent_s)
     get_run_logger().info("%s", look.why or "every judged row is decided, as far as repeats can")
     return look
@@ -291,7 +301,7 @@ def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spen
 
 @task(name="publish", task_run_name="publish {comparison.case}", **IO)
 def publish_step(comparison: ComparisonRecord, store: Store, runs: Sequence[RunRecord] = ()) -> PublishedPage:
-    """Publish a comparison: its page, its rows of the history, and Prefect artifacts. Returns the page.
+    """Publish a comparison as its page, its rows of the history and Prefect artifacts; return the page.
 
     runs: the comparison's runs that are in memory; missing ones are read from the store.
     """
@@ -317,7 +327,7 @@ def _link(name: Sequence[str], page: PublishedPage, text: str) -> None:
 
 @task(name="summarise", task_run_name="table of every case of {name}", **IO)
 def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
-    """Create a Prefect artifact: a table of all metrics of all cases, those with problems first."""
+    """Create a Prefect artifact: a table of all metrics of all cases, problems first."""
     key, rows = artifact_key(name, "rows"), table_rows(comparisons)
     outlast(lambda: create_table_artifact(key=key, table=rows, description="Every metric of every case"))
 
@@ -365,7 +375,7 @@ def _find_token() -> str:
 
 @task(name="tell what changed", task_run_name="tell what changed", **IO)
 def notify_night_step(record: NightRecord, store: Store) -> None:
-    """Emit an event, from which an automation makes a message, if something changed since the previous night."""
+    """Emit an event if something changed since the previous night. A Prefect automation sends its text as a message."""
     text = night_message(record)
     if text:
         resource = {"prefect.resource.id": f"maxview.nightly.{record.plan.id}", "prefect.resource.name": "nightly"}

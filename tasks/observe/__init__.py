@@ -1,1 +1,1 @@
-"""Records an arm's training step inside the arm's own process: its program, its arguments and all its tensors."""
+"""Records the training step of a trainer inside the trainer's process: the step's program, arguments and tensors."""

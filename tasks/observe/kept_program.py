@@ -12,7 +12,7 @@ from tasks.store.atomic import write_atomically, write_bytes_atomically
 from tasks.store.json_records import dump_json, load_json, read_document
 
 COMPILES = "compiles.json"
-FOLDER = "lowered"  # subfolder of a run's folder until the run's end: every program that JAX compiled
+FOLDER = "lowered"  # subfolder of a run's folder with every program that JAX compiled; removed at the run's end
 VARIABLE = "JAX_DUMP_IR_TO"
 _MODULE = re.compile(r"jax_ir\d+_(?:jit_)?(?P<name>.+)_compile\.mlir")
 _ARGUMENT = re.compile(r"%arg\d+: tensor<([^>]*)>")
@@ -20,7 +20,7 @@ _STEP, _PRODUCTS = "train_step", ("stablehlo.dot_general", "stablehlo.convolutio
 
 
 def program_variables(plan: RunPlan) -> dict[str, str]:
-    """Return the variables that make JAX write a run's programs; {} if the plan sets them or does not train locally."""
+    """Return environment variables that make JAX write a local training's programs; {} if the plan sets them."""
     if plan.backend != "local" or plan.compiles_for is not None or VARIABLE in plan.environment:
         return {}
     return {VARIABLE: str(Path(plan.directory) / FOLDER)}
@@ -47,7 +47,7 @@ def keep_step_program(directory: Path) -> Path | None:
 
 
 def read_compiles(directory: Path) -> tuple[StepCompile, ...]:
-    """Return the compiles of the step in a run's folder; empty without a kept program."""
+    """Return the compiles of the step that a run's folder lists; empty without a kept program."""
     found = read_document(directory / COMPILES, load_json) or {"signatures": []}
     return tuple(StepCompile(signature=tuple(signature)) for signature in found["signatures"])
 

@@ -18,7 +18,10 @@ SETTINGS = "settings.json"
 
 
 def prepare(folder: Path, environment: Mapping[str, str], **settings: Any) -> dict[str, str]:
-    """Write the recorder's settings into an existing folder; return the variables to set in the arm's process."""
+    """Write the recorder's settings into an existing folder; return the environment variables to set in the process.
+
+    environment: the variables that the process gets otherwise. settings: fields of the recorder's `Settings`.
+    """
     (folder / CLAIM).unlink(missing_ok=True)
     (folder / SETTINGS).write_text(json.dumps(settings) + "\n", encoding="utf-8")
     behind = environment.get("PYTHONPATH")
@@ -26,11 +29,14 @@ def prepare(folder: Path, environment: Mapping[str, str], **settings: Any) -> di
     return {VARIABLE: str(folder / SETTINGS), "PYTHONPATH": path}
 
 
-TAIL = 3  # last lines of the log in a note
+TAIL = 3  # number of the log's last lines in a note
 
 
 def read_observation(folder: Path, arm: str = "") -> Observation:
-    """Return the observation in a folder; if it cannot be read, `step` is None and a note has the reason."""
+    """Return the observation in a folder; if it cannot be read, `step` is None and a note has the reason.
+
+    arm: the name of the compared version that ran.
+    """
     path = folder / FILE
     try:
         return Observation.model_validate_json(path.read_bytes()).model_copy(update={"arm": arm})

@@ -1,6 +1,7 @@
 """Makes a run start from the other arm's first state and batches, and reads the report about this start.
 
-The two arms are the two compared versions of a trainer. One arm's runs store their start, the other arm's runs use it.
+An arm is one of the two compared versions of a trainer. The runs of one arm store their start, and the runs of the
+other arm use it.
 """
 
 import json
@@ -12,8 +13,10 @@ from tasks.records.run import START_FILE, START_FOLDER
 
 
 def with_shared_start(plan: RunPlan) -> RunPlan:
-    """Return the plan with the variables that make its process store its start, or use the other arm's. plan.directory
-    exists."""
+    """Return a local run's plan with the variables that make its process store its start, or use the other arm's start.
+
+    plan.directory must exist. Other plans are returned unchanged.
+    """
     if plan.start is None or plan.backend != "local":
         return plan
     folder = Path(plan.directory) / START_FOLDER

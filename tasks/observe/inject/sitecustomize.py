@@ -1,6 +1,6 @@
 """Python runs this module at startup. If MAXVIEW_OBSERVE is set, an import hook starts the recorder after JAX's import.
 
-The module ends with a run of the next `sitecustomize` on sys.path, which it shadows.
+At its end it runs the next `sitecustomize` on sys.path, which this module shadows.
 """
 
 import importlib

@@ -17,7 +17,7 @@ def begin(settings_file: str) -> None:
     if not settings.observe:
         patch(StartSharer(settings))
         return
-    # otherwise the compilation cache may return an equal program with the source lines of another checkout
+    # otherwise the compilation cache may return an equal program that has the source lines of another checkout
     jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
     observer = StepObserver(settings)
     patch(observer)

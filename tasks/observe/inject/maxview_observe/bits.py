@@ -9,7 +9,7 @@ import numpy as np
 
 DIGITS = 16  # hexadecimal digits of a digest
 _OWN_TYPES = {1: np.uint8, 2: np.uint16}  # item size → type for the bits of bfloat16 and float8 in NumPy's files
-_BLOCK = 1 << 16  # values that are measured at once: as float64 they fit into a CPU's cache
+_BLOCK = 1 << 16  # number of values per block of `measure`: as float64 they fit into a CPU's cache
 
 
 def is_key(array: Any) -> bool:
@@ -24,19 +24,19 @@ def is_whole(array: Any) -> bool:
 
 
 def to_host(array: Any) -> Any:
-    """Return a NumPy array: the data of typed keys; False for values without bits (float0, gradients of integers)."""
+    """Return an array as a NumPy array: of typed keys their data, of float0 (gradients of integers, no bits) False."""
     values = np.asarray(jax.random.key_data(array) if is_key(array) else array)
     return values if values.dtype.itemsize else np.zeros(values.shape, bool)
 
 
 def to_bits(array: Any) -> Any:
-    """Return a NumPy array with a type that NumPy's files can hold."""
+    """Return an array as a NumPy array of a type that NumPy's files support, with the same bits."""
     values = to_host(array)
     return values.view(_OWN_TYPES[values.dtype.itemsize]) if values.dtype.kind == "V" else values
 
 
 def from_bits(bits: Any, like: Any) -> Any:
-    """Return the inverse of `to_bits`, except for typed keys, with the dtype and the sharding of `like`."""
+    """Undo `to_bits`: return an array with the dtype and the sharding of `like`. Not for typed keys."""
     values = bits.view(like.dtype) if np.dtype(like.dtype).kind == "V" else bits.astype(like.dtype)
     return jax.device_put(values, like.sharding) if isinstance(like, jax.Array) else values
 

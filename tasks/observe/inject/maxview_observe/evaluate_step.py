@@ -1,4 +1,4 @@
-"""Evaluates a step's jaxpr operation by operation, and writes a line of JSON (row) for every result of an operation.
+"""Evaluates a step's jaxpr operation by operation, and writes a line of JSON (a row) for each result of each operation.
 
 A row is `{"path", "op", "from", "at", "stack", "type", "out", "params", "v"}`. `from` has the origin of each operand:
 `["row", n]` and `["arg", n]` (results and arguments by index), `["lit", text]`, `["const", digest]`, `["part", i,
@@ -21,8 +21,8 @@ from .other_arm import DRAW, Draws
 from .places import place_of_equation
 
 type Origin = list[Any]
-type Operand = tuple[Any, Origin]  # an array, and the place where it was made
-_LONG_LOOP = 20_000  # most equations of an unrolled scan; a longer scan is evaluated as one operation
+type Operand = tuple[Any, Origin]  # an array, and its origin
+_LONG_LOOP = 20_000  # most evaluations of equations in a scan; a longer scan is evaluated as one operation
 _ADDRESS = re.compile(r" at 0x\w+")
 _PLACEMENT = frozenset(
     {"sharding", "mesh", "out_sharding", "out_shardings", "context_mesh", "layout", "unconstrained_dims"}
@@ -34,8 +34,8 @@ class Where(NamedTuple):
 
     path: str  # "/scan4[2]/remat"
     stack: str  # JAX's name stack
-    call: list[Any] = []  # source line of the innermost call, for operations without a line of the trainer
-    of_library: bool = False  # in a function of JAX: JAX caches its trace, with the source lines of the first call
+    call: list[Any] = []  # the trainer's line of the innermost call, for operations without a line of their own
+    of_library: bool = False  # inside a function of JAX, whose cached trace has the source lines of its first call
 
     def inside(self, equation: Any, part: str = "", of_library: bool = False) -> "Where":
         """Return the `Where` for the body of an equation."""
@@ -43,7 +43,7 @@ class Where(NamedTuple):
         return Where(self.path + part, self.stack_of(equation), call, self.of_library or of_library)
 
     def place_of(self, equation: Any) -> list[Any]:
-        """Return the trainer's source line of an equation."""
+        """Return the trainer's source line of an equation, as `place_of_equation` does."""
         own = place_of_equation(equation)
         return self.call if self.call and (self.of_library or not own[0]) else own
 
@@ -61,14 +61,14 @@ class Evaluation:
         self._held: list[Any] = []  # keeps the equations alive whose ids are keys of _params
 
     def run(self, closed: Any, values: Sequence[Any]) -> list[Any]:
-        """Return the results of the step."""
+        """Evaluate the step on its arguments `values`; return its results."""
         operands: list[Operand] = [(to_numpy(value), ["arg", place]) for place, value in enumerate(values)]
         results = self._jaxpr(closed.jaxpr, closed.consts, operands, Where("", ""))
         self.write(json.dumps({"results": [origin for _, origin in results]}))
         return [value for value, _ in results]
 
     def _jaxpr(self, jaxpr: Any, consts: Sequence[Any], operands: list[Operand], where: Where) -> list[Operand]:
-        """Return the results of a jaxpr. Empties `operands`, so that an array is freed after its last use."""
+        """Evaluate a jaxpr; return its results. Empties `operands`, so that an array is freed after its last use."""
         known: dict[Any, Operand] = {}
 
         def read(variable: Any) -> Operand:
@@ -152,7 +152,7 @@ class Evaluation:
         return ["row", self.rows - 1]
 
     def _brief(self, equation: Any) -> str:
-        """Return the equation's parameters as JSON, cut off, without shardings, inner programs and addresses."""
+        """Return the equation's parameters as truncated JSON, without shardings, inner programs and addresses."""
         found = self._params.get(id(equation))
         if found is None:
             self._held.append(equation)

@@ -16,8 +16,8 @@ class StepFinder:
     def __init__(self, folder: Path):
         self.folder = folder
         self.name: str | None = None
-        self.others: Counter[str] = Counter()  # function name → calls that were not the step
-        self.claimed = False  # True if this process records the step
+        self.others: Counter[str] = Counter()  # function name → number of calls that were not the step
+        self.claimed = False  # True if this process, and no other one of the trainer, records the step
 
     def may_be(self, name: str) -> bool:
         """Whether a function of this name may be the step."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-# Primitives whose body takes the equation's operands and returns its results: the body is evaluated instead.
+# Primitives whose body takes the equation's operands and returns its results: the body is evaluated in their place.
 _INLINED = frozenset({
     "pjit", "jit", "closed_call", "core_call", "remat", "remat2", "checkpoint",
     "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
@@ -26,12 +26,12 @@ _OF_JAX = re.compile(r"/jax/_src/(?:numpy|nn|random|scipy|lax|image)\b")
 
 
 def open_body(body: Any) -> tuple[Any, Any]:
-    """Return a jaxpr and its constants, closed or not."""
+    """Return the jaxpr and the constants of a body, which is a ClosedJaxpr or a Jaxpr."""
     return (body.jaxpr, body.consts) if hasattr(body, "jaxpr") else (body, getattr(body, "consts", ()))
 
 
 def inlined_body(equation: Any) -> tuple[Any, Any] | None:
-    """Return the body, with its constants, of an equation that only calls it; None for other equations."""
+    """Return the jaxpr and the constants of an equation that only calls an inner jaxpr; None for other equations."""
     if equation.primitive.name not in _INLINED and not _runs_on_one_device(equation):
         return None
     body = next((equation.params[key] for key in _BODIES if equation.params.get(key) is not None), None)
@@ -42,7 +42,7 @@ def inlined_body(equation: Any) -> tuple[Any, Any] | None:
 
 
 def _runs_on_one_device(equation: Any) -> bool:
-    """Whether an equation is a `shard_map` over one device, with no collectives but those in _COLLECTIVES."""
+    """Whether an equation is a `shard_map` over one device, and all of its collectives are in _COLLECTIVES."""
     if equation.primitive.name != SHARD_MAP or equation.params["mesh"].size != 1:
         return False
     names = set(equation.params["mesh"].axis_names)
@@ -65,7 +65,7 @@ def on_one_device(equation: Any, values: list[Any]) -> list[Any] | None:
 
 
 def is_of_jax(jaxpr: Any) -> bool:
-    """Whether a jaxpr was traced from a function of JAX, such as `jnp.where`, and not from a trainer's wrapper."""
+    """Whether a jaxpr was traced from a function of JAX itself, such as `jnp.where`."""
     return _OF_JAX.search(str(getattr(jaxpr.debug_info, "func_src_info", None))) is not None
 
 
@@ -86,7 +86,7 @@ def bind(equation: Any, values: list[Any]) -> list[Any]:
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:
-    """Yield every equation, also of inner jaxprs."""
+    """Yield every equation of a jaxpr and of its inner jaxprs."""
     for equation in jaxpr.eqns:
         yield equation
         for value in equation.params.values():
@@ -97,7 +97,7 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 
 
 def is_step(name: str, jaxpr: Any) -> bool:
-    """Whether a jitted function looks like a training step: it has matrix products or LIKELY_NAME, and at least half of
+    """Whether a jitted function looks like a training step: it has matrix products or the name LIKELY_NAME, and half of
     its floating-point arguments match a result in type and shape (new weights or gradients)."""
     given, made = _floats(jaxpr.invars), _floats(jaxpr.outvars)
     if not given or sum((given & made).values()) * 2 < sum(given.values()):

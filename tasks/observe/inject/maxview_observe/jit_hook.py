@@ -1,6 +1,6 @@
 """Patches `jax.jit` and ahead-of-time compiles, so that a recorder receives every call outside of a trace.
 
-A call has the jitted function's program, and its arguments as a flat list (leaves) with names.
+A recorded call has the jitted function's program and the call's arguments as a flat list (leaves) with names.
 """
 
 import functools
@@ -29,23 +29,23 @@ class Call:
     compiled: Any = None  # the `Compiled`, if the trainer compiled ahead of time; else None
 
     def rebuild(self) -> ArgsKwargs:
-        """Return the (args, kwargs) of the leaves for the jitted function."""
+        """Return (args, kwargs) for the jitted function, made from the leaves and the static arguments."""
         return self.put_back(*self.rebuild_dynamic())
 
     def rebuild_dynamic(self) -> ArgsKwargs:
-        """Return the (args, kwargs) of the leaves for a compiled program, which takes no static arguments."""
+        """Return (args, kwargs) for a compiled program, which takes no static arguments, made from the leaves."""
         return jax.tree_util.tree_unflatten(self.tree, self.leaves)  # type: ignore[no-any-return]
 
 
 def call_of_jitted(jitted: Any, options: dict[str, Any], name: str, args: Any, kwargs: Any) -> Call | None:
-    """Return the call of a jitted function; None if its program has another number of inputs than leaves."""
+    """Return the call of a jitted function; None if the program has more or fewer inputs than the call has leaves."""
     traced = jitted.trace(*args, **kwargs)
     dynamic_args, dynamic_kwargs, put_back = _split_static(jitted, options, args, kwargs)
     return _make(name, traced.jaxpr, dynamic_args, dynamic_kwargs, put_back, traced.lower)
 
 
 def call_of_compiled(compiled: Any, lowered: Any, closed: Any, name: str, args: Any, kwargs: Any) -> Call | None:
-    """Return the call of a program that the trainer compiled ahead of time, which takes no static arguments."""
+    """Return the call of a program that the trainer compiled ahead of time; None as in `call_of_jitted`."""
     return _make(name, closed, args, kwargs, _put_none_back, lambda: lowered, compiled)
 
 
@@ -98,7 +98,7 @@ def _as_list(value: Any) -> list[Any]:
     return [value] if isinstance(value, (int, str)) else list(value)
 
 
-_KEPT = "_maxview_made_of"  # attribute of `Lowered` and `Compiled`: jaxpr, function's name, …
+_KEPT = "_maxview_made_of"  # attribute of a `Lowered`: (jaxpr, function's name); of a `Compiled`, also its `Lowered`
 
 
 class Recorder(Protocol):
@@ -126,7 +126,7 @@ class Jitted:
         self._name = name_of(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program; pass the call to the recorder if it wants the name."""
+        """Run the program; pass the call to the recorder if the recorder wants this function."""
         if not self._recorder.wants(self._name) or in_trace((args, kwargs)):
             return self._jitted(*args, **kwargs)
         if words := self._recorder.replace_arguments(self._name, args, kwargs):
@@ -196,12 +196,12 @@ def _patch_ahead_of_time(recorder: Recorder) -> None:
 
 
 def name_of(function: Any) -> str:
-    """Return a function's name; for a `functools.partial`, that of its function."""
+    """Return the name of a function, or of the function in a `functools.partial`."""
     while not hasattr(function, "__name__") and hasattr(function, "func"):
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__))
 
 
 def in_trace(values: Any) -> bool:
-    """Whether a call with these arguments is part of the trace of another function."""
+    """Whether a call with these arguments happens while JAX traces another function."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(values))

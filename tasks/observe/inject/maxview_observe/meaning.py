@@ -19,13 +19,13 @@ _QUANTISATION = re.compile(r"aqt|qwix|quant|_overwrite_with_gradient|fp8|amax_hi
 _RANDOM = re.compile(r"rngs?|RngStream|dropout_rng|key_data", re.IGNORECASE)
 _COUNTERS = frozenset({"count", "step", "mini_step", "gradient_step"})
 _WORD = re.compile(r"[A-Za-z_][\w-]*|\d+")
-# first words of a path inside a training state, after the name of the argument that contains the state
+# words with which a path inside a training state begins; before them is the name of the argument with the state
 _STATE = frozenset({"params", "model", "optimizer", "opt_state", "nnx_aux", *_COUNTERS})
 _VALUE = ("value", "raw_value")
 
 
 def place_of(name: str) -> Place:
-    """Return the role and the canonical path of an array by its dotted name in a state's tree."""
+    """Return the role and the canonical path of an array. name: the dotted path in a training state's tree."""
     parts = name.split(".")
     if parts[-1] in _VALUE and len(parts) > 1:
         parts.pop()
@@ -47,8 +47,8 @@ def place_of(name: str) -> Place:
 
 
 def _role_beside(parts: Sequence[str]) -> ArrayRole | None:
-    """Return the role of random keys, quantisation's arrays and `nnx_aux`; None for all other arrays."""
-    if any(map(_RANDOM.fullmatch, parts)):  # checked first: a quantisation may have a random stream
+    """Return the role of an array that is a random key, belongs to quantisation or is in `nnx_aux`, else None."""
+    if any(map(_RANDOM.fullmatch, parts)):  # checked first, because quantisation may have a random stream
         return "random numbers"
     if any(map(_QUANTISATION.search, parts)):
         return "quantisation"
@@ -56,7 +56,7 @@ def _role_beside(parts: Sequence[str]) -> ArrayRole | None:
 
 
 def meaning_of(argument: str) -> tuple[str, str]:
-    """Return the role and the canonical path of a step's argument by its name.
+    """Return the role and the canonical path of a step's argument. argument: the name, as in the examples.
 
     `state.params['params']['x']` and `state['model']['x'].value` are both `("parameter", "x")`. Arguments outside of a
     training state are "data".
@@ -78,7 +78,7 @@ def meanings_of(arguments: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def number_equal[R](places: Iterable[tuple[R, str]]) -> list[tuple[R, str]]:
-    """Return the places in their order, with a number after the path of each repetition: `x`, `x #2`."""
+    """Return the places (role, path) in their order, with a number after the path of each repetition: `x`, `x #2`."""
     seen: Counter[tuple[R, str]] = Counter()
     found = []
     for role, path in places:

@@ -59,7 +59,7 @@ def write_memory(folder: Path, compiled: Any) -> None:
 
 @contextmanager
 def packed_lines(path: Path) -> Iterator[Callable[[str], Any]]:
-    """Yield a function that appends a line to a file with gzip."""
+    """Yield a function that appends a line to a gzipped file."""
     with whole(path) as file, gzip.open(file, "wt", compresslevel=3, encoding="utf-8") as packed:
         yield lambda line: packed.write(line + "\n")
 
@@ -85,7 +85,7 @@ class _Arrays(dict[str, Any]):
 
 
 def claim(folder: Path) -> bool:
-    """Return whether this is the first of the trainer's processes to find the step; only the first records the step."""
+    """Return whether this process is the trainer's first to claim the step; only the first one records the step."""
     try:
         os.close(os.open(folder / CLAIM, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
@@ -95,12 +95,12 @@ def claim(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of the recorder in this process."""
+    """The settings of the recorder in this process. An arm is one of the two compared versions of a trainer."""
 
     folder: Path  # existing folder of the settings file, for everything that the recorder writes
     observe: bool = False  # True: record the first call of the step, then end the process; False: share the run's start
     tensors: bool = False  # evaluate the observed step operation by operation
-    start: Path | None = None  # folder of another arm, whose arguments replace this arm's
+    start: Path | None = None  # the other arm's `folder`: the arguments in it replace this arm's arguments
     profile: tuple[int, int] | None = None  # first and last call to profile, counted from 0; None: no profile
 
 

@@ -1,4 +1,7 @@
-"""Records the first call of the training step, may profile later calls, and ends the process."""
+"""Records the first call of the training step, profiles later calls if that is wanted, and ends the process.
+
+The process runs an arm: one of the two compared versions of a trainer.
+"""
 
 import importlib.metadata
 import math
@@ -27,7 +30,7 @@ _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "max
 
 
 class StepObserver:
-    """The `Recorder` of a process that is started for the observation alone, and ends with it."""
+    """The `Recorder` of a process that was started only for the observation. It ends the process afterwards."""
 
     def __init__(self, settings: Settings):
         self.settings, self.finder = settings, StepFinder(settings.folder)
@@ -35,7 +38,7 @@ class StepObserver:
         self.compiled: Any = None
         self.jit = jax.jit
         self.record: dict[str, Any] = {"notes": []}
-        self.own: dict[str, str | None] = {}  # replaced argument's name → digest of this arm's value
+        self.own: dict[str, str | None] = {}  # replaced argument → digest of the value before
         self.profiling: Profiling | None = None
 
     def wants(self, name: str) -> bool:
@@ -125,7 +128,7 @@ class StepObserver:
                 self.evaluate(call)
 
     def evaluate(self, call: Call) -> None:
-        """Evaluate the step operation by operation; write a row for every tensor, and the random draws."""
+        """Evaluate the step operation by operation; write a row per tensor. The first arm also writes its draws."""
         began = time.process_time()
         with files.packed_lines(self.settings.folder / files.TENSORS) as write:
             evaluation = Evaluation(write, Draws(self.given_draws(call)))
@@ -140,7 +143,7 @@ class StepObserver:
         say(f"{evaluation.rows} tensors of {call.name} in {time.process_time() - began:.1f} s of the processor")
 
     def given_draws(self, call: Call) -> Mapping[str, Any]:
-        """Return the other arm's draws if the arms have no random key in common, else {}."""
+        """Return the other arm's draws if both arms have random keys, but none in common; else {}."""
         start = self.settings.start
         if start is None or not (start / files.DRAWS).exists():
             return {}
@@ -152,7 +155,7 @@ class StepObserver:
         """Run the step; use the program that was compiled for the observation, if there is one."""
         if self.compiled is not None and call.compiled is None:
             args, kwargs = call.rebuild_dynamic()
-            self.busy = True  # `wants` ignores this call: it is not the trainer's
+            self.busy = True  # the patched `jax.jit` also sees this call: `wants` must ignore it
             try:
                 return self.compiled(*args, **kwargs)
             except TypeError as error:
@@ -174,7 +177,7 @@ class StepObserver:
         files.write_json(self.settings.folder / files.OBSERVATION, self.record)
 
     def end_without_step(self) -> None:
-        """Write a record with the reason why there is no observation; called at the process's exit."""
+        """Write a record with the reason why the observation is missing or unfinished; called at the process's exit."""
         if (self.settings.folder / files.CLAIM).exists() and not self.finder.claimed:
             return  # another process of this trainer records the step
         died = getattr(sys, "last_value", None)  # the uncaught exception that ended the process
@@ -215,7 +218,7 @@ def donated(lowered: Any, count: int) -> list[bool]:
 
 
 def describe_results(results: Any) -> list[dict[str, Any]]:
-    """Describe the results of the compiled step."""
+    """Return a JSON object per result of the compiled step."""
     paths = jax.tree_util.tree_flatten_with_path(results)[0]
     return describe_all([f"result{jax.tree_util.keystr(path)}" for path, _ in paths], [leaf for _, leaf in paths])
 
@@ -227,7 +230,7 @@ def describe_all(names: list[str], arrays: list[Any], donated: list[bool] | None
 
 
 def describe(name: str, place: tuple[str, str], array: Any, donated: bool) -> dict[str, Any]:
-    """Return the JSON object of one array. place: its role and meaning."""
+    """Return the JSON object of one array. place: its role and canonical path."""
     shape, kind = tuple(getattr(array, "shape", ())), getattr(array, "dtype", type(array).__name__)
     sharding = getattr(array, "sharding", None)
     found = {

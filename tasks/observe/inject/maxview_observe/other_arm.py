@@ -1,7 +1,8 @@
-"""Replaces arguments and random draws of an observed step by those of another arm, so that fewer causes can differ.
+"""Gives an observed step the other arm's arguments and random draws, so that fewer causes can make the arms differ.
 
-An arm is one of the two compared versions of a trainer. Draws are matched by loop, type and order. Only the evaluation
-of a step uses the other arm's draws: the trainer's compiled step makes its own.
+An arm is one of the two compared versions of a trainer. A draw is the result of one `random_bits` operation; draws are
+matched by loop, type and order. Only the evaluation operation by operation uses the other arm's draws: the trainer's
+compiled step makes its own draws.
 """
 
 from collections import Counter
@@ -19,7 +20,8 @@ _MAY_DIFFER = ("random numbers", "counter")
 class Replacement:
     """The first call's arguments after the replacement by the other arm's arguments of the same meaning.
 
-    leaves: the new arguments. replaced: names. kept: name → reason. unused: names of arguments of the other arm only.
+    leaves: the new arguments. replaced: names of replaced arguments. kept: name → why the argument was not replaced.
+    own_values: the kept names of arguments that must be equal for an equal start. unused: names in the other arm only.
     """
 
     def __init__(self, names: list[str], leaves: list[Any], file: Path):
@@ -38,13 +40,12 @@ class Replacement:
                 continue
             self.leaves[place] = bits.from_bits(values, leaves[place])
             self.replaced.append(name)
-        # kept arguments that make the arms start differently
         self.own_values = [name for name in self.kept if meaning_of(name)[0] not in _MAY_DIFFER]
-        self.unused = list(theirs.values())  # arguments of the other arm only
+        self.unused = list(theirs.values())
 
     @staticmethod
     def _reason(leaf: Any, role: str, there: str | None) -> str | None:
-        """Return why an argument is not replaced; None if it is. there: its name in the other arm."""
+        """Return why an argument is not replaced; None if it is. there: the argument's name in the other arm."""
         if role == "random numbers":
             return "random numbers stay the arm's own"
         if there is None:
@@ -53,7 +54,7 @@ class Replacement:
 
 
 DRAW = "random_bits"  # all functions of `jax.random` use this primitive
-MOST_BYTES = 256 << 20  # later draws are not stored
+MOST_BYTES = 256 << 20  # most bytes of stored draws; later draws are not stored
 
 
 class Draws:
@@ -77,7 +78,7 @@ class Draws:
 
 
 def have_common_keys(arguments: Iterable[str], others: Iterable[str]) -> bool:
-    """Return whether two steps have a random key of the same meaning as argument; also True if a step has no keys."""
+    """Return whether a random key of one meaning is an argument of both steps; also True if a step has no key."""
     mine, theirs = (
         {meaning for meaning in meanings_of(names) if meaning[0] == "random numbers"} for names in (arguments, others)
     )

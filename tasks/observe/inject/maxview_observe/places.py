@@ -5,17 +5,17 @@ import re
 import sys
 from typing import Any
 
-# Files of Python, JAX and packages around it: their frames are skipped in favour of the trainer's line that calls them.
+# Files of Python, JAX and packages around JAX. Their frames are skipped: the place is the trainer's calling line.
 LIBRARIES = re.compile(
     r"/(?:site|dist)-packages/(?:jax|jaxlib|flax|optax|orbax|chex|absl|qwix|aqt|penzai|equinox|haiku)/"
     r"|/lib/python3[.\d]*/(?!(?:site|dist)-packages/)|<frozen|/maxview_observe/|/jax/_src/"
 )
 _cache: dict[int, list[Any]] = {}
-_held: list[Any] = []  # keeps the tracebacks whose ids are keys
+_held: list[Any] = []  # keeps the tracebacks alive whose ids are keys of _cache
 
 
 def place_of_equation(equation: Any) -> list[Any]:
-    """Return `[file, line, function, short file]` of the innermost frame outside of libraries; empty without one."""
+    """Return `[file, line, function, short file]` of the innermost frame outside of libraries, else empty fields."""
     traceback = equation.source_info.traceback
     if traceback is None:
         return ["", 0, "", ""]

@@ -12,7 +12,7 @@ LEAST_CALLS, LONG_S = 5, 20.0  # a profile ends early if it has this many calls 
 
 
 class Profiling:
-    """A profile of some calls, without Python's functions, because tracing them slows the host several-fold."""
+    """A profile of some calls. It omits Python's functions, because tracing them slows the host several-fold."""
 
     def __init__(self, folder: Path):
         options = jax.profiler.ProfileOptions()
@@ -23,7 +23,7 @@ class Profiling:
         jax.profiler.start_trace(str(folder), profiler_options=options)
 
     def is_enough(self, *, last: bool) -> bool:
-        """Count a call; return whether it ends the profile. last: it is the last wanted call."""
+        """Count a call; return whether the profile should end with it. last: whether it is the last wanted call."""
         self.calls += 1
         return last or (self.calls >= LEAST_CALLS and time.monotonic() - self.began > LONG_S)
 
@@ -37,6 +37,6 @@ class Profiling:
             self.mark = None
 
     def stop(self) -> None:
-        """Write the profile."""
+        """End the profile and write it."""
         jax.profiler.stop_trace()
         gc.callbacks.remove(self.mark_collection)

@@ -1,8 +1,8 @@
 """Starts a run with another arm's first state and batches, without changing its trainer.
 
 An arm is one of the two compared versions of a trainer. One arm stores the arguments of its first step, and every batch
-that differs from the previous batch. The other arm uses these arguments, by meaning and step number, and lists the
-arguments that could not be replaced in `start.json`.
+that differs from the previous batch. The other arm's trainer gets these arguments in place of its own: arguments are
+matched by meaning, batches also by step number. `start.json` lists the arguments that could not be replaced.
 """
 
 from collections.abc import Callable
@@ -28,9 +28,9 @@ class StartSharer:
 
     def __init__(self, settings: Settings):
         self.settings, self.finder = settings, StepFinder(settings.folder)
-        self.first = 0  # number of the step of the first call
+        self.first = 0  # step number of the first call, which is above 0 after a resume
         self.calls, self.ended = 0, False  # ended: arguments are no longer shared
-        self.results: list[Any] = []  # results of the first call: arguments that were results are state, not batch
+        self.results: list[Any] = []  # results of the first call: as arguments of the second call they are state
         self.fresh: dict[int, str] | None = None  # the batch's arguments: index → name; None before the second call
         self.leaves = 0  # number of arguments of a call, without static ones
         self.batch, self.bytes = "", 0  # digest of the last stored batch, and total bytes of all stored batches
@@ -43,7 +43,7 @@ class StartSharer:
 
     def replace_arguments(self, name: str, args: Any, kwargs: Any) -> ArgsKwargs | None:
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
-        if self.fresh is None or len(leaves) != self.leaves:  # more leaves with static arguments: handled by `run`
+        if self.fresh is None or len(leaves) != self.leaves:  # static arguments add leaves: use `run`
             return None
         self.calls += 1
         with_batch = self.guarded(lambda: self.share_batch(leaves, self.first + self.calls - 1))
@@ -60,7 +60,7 @@ class StartSharer:
         return results
 
     def guarded(self, share: Callable[[], list[Any]]) -> list[Any] | None:
-        """Return the leaves that `share` returns; None after an exception: the run then keeps its own leaves."""
+        """Return the leaves that `share` returns; None after an exception: the run then keeps its own arguments."""
         try:
             return share()
         except Exception as error:
@@ -68,7 +68,7 @@ class StartSharer:
             return None
 
     def share(self, call: Call, number: int) -> list[Any]:
-        """Return the leaves to use instead of the call's. number: index of the call."""
+        """Return the leaves to use in place of the call's own. number: index of the call."""
         if number == 0:
             self.first = step_of(call.arguments, call.leaves) or 0
             return self.begin(call)
@@ -78,7 +78,7 @@ class StartSharer:
         return self.share_batch(call.leaves, self.first + number)
 
     def begin(self, call: Call) -> list[Any]:
-        """Handle the first call of this process, which may have resumed from a checkpoint."""
+        """Store or replace the arguments of the process's first call, except in a resumed run; return the arguments."""
         if not all(map(bits.is_whole, call.leaves)):
             self.give_up("the start is not shared: other processes hold parts of the state")
         elif self.settings.start is None:
@@ -104,7 +104,7 @@ class StartSharer:
         return done.leaves
 
     def share_batch(self, leaves: list[Any], step: int) -> list[Any]:
-        """Return the leaves with the other arm's batch of this step. The arm that stores batches keeps its leaves."""
+        """Return the leaves with the other arm's batch of this step; or store this arm's batch and return the same."""
         assert self.fresh is not None
         if self.settings.start is None:
             self.keep_batch([bits.to_bits(leaves[place]) for place in self.fresh], step)
@@ -171,11 +171,11 @@ def fresh_data(call: Call, results: list[Any]) -> dict[int, str]:
 
 
 def batch_file(folder: Path, step: int) -> Path:
-    """Return the path of the batch of a step."""
+    """Return the path of the file with a step's batch."""
     return folder / f"batch-{step:08d}.npz"
 
 
 def last_batch(folder: Path, step: int) -> Path | None:
-    """Return the file with the batch of a step, the last file up to that step; None if there is none."""
+    """Return the last batch file up to a step, or None. It has the step's batch: repeated batches are stored once."""
     kept = sorted(file for file in folder.glob("batch-*.npz") if file <= batch_file(folder, step))
     return kept[-1] if kept else None

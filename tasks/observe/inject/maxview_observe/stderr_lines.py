@@ -1,4 +1,4 @@
-"""Prints the recorder's messages to stderr, which the trainer's log contains."""
+"""Prints the recorder's messages to stderr, and so into the trainer's log."""
 
 import sys
 
