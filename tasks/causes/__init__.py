@@ -1,1 +1,1 @@
-"""Explains how two observed arms differ: in tensors, programs, memory and time, with the commits of source lines."""
+"""Explains how two observed arms (versions of a trainer) differ: in tensors, program, memory and time; by commit."""

@@ -1,7 +1,7 @@
 """Compares the arguments of both arms' training steps: weights, optimizer moments, counters, random keys, batches.
 
-An arm is one of the two compared versions of a trainer. The candidate's step may have been observed with arguments of
-the baseline in place of its own: these arguments are called replaced.
+An arm is one of the two compared versions of a trainer. A root is a place at which the arms begin to differ. The
+candidate's step may have been observed with arguments of the baseline in place of its own: these are called replaced.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 from tasks.records.observation import Observation, ObservedArray, Role, Root
 from tasks.records.text import counted
 
-_SHOWN = 5  # most argument names in a sentence
+_SHOWN = 5  # most argument names in one sentence
 _WORDS: Mapping[Role, str] = {
     "parameter": "first weight", "optimizer": "moment of the optimizer", "counter": "counter",
     "random numbers": "key of random numbers", "quantisation": "array of the quantisation",
@@ -31,10 +31,10 @@ class GivenArguments:
 def compare_arguments(
     baseline: Observation, candidate: Observation, names: tuple[str, str], *, starts_shared: bool = False
 ) -> GivenArguments:
-    """Return the differences of the arguments, paired by role and meaning: one root for each role with differences.
+    """Pair the arguments by role and meaning; return their differences, with one root for each role that has any.
 
-    A replaced argument is a difference if the candidate's own one was not equal. It is none if the measured runs
-    started with equal arguments too (starts_shared).
+    A replaced argument also counts as different if the candidate's own value differed, unless the judged runs, from
+    which the verdict comes, started with equal arguments too (starts_shared).
     """
     places = [
         {(argument.role, argument.meaning): n for n, argument in enumerate(found.arguments)}
@@ -51,7 +51,7 @@ def compare_arguments(
         if left.digest is not None and left.digest == right.digest:
             equal[0].add(ours)
             equal[1].add(theirs)
-            if not starts_shared and right.own_digest not in (None, left.digest):  # differed before it was replaced
+            if not starts_shared and right.own_digest not in (None, left.digest):  # it differed before
                 replaced.setdefault(left.role, []).append(left.meaning)
         else:
             different.setdefault(left.role, []).append((left, right))
@@ -72,7 +72,7 @@ def compare_arguments(
 
 
 def _same_values(baseline: Observation, candidate: Observation, equal: tuple[set[int], set[int]]) -> None:
-    """Mark arguments as equal if any argument of the other arm has the same bits, also under another meaning."""
+    """Add to `equal` the arguments whose bits any argument of the other arm has, also under another meaning."""
     digests = [{argument.digest for argument in found.arguments} - {None} for found in (baseline, candidate)]
     for side, (found, others) in enumerate(((baseline, digests[1]), (candidate, digests[0]))):
         equal[side].update(n for n, argument in enumerate(found.arguments) if argument.digest in others)

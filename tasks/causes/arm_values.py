@@ -1,7 +1,8 @@
-"""Finds the tensors of one arm's observed step that the other arm lacks, and the operations at which they begin.
+"""Finds the tensors of one arm's observed step that the other arm lacks, and the operations that cause them.
 
 An arm is one of the two compared versions of a trainer. A row is one tensor: one result of one operation of the step. A
-random draw (`jax.random`) differs if its key derives from an argument of the step that only one arm has.
+draw is the result of a call of `jax.random`. It counts as different if its key derives from an argument that only one
+arm's step has.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -33,7 +34,7 @@ class OwnDraws:
 
 
 def trace_keys(step: ObservedStep, arguments: Sequence[ObservedArray]) -> KeyUses:
-    """Follow an arm's random keys from the step's arguments through its operations to its draws."""
+    """Follow an arm's random keys from the step's arguments through the step's operations to its draws."""
     derived: dict[int, frozenset[int]] = {}
     draws: dict[int, frozenset[int]] = {}
     for n, row in enumerate(step.rows):
@@ -51,7 +52,10 @@ def trace_keys(step: ObservedStep, arguments: Sequence[ObservedArray]) -> KeyUse
 
 
 def find_own_draws(arm: "ArmValues", other: "ArmValues") -> OwnDraws:
-    """Return the draws with a key argument that the other arm lacks: by meaning, and by bits among its draws' keys."""
+    """Return the draws whose keys derive from an argument that the other arm lacks.
+
+    The other arm lacks it if no random key there has its meaning, and no draw's key argument there has its bits.
+    """
     arguments, others = arm.observation.arguments, other.observation.arguments
     meanings = {argument.meaning for argument in others if argument.role == _RANDOM}
     digests = {others[place].digest for places in other.keys.draws.values() for place in places}
@@ -96,7 +100,7 @@ class ArmValues:
 
     @cached_property
     def keys(self) -> KeyUses:
-        """The arguments that the keys of the step's random draws derive from."""
+        """The arguments from which the step's random keys and draws derive."""
         return trace_keys(self.step, self.observation.arguments)
 
     def digest_of(self, leaf: Leaf) -> str:
@@ -108,7 +112,7 @@ class ArmValues:
         return f"{leaf[0]} {leaf[1]}"
 
     def inputs(self, row: TensorRow) -> tuple[str, ...]:
-        """Return the digests of the tensors that an operation reads, without constants."""
+        """Return the digests of the tensors that an operation reads, in order, without constants."""
         return tuple(text for origin in row.origins for text in self._made(origin))
 
     def constants(self, row: TensorRow) -> tuple[str, ...]:
@@ -126,7 +130,7 @@ class Divergence:
 
     arm: ArmValues
     other: ArmValues
-    divergent: frozenset[int] = field(init=False)  # live rows whose value does not occur in the other arm
+    divergent: frozenset[int] = field(init=False)  # live rows whose values the other arm lacks
     own_draws: OwnDraws = field(init=False)
     # the rows where differences begin: divergent rows whose inputs the other arm has too, and random draws with keys
     # that only this arm has
@@ -140,7 +144,7 @@ class Divergence:
 
     def _is_at_front(self, n: int) -> bool:
         if n in self.own_draws.keys or n in self.own_draws.derived:
-            return n in self.own_draws.keys  # not the rows that compute such a key: its first effect is a draw
+            return n in self.own_draws.keys  # the rows that compute such a key do not count
         return all(map(self._common, self.arm.rows[n].origins))
 
     def _common(self, origin: Origin) -> bool:

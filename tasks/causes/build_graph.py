@@ -26,7 +26,7 @@ COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ("add", "multiply", "max
 BRANCHES = frozenset({"stablehlo.case", "stablehlo.if"})
 _RETURNS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
 _RANDOM = re.compile(r"_?threefry\w*")  # JAX's functions for random bits; each call is one operation
-_MOST_ROUNDS = 8  # see _Builder.loop
+_MOST_ROUNDS = 8  # most rounds in _Builder.loop
 _INTEGER = re.compile(r"dense<(-?\d+)> : tensor<u?i\d+>")
 _AXES = re.compile(r'"(\w+)"=(\d+)')
 _NUMBER = re.compile(r"\d+")
@@ -52,9 +52,9 @@ class _Builder:
         self.in_library = [not one["frames"] or is_library(one["frames"][0][1]) for one in transcript["places"]]
         self.stacks: list[str] = [one["stack"] for one in transcript["places"]]
         self.sizes = {axis: int(size) for axis, size in _AXES.findall(" ".join(transcript["meshes"]))}
-        self.integers: dict[str, int] = {}  # exact hash of an integer constant → its number
+        self.integers: dict[str, int] = {}  # exact hash of an integer constant → its value
         self.bodies: dict[str, str] = {}  # function → hash of its body
-        self.carries = 0  # number of bits of `Value.carries` that the surrounding loops use
+        self.carries = 0  # number of bits of `Value.carries` in use by the surrounding loops
         self.graph = Graph()
         main = self.functions["main"]
         env = self._arguments(main["arguments"])
@@ -72,7 +72,7 @@ class _Builder:
         return env
 
     def _results(self, main: Mapping[str, Any], returned: Sequence[Value]) -> None:
-        """Name the results. A result that overwrites a donated argument gets the argument's name."""
+        """Add the results to the graph. A result that overwrites a donated argument gets the argument's name."""
         names = list(self.graph.inputs)
         replaced = {
             int(found[0]): name
@@ -130,7 +130,7 @@ class _Builder:
     def body(self, callee: str) -> str:
         """Return the hash of a function's computation, independent of its callers."""
         if callee not in self.bodies:
-            self.bodies[callee] = ""  # ends a recursion
+            self.bodies[callee] = ""  # ends the recursion if the function calls itself
             function = self.functions[callee]
             given = {
                 one["value"]: Value.leaf("given", number, one["type"])
@@ -150,7 +150,7 @@ class _Builder:
         return [value._replace(exact=digest("placed", sharding, value.exact)) for value in read]
 
     def find_place(self, place: int, around: Around) -> int:
-        """Return the place to report for an operation: its own, or the call's if it is in a library's function."""
+        """Return the place to report for an operation: `place`, or the place of the call if `place` is in a library."""
         return place if around.call is None or not self.in_library[place] else around.call
 
     def operation(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
@@ -193,14 +193,14 @@ class _Builder:
         return made
 
     def detail(self, one: Operation) -> str:
-        """Return an operation's attributes, with the hash of a function in place of its name."""
+        """Return an operation's attributes as text, with a function's hash in place of the function's name."""
         text = ", ".join(f"{name} = {value}" for name, value in one["attributes"].items() if name != "callee")
         if "@" not in text:
             return text
         return re.sub(r"@([\w.$-]+)", lambda found: self.body(found[1]) if found[1] in self.functions else "@", text)
 
     def regions(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
-        """Return the results of a conditional, which depend on all its branches, or of a manual computation."""
+        """Return the results of a conditional, which depend on all its branches, or of Shardy's manual computation."""
         returned = []
         for region in one["regions"]:
             inner = {**env, **dict(zip(region["arguments"], read, strict=False))}
@@ -210,8 +210,10 @@ class _Builder:
         return [Value.combine(*what, of=[*index, *parts]) for parts in zip(*returned, strict=True)]
 
     def loop(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
-        """Return a loop's results. Carries are identified by initial value and update, not by position: the hashes
-        (colours) are refined in rounds until their number stops growing. A result also depends on the loop's condition.
+        """Return a loop's results. Carries are identified by initial value and update, not by position.
+
+        The carries' hashes (colours) are refined in rounds until the number of distinct hashes stops growing. Results
+        also depend on the loop's condition.
         """
         condition, body = one["regions"]
         last = body["operations"][-1]["operands"]
@@ -239,7 +241,7 @@ class _Builder:
             ]  # fmt: skip
         if around.record:
             trips = self.trips(condition, {**env, **dict(zip(condition["arguments"], read, strict=True))})
-            # from the initial values, so that one difference in the body does not change all readers of its carry
+            # Starts from the initial values: a difference in the body then changes only the nodes that follow it.
             run_body(read, around._replace(times=around.times * trips))
         self.carries = base
         needs = [value.carries | test.carries | 1 << base + n for n, value in enumerate(made)]
@@ -247,7 +249,7 @@ class _Builder:
         return [value if keep else result for value, keep, result in zip(read, kept, closed, strict=True)]
 
     def trips(self, condition: Mapping[str, Any], inner: Values) -> int:
-        """Return a loop's iterations: the constant limit minus the counter's constant start; 1 if one is unknown."""
+        """Return a loop's number of iterations: constant limit minus the counter's constant start; 1 if not known."""
         constants: dict[int, int] = {}
         for one in condition["operations"]:
             if one["name"] == "stablehlo.constant":

@@ -20,12 +20,12 @@ class PlacedRoot:
     """One root, and its position in the baseline's program."""
 
     root: Root
-    order: float  # row of the baseline; between two rows for an operation that only the candidate has
+    order: float  # index of the baseline's row; a half, such as 3.5, for an operation that only the candidate has
     group: tuple[str, ...]  # equal for roots that are listed as one
 
 
 def describe_pair(left: Divergence, right: Divergence, ours: int, theirs: int) -> PlacedRoot:
-    """Describe a root at the baseline's row `ours` and the candidate's row `theirs`, which read equal tensors."""
+    """Describe a root at the baseline's row `ours` and the candidate's row `theirs`, which were paired."""
     a, b = left.arm.rows[ours], right.arm.rows[theirs]
     if ours in left.own_draws.keys and theirs in right.own_draws.keys:
         kind, why, values = _other_keys(left, right, ours, theirs)
@@ -62,7 +62,7 @@ def _reason(left: Divergence, right: Divergence, a: TensorRow, b: TensorRow) -> 
 
 
 def _other_parameter(left: str, right: str) -> tuple[str, str]:
-    """Return `name=value` of the left and the value of the right, for the first parameter that differs."""
+    """Return `name=value` from the left and `value` from the right of the first parameter that differs."""
     try:
         ours, theirs = json.loads(left), json.loads(right)
         name = next(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
@@ -72,7 +72,7 @@ def _other_parameter(left: str, right: str) -> tuple[str, str]:
 
 
 def describe_extra(side: Divergence, n: int, order: float, *, of_candidate: bool, stops: bool = False) -> PlacedRoot:
-    """Describe a root at row `n`, which only one arm has. stops: it stops a gradient; else only its value is new."""
+    """Describe a root at row `n`, which only the arm `side` has. stops: whether the row is a `stop_gradient`."""
     shown = "stopped" if stops else side.arm.rows[n].values
     what = "stops the gradient here" if stops else "has it"
     values = ("", shown) if of_candidate else (shown, "")

@@ -33,8 +33,8 @@ from tasks.records import (
 )
 from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
 
-PROFILED = (2, 21)  # first and last profiled call, from 0: earlier calls wait for the compiler and for a checkpoint
-MOST_RESULTS = 3  # names of results in a headline
+PROFILED = (2, 21)  # first and last profiled call, counted from 0: earlier calls wait for the compiler and a checkpoint
+MOST_RESULTS = 3  # most names of results in a headline
 
 type Both[T] = tuple[T, T]
 
@@ -63,8 +63,8 @@ def say_cost(plans: Both[RunPlan], seconds: float | None) -> str:
 def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path) -> Explanation:
     """Observe both arms, with files below `folder`, and return their differences; a failure of an arm gives a note.
 
-    The second arm's step gets the first arm's arguments, so that only the computation can differ. Differences of its
-    own arguments are listed first, unless the judged runs started with equal arguments.
+    The second arm's step gets the first arm's arguments, so that only the computation can differ. If the second arm's
+    own arguments differ, they are listed first, unless the judged runs started with equal arguments.
     """
     began = time.monotonic()
     first = observe(plans[0], names[0], folder / "baseline", None)
@@ -76,14 +76,14 @@ def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path) -> Expla
 
 
 def observe(plan: RunPlan, name: str, folder: Path, start: Path | None) -> ObservedArm:
-    """Observe an arm in one process: first step's tensors, profile of later steps. start: folder of the other arm."""
+    """Observe an arm in one process: the first step's tensors, a profile of later steps. start: see `observe_arm`."""
     last = int(plan.config["steps"]) - 1
     profile = (min(PROFILED[0], last), min(PROFILED[1], last))
     return ObservedArm(plan, name, folder, observe_arm(plan, folder, start=start, profile=profile))
 
 
 def explain_observed(arms: Both[ObservedArm], *, starts_shared: bool = False) -> Explanation:
-    """Return the explanation from the folders of two observations. starts_shared: see `compare_tensors`."""
+    """Return the explanation of two observed arms' difference. starts_shared: see `compare_tensors`."""
     notes = [f"{arm.name}: {note}" for arm in arms for note in arm.observation.notes]
     names = (arms[0].name, arms[1].name)
     if not all(arm.observation.step for arm in arms):
@@ -206,8 +206,8 @@ def _say_headline(
 ) -> str:
     """Return one sentence about the first tensor that differs, else about the program, else about memory or time.
 
-    Tensors are evaluated operation by operation, but results come from the compiled step. The sentence names the two
-    cases differently.
+    If all tensors are equal but the compiled steps' results differ, the sentence names the compiler: tensors are
+    evaluated operation by operation, results come from the compiled step.
     """
     if tensors is not None and tensors.roots:
         return tensors.sentence

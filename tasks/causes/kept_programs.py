@@ -1,4 +1,4 @@
-"""Compares the compiled training steps that the runs of two arms (versions of a trainer) kept in their folders."""
+"""Compares the lowered training steps that the runs of two arms (versions of a trainer) kept in their folders."""
 
 import gzip
 import hashlib
@@ -13,7 +13,7 @@ from tasks.store import Store
 
 
 def have_programs(runs: Sequence[RunRecord], store: Store) -> bool:
-    """Return whether all runs of two arms kept their programs, and the hashes do not already prove them equal."""
+    """Return whether all runs of two arms kept their programs, and no equal hashes prove the programs equal."""
     hashes = {run.program.get("stablehlo_sha256") for run in runs}
     if len({run.arm for run in runs}) != 2 or (len(hashes) == 1 and None not in hashes):
         return False
@@ -21,9 +21,9 @@ def have_programs(runs: Sequence[RunRecord], store: Store) -> bool:
 
 
 def compare_kept_programs(runs: Sequence[RunRecord], store: Store) -> ProgramExplanation | None:
-    """Compare the first run's program with each distinct program of the other runs; return the largest difference.
+    """Compare the first run's program with each distinct program of the other runs; return the least equal comparison.
 
-    None if a program cannot be read (an older or newer JAX may have written it), or if there is no other program.
+    None if a program cannot be read (another JAX version may have written it), or if there is no other program.
     """
     found: dict[str, tuple[RunRecord, Path]] = {}
     for run, path in zip(runs, _paths(runs, store), strict=True):

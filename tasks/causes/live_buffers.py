@@ -1,9 +1,8 @@
 """Finds the buffers that are live at the peak of a program's device memory, and compares those of two arms.
 
-An arm is one of the two compared versions of a trainer.
-
-The offset and size of each buffer are from the compiler's `BufferAssignmentProto` (XLA's `hlo.proto`). Its lifetime is
-from the order of the instructions in the scheduled program.
+An arm is one of the two compared versions of a trainer. The offset and size of each buffer are from the compiler's
+`BufferAssignmentProto` (XLA's `hlo.proto`). The lifetime of a buffer is computed from the order of the instructions in
+the scheduled program.
 """
 
 from collections import defaultdict
@@ -20,7 +19,7 @@ from tasks.preflight.hlo import Instruction, Program
 from tasks.records import CodeLine, LiveBuffer, MemoryExplanation
 
 MOST_LISTED = 20
-# Opcodes whose result is the buffer of an operand. They extend the lifetime of that buffer.
+# Opcodes whose result is the buffer of an operand, and so extends the lifetime of that buffer.
 _PASSES = frozenset({"tuple", "get-tuple-element", "bitcast", "optimization-barrier", "while", "call", "conditional"})
 _INSIDE = ("condition", "body", "to_apply", "calls")
 
@@ -28,7 +27,7 @@ _INSIDE = ("condition", "body", "to_apply", "calls")
 class Buffer(NamedTuple):
     """A buffer on one device. Buffers at the same offset of an allocation share memory at different times."""
 
-    instruction: str  # name of the instruction that makes it; empty if unknown
+    instruction: str  # name of the instruction that makes the buffer; empty if unknown
     allocation: int  # index of the allocation that contains it
     offset: int  # bytes from the start of the allocation
     size: int  # bytes
@@ -83,7 +82,7 @@ def read_buffers(assignment: Path, instructions: Path) -> list[Buffer]:
 
 
 def find_peak(program: Program, buffers: Iterable[Buffer]) -> Peak:
-    """Return the allocated bytes, and the buffers at the moment with most bytes in use. Arguments are always live."""
+    """Return the allocated bytes, and the live buffers at the moment with most bytes in use. Arguments live always."""
     spans, length = _Schedule(program).spans()
     changes: dict[int, list[tuple[bool, Buffer]]] = defaultdict(list)
     listed = list(buffers)
@@ -91,7 +90,7 @@ def find_peak(program: Program, buffers: Iterable[Buffer]) -> Peak:
         begin, end = (0, length) if buffer.is_argument else spans.get(buffer.instruction, (0, 0))
         changes[begin].append((True, buffer))
         changes[end + 1].append((False, buffer))
-    held: dict[tuple[int, int], list[Buffer]] = defaultdict(list)  # (allocation, offset) → live
+    held: dict[tuple[int, int], list[Buffer]] = defaultdict(list)  # (allocation, offset) → live buffers there
     now = most = 0
     best: tuple[Buffer, ...] = ()
     for moment in sorted(changes):
@@ -118,7 +117,7 @@ def count_allocated(buffers: Iterable[Buffer]) -> int:
 
 
 class _Schedule:
-    """Numbers a step's instructions in execution order. A loop's body is counted once, at the moment of its loop."""
+    """Numbers a step's instructions in execution order. A loop's body is numbered once."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -142,8 +141,10 @@ class _Schedule:
             self.ends[one.name] = self.moment
 
     def spans(self) -> tuple[dict[str, tuple[int, int]], int]:
-        """Return instruction → (begin, end) of its result's lifetime, and the last moment. A lifetime ends at the last
-        use, also of a result of `_PASSES` with the same buffer."""
+        """Return instruction → (begin, end) of the lifetime of its result's buffer, and the last moment of the step.
+
+        A lifetime ends at the buffer's last use. Uses of a result of `_PASSES` with the same buffer count.
+        """
         found: dict[str, tuple[int, int]] = {}
         for name in self.order:
             computation = self.program.computations[name]
@@ -172,7 +173,7 @@ def compare_memory(
     candidate: tuple[OptimisedProgram, list[Buffer]],
     names: tuple[str, str],
 ) -> MemoryExplanation:
-    """Compare the peaks of both arms, and the buffers that are live there by source line, largest difference first."""
+    """Compare both arms' peaks, and the buffers that are live at them by source line, largest difference first."""
     peaks = [find_peak(side[0].program, side[1]) for side in (baseline, candidate)]
     groups = [_group(peak.buffers, side[0].located) for peak, side in zip(peaks, (baseline, candidate), strict=True)]
     rows = [_make_row(groups[0].get(key), groups[1].get(key)) for key in groups[0].keys() | groups[1].keys()]
@@ -213,7 +214,7 @@ def _types(one: Instruction) -> str:
 
 def _make_row(left: _Group | None, right: _Group | None) -> LiveBuffer:
     one = right or left
-    assert one is not None  # the key is from one of them
+    assert one is not None  # every key is in at least one of the two groups
     return LiveBuffer(
         what=one.what,
         baseline_bytes=left.bytes if left else 0,

@@ -1,6 +1,7 @@
 """Observes an arm: runs its command once more, in a new process that ends as soon as its training step is recorded.
 
-An arm is one of the two compared versions of a trainer. Its judged run, from which the verdict comes, is not touched.
+An arm is one of the two compared versions of a trainer. The files of its judged run, from which the verdict
+comes, stay unchanged.
 """
 
 import shutil
@@ -26,10 +27,10 @@ def observe_arm(
     tensors: bool = True,
     profile: tuple[int, int] | None = None,
 ) -> Observation:
-    """Run the plan's command until it ends; return the record of the first call of its training step.
+    """Run the plan's command until its step is recorded; return the record of the first call of the training step.
 
-    start: folder of another arm's `arguments.npz`; these replace this arm's arguments of the same meaning. tensors:
-    evaluate the step operation by operation. profile: first and last call to profile, counted from 0.
+    start: folder of the other arm's `arguments.npz`, whose arrays replace this arm's arguments of the same meaning.
+    tensors: evaluate the step operation by operation. profile: first and last call to profile, counted from 0.
     If the trainer fails or has no training step, the record has a note.
     """
     if plan.backend != "local":

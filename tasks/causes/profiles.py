@@ -1,7 +1,7 @@
 """Compares JAX profiles of two arms: seconds per step in each function of the trainer, and in parts of the host.
 
-An arm is one of the two compared versions of a trainer. Parts of the host are the gaps between steps and the garbage
-collections.
+An arm is one of the two compared versions of a trainer. The host's time has two parts: the gaps between steps, and the
+garbage collections.
 """
 
 import statistics
@@ -17,7 +17,7 @@ from tasks.records import CodeLine, TimeDifference, TimeExplanation
 MOST_LISTED = 20  # differences in the record
 SUMMARIZED = 3  # differences that the sentence names
 # A difference is sure if it exceeds LEAST_SPREADS × the larger spread of the arms + LEAST_SHARE × the time of a step's
-# operations. Between profiles of one program, no difference did (decision 0079).
+# operations. No difference between two profiles of one program was that large (decision 0079).
 LEAST_SPREADS, LEAST_SHARE = 2.0, 0.02
 GAP, COLLECTION = "the host between the steps", "garbage collection of the host"
 # Opcodes that contain other instructions. They are skipped, because the profile also lists the instructions inside.
@@ -49,7 +49,7 @@ class ProfiledStep(NamedTuple):
     """One arm's profile, and the program with the source lines of its instructions."""
 
     profile: Profile
-    program: OptimisedProgram | None  # None: parts are named by instruction
+    program: OptimisedProgram | None  # None: parts are named by instruction, not by source line
     name: str  # name of the step's function
 
 
@@ -85,7 +85,7 @@ def compare_profiles(baseline: ProfiledStep, candidate: ProfiledStep, names: tup
 
 
 def _find_module(side: ProfiledStep) -> Mapping[str, Any] | None:
-    """Return the step's program: by its name, else the program with most time; None if there is no program."""
+    """Return the step's program in a profile: by its name, else the program with most time; None without a program."""
     modules: Mapping[str, Mapping[str, Any]] = side.profile["modules"]
     if named := modules.get(f"jit_{side.name}"):
         return named
@@ -93,7 +93,7 @@ def _find_module(side: ProfiledStep) -> Mapping[str, Any] | None:
 
 
 def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[str, Part]:
-    """Return function → part, for all passes together. Not by line: lines move more often between commits."""
+    """Return function → part, all passes together. Lines are no keys, because they move between commits."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     work: dict[str, Counter[Work]] = defaultdict(Counter)
     unit = 1e9 * side.profile["devices"]
@@ -113,7 +113,8 @@ def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[str, Part]
 def _host_parts(profile: Profile, runs: Sequence[Sequence[float]]) -> dict[str, Part]:
     """Return two parts: the shortest gap between steps, and the mean garbage collection per gap. Empty for one step.
 
-    Other load on the machine lengthens gaps and steps: the gap's noise is the excess of their median over the minimum.
+    Other load on the machine lengthens gaps and steps. Therefore a gap's difference is not sure unless it exceeds the
+    excess of the median over the minimum, of the gaps and of the steps.
     """
     if len(runs) < 2:
         return {}
@@ -125,7 +126,7 @@ def _host_parts(profile: Profile, runs: Sequence[Sequence[float]]) -> dict[str, 
     collected, count = sum(within) / len(gaps) / 1e9, len(within)
     return {
         GAP: Part(min(gaps), load / LEAST_SPREADS, Counter()),
-        # with fewer collections than gaps the difference is noise, so the spread equals the value
+        # fewer collections than gaps: the mean is noise, so the spread equals the mean
         COLLECTION: Part(collected, 0.0 if count >= len(gaps) else collected, Counter()),
     }
 
@@ -138,7 +139,7 @@ def _step_seconds(runs: Sequence[Sequence[float]]) -> float:
 
 
 def _compare_part(key: str, parts: tuple[Part, Part], step_s: float, names: tuple[str, str]) -> TimeDifference:
-    """Return a part's difference, described by the operations, passes and lines that take longer in the slower arm."""
+    """Return a part's difference, described by the operations, passes and line that take longer in the slower arm."""
     slow = int(parts[1].seconds >= parts[0].seconds)
     more = abs(parts[1].seconds - parts[0].seconds)
     gained = [parts[slow].sum_by(index) - parts[1 - slow].sum_by(index) for index in (0, 1)]

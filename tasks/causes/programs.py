@@ -15,8 +15,9 @@ from tasks.records.text import counted
 
 MOST_LISTED = 40  # functions in the record
 MOST_NAMED = 5  # operations of a function, per arm
-LEAST_SHARE = 0.0005  # smaller shares are not shown
-# Constants, and operations that only reshape or convert one: shown as part of the operation that reads them.
+LEAST_SHARE = 0.0005  # smaller shares of the step's FLOPs or bytes are not shown
+# Constants (_LITERAL), and operations that only reshape or convert a constant (_REPEATS). They are shown as part of the
+# operation that reads them.
 _LITERAL = frozenset({"stablehlo.constant", "stablehlo.iota"})
 _REPEATS = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert"})
 
@@ -24,12 +25,12 @@ type Literals = Mapping[str, str]  # exact hash of a constant → its text
 
 
 class Difference(NamedTuple):
-    """A node of one program that the other lacks, or whose partner in the other reads other values."""
+    """A node (operation) of one program that the other program lacks, or computes from other values."""
 
     side: int  # program of `node`: 0 for the baseline, 1 for the candidate
     node: Node
-    partner: Node | None  # node of the other program with the same operation; None if there is none
-    is_first: bool  # True if both programs compute all operands of `node`
+    partner: Node | None  # node of the other program with the same operation, paired by source place; None without one
+    is_first: bool  # True if the other program also computes all operands of `node`
 
 
 def compare_program_files(
@@ -49,7 +50,7 @@ def compare_program_files(
 def compare_transcripts(
     baseline: Transcript, candidate: Transcript, names: tuple[str, str], roots: tuple[str, str] = ("", "")
 ) -> ProgramExplanation:
-    """Compare two programs, given as transcripts."""
+    """Compare two programs, given as transcripts (the programs as JSON)."""
     sides = (make_graph(baseline, roots[0]), make_graph(candidate, roots[1]))
     hashes = (sides[0].sha256, sides[1].sha256)
     if baseline["text_sha256"] == candidate["text_sha256"]:
@@ -78,16 +79,16 @@ def _same(answer: ProgramAnswer, sentence: str, hashes: tuple[str, str]) -> Prog
 
 
 def _find_differences(sides: Sequence[Graph], literals: Sequence[Literals], side: int) -> Iterator[Difference]:
-    """Yield the nodes of one program that the other does not compute, without consequences of earlier differences.
+    """Yield the nodes of program `side` whose results the other program lacks, without consequences of earlier ones.
 
-    Keeps nodes without a partner, nodes that read only common values, and nodes with other constants than the partner.
+    A node is no consequence if it has no partner, reads only common values, or reads other constants than its partner.
     """
     (graph, own), (other, others) = [(sides[n], literals[n]) for n in (side, 1 - side)]
     alone = [node for node in graph.nodes if node.made and node.made[0] not in other.values]
     partners = _pair(alone, [node for node in other.nodes if node.made and node.made[0] not in graph.values])
     for node in alone:
         if node.made[0] in own:
-            continue  # a constant: shown with the operation that reads it
+            continue  # a constant, which is shown with the operation that reads it
         partner = partners.get(id(node))
         is_first = all(read in other.values for read in node.reads if read not in own)
         rereads = partner is not None and read_literals(node, own) != read_literals(partner, others)
@@ -96,7 +97,7 @@ def _find_differences(sides: Sequence[Graph], literals: Sequence[Literals], side
 
 
 def _pair(left: Iterable[Node], right: Iterable[Node]) -> dict[int, Node]:
-    """Return `id()` of a left node → right node with the same key: in the same line, else function, else anywhere."""
+    """Return `id()` of a left node → right node with the same key, preferably of the same line, else function."""
     found: dict[int, Node] = {}
     here, there = list(left), list(right)
     keys: tuple[Callable[[Node], object], ...] = (
@@ -119,7 +120,7 @@ def _pair(left: Iterable[Node], right: Iterable[Node]) -> dict[int, Node]:
 
 
 def find_literals(graph: Graph) -> Literals:
-    """Return the texts of the program's constants, and of values that only reshape or convert one."""
+    """Return the texts of the program's constants, and of values that only reshape or convert a constant."""
     found: dict[str, str] = {}
     for node in graph.nodes:
         if node.name in _LITERAL:
@@ -160,7 +161,7 @@ def _describe(node: Node, literals: Literals) -> str:
 def _group(
     found: Iterable[Difference], sides: Sequence[Graph], literals: Sequence[Literals], names: tuple[str, str]
 ) -> list[OperationDifference]:
-    """Return one row per function and pass. Rows with a first difference (`is_first`) precede the others."""
+    """Return one row per function and pass. Rows that have a difference with `is_first` precede the others."""
     groups: dict[tuple[str, str], list[Difference]] = defaultdict(list)
     for one in found:
         if one.node.name not in FREE or one.is_first:
@@ -171,7 +172,7 @@ def _group(
     rows: list[tuple[tuple[bool | float, ...], OperationDifference]] = []
     for place, ((_, phase), listed) in enumerate(groups.items()):
         row = _make_row(listed, phase, literals, (flops, size), names)
-        # a row with an operation that the other program lacks precedes rows that read its result
+        # a row with an operation that the other program lacks precedes the rows that read the operation's result
         lacks = any(one.is_first and one.partner is None for one in listed)
         last = float(place) if row.first else -max(row.flops_share, row.bytes_share)
         rows.append(((not row.first, row.phase == "recomputed", not lacks, last), row))
@@ -256,7 +257,7 @@ def _say_input(one: Input) -> str:
 
 
 def _compare_placements(sides: tuple[Graph, Graph], names: tuple[str, str]) -> Iterator[str]:
-    """Yield a sentence per sharding and function whose constraint one program executes more often."""
+    """Yield a sentence per sharding and function if one program executes that sharding constraint more often there."""
     counts = [Counter[tuple[str, str]](), Counter[tuple[str, str]]()]
     lines: dict[tuple[str, str], CodeLine] = {}
     for graph, its_counts in zip(sides, counts, strict=True):

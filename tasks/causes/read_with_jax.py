@@ -1,4 +1,4 @@
-"""Reads files with a module of `model.compile` in a subprocess: the flow's own process must not import JAX."""
+"""Reads files with a module of `model.compile` in a subprocess, because the flow's own process must not import JAX."""
 
 import json
 import os
@@ -15,7 +15,7 @@ _ROOT = Path(__file__).parent.parent.parent
 
 
 def read_with_jax(module: str, paths: Sequence[Path]) -> list[Any]:
-    """Return the JSON value that `model.compile.<module>` prints for each file. Raises ValueError if it fails."""
+    """Return the JSON value that `model.compile.<module>` prints for each file. Raises ValueError if that fails."""
     argv = [sys.executable, "-W", "ignore", "-m", f"model.compile.{module}", *map(str, paths)]
     environment = pass_on(os.environ) | {"JAX_PLATFORMS": "cpu"}
     done = subprocess.run(

@@ -1,6 +1,7 @@
 """Writes a repro kit: a folder that reproduces the difference between two observed arms with JAX alone.
 
-An arm is one of the two compared versions of a trainer; the kit needs neither of them.
+An arm is one of the two compared versions of a trainer. The kit contains both lowered steps and their arguments, so it
+needs neither trainer.
 """
 
 import gzip
@@ -19,7 +20,7 @@ from tasks.records import RunPlan
 from tasks.records.observation import ARGUMENTS, PROGRAM
 
 SIDES = ("baseline", "candidate")
-# copied, not imported: modules below tasks/ must not import JAX
+# The script is copied as a file: modules below tasks/ must not import it, because it imports JAX.
 PROGRAM_OF_KIT = Path(__file__).parent.parent.parent / "model" / "compile" / "reproduce.py"
 
 
@@ -72,7 +73,7 @@ def _names_in(stored: Path) -> dict[str, str]:
 
 
 def _arguments(transcript: Transcript, stored: dict[str, str]) -> list[tuple[str, str]]:
-    """Return (key in the file, element type) of each argument of the lowered program. JAX drops unused arguments."""
+    """Return (key in the `.npz` file, element type) of each argument of the lowered program. JAX drops unused ones."""
     found = []
     for number, one in enumerate(transcript["functions"]["main"]["arguments"]):
         name = stored.get(one["name"])
@@ -83,7 +84,7 @@ def _arguments(transcript: Transcript, stored: dict[str, str]) -> list[tuple[str
 
 
 def _pair_results(left: Graph, right: Graph) -> dict[str, object]:
-    """Return `results`: [name, index left, index right] of common results, and `alone`: side → names only there."""
+    """Return `results`: [name, index left, index right] of common results, and `alone`: side → other names."""
     places = [{name: place for place, name in enumerate(graph.outputs)} for graph in (left, right)]
     return {
         "results": [[name, place, places[1][name]] for name, place in places[0].items() if name in places[1]],

@@ -1,4 +1,4 @@
-"""Finds the trainer's source line of an operation among its stack frames, and of each instruction of optimised HLO."""
+"""Finds the trainer's source line of an operation from stack frames, and of every instruction of optimised HLO."""
 
 import gzip
 import re
@@ -11,13 +11,14 @@ from tasks.preflight.hlo import Instruction, Program, read_program
 from tasks.preflight.program_work import locate
 from tasks.records import CodeLine
 
-_PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/checkouts/[0-9a-f]{40,64}/")  # or commits' checkouts
+# Folders of installed packages, and checkouts of commits.
+_PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/checkouts/[0-9a-f]{40,64}/")
 
 type Frame = tuple[str, str, int]  # function, file, line
 
 
 def find_source_line(frames: Iterable[Frame], root: str = "") -> CodeLine:
-    """Return the innermost frame of the trainer, else of a library. frames: innermost first. root: arm's folder."""
+    """Return the innermost frame of the trainer, else of a library. frames: innermost first. root: the arm's folder."""
     listed = list(frames)
     own = next((frame for frame in listed if not is_library(frame[1])), listed[0] if listed else None)
     if own is None:
@@ -27,11 +28,11 @@ def find_source_line(frames: Iterable[Frame], root: str = "") -> CodeLine:
 
 
 def name_place(source: CodeLine) -> str:
-    """Return a name for a source line that stays equal if lines move: class and method, else file and function.
+    """Return a name for the function around a source line: class and method, else file and function.
 
-    Empty for libraries.
+    Unlike the line's number, the name stays equal if lines move. Empty for libraries.
     """
-    if is_library(source.path):  # Linen and NNX call other library functions around equal work
+    if is_library(source.path):  # Linen and NNX call different library functions for equal work
         return ""
     if "." in source.function:
         return source.function
@@ -86,13 +87,13 @@ def read_optimised(path: Path, root: str = "") -> OptimisedProgram:
             found[one.name] = _locate(one, frames, root)
     for computation in program.computations.values():
         for one in computation.instructions.values():
-            if not found[one.name].source.file:  # made by the compiler: use the line of a fused one or an operand
+            if not found[one.name].source.file:  # the compiler made it: use a fused instruction's or an operand's line
                 found[one.name] = _borrow(one, program, found)
     return OptimisedProgram(program, found)
 
 
 class _Frames:
-    """The tables of source locations that newer compilers write into the text."""
+    """The tables of source locations that newer compilers write into the text of a program."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         tables: dict[str, dict[str, str]] = {name: {} for name in _TABLES}

@@ -1,4 +1,4 @@
-"""Finds the two arms to explain: those of a comparison with a difference, or those that `maxview explain` names.
+"""Finds the two arms to explain: the arms of a comparison with a difference, or the arms named by `maxview explain`.
 
 An arm is one of the two compared versions of a trainer. An explanation runs both arms once more to find the cause.
 """
@@ -16,7 +16,7 @@ from tasks.store import Store, open_store
 from tasks.store.directories import ComparisonDirectory, RunDirectory
 
 FOLDER = "explained"  # folder of the observations, next to the comparison's record
-# Metrics whose difference the programs, or their times on the device, can explain.
+# Metrics whose differences the programs, or the programs' times on the device, can explain.
 _EXPLAINED = frozenset(metric.name for metric in METRICS if metric.explained)
 _DIFFERS = frozenset({"changed", "regressed", "improved"})
 PAGE, RECORD = "index.html", "comparison.json"
@@ -24,7 +24,7 @@ NOT_OURS = "only runs that maxview trained on this machine can be observed: a lo
 
 
 def name_explainable_differences(record: ComparisonRecord) -> str:
-    """Return the names of the differences that an explanation can explain, e.g. rows' titles; empty if none."""
+    """Return the names of the differences that can be explained (rows' titles, the program) as text; empty if none."""
     if record.has_died or record.aa or record.programs is not None:
         return ""
     rows = [row.title for row in record.rows if row.metric in _EXPLAINED and row.verdict in _DIFFERS]
@@ -72,7 +72,7 @@ def explain_comparison(record: ComparisonRecord, runs: Sequence[RunRecord], stor
 
 
 class Subject(NamedTuple):
-    """Two arms to explain. record and store: their comparison and its store; None for two single runs."""
+    """Two arms to explain. record and store: the arms' comparison and its store; None for two single runs."""
 
     plans: Both[RunPlan]
     names: Both[str]

@@ -19,7 +19,7 @@ _LAYER = re.compile(r"(?:^|/)(\w*layers?(?:[_.]|/)\d+)(?=/|$)")
 
 @dataclass(frozen=True, slots=True)
 class TensorRow:
-    """One result of one operation of a step. `read_step` passes the fields in this order."""
+    """One result of one operation of a step. The fields are in the order in which `read_step` passes them."""
 
     path: str  # loops and calls around the operation, "/scan4[2]/remat"
     operation: str  # JAX primitive
@@ -32,7 +32,7 @@ class TensorRow:
     type: str  # "float32[4,256]"
     output: int  # index among the operation's results
     params: str  # the operation's parameters as JSON, which may be cut off
-    norm: float  # norm, mean and largest magnitude of the values, computed in float64
+    norm: float  # norm, mean and largest are of the values, in float64; largest is a magnitude
     mean: float
     largest: float
     broken: int  # number of values that are not finite
@@ -52,7 +52,7 @@ class TensorRow:
 
     @property
     def layer(self) -> str:
-        """The iterations of the loops around it, e.g. a scan over layers, else the layer's name; empty without both."""
+        """The iterations of the operation's loops, e.g. a scan over layers; else the layer's name; else empty."""
         loops = _LOOP.findall(self.path)
         if loops:
             return ", ".join(f"iteration {int(turn) + 1} of {count}" for count, turn in loops)
@@ -61,7 +61,7 @@ class TensorRow:
 
     @property
     def values(self) -> str:
-        """The tensor's numbers as text."""
+        """The norm, mean, largest magnitude and number of non-finite values as text."""
         broken = f", {self.broken} not finite" if self.broken else ""
         return f"norm {self.norm:.9g}, mean {self.mean:.6g}, largest {self.largest:.6g}{broken}"
 
@@ -75,7 +75,7 @@ class ObservedStep:
 
     @cached_property
     def live(self) -> frozenset[int]:
-        """The indices of rows that a result depends on. JAX also traces operations without effect."""
+        """The indices of the rows that the step's results depend on. JAX also traces operations without an effect."""
         found: set[int] = set()
         open_rows = [leaf[1] for origin in self.results for leaf in leaves(origin) if leaf[0] == "row"]
         while open_rows:

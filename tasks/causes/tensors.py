@@ -1,6 +1,7 @@
 """Compares the observed training steps of two arms (versions of a trainer) tensor by tensor, and finds the roots.
 
-A root is an operation whose inputs are equal in both arms, but whose results differ. A row is one tensor of a step.
+A root is a place at which the arms begin to differ: an argument, an operation with equal inputs and another result, or
+an operation that only one arm has. A row is one tensor of a step.
 """
 
 import difflib
@@ -27,7 +28,7 @@ def compare_tensors(
     *,
     starts_shared: bool = False,
 ) -> TensorComparison:
-    """Return the comparison of two folders that `observe_arm` wrote. Missing files give a note.
+    """Return the comparison of the observations in two folders. A missing record gives a note.
 
     starts_shared: the judged runs started with equal arguments too, so replaced arguments explain nothing.
     """
@@ -52,7 +53,7 @@ def compare_tensors(
     results = different_results(observations) if not found and not left.divergent and not right.divergent else ()
     equal = sum((Counter(row.digest for row in rows[0]) & Counter(row.digest for row in rows[1])).values())
     divergent = max(len(side.divergent - side.own_draws.derived) for side in (left, right))
-    handed_over = len(left.own_draws.keys.keys() - left.divergent)  # evaluated with the other arm's draws, so equal
+    handed_over = len(left.own_draws.keys.keys() - left.divergent)  # evaluated with the other arm's draws: equal
     comparison = TensorComparison(
         sentence="",
         first=first,
@@ -70,7 +71,7 @@ def compare_tensors(
 
 
 def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
-    """Return all roots, in the baseline's order."""
+    """Return all roots among the operations, in the baseline's order."""
     pairs = pair_divergent(left, right, pair_frontiers(left, right))
     front, paired = set(right.frontier), set(pairs.values())
     found = []
@@ -89,11 +90,11 @@ def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
 
 
 def _stops(left: Divergence, right: Divergence) -> list[PlacedRoot]:
-    """Return the `stop_gradient`s of one arm only. They change no forward value, and backward operations omit them."""
+    """Return the `stop_gradient`s of one arm only as roots. They change no value, only gradients."""
     stops = [[n for n in sorted(side.arm.step.live) if side.arm.rows[n].operation == STOP] for side in (left, right)]
     rows = [[side.arm.rows[n] for n in its] for side, its in zip((left, right), stops, strict=True)]
     found = []
-    # counted by place, because their values may differ as a consequence of an earlier difference
+    # counted by loop, function and type: values may differ as a consequence of an earlier difference
     for arm, place in _find_surplus(rows[0], rows[1], lambda row: (row.path, row.function, row.type)):
         n = stops[arm][place]
         order = _order(left, right, n) if arm else float(n)
@@ -104,9 +105,9 @@ def _stops(left: Divergence, right: Divergence) -> list[PlacedRoot]:
 def _find_surplus(
     baseline: Sequence[TensorRow], candidate: Sequence[TensorRow], key: Callable[[TensorRow], Hashable]
 ) -> Iterator[tuple[int, int]]:
-    """Yield (arm, index) of the rows that an arm has more often than the other arm, counted by `key`.
+    """Count the rows of both arms by `key`; yield (arm, index) of the rows that an arm has more of.
 
-    arm: 0 for the baseline, 1 for the candidate. Rows with values that the other arm lacks come first.
+    arm: 0 for the baseline, 1 for the candidate. Among rows of one key, the rows with new values are yielded first.
     """
     for arm, (rows, others) in enumerate(((baseline, candidate), (candidate, baseline))):
         quota, known = Counter(map(key, rows)) - Counter(map(key, others)), {row.digest for row in others}
@@ -117,7 +118,7 @@ def _find_surplus(
 
 
 def _order(left: Divergence, right: Divergence, n: int) -> float:
-    """Return the position of a candidate's row among the baseline's: half a row after the last common tensor."""
+    """Return the baseline's position of the candidate's row `n`: half a row after the last common tensor before `n`."""
     places = {row.digest: place for place, row in reversed(list(enumerate(left.arm.rows)))}
     for before in range(n - 1, -1, -1):
         if (place := places.get(right.arm.rows[before].digest)) is not None:
@@ -160,7 +161,7 @@ def summarise(comparison: TensorComparison) -> str:
     return f"{all_of} are equal bit for bit"
 
 
-_MOST = 6000  # most rows to align in a loop or branch; the time grows with their square
+_MOST = 6000  # most rows to align in a loop or branch; the time grows with the square of their number
 _KEYS: tuple[Callable[[TensorRow], str], ...] = (  # rows with equal keys are paired: strictest key first
     lambda row: f"{row.operation}|{row.type}|{row.params}|{row.function}|{row.output}",
     lambda row: f"{row.operation}|{row.type}|{row.output}",
@@ -169,7 +170,7 @@ _KEYS: tuple[Callable[[TensorRow], str], ...] = (  # rows with equal keys are pa
 
 
 def pair_frontiers(left: Divergence, right: Divergence) -> dict[int, int]:
-    """Return pairs of frontier rows (see `Divergence`) that read the same tensors: left → right, by operation first."""
+    """Return left → right for frontier rows (see `Divergence`) that read the same tensors; equal operations first."""
     pairs: dict[int, int] = {}
     for with_operation in (True, False):
         spare: dict[tuple[object, ...], list[int]] = defaultdict(list)
@@ -190,12 +191,12 @@ def _signature(divergence: Divergence, n: int, with_operation: bool) -> tuple[ob
         return row.operation, row.path, row.direction, row.type, row.output
     if with_operation:
         return row.operation, row.path, row.direction, inputs, row.output
-    # all rows without inputs would match: these match only by row number
+    # rows without inputs would all match each other: they match only if their row numbers are equal
     return row.path, row.direction, inputs or n, row.output
 
 
 def pair_divergent(left: Divergence, right: Divergence, paired: dict[int, int]) -> dict[int, int]:
-    """Return `paired`, with pairs of the other divergent rows: aligned in order within each loop, branch and pass."""
+    """Return `paired` and pairs of the other divergent rows, which are aligned in order per loop, branch and pass."""
     pairs, taken = dict(paired), set(paired.values())
     theirs = _by_region(right, (n for n in right.divergent if n not in taken))
     for region, ours in _by_region(left, (n for n in left.divergent if n not in pairs)).items():

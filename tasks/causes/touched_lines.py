@@ -8,12 +8,12 @@ from tasks.causes.source_lines import shorten_path
 from tasks.records import CodeLine, Explanation, LiveBuffer, OperationDifference, RunPlan, TimeDifference
 from tasks.resolve.git import GitError, run_git
 
-MOST_LINES = 60  # lines to look up: each takes a git command
+MOST_LINES = 60  # most lines to look up: each takes a git command
 _HERE = Path(__file__).parent.parent.parent
 
 
 class Refs(NamedTuple):
-    """The commits of both arms, and a clone that has them."""
+    """The commits of both arms, and a clone that has both."""
 
     clone: Path
     baseline: str
@@ -21,7 +21,7 @@ class Refs(NamedTuple):
 
 
 def find_refs(baseline: RunPlan, candidate: RunPlan) -> Refs | None:
-    """Return two arms' commits; None if they are equal or unknown, of different repositories, or not in the clone."""
+    """Return two arms' commits; None if equal or unknown, of different repositories, or missing from the clone."""
     left, right = baseline.commit, candidate.commit
     if not left or not right or left == right or baseline.repository != candidate.repository:
         return None
@@ -97,7 +97,7 @@ def _blame(file: str, number: int, refs: Refs) -> str:
 
 
 def _find_end(file: str, number: int, refs: Refs) -> str:
-    """Return the commit that removed a line of the baseline: the child of the last commit with it; empty if none."""
+    """Return the commit that removed a line of the baseline: the child of the last commit with the line; else empty."""
     span = f"{refs.baseline}..{refs.candidate}"
     words = ["blame", "--porcelain", "--reverse", f"-L{number},{number}", span, "--", file]
     try:

@@ -1,4 +1,4 @@
-"""The types of the graph of a program's values, each with hashes of everything that it is computed from.
+"""The types of the graph of a program's values. Each value has hashes of all operations that compute it.
 
 A value has two hashes: `exact` covers all operations, `value` leaves out sharding constraints and optimization
 barriers, which change no number.
@@ -34,7 +34,7 @@ _BITS = re.compile(r"\d+")
 
 
 class Value(NamedTuple):
-    """A value, identified by two hashes of its computation. carries: bit mask of loop carries it depends on."""
+    """A value, identified by two hashes of its computation. carries: bit mask of the loop carries it depends on."""
 
     value: str
     exact: str
@@ -48,7 +48,7 @@ class Value(NamedTuple):
 
     @classmethod
     def combine(cls, *parts: object, of: Sequence["Value"], ordered: bool = True) -> Self:
-        """Return the result of an operation, described by `parts`, on the values `of`. ordered: their order matters."""
+        """Return the result of the operation `parts` on the values `of`. ordered: whether their order matters."""
         sides = [[one.value for one in of], [one.exact for one in of]]
         if not ordered:
             sides = [sorted(side) for side in sides]
@@ -61,9 +61,9 @@ class Node:
     """An operation at one place of the program."""
 
     name: str  # "stablehlo.add", or RANDOM
-    key: str  # hash of the operation and its attributes, without its operands
+    key: str  # hash of the operation, its attributes and types, without the operands' values
     reads: tuple[str, ...]  # exact hashes of its operands
-    made: tuple[str, ...]  # exact hashes of its results; in a loop, as computed from the carries' initial values
+    made: tuple[str, ...]  # exact hashes of its results; inside a loop, of the results in the first iteration
     types: tuple[tuple[str, ...], tuple[str, ...]]  # MLIR types: of the operands, of the results
     detail: str  # its attributes in MLIR syntax
     source: CodeLine
@@ -83,13 +83,13 @@ class Input(NamedTuple):
 
 @dataclass
 class Graph:
-    """A program."""
+    """A program: its arguments, results and operations (nodes)."""
 
     inputs: dict[str, Input] = field(default_factory=dict)  # meaning → argument
     outputs: dict[str, Value] = field(default_factory=dict)  # meaning → result
     nodes: list[Node] = field(default_factory=list)  # in the text's order, without barriers and sharding constraints
-    values: set[str] = field(default_factory=set)  # exact hashes of all operands and results of nodes
-    placements: dict[tuple[str, CodeLine], int] = field(default_factory=dict)  # sharding constraint → times per step
+    values: set[str] = field(default_factory=set)  # exact hashes of all operands and results of the nodes
+    placements: dict[tuple[str, CodeLine], int] = field(default_factory=dict)  # constraint → times per step
 
     @property
     def flops(self) -> int:
@@ -98,7 +98,7 @@ class Graph:
 
     @property
     def bytes(self) -> int:
-        """The bytes that all operations of a step read and write without fusion."""
+        """The bytes that the operations of a step would read and write if nothing were fused."""
         return sum(node.bytes for node in self.nodes)
 
     @property
