@@ -55,7 +55,7 @@ def compare_arguments(
                 replaced.setdefault(left.role, []).append(left.meaning)
         else:
             different.setdefault(left.role, []).append((left, right))
-    _same_values(baseline, candidate, equal)
+    _mark_equal(baseline, candidate, equal)
     roots = [_root(role, pairs) for role, pairs in different.items()]
     roots += [_replaced_root(role, meanings, names) for role, meanings in replaced.items()]
     lone = [f"{names[0]}: {baseline.arguments[n].name}" for key, n in places[0].items() if key not in places[1]]
@@ -71,7 +71,7 @@ def compare_arguments(
     )
 
 
-def _same_values(baseline: Observation, candidate: Observation, equal: tuple[set[int], set[int]]) -> None:
+def _mark_equal(baseline: Observation, candidate: Observation, equal: tuple[set[int], set[int]]) -> None:
     """Add to `equal` the arguments whose bits any argument of the other arm has, also under another meaning."""
     digests = [{argument.digest for argument in found.arguments} - {None} for found in (baseline, candidate)]
     for side, (found, others) in enumerate(((baseline, digests[1]), (candidate, digests[0]))):

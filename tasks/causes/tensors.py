@@ -85,11 +85,11 @@ def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
         if n not in paired:
             found.append(describe_extra(right, n, _order(left, right, n), of_candidate=True))
     if left.divergent or right.divergent:
-        found += _stops(left, right)
+        found += _find_lone_stops(left, right)
     return sorted(found, key=lambda item: (item.order, item.root.kind))
 
 
-def _stops(left: Divergence, right: Divergence) -> list[PlacedRoot]:
+def _find_lone_stops(left: Divergence, right: Divergence) -> list[PlacedRoot]:
     """Return the `stop_gradient`s of one arm only as roots. They change no value, only gradients."""
     stops = [[n for n in sorted(side.arm.step.live) if side.arm.rows[n].operation == STOP] for side in (left, right)]
     rows = [[side.arm.rows[n] for n in its] for side, its in zip((left, right), stops, strict=True)]

@@ -41,12 +41,12 @@ def read_observation(folder: Path, arm: str = "") -> Observation:
     try:
         return Observation.model_validate_json(path.read_bytes()).model_copy(update={"arm": arm})
     except FileNotFoundError:
-        return Observation(arm=arm, notes=(explain_nothing(folder),))
+        return Observation(arm=arm, notes=(explain_missing_step(folder),))
     except (OSError, ValueError) as error:
         return Observation(arm=arm, notes=(f"{path}: cannot be read: {error}",))
 
 
-def explain_nothing(folder: Path) -> str:
+def explain_missing_step(folder: Path) -> str:
     """Return why a process left no observation, from its log."""
     log = folder / LOG
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""

@@ -60,7 +60,7 @@ def history(
     judged = [judge(s) for s in find_series(table, case=case, metrics=metrics, target=target, since=start)]
     if not judged:
         cases, known = (sorted(table[column].unique().to_list()) for column in ("case", "metric"))
-        raise ValueError(_explain_nothing(filter(None, [case, *metrics, target]), cases, known))
+        raise ValueError(_explain_empty(filter(None, [case, *metrics, target]), cases, known))
     page = write_history_page(judged, store)
     if not store.writable:
         rest = "the page stays on this machine" if page else "no page is written"
@@ -85,7 +85,7 @@ def _places(page: Path | None, store: "Store") -> Iterator[str]:
         yield f"link: {store.link_to(page)}"
 
 
-def _explain_nothing(wanted: Iterator[str], cases: Sequence[str], metrics: Sequence[str]) -> str:
+def _explain_empty(wanted: Iterator[str], cases: Sequence[str], metrics: Sequence[str]) -> str:
     """Return the message about a history without wanted series. cases, metrics: names in the history."""
     if not cases:
         return "the history is empty: maxview compare writes it; for a store that is older: maxview history --rebuild"

@@ -31,7 +31,7 @@ def place_of(name: str) -> Place:
         parts.pop()
     if parts[0] == "optimizer" and len(parts) > 1:
         parts = parts[1:]
-    role = _role_beside(parts)
+    role = _special_role(parts)
     if role is not None:
         return role, ".".join(parts)
     if parts[0] in ("params", "model"):
@@ -46,7 +46,7 @@ def place_of(name: str) -> Place:
     return ("counter" if parts[-1] in _COUNTERS else "other state"), ".".join(parts)
 
 
-def _role_beside(parts: Sequence[str]) -> ArrayRole | None:
+def _special_role(parts: Sequence[str]) -> ArrayRole | None:
     """Return the role of an array that is a random key, belongs to quantisation or is in `nnx_aux`, else None."""
     if any(map(_RANDOM.fullmatch, parts)):  # checked first, because quantisation may have a random stream
         return "random numbers"

@@ -184,12 +184,12 @@ class StepObserver:
         if died is not None and "step" not in self.record:
             self.note(f"the trainer failed before its training step: {describe_error(died)}")
         elif self.finder.name is None:
-            self.note(self.explain())
+            self.note(self.explain_missing_step())
         else:
             self.note("the trainer ended before the wanted calls were made")
         self.write()
 
-    def explain(self) -> str:
+    def explain_missing_step(self) -> str:
         """Return why no step was found."""
         shown = ", ".join(list(self.finder.others)[:5])
         if jax.jit is not self.jit and not isinstance(getattr(jax.jit, "__wrapped__", None), type(self.jit)):
