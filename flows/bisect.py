@@ -1,4 +1,4 @@
-"""The flow `bisect`: list commits → compile each → run both ends → repeat the most informative run → publish.
+"""The flow `bisect`: list commits → compile each → run both ends → run the most informative point, again → publish.
 
 The ends are the first point (good) and the last one (bad) of the line of commits or package versions.
 """
@@ -101,7 +101,7 @@ class Search:
     failures: dict[int, str] = field(default_factory=dict, init=False)  # point → why it cannot be judged
 
     def find(self) -> Bisection:
-        """Return the case's record; if a merge is the culprit, the record of a search inside the merge."""
+        """Search; return the case's record, or the record of a search inside the merge if the culprit is a merge."""
         corners: tuple[FactorEffect, ...] = ()
         if self.request.more.packages and not (self.span.points[0].version or self.span.software):
             corners = self.run_corners()
@@ -120,7 +120,7 @@ class Search:
         return record
 
     def search(self, points: tuple[BisectedPoint, ...]) -> tuple[Finish, Line]:
-        """Run points until the culprit is found or a limit is reached; return the result and the weighed line."""
+        """Train points until the culprit is found or a limit is reached; return the result and the weighed line."""
         limits = Limits(
             ends=load_comparison(self.request.comparison).repeats, budget_s=self.request.read_budget(),
             most_runs=self.request.more.max_runs,
@@ -153,7 +153,7 @@ class Search:
                 self.train(point)
 
     def compare_ends(self, limits: Limits) -> BisectedMetric | Finish:
-        """Run the ends until their comparison decides; return its worst row, or the reason to stop."""
+        """Train the ends until their comparison decides; return the metric of the worst row, or the reason to stop."""
         last = len(self.span.points) - 1
         action: BisectedMetric | Train | Finish = Train(points=(0, last), why="both ends")
         while True:
@@ -168,7 +168,7 @@ class Search:
                 return Finish(outcome="no difference", why=f"an end cannot be run: {failed[0]}")
 
     def recall_ends(self, most: int) -> None:
-        """Reuse finished runs of both ends from the store, in pairs, for example from a nightly comparison."""
+        """Reuse up to `most` pairs of finished runs of both ends from the store, e.g. of a nightly comparison."""
         ends = (0, len(self.span.points) - 1)
         try:
             plans = [self.plan(end, repeats=most) for end in ends]
@@ -182,7 +182,7 @@ class Search:
                 self.runs.setdefault(end, []).append(record)
 
     def train(self, point: int) -> None:
-        """Run a point once more, or reuse a finished run. If its trainer cannot be prepared, note it in `failures`."""
+        """Train a point once more, or reuse a finished run. If its trainer cannot be prepared, add to `failures`."""
         number = len(self.runs.get(point, ()))
         try:
             plan = self.plan(point, repeats=number + 1)[number]
@@ -210,7 +210,7 @@ class Search:
 
     @property
     def judge(self) -> RunJudge:
-        """The verdict rule applied to the runs so far. Judges the step time until the metric is known."""
+        """The judge of the runs so far, which judges the step time until the metric is known."""
         return RunJudge(
             self.metric or TIME, self.template, self.runs, failures=self.failures, past=self.past,
             compare_checkpoints=self.compare_checkpoints,
@@ -239,7 +239,7 @@ class Search:
         return spent_seconds([run for runs in self.runs.values() for run in runs])
 
     def compile_points(self) -> tuple[BisectedPoint, ...]:
-        """Return the points with their ledger entries; compile missing entries in parallel."""
+        """Return the points with their ledger entries; compile missing ones in parallel. Versions have no entries."""
         points = self.span.points
         if points[0].version:
             return points
@@ -264,7 +264,7 @@ class Search:
     def record(
         self, finish: Finish, line: Line, points: tuple[BisectedPoint, ...], corners: tuple[FactorEffect, ...] = ()
     ) -> Bisection:
-        """Return the record of the result."""
+        """Return the record of the case, which has the result `finish`."""
         has_ends = self.runs.get(0) and self.runs.get(line.last)
         record = write_record(
             self.request, self.span, self.case, self.good_plan.target, self.metric or TIME, finish,
@@ -289,7 +289,7 @@ class Search:
         return record.model_copy(update={"notes": (*record.notes, note)})
 
     def run_corners(self) -> tuple[FactorEffect, ...]:
-        """Run old and new code with old and new packages; return the effects of both. Also sets `metric` if unset."""
+        """Train old and new code with old and new packages; return the effects of both. Also sets `metric` if unset."""
         square = replace(self, span=corner_span(self.request, self.span))
         repeats = load_comparison(self.request.comparison).repeats
         for corner in list(range(4)) * repeats:

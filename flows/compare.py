@@ -113,7 +113,7 @@ def compare_cases(
     """
     began = time.monotonic()
     repeats = request.repeats or load_comparison(request.comparison).repeats
-    # Resolve all possible repeats now, because a branch may move before they run.
+    # Resolve all possible repeats now, because a branch may move before the later ones run.
     most = request.model_copy(update={"repeats": max(repeats, patience.most)}) if patience else request
     all_plans = resolve_step(most, store)
     plans = [plan for plan in all_plans if plan.repeat < repeats]
@@ -172,7 +172,7 @@ def compare_cases(
 
 
 def find_refused(request: Request, target: str, store: Store, jobs: Jobs) -> dict[str, ComparisonRecord]:
-    """Compile all cases for the target's slice; return the cases that do not fit: case → comparison of its programs.
+    """Compile all cases for the target's slice; return case → comparison of its programs for the cases that do not fit.
 
     Publishes the other comparisons. Returns {} if the target has no topology, or if a compiler is missing (reported).
     """
@@ -199,7 +199,7 @@ def find_refused(request: Request, target: str, store: Store, jobs: Jobs) -> dic
 
 
 def compile_cases(plans: list[RunPlan], store: Store, jobs: Jobs) -> Iterator[ComparisonRecord]:
-    """Compile, several at once, and yield the comparison of each case's programs as soon as both arms are compiled."""
+    """Compile the plans, several at once; yield the comparison of a case's programs when both arms are compiled."""
     lanes = count_lanes(len(plans))
     groups = order_compiles(plans, lanes)
     compiles = [partial(run_one, plan, store, jobs, among=[plan]) for plan in chain(*groups)]
@@ -211,7 +211,7 @@ def compile_cases(plans: list[RunPlan], store: Store, jobs: Jobs) -> Iterator[Co
 
 
 def run_all(plans: list[RunPlan], store: Store, jobs: Jobs, *, take_over: bool = False) -> Iterator[RunRecord]:
-    """Yield the records of a case's runs in order: of finished runs from the store, else by running them one by one.
+    """Yield the records of a case's runs in order: finished runs from the store, and others after training them.
 
     Reserves the slice from the first to the last run, so that no other comparison runs between the arms. Each run may
     restore a checkpoint of the other arm as a proof.
@@ -251,9 +251,9 @@ def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], ta
 
 
 def explain_case(result: ComparisonRecord, runs: list[RunRecord], store: Store) -> ComparisonRecord:
-    """Return the comparison with an explanation if its arms differ, unless `explain: off` is in its file.
+    """Return the comparison; with an explanation if its arms differ explainably, were trained here and want one.
 
-    If the explanation fails, the error is reported, and the comparison is returned unchanged.
+    `explain: off` in the comparison's file prevents it. If it fails, the error is reported.
     """
     why, plans = name_explainable_differences(result), plans_of(runs)
     if not why or plans is None or not wants_explanation(result.comparison):
@@ -296,9 +296,9 @@ def run_until_decided(
     decide: Callable[[ComparisonRecord, int], NextLook],
     run: Callable[[list[RunPlan]], Iterable[RunRecord]],
 ) -> ComparisonRecord:
-    """Compare; while `decide` asks for more repeats, run them with alternating arms and compare again.
+    """Compare the runs; while `decide` returns more repeats, run these with alternating arms and compare again.
 
-    all_plans: plans of all repeats that may be run. decide: (comparison, its runs per arm) → repeats to have, and why.
+    all_plans: plans of all repeats that may be run. decide: (comparison, its runs per arm) → runs per arm, why.
     """
     for number in count(1):
         result = look(runs.model_copy(update={"look": number}))

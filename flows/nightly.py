@@ -77,7 +77,7 @@ def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
 
 
 def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) -> Iterator[str]:
-    """Bisect every cell with a new regression or death; yield a line with the commit, or the failed search's state."""
+    """Bisect every cell with a new regression or death; yield a line with the culprit, or the failed search's state."""
     for result in find_new_regressions(plan, results, store):
         cell = result.cell
         found: list[str] = []
@@ -112,14 +112,14 @@ def name_cell() -> str:
     validate_parameters=False,  # called only by the nightly flow, with valid objects
 )
 def compare_cell(request: Request, out: str, jobs: Jobs, beside: int) -> State[Any]:
-    """Compare a case like the flow `compare`; the night's flow run owns the jobs too. beside: see `compare_cases`."""
+    """Compare a case like the flow `compare`; the night's flow run also owns the jobs. beside: see `compare_cases`."""
     return compare_cases(request, open_store(out), jobs, beside=beside)
 
 
 def run_cell(
     plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs, verdicts: Mapping[str, Compared]
 ) -> CellResult:
-    """Run one cell and return its result, also if it fails. verdicts: id of a flow run → its comparison."""
+    """Run one cell and return its result, also if the cell fails. verdicts: id of a flow run → its comparison."""
     jobs.check()
     started = time.monotonic()
     found = None
@@ -167,7 +167,7 @@ def run_cell(
 
 
 def publish(record: NightRecord, store: Store) -> list[str]:
-    """Publish summary, message and comment; return the errors of these steps instead of raising them."""
+    """Publish the night's summary, message and comment; return the errors of these steps instead of raising them."""
     problems = []
     steps: list[tuple[str, Callable[[], Any]]] = [
         (publish_night_step.name, lambda: publish_night_step(record, store)),
@@ -186,7 +186,7 @@ def publish(record: NightRecord, store: Store) -> list[str]:
 
 
 def final_state(record: NightRecord, problems: list[str]) -> State[Any]:
-    """Return the night's final state, named by its worst outcome; Failed if a result is bad or was not published."""
+    """Return the night's final state, named by the worst outcome; Failed if a result is bad or was not published."""
     message = " · ".join([night_headline(record), *(f"not published: {problem}" for problem in problems)])[:1000]
     if record.bad:
         return Failed(name="Regressed", message=message)

@@ -14,7 +14,7 @@ SIGN_OF_LIFE_S = 60.0  # two intervals between heartbeats
 
 @flow(name="reap", description="End the jobs of flow runs that were lost together with their worker.")
 def reap(out: Out = DEFAULT_OUT) -> list[str]:
-    """End the jobs of flow runs that have ended without ending them; return the jobs' names."""
+    """End the jobs that ended flow runs have left behind; return the jobs' names."""
     store = open_store(out)
     lost = [flow_run for flow_run in unforgotten(store) if life_of(flow_run) == "over"]
     if lost:

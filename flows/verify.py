@@ -44,7 +44,7 @@ def verify(
         float, doc("A step that was proved within the last hours is not read again", minimum=0)
     ] = 12.0,
 ) -> State[Any]:
-    """Prove every checkpoint; a damaged checkpoint does not stop the flow, but its final state is Failed."""
+    """Prove every checkpoint. A damaged checkpoint does not stop the flow, but makes its final state Failed."""
     wanted = find_checkpoints_step(places, hours)
     futures = [prove_step.submit(one, deep, again_after_h) for one in wanted]
     proofs = [future.result() for future in futures]

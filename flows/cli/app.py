@@ -32,7 +32,7 @@ DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u
 
 
 def explain_error(error: cyclopts.CycloptsError) -> str:
-    """Return the message about a wrong option; for an error by pydantic: option, reason and value."""
+    """Return the message about a wrong option; for an error of pydantic: option, reason and value."""
     if not isinstance(error.__cause__, ValidationError):
         return str(error)
     return "\n".join(
@@ -42,7 +42,7 @@ def explain_error(error: cyclopts.CycloptsError) -> str:
 
 
 def show_default(value: object) -> str | None:
-    """Return an option's default as text for a command's help; None if it is "", False or None, to show nothing."""
+    """Return an option's default as text for a command's help; None, which shows nothing, for "", False and None."""
     return None if value in ("", False, None) else str(value)
 
 
@@ -85,7 +85,7 @@ EXAMPLES = {  # command → arguments of two examples; they can be run as shown 
 
 
 def show_examples(name: str) -> str:
-    """Return the text with a command's examples, which follows its help."""
+    """Return the text with a command's examples, which follows the command's help."""
     return "Examples:\n\n" + "\n\n".join(f"    maxview {name} {words}".rstrip() for words in EXAMPLES[name])
 
 
@@ -133,7 +133,7 @@ def call(argv: Sequence[str] | None = None) -> int:
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
-    """Raise ValueError for an argument that is too long, or has a character that would control the terminal."""
+    """Raise ValueError for an argument that is too long, or has a character that controls the terminal."""
     for number, word in enumerate(arguments, start=1):
         if len(word) > LONGEST_ARGUMENT:
             raise ValueError(

@@ -10,12 +10,12 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 from tasks.records.text import visible
 from tasks.scrape.window import read_listener
 
-READ_EVERY_S = 10.0  # between two lines about a long file
+READ_EVERY_S = 10.0  # least time between two lines about a long file
 
 
 @contextmanager
 def byte_progress(console: Console, what: str = "verifying") -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a thread-safe function that shows progress: (description, bytes read so far, total bytes) → None."""
+    """Yield a thread-safe function that shows progress, called with (description, bytes so far, total bytes)."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),

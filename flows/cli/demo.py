@@ -24,7 +24,7 @@ from tasks.store import Store, open_store, safe_name
 TARGET = "example"  # name of the target in all example comparisons; no such target exists
 QUESTION = "An example: these logs are made up."
 OWNER = "the attention team"  # owner of the cases of main-vs-branch
-KNOWN = {"04_int8": "slower for three nights; its owners look into it"}  # case → reason of its quarantine
+KNOWN = {"04_int8": "slower for three nights; its owners look into it"}  # case → why it is in quarantine
 
 
 def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -> str:
@@ -59,7 +59,7 @@ def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -
 
 
 def _read_document(document: Path) -> tuple[LoggedArms, bool]:
-    """Return a page's two runs and False, or its only run as both arms and True. Raises ValueError."""
+    """Return (a page's two runs, False), or (the page's only run as both arms, True). Raises ValueError."""
     try:
         return read_pair([document]), False
     except LogFormatError as error:
@@ -106,7 +106,7 @@ def _write_further_logs(pair: ExamplePair, store: Store) -> str:
 def _add_commits(
     record: ComparisonRecord, runs: Sequence[RunRecord], commits: Sequence[Commit], store: Store
 ) -> ComparisonRecord:
-    """Return the comparison with these commits, which logs do not print; update the stored records of its runs too."""
+    """Return the comparison with these commits, which logs do not print; also add them to the stored runs' records."""
     *own, base = commits
     shas = {record.baseline.name: base.sha, record.candidate.name: own[0].sha}
     for run in runs:

@@ -1,4 +1,4 @@
-"""Checks this machine for `maxview doctor`: tools, packages, settings and targets; names the command to fix each."""
+"""Checks this machine for `maxview doctor`: tools, packages, settings and targets; names commands that fix problems."""
 
 import importlib.metadata
 import importlib.util
@@ -110,7 +110,7 @@ def _targets() -> Iterator[tuple[State, str]]:
     for name in list_names("targets"):
         try:
             target = load_target(name)
-        except ConfigError:  # reported above
+        except ConfigError:  # `_configs` reports it
             continue
         obstacles = list(find_obstacles(target, os.environ))
         for obstacle in obstacles:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED, FAILED = 130, 2
 READER_GONE = 141  # exit status after a broken pipe, as a shell reports SIGPIPE
-at_interrupt: "list[Callable[[], None]]" = []  # functions that the first Ctrl-C calls, each in its own thread
+at_interrupt: "list[Callable[[], None]]" = []  # functions to call at the first Ctrl-C, each in its own thread
 END_OF_LINE = b"\x1b[K"  # clears the rest of the line, which may still show start.py's SIGN_OF_LIFE
 END_OF_VIEW = b"\n\x1b[?25h"  # after an interrupted live view: a line break, and show the cursor again
 _enough = 2  # number of Ctrl-C that ends all processes at once
@@ -32,14 +32,14 @@ def is_terminal() -> bool:
 
 
 def leave_at_interrupt() -> None:
-    """Make the first Ctrl-C end this process at once. For the start, when nothing has to be undone yet."""
+    """Make the first Ctrl-C end this process at once. For the start, before there is anything to undo."""
     import _signal  # type: ignore[import-not-found] # the C part of `signal`, which is slow to import
 
     _signal.signal(_signal.SIGINT, _leave)
 
 
 def run(call: "Callable[[], int]") -> None:
-    """Call `call` and exit with its return value. The first Ctrl-C raises KeyboardInterrupt in it."""
+    """Call `call` and exit with its return value. The first Ctrl-C raises KeyboardInterrupt in `call`."""
     global _enough
     import atexit
     import errno
@@ -84,8 +84,8 @@ def watch_interrupts() -> None:
 
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    # Python runs signal handlers in the main thread, which a library may block. The thread here counts signals from
-    # the wake-up descriptor, which is written to at once.
+    # Python runs signal handlers in the main thread, which a library may block. The thread below counts signals by
+    # reading the wake-up descriptor, to which Python writes at once.
     threading.Thread(target=_count_interrupts, args=(reading, signal.SIGINT), daemon=True, name="interrupts").start()
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, _interrupt)
@@ -157,7 +157,7 @@ def end_at_once(*, code: int = INTERRUPTED) -> None:
 def say_interrupted() -> None:
     """Print the message about an interrupt, once per process. Thread-safe.
 
-    Not reentrant: if a signal handler that calls this interrupts a call, they deadlock.
+    Not reentrant: if a signal handler interrupts a call and calls this function, the process deadlocks.
     """
     global _said
     with _saying:

@@ -55,7 +55,7 @@ LONGEST_STAGE = 60  # characters; a compile's stage is truncated to them
 
 
 class NoteColumn(ProgressColumn):
-    """The column with the rows' notes. On a narrow terminal it is truncated, so that the others stay complete."""
+    """The column with the rows' notes. On a narrow terminal it is truncated, so that other columns stay complete."""
 
     def render(self, task: Task) -> Text:
         """Return the note on one line."""
@@ -65,7 +65,7 @@ class NoteColumn(ProgressColumn):
 
 
 class LiveView:
-    """A live view of the events of flows. Without a terminal, it prints a line when something starts, ends or dies."""
+    """A live view of the events of flows. Without a terminal, it prints a line when a run starts, ends or dies."""
 
     def __init__(self, console: Console):
         self.console = console
@@ -159,7 +159,7 @@ class LiveView:
             self._checkpoints[plan.run_name] = {}
 
     def _make_room(self) -> None:
-        """Hide finished rows, oldest first, until the others fit on the screen. At the end all rows are shown again."""
+        """Hide finished rows, oldest first, until the rest fits on the screen. At the end all rows are shown again."""
         shown = [task for task in self._progress.tasks if task.visible]
         over = [task for task in shown if task.stop_time is not None or (not task.started and task.remaining == 0)]
         for task in over[: max(0, len(shown) - self.console.height + 1)]:
@@ -170,7 +170,7 @@ class LiveView:
         self._progress.update(self._rows[plan.run_name], note=plain(text + marks), **changes)
 
     def _print_without_terminal(self, text: str) -> None:
-        """Print a line, unless a terminal shows the rows of the view."""
+        """Print a line if there is no terminal, which would show the rows of the view."""
         if not self.console.is_terminal:
             self.console.print(plain(text), soft_wrap=True)
 

@@ -21,7 +21,7 @@ SAME = "good and bad are the same: good may be bad itself (name an earlier --goo
 
 
 class BisectedMetric(Frozen):
-    """A row of the table of metrics, by its id and title, or the compiled program (PROGRAM)."""
+    """The metric to bisect: a row of the table of metrics, or the lowered program (PROGRAM). name: the row's id."""
 
     name: str
     title: str
@@ -37,7 +37,7 @@ TIME = BisectedMetric(name=STEP_TIME.name, title=STEP_TIME.title)
 
 
 def read_metric(word: str) -> BisectedMetric:
-    """Return the metric for a row's title, a row's id or a key of WORDS. Raises ConfigError, with the known names."""
+    """Return the metric for a row's title, a row's id or a key of WORDS. Raises ConfigError with the known names."""
     plain = word.strip().casefold()
     if plain in ("died", END.name):
         return DIED
@@ -53,10 +53,9 @@ def read_metric(word: str) -> BisectedMetric:
 def choose_metric(
     record: ComparisonRecord, runs: int, last: int, limits: Limits, spent_s: float
 ) -> BisectedMetric | Train | Finish:
-    """Return the worst row of a comparison of good and bad, or one more run of both if it may decide, or a reason to
-    stop.
+    """Return the worst row of a comparison of good and bad; if no row is worse, one more run of both, or why to stop.
 
-    runs: number of runs of good, and of bad. last: index of bad. spent_s: seconds of all runs so far.
+    runs: runs of each end so far. last: index of bad among the points. spent_s: seconds of all runs so far.
     """
     metric = _find_worst_row(record)
     if metric is not None:
@@ -80,7 +79,7 @@ def choose_metric(
 
 
 def _find_worst_row(record: ComparisonRecord) -> BisectedMetric | None:
-    """Return a death, else a regressed row, else a changed row; None if no row is surely worse."""
+    """Return the candidate's death, else a regressed row, else a changed row; None if no row is surely worse."""
     if record.candidate.has_died and not record.baseline.has_died:
         return DIED
     for verdict in ("regressed", "changed"):
@@ -89,7 +88,7 @@ def _find_worst_row(record: ComparisonRecord) -> BisectedMetric | None:
             for row in record.rows
             if row.verdict == verdict and not row.allowed and row.metric not in SHARE_A_VERDICT and row.metric in KNOWN
         ]
-        if rows:  # metrics without noise come first, because they need fewer runs
+        if rows:  # metrics other than times come first, because they need fewer runs
             row = min(rows, key=lambda row: row.metric in TIMES)
             return BisectedMetric(name=row.metric, title=row.title)
     return None
@@ -101,7 +100,7 @@ def say_better(text: str) -> str:
 
 
 def say_unsure(runs: int, text: str, wanted: int | None, cost: str) -> str:
-    """Return the message for a difference that is not significant. wanted: runs of good, and of bad, to decide it."""
+    """Return the message for a difference that is not significant. wanted: runs of each end that would decide."""
     more = f"; {wanted} runs of each would probably decide" if wanted else ""
     price = f" ({cost})" if cost else ""
     option = f" (--max-runs {2 * wanted + MOST_OF_POINT})" if wanted else ""

@@ -13,7 +13,7 @@ from tasks.resolve.code_digest import digest_code
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.refs import ResolvedRef
 
-MOST = 2000  # commits between good and bad
+MOST = 2000  # most commits between good and bad
 _FORM = "%H%x00%P%x00%cI%x00%an%x00%s%x01"
 
 
@@ -27,7 +27,7 @@ class LineCommit(Frozen):
 def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[LineCommit]:
     """Return the commits from good to bad, good first, along first parents: without the commits of merged branches.
 
-    Raises ConfigError, with the option to type, e.g. if bad does not descend from good or the clone is shallow.
+    Raises ConfigError with the option to type, for example if bad does not descend from good.
     """
     folder = Path(repository)
     if good.sha == bad.sha:
@@ -52,7 +52,7 @@ def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[Line
     listed = _read(folder, f"{good.sha}..{bad.sha}", "--first-parent", f"--max-count={MOST + 1}")
     if len(listed) > MOST:
         raise ConfigError([f"more than {MOST} commits lie between '{good.name}' and '{bad.name}': name a later --good"])
-    # good may be on a merged branch: the line then starts at the first commit that contains good
+    # If good is on a merged branch, the line starts at the first commit that contains good.
     while listed and listed[0].parents[:1] != (good.sha,) and not _holds(folder, good.sha, listed[0].commit.sha):
         listed = listed[1:]
     return [*_read(folder, good.sha, "--max-count=1"), *listed]
@@ -66,7 +66,7 @@ def find_inside(repository: str, parents: Sequence[str]) -> list[tuple[str, str]
 
 
 def find_dirt(repository: str) -> str:
-    """Return the name of a file with uncommitted changes, and how many others there are; empty if there is none."""
+    """Return the name of a file with uncommitted changes, and the number of others, as text; empty if there is none."""
     lines = _git(Path(repository), "status", "--porcelain", "--untracked-files=no").splitlines()
     return "" if not lines else lines[0][3:] + (f" and {len(lines) - 1} more" if len(lines) > 1 else "")
 
@@ -80,7 +80,7 @@ def describe_commit(repository: str, sha: str) -> tuple[str, str]:
 
 
 def _read(folder: Path, *words: str) -> list[LineCommit]:
-    """Return the commits that `git log` prints for a range and options, the oldest first."""
+    """Return the commits that `git log` prints for a range and options (words), the oldest first."""
     what, *options = words
     printed = _git(folder, "log", f"--format={_FORM}", *options, "--end-of-options", what, "--")
     found = []
@@ -118,7 +118,7 @@ MAXTEXT = ("src/maxtext/", "src/MaxText/", "MaxText/", "src/dependencies/", "pyp
 
 
 def digest_sources(repository: str, shas: Sequence[str], trainer: Trainer, named: Iterable[str] = ()) -> dict[str, str]:
-    """Return SHA → digest of the commit's source. Equal digests train alike in equal environments.
+    """Return SHA → digest of the commit's source. Commits with equal digests train alike in equal environments.
 
     Ignores comments, docstrings and layout of Python files. named: words of a custom command; files with these paths
     always count. Raises GitError.

@@ -1,6 +1,7 @@
 """Computes the effects of new code and of new packages on a metric, from runs of all four combinations (corners).
 
-The corners are, in this order: (old code, old packages), (new, old), (old, new), (new, new).
+The corners are, in this order: (old code, old packages), (new code, old packages), (old code, new packages), (new code,
+new packages).
 """
 
 from collections.abc import Callable, Sequence
@@ -32,12 +33,12 @@ def measure_corners(judge: RunJudge) -> tuple[FactorEffect, ...]:
 
 
 def blame_packages(corners: Sequence[FactorEffect]) -> bool:
-    """Return whether the new packages make the metric worse, and the new code does not."""
+    """Return whether the new packages make the metric worse and the new code does not. Ignores the interaction."""
     return {one.name for one in corners if one.verdict in WORSE} - {"interaction"} == {"packages"}
 
 
 def contrast_corners(levels: Sequence[Sequence[float]], noise: Noise, tolerance: Tolerance) -> tuple[FactorEffect, ...]:
-    """Return the effects of code and packages on a time, each averaged over the other, and their interaction.
+    """Return the effects of code and of packages on a time, each averaged over the other, and their interaction.
 
     levels: logarithms of the runs' seconds for each corner. Computes the factorial contrasts of a 2 × 2 experiment with
     a pooled variance (G. Box, W. Hunter, J. Hunter, Statistics for Experimenters, ch. 5), to which the stated noise
@@ -67,7 +68,7 @@ def _word(estimate: float, low: float, high: float, tolerance: Tolerance) -> Ver
 
 
 def compare_corners(compare: Callable[[int, int], Rated]) -> tuple[FactorEffect, ...]:
-    """Return the effects on a metric without noise. compare: verdict on two corners."""
+    """Return the effects on a metric without noise. compare: returns the verdict on two corners."""
     code, packages = (compare(0, 1), compare(2, 3)), (compare(0, 2), compare(1, 3))
     found = [FactorEffect(name="code", **_both(code)), FactorEffect(name="packages", **_both(packages))]
     apart = code[0].verdict != code[1].verdict or packages[0].verdict != packages[1].verdict
@@ -78,6 +79,6 @@ def compare_corners(compare: Callable[[int, int], Rated]) -> tuple[FactorEffect,
 
 
 def _both(pair: tuple[Rated, Rated]) -> dict[str, Any]:
-    """Return the worse of a factor's two verdicts, with old and with new of the other factor, and a text with both."""
+    """Return the worse verdict on a factor, and a text with both. pair: verdicts with the old and new other factor."""
     worse = next((one for one in pair if one.verdict in WORSE), pair[1] if pair[0].verdict == "same" else pair[0])
     return {"verdict": worse.verdict, "text": f"{pair[0].verdict} with the old, {pair[1].verdict} with the new"}

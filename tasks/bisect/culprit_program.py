@@ -16,13 +16,13 @@ from tasks.store import Store
 def compare_culprit_program(
     points: Sequence[BisectedPoint], culprit: int, like: RunPlan, runs: Mapping[int, Sequence[RunRecord]], store: Store
 ) -> ProgramExplanation | None:
-    """Return the operations that differ between the culprit and the last point before it with a program.
+    """Compare the culprit's program with the last program of a point before it; return the operations that differ.
 
-    Compares programs from the ledger, else programs that runs kept (custom commands have no ledger programs). like: the
-    good end's plan. None if the programs are equal, if one of them was not kept, or if package versions are bisected.
+    Compares programs of the compile ledger, else programs that runs kept: custom commands have none in the ledger.
+    like: the good end's plan. None if the programs are equal, if one is missing, or if package versions are bisected.
     """
     here = points[culprit]
-    if here.version:  # JAX versions lower the same step differently
+    if here.version:  # different JAX versions lower one step differently
         return None
     in_ledger = {
         number: store.path / FOLDER / "programs" / ledger_key(point.source, like) / LOWERED
@@ -33,11 +33,11 @@ def compare_culprit_program(
     for kept in (in_ledger, of_runs):
         before = max((number for number in kept if number < culprit), default=None)
         if culprit in kept and before is not None:
-            if not (kept[before].is_file() and kept[culprit].is_file()):  # the ledger entry is from another machine
+            if not (kept[before].is_file() and kept[culprit].is_file()):  # another machine has it
                 return None
             try:
                 found = compare_program_files(kept[before], kept[culprit], (points[before].name, here.name))
-            except ValueError:  # an older JAX wrote the text
+            except ValueError:  # another JAX version wrote the text
                 return None
             return found if found.answer == "differs" else None
     return None

@@ -16,7 +16,7 @@ from tasks.diff.decide import show_duration
 from tasks.records import BisectedPoint, Bisection, FactorEffect, RunRecord, seconds_between
 from tasks.resolve.options import BisectOptions
 
-_POINT = re.compile(r"\{(\d+)\}")  # the name of this point replaces it
+_POINT = re.compile(r"\{(\d+)\}")  # `{3}` in a note: replaced by the name of point 3
 _DECIMAL = re.compile(r"\d+\.\d{4,}(?:e[-+]?\d+)?")
 _EQUAL_PAIR = re.compile(r" \((\S+) and \1\)")
 
@@ -45,7 +45,7 @@ def describe_points(points: Sequence[BisectedPoint], line: Line, judge: Judge | 
 
 
 def describe_progress(points: Sequence[BisectedPoint], line: Line, judge: Judge) -> tuple[float, str] | None:
-    """Return the posterior of the likeliest point, and a text with its name; None before bad is surely worse."""
+    """Return (probability of the likeliest culprit, text with its name); None before bad is surely worse."""
     belief = find_current_belief(line, judge)
     if belief is None:
         return None
@@ -55,7 +55,7 @@ def describe_progress(points: Sequence[BisectedPoint], line: Line, judge: Judge)
 
 
 def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, metric: BisectedMetric) -> str:
-    """Return the answer as one sentence."""
+    """Return the answer of the search as one sentence."""
     if finish.outcome in ("no difference", "ledger") or (finish.culprit is None and not finish.suspects):
         return f"{case}: {finish.why}"
     if finish.culprit is not None:
@@ -70,13 +70,13 @@ def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, m
 
 
 def _shorten_numbers(text: str) -> str:
-    """Shorten numbers with four or more decimals to six significant digits; remove ` (a and b)` if both are equal."""
+    """Shorten numbers with four or more decimals to six significant digits; remove ` (a and b)` if a equals b."""
     short = _DECIMAL.sub(lambda match: f"{float(match[0]):.6g}", text)
     return _EQUAL_PAIR.sub("", short)
 
 
 def _name_suspects(finish: Finish, points: Sequence[BisectedPoint]) -> str:
-    """Return words such as `one of 4 commits from 2651ceca7 to 5cea6c1c0, most likely b2c6a687f (62 %)`."""
+    """Return the suspects as text: `one of 4 commits from 2651ceca7 to 5cea6c1c0, most likely b2c6a687f (62 %)`."""
     suspects = [points[number] for number in finish.suspects]
     if len(suspects) == 1:
         return suspects[0].name
@@ -135,7 +135,7 @@ def spent_seconds(runs: Sequence[RunRecord]) -> float:
 
 
 def show_counts(record: Bisection) -> str:
-    """Return e.g. `41 commits, 9 with another program, 6 trained (14 runs, 11 min), 35 ruled out without training`."""
+    """Return `41 commits, 9 with another program, 6 trained (14 runs, 11 min), 35 ruled out without training`."""
     count, what = len(record.points) - 1, "version" if record.points[-1].version else "commit"
     parts = [f"{count} {what}{'' if count == 1 else 's'}"]
     if any(point.ledger.program for point in record.points):
@@ -151,7 +151,7 @@ def show_counts(record: Bisection) -> str:
 
 
 def next_words(request: BisectOptions, span: Span, case: str, finish: Finish) -> list[str]:
-    """Return the next command: compare the culprit with the point before it, or search with higher limits; or []."""
+    """Return the words of the next command: compare the culprit with the point before it, or search on; [] for none."""
     repository = ["--repository", span.repository] if span.named else []
     target = ["--target", request.target] if request.target else []
     sets = [word for pair in request.more.overrides for word in ("--set", pair)]
@@ -166,7 +166,7 @@ def next_words(request: BisectOptions, span: Span, case: str, finish: Finish) ->
 
 
 def _twice_the_limits(request: BisectOptions) -> list[str]:
-    """Return the request's options for metric and packages, and its limits doubled."""
+    """Return the request's options for metric, packages and limits, with the limits doubled."""
     more, budget_s = request.more, request.read_budget()
     given = {"--metric": request.metric, "--packages": more.packages, "--budget": budget_s and f"{2 * budget_s:.0f}s"}
     words = [word for name, value in given.items() if value for word in (name, str(value))]

@@ -1,8 +1,9 @@
 """Decides whether the runs prove a difference: of bad against good, or of a suspect against the point before it.
 
-A suspect is a point that probably changed the metric. A machine may be noisier than stated: other work slows some
-runs, or its clock has two states. Repeats of one point show this, and then only rank tests count, because rank tests
-assume no size of the noise. Otherwise a difference beyond the stated noise counts too.
+A point is a commit or a package version. A suspect is a point that probably changed the metric. The first point is
+good, the last one is bad: the ends. A machine may be noisier than the verdict rule states: other work slows some runs,
+or the clock has two states. If repeats of one point show this, only rank tests count, because rank tests assume no size
+of the noise. Otherwise a difference beyond the stated noise counts too.
 """
 
 from math import sqrt
@@ -13,15 +14,16 @@ from tasks.bisect.posterior import Belief
 from tasks.bisect.terms import HALVES, WORSE, Judge, Line, Rated
 from tasks.diff.decide_noisy import CHANCE
 
-LEAST_RUNS = 2  # of a culprit: other work on the machine may have slowed one run
-SCATTER = 0.01  # p-value of the repeats under the stated noise, below which the machine is noisier than stated
+LEAST_RUNS = 2  # least runs of a culprit: other work on the machine may have slowed one run
+SCATTER = 0.01  # below this p-value of the repeats under the stated noise, the machine is noisier than stated
 RANKED = 3  # least runs of each point in a rank test, without the point's first run
 
 
 def judge_ends(line: Line, judge: Judge) -> Rated:
-    """Return the verdict on bad against good: by ranks, else the first sure verdict with 1, 2, … runs of each.
+    """Return the verdict on bad against good: by ranks, else unknown if repeats scatter, else the first sure verdict.
 
-    For a time, a verdict other than worse needs two runs of each end: one slowed run of good hides a difference.
+    First means with the fewest runs of each end: 1, 2, …. For a time, a verdict other than worse needs two runs of each
+    end, because one slowed run of good hides a difference.
     """
     both = min(judge.runs(0), judge.runs(line.last))
     rated = Rated(verdict="unknown", text="not run yet", wanted=1)
@@ -49,7 +51,7 @@ def is_proven(line: Line, judge: Judge, belief: Belief, pair: tuple[int, int], r
 
 
 def scatters(line: Line, judge: Judge) -> bool:
-    """Return whether runs of one point differ by more than the stated noise allows (F test); for times only."""
+    """Return whether repeats of a point differ by more than the stated noise allows (F test); False unless a time."""
     squares, df = 0.0, 0
     for point in {*line.alike, 0, line.last} if judge.varies else ():
         values = [] if judge.failed(point) else [one.value for one in judge.observe(point)]

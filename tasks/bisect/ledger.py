@@ -1,6 +1,6 @@
-"""Compiles each commit's training step without training it, and rules out commits by the programs.
+"""Compiles each commit's training step without training, and rules out commits whose programs are unchanged.
 
-The stored results are the compile ledger. A culprit is the commit that changed the bisected metric.
+The stored results are the compile ledger. The culprit is the commit that changed the bisected metric.
 """
 
 import gzip
@@ -28,20 +28,21 @@ from tasks.store.json_records import model_from_json, read_document
 
 FOLDER = "bisect"  # folder in the store
 TIMEOUT_S = 1800.0
-TAIL_LINES = 3  # of stderr, in the error of a compile that left no report
-# Error type from model/compile_record.py: the trainer ended without a separate compile. The entry stays empty.
+TAIL_LINES = 3  # last lines of stderr in the error of a compile that left no report
+# Error type of model/compile_record.py: the trainer ended, and had compiled no step. The entry stays empty.
 NOTHING_COMPILED = "NothingCompiled"
 # Prior weight of a commit whose program equals the previous commit's, by kind of metric (a changed program has 1):
 TIME_PRIOR = 0.02  # step times: only a change of the host loop can matter
 LOSS_PRIOR = 0.2  # losses: only a change of data or random numbers can matter
 PREFIXES = ("", "k", "M", "G", "T", "P")
-MORE_MEMORY = 1.001  # a point is bad if its memory exceeds good's by this factor, the tolerance of the memory row
+MORE_MEMORY = 1.001  # a point is bad if its memory exceeds good's memory times this factor (the memory row's tolerance)
 
 
 def ledger_key(source: str, plan: RunPlan) -> str:
-    """Return the key of a ledger entry: a hash of the source, and of a plan's config, software and environment.
+    """Return the key of a ledger entry: a hash of the commit's source and of everything else that decides the program.
 
-    source: digest of the commit's source. plan: always the plan of the good commit, without its "trainer source".
+    source: digest of the commit's source. plan: the plan of the good commit, also for other commits; its software,
+    config and environment are hashed.
     """
     config = {k: v for k, v in plan.config.items() if k not in ("run_name", "base_output_directory", "metrics_file")}
     versions = {k: v for k, v in plan.versions.items() if k != "trainer source"}
@@ -62,7 +63,7 @@ def make_entry(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerE
     """
     folder = store.path / FOLDER / "programs" / key
     programs = store.path / FOLDER / "compiled"
-    for place in (folder, programs):  # the commit's code is confined, and can only write to existing folders
+    for place in (folder, programs):  # the commit's code runs confined, and can write only to folders that exist
         place.mkdir(parents=True, exist_ok=True)
     entry = _compile(plan, target, folder, programs)
     store.files.write(f"{FOLDER}/ledger/{key}.json", entry.model_dump_json().encode())
@@ -124,14 +125,14 @@ def compile_argv(plan: RunPlan, target: Target, folder: Path, programs: Path) ->
 
 
 def _move(word: str, plan: RunPlan, folder: Path) -> str:
-    """Return a command-line word that refers to `folder`. MaxText has separate arguments for its name and parent."""
+    """Return a command-line word with `folder` as output. MaxText's words name the folder and its parent separately."""
     if word == f"run_name={Path(plan.directory).name}":
         return f"run_name={folder.name}"
     return f"base_output_directory={folder.parent}" if word.startswith("base_output_directory=") else word
 
 
 def _weigh_unchanged(metric: str) -> tuple[float, str]:
-    """Return the prior weight of a commit with an unchanged program, and the reason if it is 0."""
+    """Return (prior weight of a commit with an unchanged program, the reason if the weight is 0)."""
     if metric in (MEMORY.name, PROGRAM):
         return 0.0, "its program is that of the commit before it"
     if metric in TIMES:
@@ -140,10 +141,10 @@ def _weigh_unchanged(metric: str) -> tuple[float, str]:
 
 
 def weigh_commits(points: Sequence[BisectedPoint], metric: BisectedMetric) -> Line:
-    """Return the points as a line, with the prior weight of each point and the points that train alike.
+    """Return the line of the points, with the prior weight of each point and the points that train alike.
 
-    A commit with the previous commit's source trains alike. A commit with another source but the previous commit's
-    program can still change the host loop or the data.
+    A commit with the previous commit's source trains like the previous commit. A commit with another source but the
+    previous commit's program can still change the host loop or the data.
     """
     weights, ruled_out = [0.0], {}
     for number, (before, here) in enumerate(pairwise(points), start=1):
@@ -159,7 +160,7 @@ def weigh_commits(points: Sequence[BisectedPoint], metric: BisectedMetric) -> Li
     for number, here in enumerate(points[1:], start=1):
         like_good = here.source and here.source == points[0].source
         alike.append(0 if like_good else number if weights[number] else alike[-1])
-    if tail := alike[last]:  # for the last commits that train alike, the bad end's runs are used
+    if tail := alike[last]:  # the last commits that train like bad use the bad end's runs
         alike = [last if one == tail else one for one in alike]
     return Line(weights=tuple(weights), alike=tuple(alike), ruled_out=ruled_out)
 
@@ -181,7 +182,7 @@ def search_ledger(points: Sequence[BisectedPoint], metric: BisectedMetric) -> Fi
 
 
 def _last_change(points: Sequence[BisectedPoint], is_bad: Sequence[bool | None], metric: BisectedMetric) -> Finish:
-    """Return the last change from good to bad. is_bad: the mark of each point, None if unknown."""
+    """Return the last point that turns from good to bad as the answer. is_bad: per point, None if unknown."""
     if not is_bad[-1]:
         return Finish(outcome="no difference", why=f"{metric.title}: the compiler makes the same of good and bad")
     good = max(number for number, mark in enumerate(is_bad) if mark is False)

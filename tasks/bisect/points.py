@@ -1,6 +1,6 @@
 """Lists the points of a bisection, which are commits or package versions, and plans the runs of a point.
 
-The ends are the first point (good) and the last one (bad).
+The ends are the first point (good) and the last one (bad). A span is the line of points between the ends.
 """
 
 import re
@@ -34,7 +34,7 @@ class Span(Frozen):
     bad: ResolvedRef
     points: tuple[BisectedPoint, ...]
     parents: dict[str, tuple[str, ...]] = {}  # commit's SHA → its parents' SHAs; empty for versions
-    software: tuple[str, ...] = ()  # requirements that every point has in common, e.g. "jax==0.12.0"
+    software: tuple[str, ...] = ()  # requirements that every point is run with, e.g. "jax==0.12.0"
 
     def is_merge(self, point: int) -> bool:
         """Whether a point's commit has several parents."""
@@ -42,7 +42,7 @@ class Span(Frozen):
 
 
 def choose_span(request: BisectOptions) -> Span:
-    """Return a span of commits, or of package versions if the request has `--packages` and good equals bad."""
+    """Return the request's span: of package versions if it has `--packages` and good equals bad, else of commits."""
     alone = request.more.packages and request.good == request.bad
     return span_of_packages(request) if alone else find_span(request)
 
@@ -81,7 +81,7 @@ def span_between(spec: Comparison, repository: str, good: ResolvedRef, bad: Reso
 
 
 def spans_inside(request: BisectOptions, span: Span, point: int) -> list[Span]:
-    """Return one span for each branch that a merge brought in, from the branch's fork point."""
+    """Return one span for each branch that a merge (the point) brought in, from the branch's fork point."""
     spec = load_comparison(request.comparison)
     found = []
     for base, last in find_inside(span.repository, span.parents[span.points[point].commit.sha]):
@@ -111,16 +111,16 @@ def corner_span(request: BisectOptions, commits: Span) -> Span:
 
 
 def span_after_corners(request: BisectOptions, commits: Span, *, packages: bool) -> Span:
-    """Return the span of versions if the packages are to blame, else the span of commits, all with the last version."""
+    """Return the span of versions if `packages` are to blame, else the span of commits, all with the last version."""
     if packages:
         return span_of_packages(request)
     return commits.model_copy(update={"software": (read_versions(request.more.packages)[-1],)})
 
 
 def read_versions(text: str) -> tuple[str, ...]:
-    """Return a requirement for each version in `--packages`: a list, or a range whose ends differ in the last number.
+    """Return a requirement per version in `--packages`, which is a list, or a range of the version's last number.
 
-    Raises ConfigError for other ranges: only a package index lists the versions in them.
+    Raises ConfigError for other ranges, because only a package index can list their versions.
     """
     listed, ranged = _LIST.fullmatch(text.strip()), _RANGE.fullmatch(text.strip())
     hint = "write jax==0.9.1..0.9.3, or every version: jax==0.8.2,0.9.0,0.9.1"
@@ -148,9 +148,9 @@ def read_versions(text: str) -> tuple[str, ...]:
 def plan_point(
     request: BisectOptions, span: Span, point: int, case: str, out: Path, *, repeats: int, compile_only: bool = False
 ) -> list[RunPlan]:
-    """Return the plans of `repeats` runs of a point. Point 0 runs as the baseline arm, every other as the candidate.
+    """Return the plans of `repeats` runs of a point. Point 0 runs as the baseline, every other point as the candidate.
 
-    An arm is one of the two compared versions. Raises ValueError if the trainer of the commit cannot be prepared.
+    out: the store's folder. Raises ValueError if the trainer of the commit cannot be prepared.
     """
     spec = load_comparison(request.comparison)
     arm = spec.arms[0 if point == 0 else 1].name
@@ -162,7 +162,7 @@ def plan_point(
         for word in (*span.software, version)
         if word
     ]
-    alone = point == 0  # then both arms have the same commit, and only the baseline is planned
+    alone = point == 0  # both arms would have one commit: plan only the baseline
     options = ArmOverrides(
         baseline=pin_ref(refs[0]), branch=pin_ref(refs[1]), repository=span.repository if span.named else None,
         software=tuple(wanted), aa=alone,
@@ -185,7 +185,7 @@ def _request_comparison(request: BisectOptions) -> Request:
 
 
 def _name(span: Span, point: int) -> str:
-    """Return the ref of a point: for an end the user's name without `:…`, else the short SHA."""
+    """Return the ref of a point: for an end, the user's name (without the SHA in `NAME:SHA`); else the short SHA."""
     ends = {0: span.good.name, len(span.points) - 1: span.bad.name}
     name = ends.get(point, span.points[point].commit.sha[:9])
     return name.partition(":")[0]

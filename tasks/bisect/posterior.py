@@ -1,6 +1,6 @@
-"""Computes each point's posterior probability of being the culprit, and the point whose next run tells most about it.
+"""Computes each point's posterior probability of being the culprit, and the most informative point to run next.
 
-A point is a commit or a package version; the culprit is the point at which the level of a time increases.
+A point is a commit or a package version. The culprit is the point at which the level of a time increases.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ class Observation(Frozen):
 
 
 class Belief(Frozen, arbitrary_types_allowed=True):
-    """The posterior. A hypothesis names the one or two points at which the level changes. Point 0 is good."""
+    """The posterior over hypotheses. A hypothesis is the one or two points at which the level changes."""
 
     changes: NDArray[np.int64]  # (hypotheses, 2): first point of each new level; number of points for no second change
     chances: Values  # (hypotheses,): posterior probability; sums to 1
@@ -79,7 +79,7 @@ def find_belief(observations: Sequence[Observation], weights: Sequence[float], n
     found /= found.sum()
     shrunk = spread * count / (1 + spread * count)
     levels = middle[:, None] + shrunk * (mean - middle[:, None])
-    # sigma is from the best hypothesis with one change: a level that comes and goes is noise until more runs show it
+    # Of the likeliest hypothesis with one change: a level that comes and goes counts as noise until more runs show it.
     best = int(np.where(changes[:, 1] == size, found, -1.0).argmax())
     return Belief(
         changes=changes,
@@ -92,7 +92,7 @@ def find_belief(observations: Sequence[Observation], weights: Sequence[float], n
 
 
 def _hypotheses(prior: Values) -> tuple[NDArray[np.int64], Values]:
-    """Return all hypotheses, as the points of one or two changes of the level, and their prior probabilities."""
+    """Return all hypotheses (see `Belief.changes`) and their prior probabilities."""
     size = prior.size
     can = np.flatnonzero(prior[1:] > 0) + 1
     share = prior[can] / prior[can].sum()
@@ -149,7 +149,7 @@ def _measure_information(belief: Belief, point: int) -> float:
 
 
 def _spread(levels: Values, chances: Values, start: float, step: float) -> Values:
-    """Return a probability for each grid point: each level's probability is split between its two neighbours."""
+    """Return the probability of each grid point: a level's probability is split between the two nearest grid points."""
     place = (levels - start) / step
     low = np.floor(place).astype(int)
     part = place - low

@@ -22,9 +22,9 @@ from tasks.records import CheckpointDifference, ComparisonRecord, RunRecord
 
 
 class RunJudge:
-    """The verdict rule applied to the runs of points; see `terms.Judge`.
+    """Applies the verdict rule to the runs of points; see `terms.Judge`.
 
-    template: the comparison of any two points, without their runs. failures: point → reason why it cannot be judged.
+    template: the comparison of any two points, without their runs. failures: point → why the point cannot be judged.
     past: noise of earlier runs, by metric. compare_checkpoints: compares the checkpoints of a comparison's runs.
     """
 
@@ -66,7 +66,7 @@ class RunJudge:
         return len(self._runs.get(point, ()))
 
     def failed(self, point: int) -> str:
-        """See Judge. If deaths are bisected, a point that died of another cause than the last point is not judged."""
+        """See `Judge`. If deaths are bisected, a point that died of another cause than the last one is not judged."""
         if why := self._failures.get(point, ""):
             return why
         dead = [run for run in self._runs.get(point, ()) if run.has_died]
@@ -97,7 +97,7 @@ class RunJudge:
         return self._known[key]
 
     def compare_ends(self, last: int, *, look: int | None = None) -> ComparisonRecord:
-        """Return the full comparison of good and bad, at half of the false-alarm probability. look: see `CaseRuns`."""
+        """Return the full comparison of good and bad at half the false-alarm probability. look: its number from 1."""
         return self._compare(self._runs[0], self._runs[last], look=look, shares=HALVES)
 
     def _compare(
@@ -117,7 +117,7 @@ class RunJudge:
         row = next((row for row in record.rows if row.metric == self._metric.name), None)
         if row is None or row.verdict == "not judged":
             return Rated(verdict="unknown", text="the runs do not tell")
-        # a sure verdict's text is only the difference: the comparison of the two commits shows the full reason
+        # a sure verdict needs only the difference: a comparison of the two commits shows the full reason
         text = row.effect_text or (row.reason if row.verdict == "unknown" else row.reason.partition(": ")[0])
         return Rated(
             verdict=row.verdict, text=text, wanted=row.runs_wanted, cost=row.cost_text,

@@ -1,4 +1,4 @@
-"""Decides after every run of a bisection: the next runs, or the culprit, which is the point that changed the metric.
+"""Decides after every run of a bisection: returns the next runs, or the culprit (the point that changed the metric).
 
 A point is a commit or a package version. The ends are the first point (good) and the last one (bad). A suspect is a
 point that is probably the culprit.
@@ -14,13 +14,13 @@ from tasks.diff.decide_noisy import CHANCE
 from tasks.diff.noise import Noise
 from tasks.records import Mark
 
-SURE = 0.95  # posterior probability from which a suspect is compared with the point before it, before it is named
+SURE = 0.95  # posterior probability from which a suspect is compared with the point before it
 NOT_SURE = "the runs that are allowed do not make it sure (--max-runs or --budget allow more)"
-REFUTED = 1e-4  # factor on the prior weight of a suspect whose comparison with the point before it shows no change
+REFUTED = 1e-4  # factor on the prior weight of a suspect that equals the point before it in their comparison
 
 
 def mark_points(line: Line, judge: Judge) -> dict[int, tuple[Mark, str]]:
-    """Return point → (mark, reason) for every point with runs or a failure, without the ends, by the verdict rule."""
+    """Mark the points between the ends that have runs or a failure, by the verdict rule: point → (mark, reason)."""
     return {point: _mark(line, judge, point) for point in range(1, line.last) if line.alike[point] == point
             and (judge.runs(point) or judge.failed(point))}  # fmt: skip
 
@@ -42,13 +42,13 @@ def _mark(line: Line, judge: Judge, point: int) -> tuple[Mark, str]:
 class _MarkedLine:
     """A line of points with the mark of each point that has runs.
 
-    first: the last point that is known to be as good as the good end. notes: sentences about it.
+    first: the last point that is known to be as good as the good end. notes: sentences about that point.
     """
 
     def __init__(self, line: Line, judge: Judge) -> None:
         self.line, self.judge = line, judge
         self.marks = {point: mark for point, (mark, _) in mark_points(line, judge).items()}
-        # the last point with good's source, or a later one that is marked good after a bad one
+        # the last point with good's source; below: or a later good point after a bad one
         self.first = max((point for point in range(line.last) if line.alike[point] == 0), default=0)
         self.notes: tuple[str, ...] = ()
         if any(line.weights[: self.first + 1]):
@@ -71,7 +71,7 @@ class _MarkedLine:
 
     @property
     def doubtful(self) -> list[int]:
-        """The points marked bad before good, or good after bad, by a single run: this may be noise. Times only."""
+        """The points with one run from the first bad to the last good, if in this order: maybe noise. Times only."""
         bad, good = self.marked("bad", "between"), self.marked("good")
         if not self.judge.varies or not bad or not good:
             return []
@@ -79,7 +79,7 @@ class _MarkedLine:
         return sorted(point for point in within if self.judge.runs(point) < LEAST_RUNS)
 
     def find_belief(self, refuted: Set[int] = frozenset()) -> Belief | None:
-        """Return the posterior of the points after `first`; None if no point can be the culprit."""
+        """Return the posterior over the points after `first`; None if no point can be the culprit."""
         line, judge, first = self.line, self.judge, self.first
         weights = [
             0.0 if point <= first else weight * (REFUTED if point in refuted else 1)
@@ -87,7 +87,7 @@ class _MarkedLine:
         ]
         if not any(weights):
             return None
-        if not judge.varies:  # without noise, each point's mark is its level: 0 for good, 1 for bad
+        if not judge.varies:  # without noise a point's mark is its level: 0 for good, 1 for bad
             levels = {first: 0.0, line.last: 1.0}
             levels |= {point: float(self.marks[point] != "good") for point in self.marked("good", "bad", "between")
                        if point > first}  # fmt: skip
@@ -113,7 +113,7 @@ class _MarkedLine:
         ]
 
     def is_settled(self, before: int, after: int) -> bool:
-        """Return whether the marks show that `before` is good and `after` is bad, for a metric without noise."""
+        """Return whether the marks show that `before` is good and `after` is bad. False for times, which have noise."""
         is_good = before in (0, self.first) or self.marks.get(before) == "good"
         return not self.judge.varies and is_good and (after == self.line.last or self.marks.get(after) == "bad")
 
@@ -175,7 +175,7 @@ def find_current_belief(line: Line, judge: Judge) -> Belief | None:
 def _compare_ends(
     line: Line, judge: Judge, limits: Limits, ends: Rated, may_train: Callable[[Sequence[int]], bool]
 ) -> Train | Finish:
-    """Return further runs of both ends, if they are undecided and within the limits; else the reason to stop."""
+    """Return further runs of the ends if the ends are undecided and the limits allow it; else the reason to stop."""
     both = min(judge.runs(0), judge.runs(line.last))
     failed = judge.failed(0) or judge.failed(line.last)
     if failed:
@@ -221,7 +221,7 @@ def _name_range(belief: Belief, notes: tuple[str, ...], why: str, rated: Rated |
 
 
 def _other_changes(line: Line, judge: Judge, before: int, culprit: int) -> tuple[str, ...]:
-    """Return sentences about other sure changes, before and after the culprit, from the finished runs."""
+    """Return sentences about other sure changes before `before` and after the culprit, from the finished runs."""
     notes = []
     for start, end, where in ((0, before, "before"), (culprit, line.last, "after")):
         if start == end or not (judge.runs(start) and judge.runs(end)):

@@ -12,9 +12,9 @@ from tasks.bisect.posterior import Observation
 from tasks.diff.noise import Noise
 from tasks.records import Verdict
 
-HALVES = 2  # the false-alarm probability is halved: one half for the comparison of the ends, one for the culprit's
+HALVES = 2  # the false-alarm probability is halved: for the comparison of the ends, and for the culprit's
 WORSE: tuple[Verdict, ...] = ("regressed", "changed")
-MOST_OF_POINT = 12  # most runs of one point: if they are not enough, the machine is too noisy for this difference
+MOST_OF_POINT = 12  # most runs of one point: if 12 are not enough, the machine is too noisy
 MOST_RUNS = 100  # most runs of a search if the user gave neither a budget nor a number of runs
 
 
@@ -23,7 +23,7 @@ class Rated(Frozen):
 
     verdict: Verdict
     text: str = ""  # the effect with its interval, or the reason
-    wanted: int | None = None  # runs of each point that would probably decide
+    wanted: int | None = None  # runs of each point with which the verdict would probably be sure
     cost: str = ""  # the cost of these runs, as text
     effect: float | None = None  # relative change of a time: 0.08 is 8 % more; None for metrics without noise
     low: float | None = None  # ends of the interval of `effect`
@@ -48,12 +48,12 @@ class Judge(Protocol):
         """Return why the point cannot be judged; empty if it can."""
 
     def observe(self, point: int) -> Sequence[Observation]:
-        """Return one observation per run of the point, for a metric that varies."""
+        """Return one observation per run of the point. Only for a metric that varies."""
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:
         """Return the verdict on two points.
 
-        runs: use only the first runs of each point, this many. shares: divisor of the false-alarm probability.
+        runs: use only this many first runs of each point. shares: divisor of the false-alarm probability.
         """
 
 
@@ -61,8 +61,8 @@ class Line(Frozen):
     """The points from good (first) to bad (last), with the facts that need no run."""
 
     weights: tuple[float, ...]  # each point's prior weight of being the culprit; 0: ruled out
-    # for each point, the point whose runs are used for it: the first of consecutive points that train alike, good (0)
-    # for every point with good's source, and bad for the last points that train like bad
+    # Point → the point whose runs stand for it. Of consecutive points that train alike, that is the first one. For
+    # points with good's source it is good (0), for the last points that train like bad it is bad.
     alike: tuple[int, ...]
     ruled_out: Mapping[int, str] = {}  # point → why it needs no run
 

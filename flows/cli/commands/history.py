@@ -76,7 +76,7 @@ def history(
 
 
 def _places(page: Path | None, store: "Store") -> Iterator[str]:
-    """Yield the lines about the page: its path, and its link if the store is in a bucket; none without a page."""
+    """Yield lines with the page's path, and with its link if the store is in a bucket; none without a page."""
     if page is None:
         return
     shared = store.mirror is not None and store.writable
@@ -86,7 +86,7 @@ def _places(page: Path | None, store: "Store") -> Iterator[str]:
 
 
 def _explain_empty(wanted: Iterator[str], cases: Sequence[str], metrics: Sequence[str]) -> str:
-    """Return the message about a history without wanted series. cases, metrics: names in the history."""
+    """Return the message about a history without the wanted series. cases, metrics: the names in the history."""
     if not cases:
         return "the history is empty: maxview compare writes it; for a store that is older: maxview history --rebuild"
     return (
@@ -119,7 +119,7 @@ def print_history(judged: "Sequence[Judged]", console: Console) -> None:
     for item in judged:
         reported = {event.after.comparison_id for event in item.events if event.line == "ratio"}
         for event in item.events:
-            if event.line != "ratio" and event.after.comparison_id in reported:  # the ratio's sentence names the arm
+            if event.line != "ratio" and event.after.comparison_id in reported:  # the ratio's event names the arm
                 continue
             own = event.worse and event.cause != "shared"
             sign = "[red]✗[/]" if own else "[yellow]![/]" if event.worse or event.worse is None else "[green]✓[/]"

@@ -1,4 +1,4 @@
-"""Runs a flow in this process with a live view, prints its comparisons, and ends it if Prefect's server is lost."""
+"""Runs a flow in this process with a live view, prints its comparisons, and exits if Prefect's server is lost."""
 
 import json
 import os
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from tasks.services.server import Api
     from tasks.store import Store
 
-MOST_MISSES, PAUSE_S = 2, 0.5  # unanswered requests after which the server counts as gone, and the time between two
+MOST_MISSES, PAUSE_S = 2, 0.5  # the server counts as gone after this many unanswered requests, PAUSE_S apart
 REPORT_S = 30.0  # limit for the flow to report its final state to the server; then the process is ended
 
 
 class FlowError(RuntimeError):
-    """The flow itself failed, not the run of an arm (one of the two compared versions). The message has the reason."""
+    """The flow itself failed, not a trainer that it started. The message has the reason."""
 
 
 def run_flow(
@@ -34,9 +34,9 @@ def run_flow(
     as_json: bool,
     left_out: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
-    """Run the flow of this name in this process with a live view, print its comparisons, and return the exit status.
+    """Run the flow `name` in this process with a live view, print its comparisons, and return the exit status.
 
-    left_out: case that was not run → reason.
+    left_out: case → why it was not run.
     """
     state, view = finish_flow(name, parameters)
     from tasks.diff import exit_status
@@ -73,7 +73,7 @@ def index_of(out: str) -> str:
 
 
 def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Run a flow in this process with a live view; return its final state and the LiveView, which has the comparisons.
+    """Run the flow `name` in this process; return its final state and its LiveView, which has the comparisons.
 
     If the embedded server cannot be restarted, publishes the finished cases and ends the process with exit status 2.
     """
@@ -117,7 +117,7 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def end_in_time(api: "Api") -> None:
-    """At Ctrl-C, end the jobs, and this process if the server is gone: the flow would retry its reports for minutes."""
+    """At Ctrl-C, end the jobs; if the server is gone, also this process, which would retry its reports for minutes."""
     from flows.cli.interrupts import at_interrupt, end_at_once
     from tasks.services.running_jobs import stop_every_job
     from tasks.services.server import answers

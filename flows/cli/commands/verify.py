@@ -67,6 +67,6 @@ def _compare(checkpoint: str, other: str, *, as_json: bool) -> int:
 
 
 def _is_wrong_input(proof: "CheckpointProof") -> bool:
-    """Return whether a checkpoint has a problem with its commit, or no manifest for --check. Exit status: 2."""
+    """Return whether a checkpoint has a problem with its commit, or lacks the manifest that --check needs."""
     checks = {problem.check for problem in proof.problems}
     return "commit" in checks or ("manifest" in checks and proof.manifest is None)
