@@ -9,7 +9,7 @@ from tasks.resolve.options import DEFAULT_OUT, Out
 from tasks.services.flow_runs import is_alive_after_all, life_of, stop_jobs
 from tasks.store import open_store
 
-SIGN_OF_LIFE_S = 60.0  # two intervals between heartbeats
+HEARTBEATS_S = 60.0  # two intervals between heartbeats
 
 
 @flow(name="reap", description="End the jobs of flow runs that were lost together with their worker.")
@@ -18,7 +18,7 @@ def reap(out: Out = DEFAULT_OUT) -> list[str]:
     store = open_store(out)
     lost = [flow_run for flow_run in unforgotten(store) if life_of(flow_run) == "over"]
     if lost:
-        time.sleep(SIGN_OF_LIFE_S)
+        time.sleep(HEARTBEATS_S)
     ended = []
     for flow_run in lost:
         if not is_alive_after_all(flow_run):
