@@ -106,6 +106,7 @@ class Search:
         if self.request.more.packages and not (self.span.points[0].version or self.span.software):
             corners = self.run_corners()
             self.span = span_after_corners(self.request, self.span, packages=blame_packages(corners))
+            self.good_plan = self.plan(0, repeats=1)[0]  # the span now holds a version: the ledger's keys need it
         points = self.compile_points()
         if self.request.more.free:
             self.metric = self.metric or BisectedMetric(name=PROGRAM, title=PROGRAM)
