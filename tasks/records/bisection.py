@@ -8,7 +8,7 @@ from tasks.records.compared_case import Verdict
 from tasks.records.explanation import ProgramExplanation
 from tasks.records.plan import Commit
 
-Mark = Literal["good", "bad", "between", "unknown", "skipped", ""]  # between: unlike both ends; "": no run
+Mark = Literal["good", "bad", "between", "unknown", "skipped", ""]  # between: differs from both ends; "": no run
 Outcome = Literal["found", "range", "no difference", "ledger"]  # ledger: compiled only
 
 
@@ -26,7 +26,7 @@ class LedgerEntry(Frozen):
 class BisectedPoint(Frozen):
     """One point between good and bad: a commit, or a version of a package."""
 
-    commit: Commit  # of the bad end for every point, if packages are bisected
+    commit: Commit  # if packages are bisected: the bad end's commit, at every point
     version: str = ""  # requirement such as jax==0.9.1; empty if commits are bisected
     source: str = ""  # digest of the trainer's source: commits with equal digests train alike; empty for versions
     ledger: LedgerEntry = LedgerEntry()
@@ -52,7 +52,7 @@ class FactorEffect(Frozen):
     verdict: Verdict
     text: str  # "+5.1 % (+4.0 … +6.2)", or the difference in words
     estimate: float | None = None  # natural logarithm of the ratio; None for metrics without noise
-    low: float | None = None  # ends of its interval, as logarithms
+    low: float | None = None  # ends of the interval of `estimate`, as logarithms
     high: float | None = None
 
 
@@ -66,7 +66,7 @@ class Bisection(Frozen):
     created: str  # ISO 8601
     good: str  # the user's name of the good end; the version, if packages are bisected
     bad: str
-    metric: str  # id of the bisected row; the step time's if the ends do not differ
+    metric: str  # name of the bisected metric; the step time if the ends differ in no metric
     title: str  # the row's name for display
     outcome: Outcome
     headline: str  # the answer as one sentence

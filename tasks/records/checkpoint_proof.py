@@ -1,6 +1,7 @@
 """Records of checkpoints: saves and restores in a log, the proof that a saved checkpoint exists, and a save's life.
 
-A level of proof is a verified property, from the save's announcement in the log to a run that continued from it.
+A level of proof is a verified property of a save. At the lowest level the log announces the save; at the highest a run
+has restored the checkpoint and continued.
 """
 
 from collections.abc import Collection, Iterable
@@ -24,7 +25,7 @@ Level = Literal[
 
 
 class LevelMeaning(NamedTuple):
-    """The meaning of a level of proof: the verified property, and the files that its check reads."""
+    """The meaning of a level of proof. `proves`: the verified property; `costs`: the data that the check reads."""
 
     proves: str
     costs: str
@@ -61,10 +62,10 @@ _BY_CHECK: dict[str, Level] = {
 
 
 def reached(checks: Collection[str], failed: Collection[str], *, recorded_before: bool = False) -> tuple[Level, ...]:
-    """Return the levels that the passed checks reach, in order; a failed check ends the list.
+    """Return the levels of proof that the passed checks reach, the lowest first; a failed check ends the list.
 
-    checks: names of the checks that ran. failed: those that found a problem. recorded_before: the manifest check
-    compared the files with an existing manifest, which proves "content unchanged" too.
+    checks: names of the checks that ran. failed: names of the checks that found a problem. recorded_before: the
+    manifest check compared the files with an existing manifest, which proves "content unchanged" too.
     """
     levels: list[Level] = []
     for check, level in _BY_CHECK.items():
@@ -101,10 +102,10 @@ class CheckpointEvent(Frozen):
     step: int
     state: CheckpointState = "announced"
     path: str | None = None  # None if not printed
-    started: str | None = None  # begin of the save, ISO 8601
+    started: str | None = None  # start of the save, ISO 8601
     blocking_s: float | None = None  # seconds for which the save blocked training
-    background_s: float | None = None  # seconds for which it continued in the background
-    total_s: float | None = None  # both together, if the log prints only their sum
+    background_s: float | None = None  # seconds for which the save continued in the background
+    total_s: float | None = None  # sum of blocking_s and background_s, if the log prints only the sum
     committed: bool | None = None
     validated: bool = False
     validated_hosts: int | None = None  # number of hosts with matching array metadata, checked by the primary host
@@ -114,7 +115,7 @@ class CheckpointEvent(Frozen):
     committed_line: int | None = None  # *_line: None if the log has no such message
     committed_at: str | None = None  # ISO 8601, from the prefix of that line
     validated_line: int | None = None
-    restored_line: int | None = None  # a restore of this checkpoint in the same log
+    restored_line: int | None = None  # line of a restore of this checkpoint in the same log
     failed_line: int | None = None
     retired_line: int | None = None  # deletion by a checkpoint manager, which keeps only the newest
     run: int = run_number()
@@ -177,7 +178,7 @@ class CrossRestore(Frozen):
     source: str  # name of the run that saved the checkpoint
     restored_step: int | None = None  # None if nothing was restored
     steps: int = 0  # number of steps trained after the restore
-    holds: bool | None = None  # whether their losses equal those of the run that saved; None: not tried
+    holds: bool | None = None  # whether these steps have the losses of the run that saved; None: not tried
     evidence: str
 
 
@@ -206,9 +207,9 @@ class CheckpointProof(Frozen):
     verified_at: str = ""  # ISO 8601
     levels: tuple[Level, ...] = ()  # levels of proof that the step reached, in order
     timings: dict[str, float] = {}  # name of a check -> its seconds
-    begun_at: str | None = None  # begin of the save, ISO 8601, as recorded by Orbax
-    committed_at: str | None = None  # commit of the save, in the same form
-    retired: bool = False  # a checkpoint manager that keeps only the newest deleted it, which is no failure
+    begun_at: str | None = None  # start of the save, ISO 8601, as recorded by Orbax
+    committed_at: str | None = None  # commit of the save, ISO 8601, as recorded by Orbax
+    retired: bool = False  # deleted by a checkpoint manager that keeps only the newest checkpoints: no failure
     run: int = run_number()
 
     @model_validator(mode="before")
@@ -228,13 +229,13 @@ class LifeSpan(Frozen):
     """One activity in the life of a checkpoint. `bytes_per_s` is None if unknown or if no data is transferred."""
 
     part: str  # "blocking", "background", or the name of a check
-    begin_s: float  # seconds after the begin of the run
+    begin_s: float  # seconds after the start of the run
     seconds: float
     bytes_per_s: float | None = None
 
 
 class CheckpointLife(Frozen):
-    """The life of one save of a step. `*_s`: seconds after the begin of the run; None if log and store have no date."""
+    """The life of one save of a step. `*_s`: seconds after the start of the run; None if log and store have no date."""
 
     step: int | None
     nth: int = 1  # 2 for the second save of the same step in a run, etc.
@@ -268,7 +269,10 @@ def pair_saves(events: Iterable[CheckpointEvent], proofs: Iterable[CheckpointPro
 
 
 def _same_place(proof: CheckpointProof, event: CheckpointEvent) -> bool:
-    """Whether both paths may be the same, which distinguishes an arm's runs. One of the paths may be relative."""
+    """Whether the proof's and the save's path may be one folder. One of the paths may be relative to the other's root.
+
+    Separates equal steps of different runs. A save without a printed path matches every proof.
+    """
     if event.path is None:
         return True
     one, other = proof.path.rstrip("/"), event.path.rstrip("/")

@@ -1,6 +1,7 @@
 """Records of the comparison of one case: findings, rows of the table, equality, and all of them in `ComparisonRecord`.
 
-A case is a model and its settings. An arm is one of the two compared versions: the baseline or the candidate.
+A case is a set of config values to compare; both arms share it. An arm is one of the two compared versions: the
+baseline or the candidate.
 """
 
 from typing import Literal
@@ -51,10 +52,10 @@ class Decision(Frozen):
     effect_low: float | None = None
     effect_high: float | None = None
     effect_text: str = ""  # e.g. "-6.6 % (-9.1 … -4.0)"; without noise "+10.6 %"
-    level: str = ""  # the judged steps if a run has several levels: "steady steps", "typical steps"
+    level: str = ""  # the judged steps, for a time that is measured on several: "steady steps", "typical steps"
     evidence: str = ""  # number of runs, e.g. "one run of each"
     p_value: float | None = None  # probability of such an effect if the arms are equal
-    runs_wanted: int | None = None  # total runs per arm that would probably decide; None: decided, or too many
+    runs_wanted: int | None = None  # total runs per arm that would probably give a verdict; None: given, or too many
     cost_text: str = ""  # cost of the additional runs
 
 
@@ -66,7 +67,7 @@ class MetricDiff(Decision):
     unit: str  # empty: none
     better: Better  # which values are better; "equal": any difference counts
     rule: str  # how the value was computed, e.g. "last step, 3 decimals"
-    group: Literal["maxview", "ours"]  # "maxview": the MaxView page shows this metric too
+    group: Literal["maxview", "ours"]  # "maxview": MaxView (another tool, for two logs) shows this metric too
     baseline: float | None  # None: no value, or not a number
     candidate: float | None
     baseline_text: str
@@ -112,7 +113,7 @@ class Floor(Frozen):
 
 
 class Curve(Frozen):
-    """The curve of one metric over the steps of one run; the four tuples have one entry per step."""
+    """One metric over the steps of one run; each of the four tuples has one entry per step."""
 
     metric: str  # "loss" or "step_time_s"
     arm: str  # name of the arm
@@ -165,7 +166,7 @@ class ComparisonRecord(Frozen):
     case: str
     target: str
     created: str  # ISO 8601
-    question: str  # that the comparison answers
+    question: str  # the question that the comparison answers
     baseline: ArmSummary
     candidate: ArmSummary
     verdict: Verdict

@@ -26,7 +26,7 @@ class ArrayDifference(Frozen):
 
     role: ArrayRole
     names: tuple[str, ...] = ()  # names in the first checkpoint; empty if it lacks the array
-    other_names: tuple[str, ...] = ()  # the same of the other checkpoint; several names: one array per layer
+    other_names: tuple[str, ...] = ()  # names in the other checkpoint; in both, several names: one array per layer
     layer_axis: int | None = None  # axis of the stacked array; None if neither side is stacked
     shape: tuple[int, ...] = ()  # of the array `names[0]`
     other_shape: tuple[int, ...] = ()

@@ -36,7 +36,7 @@ class InputArray(Frozen):
     path: str  # name of the argument in the step's arguments
     shape: tuple[int, ...]  # of the whole array
     dtype: str
-    sharding: str  # mesh axes that split each dimension; with the memory kind if that is the host's
+    sharding: str  # mesh axes that split each dimension; with the memory kind if the array is in the host's memory
     bytes_per_device: int
 
 
@@ -48,7 +48,7 @@ class Fingerprints(Frozen):
 
 
 class CompiledProgram(Frozen):
-    """The result of one compile, written at its end. If the step does not compile or fit, `ok` is False."""
+    """The result of one compile, written at its end. `ok`: the step compiles and fits into the device's memory."""
 
     version: Literal[1] = 1
     topology: str  # "v6e:4x8"
@@ -104,9 +104,9 @@ class ProgramDifference(Frozen):
     where: str  # "decoder/layers/mlp/wi_0, backward"
     baseline: str  # in words; "none" if this program lacks it
     candidate: str
-    share: float  # largest change of cycles, bytes or memory, as a fraction of the larger program; negative: less
+    share: float  # largest change of cycles, bytes or memory, as a fraction of the larger program; negative: a decrease
     cost: str  # "+12.3 % of the cycles"
-    baseline_source: Source | None = None  # line in the optimised program; None: not one line
+    baseline_source: Source | None = None  # line in the optimised program; None: in no line, or in several
     candidate_source: Source | None = None
 
 
@@ -124,7 +124,7 @@ class ProgramComparison(Frozen):
     topology: str
     devices: int
     hbm_bytes: int  # memory per device
-    unfit: tuple[str, ...] = ()  # arms whose program does not compile or fit there
+    unfit: tuple[str, ...] = ()  # arms whose program does not compile, or does not fit into `hbm_bytes`
     differences: tuple[ProgramDifference, ...]  # the largest first
     left_out: int = 0  # number of smaller differences that are omitted
     arrays: tuple[HeavyArray, ...] = ()  # the largest first

@@ -89,7 +89,7 @@ class Stall(Frozen):
 
 
 class Wait(Frozen):
-    """One wait in a log that the printed seconds of the steps do not contain."""
+    """One wait in a log. The printed seconds of the steps do not contain the wait."""
 
     part: str  # one of "waits for saves", "blocking saves", "wait at the end", "evaluation at the end"
     seconds: float
@@ -118,7 +118,7 @@ class Coverage(Frozen):
     step_lines_seen: int = 0  # number of lines that look like step lines
     step_lines_parsed: int = 0  # number of them that were parsed
     gaps: tuple[tuple[int, int], ...] = ()  # ranges (first, last) of missing steps
-    lost: tuple[str, ...] = ()  # notes of maxview's launcher in the log about lines that it could not read
+    lost: tuple[str, ...] = ()  # notes in the log about lines that maxview's launcher could not fetch
     rewinds: int = 0  # number of step lines whose step is not larger than the step before
     glued_lines: int = 0  # number of lines that contain several records, e.g. from two processes
     truncated: bool = False  # the log ends within a line, without the run's end
@@ -157,7 +157,7 @@ RANK_MEMORY_SCHEMA: dict[str, Any] = {
 
 
 class RunReading(RunEnd):
-    """The contents of a log for one run. Columns `line` (1-based) and `offset` (bytes) are positions in the log."""
+    """One run in a log. Columns `line` (1-based) and `offset` (bytes) of the tables are positions in the log."""
 
     name: str  # name of the run in its log
     format: str  # name of the log dialect
@@ -241,7 +241,7 @@ def _rank_memory(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 class LogReading(Frozen):
-    """A parsed log file. `page`: the field `case` of the MaxView page that contained the log; None without a page."""
+    """A parsed log file. `page`: the field `case` of the page of MaxView (another tool) with the log; None: no page."""
 
     format: str
     runs: tuple[RunReading, ...]

@@ -51,7 +51,7 @@ class Observation(Frozen):
 
 
 class Root(Frozen):
-    """The begin of a difference: an argument, or an operation with equal inputs that differs or is in one arm only."""
+    """The start of a difference: an argument, or an operation with equal inputs that differs or is in one arm only."""
 
     kind: RootKind
     direction: Pass | None = None  # pass of the operation; None for an argument of the step
@@ -72,14 +72,14 @@ class Root(Frozen):
 
 
 class OnlyHere(Frozen):
-    """Operations of one source line that one arm has more often than the other; never a root."""
+    """Operations of one source line that one arm has more often than the other arm. They are never a `Root`."""
 
     arm: Literal["baseline", "candidate"]
     operation: str
     type: str
     place: str  # "file:line function"
     direction: Pass
-    count: int  # how many more than the other arm has
+    count: int  # number of operations beyond the other arm's
 
 
 class TensorComparison(Frozen):
@@ -93,8 +93,8 @@ class TensorComparison(Frozen):
     equal: int = 0  # number of tensors that are equal bit for bit in both arms
     consequences: int = 0  # number of tensors that differ only because their inputs differ
     only: tuple[OnlyHere, ...] = ()
-    different_arguments: tuple[str, ...] = ()  # their `ObservedArray.meaning`
-    replaced_arguments: int = 0  # number of the candidate's arguments that the baseline's replaced
+    different_arguments: tuple[str, ...] = ()  # `ObservedArray.meaning` of each argument that differs
+    replaced_arguments: int = 0  # number of the candidate's arguments that were replaced with the baseline's arguments
     unmatched_arguments: tuple[str, ...] = ()  # names without a counterpart, "baseline: …" or "candidate: …"
     different_results: tuple[str, ...] = ()  # meanings of differing results of the compiled steps if no tensor differs
     notes: tuple[str, ...] = ()

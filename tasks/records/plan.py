@@ -53,7 +53,7 @@ class RunPlan(Frozen):
     config: dict[str, Any]  # the trainer's config: key -> value
     origins: dict[str, str]  # config key -> where its value was set: "configs/base.yml:12" or "command line"
     commit: str | None  # commit of the trainer's checkout; None if it is no git checkout
-    dirty: bool  # whether that checkout has uncommitted changes
+    dirty: bool  # whether the trainer's checkout has uncommitted changes
     versions: dict[str, str]  # package -> version that the run imports
     environment: dict[str, str]  # variables that the launcher sets
     passed_on: tuple[str, ...] = ()  # name patterns of the caller's variables that the run inherits
@@ -70,7 +70,7 @@ class RunPlan(Frozen):
     code: str = ""  # digest of the checkout's code without comments and local names; empty: unknown
     software: tuple[str, ...] = ()  # packages installed for this arm only, e.g. "jax==0.11.0"
     aa: bool = False  # whether the comparison is an A/A control, whose arms should be equal
-    rules: VerdictRules | None = None  # how the comparison is judged, as set at the time of the request
+    rules: VerdictRules | None = None  # the rules of the verdict, read at the time of the request
     launch: Launch | None = None  # settings of the backend; None for a job on this machine
     files: RunFiles = RunFiles()
     compiles_for: str | None = None  # topology if the step is only compiled; None: the run trains
@@ -91,7 +91,7 @@ class RunPlan(Frozen):
 
 
 class StartedProcess(Frozen):
-    """A session leader with its start time, which differs from that of a later process with the same pid."""
+    """A session leader. Its start time distinguishes it from a later process with the same pid."""
 
     pid: int
     created: float  # start time in seconds since the boot on Linux, else since 1970

@@ -19,13 +19,13 @@ START_FILE = "start.json"  # the report in START_FOLDER
 
 
 class StartReport(Frozen):
-    """The report of a shared start: the step's arguments that another run's first state replaced or did not replace."""
+    """The report of a shared start: which of the step's arguments were replaced with another run's first state."""
 
     replaced: tuple[str, ...] = ()  # names of arguments
     kept: dict[str, str] = {}  # name of an argument → why it was not replaced
     unused: tuple[str, ...] = ()  # saved arguments that this step does not have
     own_values: tuple[str, ...] = ()  # kept arguments other than random numbers and counters
-    reason: str | None = None  # why nothing was replaced; None: something was
+    reason: str | None = None  # why no argument was replaced; None: at least one was
 
     @property
     def is_shared(self) -> bool:
@@ -34,7 +34,7 @@ class StartReport(Frozen):
 
 
 class RunRecord(Frozen):
-    """All results of one run, written atomically at its end."""
+    """All results of one run of an arm (a compared version), written atomically at its end."""
 
     plan: RunPlan | None  # None if the log was ingested, not written by a run of maxview
     arm: str  # name of the arm
@@ -45,7 +45,7 @@ class RunRecord(Frozen):
     proofs: tuple[CheckpointProof, ...] = ()
     metrics: pl.DataFrame | None = None  # the trainer's JSON lines, in full precision; None without them
     start: StartReport | None = None  # None: the run did not load another arm's first state
-    crossing: CrossRestore | None = None  # None for maxview's trainer, which reports it in `program`, and if not tried
+    crossing: CrossRestore | None = None  # None if not tried; maxview's trainer reports its cross restore in `program`
     program: dict[str, Any] = {}  # the trainer's program.json: program hash, state digests, cross restore
     compiles: tuple[StepCompile, ...] = ()  # of the training step, from files that JAX wrote
     facts: RunFacts | None = None  # None in records of older versions; see `tasks.metrics.compute_facts`

@@ -92,8 +92,8 @@ def decide_fate(
 ) -> RunFate:
     """Return the outcome of a run. Precedence: error, exit code, `has_all_steps`, `lacks_end`.
 
-    error: the cause of death; None also if the log shows an exception that the run survived. lacks_end: the log lacks
-    an end that a log like it has if the run ends well.
+    error: the cause of death; None also if the log shows an exception that the run survived. lacks_end: the log does
+    not end as logs of its format do after a good end.
     """
     if error is not None:
         return error.kind

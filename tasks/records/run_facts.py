@@ -48,7 +48,7 @@ class StepLevel(Frozen):
 
 
 class StepLevels(Frozen):
-    """The step time of one run: `quick` is the 10 % quantile of its steps, `middle` their mean near the median."""
+    """The step time of one run: `quick` is the 10 % quantile of steps, `middle` the mean of steps near the median."""
 
     quick: StepLevel
     middle: StepLevel

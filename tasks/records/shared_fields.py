@@ -18,7 +18,7 @@ def run_number() -> Any:
 class Source(Frozen):
     """The position of a value in a file: 1-based line and 0-based byte offset.
 
-    `run` selects the file: the log of that run, or, for numbers after the last run, the text of a compiled program.
+    `run` selects the file: the log of that run. A number beyond the last run selects the text of a compiled program.
     """
 
     line: int

@@ -1,4 +1,4 @@
-"""Formats text for people: makes text from logs, branches and case names safe to print; shows counts, intervals."""
+"""Formats text for people: makes text from logs, branches and case names safe to print; shows counts and intervals."""
 
 import re
 import unicodedata
