@@ -55,7 +55,7 @@ def write_bytes_atomically(
         if sync:
             _sync_folder(path.parent)
     except FileExistsError:
-        if create and temporary is not None:  # otherwise mkdir raised, because a parent is a file
+        if create and temporary is not None:  # `os.link` raised; without `temporary`, mkdir: a parent is a file
             raise
         raise StoreError(f"{path}: a file stands where a folder is needed; choose another folder") from None
     except OSError as error:

@@ -1,6 +1,6 @@
 """Claims runs in a bucket for one machine, so that no two machines write the same run.
 
-A claim names the version of the run's record that will be replaced.
+A claim is the file `writer.json` in the run's folder. It names the version of the run's record that will be replaced.
 """
 
 import os
@@ -49,8 +49,8 @@ class Claims:
     ) -> Claim:
         """Claim the run in the folder `name`, and return the claim with the current version of the run's record.
 
-        is_over: returns whether the flow runs of another machine's claim have ended; then that claim is replaced.
-        Raises TakenError naming the other machine.
+        is_over: returns whether the flow runs with these ids have ended; then another machine's claim is replaced.
+        Raises TakenError naming the other machine otherwise.
         """
         known = self._files.stat(f"{name}/{RECORD}")
         ours = Claim(
@@ -71,7 +71,7 @@ class Claims:
             self._files.write(place, text, create=True)
             return ours
         other = self._read(name)
-        # a claim of this working copy is replaced: the folder's lock excludes a second flow on it
+        # This working copy may replace its own claim: the lock in the run's folder already excludes a second flow.
         if other is not None and not self._is_ours(other) and not (is_over and is_over(other.flow_runs)):
             raise TakenError(
                 f"{self._files.url(name)}: is being written on {other.host} since {other.since} (process "
@@ -83,7 +83,7 @@ class Claims:
         return ours
 
     def check(self, name: str) -> Claim | None:
-        """Return this working copy's claim on the run; None without one. Raises StoreError if another has it."""
+        """Return this working copy's claim on the run; None without one. Raises StoreError if another copy has one."""
         other = self._read(name)
         if other is not None and not self._is_ours(other):
             raise StoreError(f"{self._files.url(name)}: was taken over by {other.host}, which goes on with it")

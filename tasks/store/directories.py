@@ -90,8 +90,8 @@ class RunDirectory:
     ) -> None:
         """Claim the run for these flow runs, and fetch the files of another machine's earlier attempt.
 
-        Does nothing for a local store. is_over: see `Claims.take`. checkpoints: fetch them too. Raises TakenError if
-        another machine has claimed the run.
+        Does nothing for a local store. is_over: see `Claims.take`. checkpoints: whether to fetch checkpoints too.
+        Raises TakenError if another machine has claimed the run.
         """
         if self.mirror is not None:
             self.mirror.claim(self._name, flow_runs, is_over=is_over, checkpoints=checkpoints)
@@ -147,7 +147,7 @@ class RunDirectory:
     def check_files(self) -> None:
         """Raise StoreError if the log, metrics or program file must not be read.
 
-        That is a pipe, a device, a link out of the folder, a file that is too large, or a log emptied by a full disk.
+        Refused are pipes, devices, links out of the folder, files that are too large, and logs emptied by a full disk.
         """
         own = self.path.resolve()
         for path in (self.log, self.metrics, self.program):
@@ -170,7 +170,7 @@ class RunDirectory:
         return [] if self.mirror is not None else find_changed(self.path)
 
     def remove_seal(self) -> None:
-        """Remove the seal of an unfinished run before it is repeated."""
+        """Remove the seal (the digests for `find_changed`) of an unfinished run before the run is repeated."""
         remove_seal(self.path)
 
     def put_aside(self) -> Path:
@@ -226,7 +226,7 @@ class ComparisonDirectory:
     page = _Inside("index.html")
 
     def file(self, name: str) -> Path:
-        """Return the path of another file of the page. Raises StoreError if `name` is not a plain file name."""
+        """Return the path of a file in this folder. Raises StoreError if `name` is not a plain file name."""
         return self.path / check_name(name, "file")
 
     def write_comparison(self, record: ComparisonRecord) -> Path:
@@ -250,6 +250,6 @@ def config_text(plan: RunPlan) -> str:
 
 
 def yaml_scalar(value: object) -> str:
-    """Return a JSON value as ASCII YAML. Not json.dumps's own escapes, whose surrogate pairs YAML does not join."""
+    """Return a JSON value as ASCII YAML, without json.dumps's escapes, because YAML does not join surrogate pairs."""
     text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\x7f")
     return text.encode("ascii", "backslashreplace").decode()

@@ -148,7 +148,7 @@ class LocalFiles:
             return False
         removed = self._version(taken) == version
         if not removed:
-            with contextlib.suppress(FileExistsError):  # another writer has created a newer file: keep that
+            with contextlib.suppress(FileExistsError):  # another writer has created a newer file: keep the newer file
                 os.link(taken, path)
         taken.unlink()
         return removed

@@ -44,7 +44,7 @@ class Store:
         return self.files.root
 
     def address_of(self, path: Path) -> str:
-        """Return the path or gs:// address of a file in `path`, for messages."""
+        """Return the path, or in a bucket the gs:// address, of the file `path` of this store, for messages."""
         return self.mirror.files.url(path.relative_to(self.path).as_posix()) if self.mirror else str(path)
 
     def link_to(self, path: Path) -> str:
@@ -89,9 +89,8 @@ class Store:
 def open_store(out: str | Path, *, reading: bool = False) -> Store:
     """Return the store in the folder `out`, created if missing, or in the bucket gs://…/….
 
-    Raises StoreError if it is not writable, and then leaves no files. reading: require read access only, and create
-    nothing in the store, though a bucket's working copy is created; `Store.writable` then says whether writing is
-    possible.
+    Raises StoreError if the store is not writable, and then leaves no new folders. reading: require only read access,
+    create nothing but a bucket's working copy, and set `Store.writable` to whether writing is possible.
     """
     if str(out).startswith("gs://"):
         return _open_bucket(str(out), reading=reading)
@@ -112,7 +111,7 @@ def open_store(out: str | Path, *, reading: bool = False) -> Store:
 
 
 def check_writable(out: str | Path) -> tuple[str, Path]:
-    """Return the address of the store `out`, and an existing local folder on the disk that its runs would fill.
+    """Return the address of the store `out`, and an existing local folder on the disk that the store's runs fill.
 
     Creates nothing: the folder is the store's or its nearest existing parent. Raises StoreError as `open_store` does.
     """

@@ -59,9 +59,10 @@ class GcsFiles:
         return f"{SCHEME}{self._name}/{self._prefix}".rstrip("/")
 
     def check_access(self, *, reading: bool = False) -> bool:
-        """Return whether the bucket is writable. Raises StoreError with the remedy if it or a permission is missing.
+        """Return whether the bucket is writable.
 
-        reading: only read access is required.
+        Raises StoreError with the remedy if the bucket or a required permission is missing. reading: only read access
+        is required.
         """
         with self._errors(""):
             asked = [f"storage.objects.{what}" for what in (*READING, *WRITING)]
@@ -167,9 +168,10 @@ class GcsFiles:
     def _send(
         self, name: str, method: str, content: Any, *, crc32c: int | None = None, match: int | None = None
     ) -> None:
-        """Upload with a method of the client's blob.
+        """Upload `content` with the blob's method `method` (of Google's client).
 
-        match: only if the object has this generation, 0 for a missing object. crc32c: of the content, if known.
+        match: upload only if the object has this generation; 0: only if it is missing. crc32c: of the content; may be
+        unknown.
         """
         send = getattr(self._blob(name), method)
         options = {"content_type": content_type(name), "checksum": "crc32c", "retry": DEFAULT_RETRY}
@@ -177,7 +179,7 @@ class GcsFiles:
             with self._errors(name):
                 send(content, timeout=TIMEOUT_S, if_generation_match=match, **options)
         except AlreadyThereError:
-            # This write may have succeeded, its response been lost, and the retry failed. Then the checksums are equal.
+            # The client retries. If an earlier request succeeded and its response was lost, the checksums are equal.
             there = self.stat(name)
             if there is None or crc32c is None or there.crc32c != f"{crc32c:08x}":
                 raise
@@ -246,7 +248,7 @@ class _Stream(io.RawIOBase):
 
 
 def content_type(name: str) -> str:
-    """Return the MIME type of an object, by which browsers show pages and logs instead of downloading them."""
+    """Return the MIME type of an object. Browsers show pages and logs with these types instead of downloading them."""
     texts = {"html": "text/html", "js": "text/javascript", "txt": "text/plain", "md": "text/markdown"}
     ending = name.rpartition(".")[2]
     if ending in texts:

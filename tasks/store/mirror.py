@@ -100,7 +100,7 @@ class Mirror:
         _in_order(self.fetch, [entry.name for entry in kept if differs(self.folder / entry.name, entry)])
 
     def push_folder(self, name: str, *, without: str = "", only: tuple[str, ...] = ("*",)) -> int:
-        """Upload a folder's files that differ from the bucket's, those in `LAST` last; return their number.
+        """Upload a folder's files that differ from the bucket's, the files in `LAST` last; return their number.
 
         without: name of a file to omit; empty: none. only: glob patterns; a file name must match at least one.
         """
@@ -142,8 +142,8 @@ class Mirror:
     ) -> None:
         """Claim a run in the bucket, and download its files if another machine started its last job.
 
-        checkpoints: download them too. Raises TakenError if another machine has claimed the run, and StoreError if its
-        record differs from the working copy's, because another machine has written it meanwhile.
+        checkpoints: whether to download checkpoints too. Raises TakenError if another machine has claimed the run, and
+        StoreError if the run's record differs from the working copy's: another machine has written it meanwhile.
         """
         claim = self.claims.take(name, flow_runs, is_over=is_over)
         found = self.files.stat(f"{name}/{RECORD}")
@@ -188,14 +188,14 @@ def working_copies() -> Path:
 
 
 def _in_order(work: Callable[[str], Any], names: Iterable[str]) -> None:
-    """Call `work` for many files concurrently, and afterwards for the files in LAST, in its order."""
+    """Call `work` for many files concurrently, and afterwards for the files in LAST, in the order of LAST."""
     with ThreadPoolExecutor(SENDERS) as pool:
         for _, group in groupby(sorted(names, key=_order), key=lambda name: _order(name)[0]):
             list(pool.map(work, group))
 
 
 def _order(name: str) -> tuple[int, str]:
-    """Sort key: files in LAST come last, in its order."""
+    """Return a sort key: files in LAST come last, in the order of LAST."""
     last = name.rpartition("/")[2]
     return (LAST.index(last) + 1 if last in LAST else 0, name)
 

@@ -1,4 +1,4 @@
-"""Seals finished runs: stores digests of their files outside the store, and detects later changes."""
+"""Seals finished runs: stores a seal (digests of a run's files) outside the store, and detects later changes."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ def state_folder() -> Path:
 
 
 def write_seal(run: Path, files: Iterable[Path]) -> None:
-    """Store the digests of the files of the run in the folder `run`; does nothing if that fails."""
+    """Store the digests of `files`, which are in the run's folder `run`; does nothing if the seal cannot be written."""
     digests = {path.name: _digest(path) for path in files}
     with suppress(StoreError):
         write_atomically(_seal_of(run), json.dumps({"run": str(run), "files": digests}, indent=1) + "\n")
