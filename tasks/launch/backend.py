@@ -13,7 +13,7 @@ from configs.schema import Frozen
 from tasks.records import DeathKind, JobCause, RunPlan
 from tasks.store import RunDirectory
 
-# The log line about a job that the platform ended. The run's record is made from the log, so it contains this cause.
+# The log line about a job that the platform ended. The run's record is made from the log, so the cause must be there.
 CAUSE_LINE = "maxview: the job was ended: {type}: {message}"
 CAUSE_PATTERN = re.compile(rb"^maxview: the job was ended: ([^:\n]{1,80}): ([^\n]*)$", re.MULTILINE)
 # The log line about a job's machines, which its trainer does not print.
@@ -22,7 +22,7 @@ PLACE_PATTERN = re.compile(rb"^maxview: the job ran on ([^\n]{1,300})$", re.MULT
 # The log line in place of lines that could not be fetched.
 LOST_LINE = "maxview: lines missing from {after} to {before}: {why}"
 LOST_PATTERN = re.compile(rb"^maxview: lines missing from (\S+|the start) to (\S+|the end): [^\n]*$", re.MULTILINE)
-WITHOUT = "; without it "  # joins an obstacle that does not prevent runs with its effect
+WITHOUT = "; without it "  # in the text of an obstacle that does not prevent runs, before the obstacle's effect
 
 
 class LaunchError(RuntimeError):
@@ -49,7 +49,7 @@ class Backend[H](Protocol):
     def launch(
         self, plan: RunPlan, directory: RunDirectory, *, extra_argv: tuple[str, ...], keep: Callable[[H], Any]
     ) -> H:
-        """Call `keep` with the job's handle, then start the job; `extra_argv` follow the plan's. Raises LaunchError."""
+        """Call `keep` with the job's handle, then start the job with `extra_argv` appended. Raises LaunchError."""
         ...
 
     def attach(self, plan: RunPlan, directory: RunDirectory, handle: H | None) -> H | None:

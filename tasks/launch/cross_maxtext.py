@@ -1,6 +1,6 @@
 """Lets one arm's MaxText restore the other arm's checkpoint and train on, and compares the losses of both arms.
 
-An arm is one of the two compared versions. The comparison of their losses is a proof that both save the same state.
+An arm is one of the two compared versions. Equal losses prove that both arms save the same state.
 """
 
 import json
@@ -25,7 +25,10 @@ _LOSS = "loss"
 
 
 def find_source_plan(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
-    """Return the preceding run's plan if it is of the other arm and both runs are local MaxText with checkpoints."""
+    """Return the plan of the preceding run if this run can restore its checkpoint, else None.
+
+    It can if the preceding run is of the other arm, and both are runs of MaxText on this machine with checkpoints.
+    """
     place = plans.index(plan)
     if place == 0:
         return None
@@ -87,7 +90,10 @@ def map_to_linen(items: Path, copy: Path) -> Path:
 
 
 def compare_losses(plan: RunPlan, before: RunPlan, first: int, folder: Path, code: int | None) -> CrossRestore:
-    """Compare the losses in `folder` after the step `first` with the run `before`'s. Raises OSError, ValueError."""
+    """Return the proof from the losses after the step `first`: those in `folder` must equal the losses of `before`.
+
+    code: exit code of the restored run. Raises OSError, ValueError.
+    """
     start = {"source": before.run_name, "restored_step": first}
     if code != 0:
         evidence = f"{plan.arm} could not train on from {before.run_name}: exit code {code}, see {LOG}"

@@ -34,11 +34,11 @@ class LaunchedRun:
 
     plan: RunPlan
     directory: RunDirectory
-    handle: RunHandle  # of the attempt that was started or found; a later restart writes another one into the folder
+    handle: RunHandle  # of the attempt that was started or found; a later restart writes a new handle into the folder
 
     @property
     def checkpoints(self) -> Path | None:
-        """The folder of the run's checkpoints on this machine; None if there are none to verify here."""
+        """The place of checkpoints in the run's folder; None if the run saves none in Orbax's format."""
         return self.directory.checkpoints_of(self.plan)
 
 
@@ -117,8 +117,9 @@ def find_checkpoint(run: LaunchedRun, step: int) -> epath.Path:
 def find_source_folder(plan: RunPlan, plans: Sequence[RunPlan], store: Store) -> Path | None:
     """Return the folder of the run in `plans` whose checkpoint the run of `plan` restores; None if there is none.
 
-    That is the preceding run, if it is of the other arm and both arms use maxview's trainer. If the first run died, the
-    second run had no checkpoint to restore. If then only the first run is repeated, it restores the second run's.
+    A run restores the preceding run's checkpoint if that run is of the other arm and both arms use maxview's trainer.
+    If the first run died, the second run had no checkpoint to restore. If then only the first run is repeated, the
+    first run restores the second run's checkpoint.
     """
     place = plans.index(plan)
     if place > 0:
@@ -129,7 +130,7 @@ def find_source_folder(plan: RunPlan, plans: Sequence[RunPlan], store: Store) ->
         return None
     directory = store.run(behind.run_name)
     record = directory.read_record()
-    if record is not None and not record.is_finished:  # that run is repeated after this one, and then restores
+    if record is not None and not record.is_finished:  # the second run is repeated later, and then restores
         return None
     # If the flow was killed, there is no record: read the file that the trainer wrote.
     program = record.program if record is not None else directory.read_program()

@@ -99,11 +99,11 @@ def list_earlier_logs(log: Path) -> list[Path]:
 
 
 def rejoin_attempts(log: Path) -> None:
-    """Prepend to a successful run's log the logs of the attempts whose checkpoints it resumed from.
+    """Prepend the logs of earlier attempts to a successful run's log, if the run resumed from their checkpoints.
 
     The joined log may contain a step twice; readers of the log then use the last row. Omits attempts whose checkpoints
-    were not used. Does nothing if the run died: the cause of death is read from its last log alone. Idempotent, so that
-    it can be repeated after a killed flow.
+    were not used. Does nothing if the run died, because the cause of death is read from the last log alone. Idempotent,
+    so that a later flow can repeat it after a killed flow.
     """
     attempts = list_earlier_logs(log)
     if not attempts or read_exit_code(log) != 0:

@@ -39,9 +39,9 @@ def turn_of(
 
     While another flow has the run, calls `wait` repeatedly with the reason; `wait` may raise. Calls `tell` once if the
     files of a finished run were changed: they are moved away, and the run is repeated. In a bucket, takes over a run
-    with its files from another machine's flow run, if that has ended or is one of `flow_runs` (rescheduled). Raises
-    StoreError if this flow's server does not know that flow run, unless `take_over`: the user states that the other
-    machine is gone.
+    with its files from another machine's flow run, if the other flow run has ended or is one of `flow_runs`
+    (rescheduled). Raises StoreError if this flow's server does not have the other flow run, unless `take_over` is set:
+    the user states that the other machine is gone.
     """
 
     def is_over(others: tuple[str, ...]) -> bool:
@@ -89,7 +89,7 @@ def find_heir(plan: RunPlan, flow_runs: tuple[str, ...], store: Store, *, is_res
 
 
 def own(run_name: str, flow_runs: tuple[str, ...], store: Store) -> None:
-    """Record these flow runs (a flow's and its parent's ids) as the owners of a run's job, instead of earlier ones."""
+    """Record these flow runs (a flow's and its parent's ids) as the owners of a run's job; replaces earlier owners."""
     check_name(run_name, "run name")
     for flow_run in flow_runs:
         store.files.write(f"{FOLDER}/{check_name(flow_run, 'flow run')}/{run_name}", b"")
@@ -114,12 +114,12 @@ def _owners(run_name: str, store: Store) -> list[str]:
 
 
 def forget(flow_runs: Iterable[str], store: Store) -> None:
-    """Drop the ownership notes of flow runs that ended cleanly."""
+    """Delete the notes in the store about the jobs that these flow runs own, after the flow runs have ended cleanly."""
     for flow_run in flow_runs:
         for entry in list(store.files.entries(prefix=f"{FOLDER}/{check_name(flow_run, 'flow run')}")):
             store.files.delete(entry.name)
 
 
 def unforgotten(store: Store) -> list[str]:
-    """Return the ids of the flow runs with ownership notes, which still run or have crashed."""
+    """Return the ids of the flow runs that own jobs according to the store: they still run, or have crashed."""
     return sorted({entry.name.split("/")[1] for entry in store.files.entries(prefix=FOLDER)})

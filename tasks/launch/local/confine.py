@@ -34,7 +34,7 @@ def main(words: list[str]) -> None:
     separator = words.index("--")
     folders, command = words[:separator], words[separator + 1 :]
     supervisor = os.getppid()
-    # A child process tries it first, because this process could not leave an incomplete namespace.
+    # A child process tries to confine itself first, because this process could not leave an incomplete namespace.
     if can_confine(folders):
         confine(folders)
         call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # set again: the change of credentials has cleared it
@@ -48,7 +48,7 @@ def main(words: list[str]) -> None:
 
 
 def can_confine(folders: list[str]) -> bool:
-    """Return whether `confine` succeeds; tries it in a child process."""
+    """Return whether `confine` succeeds, by a trial in a child process."""
     child = os.fork()
     if child == 0:
         try:

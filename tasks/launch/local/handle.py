@@ -6,7 +6,7 @@ from tasks.records.plan import RunHandle, StartedProcess
 
 
 class LocalHandle(RunHandle, StartedProcess):
-    """A run on this machine: a trainer or a replayed log. The pid is of its supervisor."""
+    """A run on this machine: a trainer or a replayed log. `pid` is the pid of the run's supervisor."""
 
     backend: Literal["local", "replay"]
     host: str = ""  # name of the machine on which the pid is valid; "": this machine

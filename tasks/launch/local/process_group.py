@@ -1,6 +1,6 @@
 """Starts a plan's command on this machine as a supervised process group that outlives its flow.
 
-So a later flow can attach to the run. A command that is run to its end, for a proof, is started in the same way.
+A later flow can then attach to the run. `run_to_end` starts a command in the same way and waits for its end.
 """
 
 import os
@@ -113,7 +113,7 @@ def has_devices() -> bool:
 
 
 def confine_words(plan: RunPlan, environment: Mapping[str, str], writable: Sequence[Path] = ()) -> list[str]:
-    """Return the words to put before a command so that `confine.py` runs it; [] if it may use an accelerator."""
+    """Return the words before a command with which `confine.py` runs it; [] if the command may use an accelerator."""
     if has_devices() and environment.get("JAX_PLATFORMS") != "cpu":
         return []
     for kept in (default_cache(), state_folder()):  # `confine.py` makes only existing folders read-only
@@ -127,7 +127,7 @@ def confine_words(plan: RunPlan, environment: Mapping[str, str], writable: Seque
 
 
 def writable_folders(plan: RunPlan, environment: Mapping[str, str]) -> list[str]:
-    """Return the folders for `confine.py`, writable ones with the prefix `+`, read-only ones with `-`.
+    """Return the folders for `confine.py`: writable folders with the prefix `+`, read-only folders with `-`.
 
     Writable: caches, temporary folders, a custom trainer's own folder, and the run's folder. Read-only: other runs,
     working copies of buckets, checkouts, environments, seals, maxview itself, and the caches of package installers.
@@ -156,7 +156,7 @@ def _environments(argv: Sequence[str]) -> list[Path]:
 
 
 def _start_folder(plan: RunPlan) -> str | Path:
-    """Return the working folder. Python imports from it first: other trainers must not start in maxview's folder."""
+    """Return the command's working folder, where Python imports from first; maxview's own only for maxview itself."""
     ours = plan.trainer == "maxview" or plan.backend == "replay"
     return plan.checkout or plan.start_folder or (CONFIG_ROOT.parent if ours else plan.directory)
 
@@ -181,9 +181,9 @@ def stop(handle: LocalHandle, *, grace_s: float = supervise.GRACE_S + 5.0) -> No
 
 
 def run_to_end(plan: RunPlan, log: Path) -> None:
-    """Run the plan's command until it exits; its output goes to `log`. Raises LaunchError if it cannot start.
+    """Run the plan's command until it exits; its output goes to `log`. Raises LaunchError if the command cannot start.
 
-    The command may also write to the log's folder. If waiting is interrupted, its process group is ended.
+    The command may also write to the log's folder. If waiting is interrupted, the command's process group is ended.
     """
     handle = launch(plan, log, writable=(log.parent.absolute(),))
     try:

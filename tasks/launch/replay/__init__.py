@@ -1,1 +1,1 @@
-"""The backend that replays stored logs as jobs on this machine; the player's process runs like a local trainer."""
+"""The backend that replays stored logs as jobs on this machine; the replaying process runs like a local trainer."""

@@ -1,3 +1,3 @@
-"""The handle of a replayed log: the same as of a local run, because the player is a process on this machine."""
+"""The handle of a replayed log: a local run's handle, because the replay is a process on this machine."""
 
 from tasks.launch.local.handle import HANDLE as HANDLE

@@ -1,3 +1,3 @@
-"""The launcher of replayed logs: the local one, because a player is a process on this machine like a trainer."""
+"""The launcher of replayed logs: the local backend's launcher, because a replay is a process on this machine."""
 
 from tasks.launch.local.launcher import LAUNCHER as LAUNCHER

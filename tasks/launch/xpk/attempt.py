@@ -48,7 +48,7 @@ class Attempt:
         self._pump: PodLog | None = None  # reads the log of the first pod; None: that pod has not started
         self._node: str | None = None  # of the first pod
         self._hosts: tuple[str, ...] = ()  # the nodes of all pods
-        self._silent_since: float | None = None  # monotonic time of the first unanswered request; None: it answers
+        self._silent_since: float | None = None  # monotonic time of the first unanswered request; None: no outage
         self._not_before = 0.0  # monotonic time of the next request that an overloaded API server allows
         self._before = b""  # the log that an earlier flow has written
         self._epoch_s = time.time() - time.monotonic()  # computed once, because the clock may be set while a job runs
@@ -66,7 +66,7 @@ class Attempt:
                 cause, exit_code = yield from self._until_end(log, poll_s)
                 others = self._lines_of_another()
                 if self._view.exists and self._view.terminal is None:
-                    self._delete()  # else its other pods would wait forever
+                    self._delete()  # else the job's other pods would wait forever
                 yield from self._last_lines(log)
                 if log.empty and before:  # the pod's log is gone: keep the earlier flow's text
                     log.keep()
@@ -208,7 +208,7 @@ class Attempt:
                 continue
         if self._pump is not None:
             self._pump.close()
-        view = self._view  # may be newer than the reader's end: a machine can disappear meanwhile
+        view = self._view  # read again: the machine may have disappeared since the loop's last look
         has_begun = (
             self._pump is not None or view.terminal is not None or view.cause is not None or view.evicted is not None
         )
@@ -219,8 +219,8 @@ class Attempt:
     def _fill(self, log: GatheredLog, gap: Gap, why: str) -> Iterator[bytes]:
         """Yield the lines of a gap from Cloud Logging. If Cloud Logging has none, yield a note about the gap instead.
 
-        Before such a note, a log without its start gets the text that an earlier flow has written. A failed run's
-        missing end is noted as the log's end, not as missing lines, because those steps are trained again.
+        If the log's start is missing, the earlier flow's text is yielded before that note. If a failed run's log lacks
+        its end, the note reports no missing lines, because the restarted run trains those steps again.
         """
         try:
             lines = fetch_from_cloud(self._settings, f"{self._handle.job_name}-slice-job-0-0-", gap)
@@ -241,7 +241,7 @@ class Attempt:
         yield from log.add(note.encode() + b"\n")
 
     def _lines_of_another(self) -> list[bytes]:
-        """Return the last lines of the pod that failed first; [] if that pod is pod 0, whose log is read anyway.
+        """Return the last lines of the pod that failed first; [] if it is the first pod, whose log is read anyway.
 
         Leaves out steps and evaluations, which every host prints and which are already in the first pod's log.
         """
@@ -291,7 +291,7 @@ def describe_place(cluster: str, hosts: tuple[str, ...]) -> str:
 
 
 def _last_words(line: bytes) -> bytes:
-    """Return a log line. If it is of a step or an evaluation, return only an error message after that, else b""."""
+    """Return a log line; of a step's or an evaluation's line only the error message at its end, b"" without one."""
     if not count_steps(line.decode("utf-8", "replace")) and not PATTERNS["eval"].search(line):
         return line
     begins = [match.start() for name in _DYING if (match := PATTERNS[name].search(line))]

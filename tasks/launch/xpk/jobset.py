@@ -20,7 +20,8 @@ CANNOT_START = {
     "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
     "CreateContainerError", "RunContainerError", "CreateContainer", "StartError", "ContainerCannotRun",
 }  # fmt: skip
-# Type of cause → kind of death. Maxview detects the last four, NodeLost and NodeGone; Kubernetes reports the others.
+# Type of cause → kind of death. Maxview itself detects NodeLost, NodeGone and the last four types in this table;
+# Kubernetes reports the others.
 CAUSE_KINDS: dict[str, DeathKind] = {
     **dict.fromkeys(TAKEN_AWAY, "preempted"),
     **dict.fromkeys(CANNOT_START, "configuration"),
@@ -79,7 +80,7 @@ class JobView(Frozen):
 
     @property
     def cause(self) -> JobCause | None:
-        """Why the platform ended the job or cannot start it; None also if the trainer itself failed."""
+        """Why the platform ended the job or cannot start it; None if it did neither, even if the trainer failed."""
         blocked = [pod.cause for pod in self.pods if pod.cause and pod.cause.type not in TAKEN_AWAY and not pod.running]
         if self.failed is not None:
             return self.failed.cause
@@ -87,7 +88,7 @@ class JobView(Frozen):
 
     @property
     def started(self) -> str | None:
-        """The start of the first trainer process, ISO 8601; None before it."""
+        """The start of the trainer process that started first, ISO 8601; None if no trainer has started."""
         return min((pod.started for pod in self.pods if pod.started), default=None)
 
     @property
@@ -97,7 +98,7 @@ class JobView(Frozen):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The nodes of its pods, sorted."""
+        """The nodes of the job's pods, sorted."""
         return tuple(sorted({pod.node for pod in self.pods if pod.node}))
 
     @property

@@ -24,7 +24,7 @@ TIMEOUT_S = 20.0
 # A stream without data for this time is reopened, because a broken connection looks the same.
 SILENCE_S = 60.0
 LONGEST_WAIT_S = 60.0  # limit of a server's Retry-After
-STARTING_S = 60.0  # so long after an outage, the server may deny rights because it still loads its roles
+STARTING_S = 60.0  # time after an outage in which the server may deny rights, because it still loads its roles
 KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 DENIALS = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
@@ -48,7 +48,7 @@ class NotServed(LaunchError):
 
 
 class KubeApi:
-    """One namespace of one cluster. `load` reads address and credentials; it is called again if they are rejected."""
+    """One namespace of one cluster. `load` reads address and credentials, again if the credentials are rejected."""
 
     def __init__(self, load: Callable[[], Configuration], namespace: str) -> None:
         self._load, self._namespace = load, namespace
@@ -61,7 +61,7 @@ class KubeApi:
         self._kueue: str | None = None  # version of Kueue's API in the cluster; None: not known yet
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections to the API server."""
         for http in (self._http, *self._replaced):
             http.close()
 
@@ -99,7 +99,7 @@ class KubeApi:
             return None
 
     def delete_jobset(self, name: str) -> None:
-        """Delete a JobSet and, after their grace period, its pods; does nothing if it is missing."""
+        """Delete a JobSet and, after the pods' grace period, its pods; does nothing if the JobSet is missing."""
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}
         self._request(rights.DELETE_JOBSETS, "DELETE", f"{self._jobsets}/{name}", json=body)
 
@@ -268,7 +268,7 @@ def _reason(response: httpx.Response) -> str:
 
 
 def _names_object(response: httpx.Response) -> bool:
-    """Return whether a response 404 is about a missing object; else the cluster has no such kind of object."""
+    """Return whether a response 404 is about a missing object; False: the cluster does not serve the kind of object."""
     try:
         return bool(response.json()["details"]["name"])
     except (ValueError, KeyError, TypeError):
@@ -332,7 +332,7 @@ def _contexts() -> list[str]:
 
 @lru_cache(maxsize=16)
 def connect(context: str | None, namespace: str) -> KubeApi:
-    """Return a client of a context's cluster; None: of the cluster that this pod runs in. Raises LaunchError."""
+    """Return a client of a context's cluster; context None: the cluster that this pod runs in. Raises LaunchError."""
     return KubeApi(partial(_load, context), namespace)
 
 

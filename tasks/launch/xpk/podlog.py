@@ -1,6 +1,6 @@
 """Copies a pod's log into the run's log file: each line once and in order, although the stream may break at any byte.
 
-At the end of the run's log, the cause and the exit code are written.
+At the end of the run's log, the cause of the job's end and the exit code are written.
 """
 
 import json
@@ -206,7 +206,7 @@ def fetch_from_cloud(settings: Xpk, pod: str, gap: Gap) -> list[bytes]:
 
 
 def take_entries(entries: Sequence[dict[str, object]], cursor: LogCursor) -> Iterator[bytes]:
-    """Yield the lines of Cloud Logging's entries that the cursor has not read yet. Both use the kubelet's times."""
+    """Yield the lines of Cloud Logging's entries that the cursor has not read yet, by the kubelet's times."""
     cursor.open_again()
     for entry in entries:
         payload = entry.get("jsonPayload")
@@ -247,7 +247,7 @@ class GatheredLog:
         os.close(self._descriptor)
 
     def add(self, line: bytes) -> Iterator[bytes]:
-        """Write a line and yield the bytes written. A possible last line is held back, and written before the next."""
+        """Write a line and yield the bytes written. Holds a possible last line back until another line follows."""
         if line.startswith(_FRAME_END):
             self._held.append(line)
             return

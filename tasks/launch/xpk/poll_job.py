@@ -31,7 +31,7 @@ def retry_outages[T](call: Callable[[], T]) -> T:
 
 
 def given_up(error: NotAnswering) -> LaunchError:
-    """Return the error to raise after too long an outage."""
+    """Return the error to raise when an outage, with the last error `error`, has lasted too long."""
     return LaunchError(f"{error}, for {PATIENCE_S:g} s now; repeat the same command to continue")
 
 
@@ -45,7 +45,7 @@ def read_job(api: KubeApi, name: str) -> JobView:
 def wait_until_gone(api: KubeApi, names: list[str], grace_s: float) -> None:
     """Wait until the workloads' pods have ended, so that a restarted run has its checkpoint folder for itself.
 
-    Waits `grace_s` + LAST_LINES_S at most, without outages: pods of a lost machine never disappear.
+    Waits at most `grace_s` + LAST_LINES_S, because pods of a lost machine never disappear. Outages do not count.
     """
     left = grace_s + LAST_LINES_S
     while left > 0:

@@ -124,7 +124,7 @@ def shell_line(plan: RunPlan, config: str, extra_argv: tuple[str, ...]) -> str:
 
 
 def create_argv(plan: RunPlan, settings: Xpk, name: str, command: str) -> list[str]:
-    """Return the `xpk workload create` command of one attempt. It forbids restarts by xpk, because maxview restarts."""
+    """Return the `xpk workload create` command of one attempt. Its options forbid restarts by xpk."""
     return [
         *settings.argv,
         "workload",
