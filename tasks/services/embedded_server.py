@@ -1,9 +1,9 @@
-"""The embedded Prefect server: its process, and the files by which commands find, use and end it.
+"""The embedded Prefect server: its process, and the files by which commands find, use and end the server.
 
-The server listens on a loopback port. Its users are commands; it ends ten minutes after the last one. Each command
-holds a shared file lock, which the operating system releases when the command ends, even if it is killed. The server's
-files are in the folder `maxview` of PREFECT_HOME. Their name is a key computed from the Python, its packages and
-Prefect's settings: commands with other values use another server.
+The server listens on a loopback port. Its users are commands; the server ends ten minutes after the last command. Each
+command holds a shared file lock, which the operating system releases when the command ends, even if it is killed. The
+server's files are in the folder `maxview` of PREFECT_HOME. The files' name is a key, computed from the Python, its
+packages and Prefect's settings: commands with another key use another server.
 """
 
 import fcntl
@@ -33,13 +33,13 @@ MOST_PAUSE_S = 1.0  # longest pause between two checks for users
 
 
 class Server(Kept):
-    """An embedded server, which listens on a loopback port. `name` is its key."""
+    """An embedded server, which listens on a loopback port. `name` is the key in the names of its files."""
 
     port: int
 
     @property
     def url(self) -> str:
-        """The address of its API."""
+        """The address of the server's API."""
         return f"http://127.0.0.1:{self.port}/api"
 
 
@@ -55,7 +55,7 @@ class ServerFiles:
         return read_kept(self.key, self.folder, Server)
 
     def use(self) -> IO[str]:
-        """Return a file with a shared lock, which keeps the server running until it is closed or this process ends."""
+        """Return a file with a shared lock. The server keeps running until the file is closed or this process ends."""
         users = self.users.open("a")
         fcntl.flock(users, fcntl.LOCK_SH)
         os.utime(users.fileno())
@@ -176,7 +176,7 @@ def _take_turn() -> IO[str] | None:
 
 
 def _end_turn(lock: IO[str] | None, files: ServerFiles, port: int) -> None:
-    """Wait until this server listens, and so has its database; then store its address and release the start's lock."""
+    """Wait until this server listens (it then has its database), store its address, and release the start's lock."""
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()

@@ -1,7 +1,7 @@
 """The events of the flows in this process, for listeners such as the command line's live view.
 
 In a worker there is no listener: Prefect's logs and artifacts show the same facts. An arm is one of the two compared
-versions; a case is a model and its settings.
+versions; a case is a set of config values to compare, which both arms share.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +47,7 @@ class Logged(NamedTuple):
 
 
 class Stopping(NamedTuple):
-    """The run's job is being ended before it has finished."""
+    """The run's job is being ended before the run has finished."""
 
     plan: RunPlan
 

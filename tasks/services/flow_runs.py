@@ -1,6 +1,7 @@
 """Reads the states of flow runs from Prefect's server, and ends flow runs with their processes and jobs.
 
-A job is the trainer's process, or the workload on a cluster, that executes one run of a flow.
+A flow run is one execution of a Prefect flow. A job is the trainer's process, or the workload on a cluster, that
+executes one training run of the flow.
 """
 
 import logging
@@ -73,13 +74,13 @@ def is_alive_after_all(flow_run: str) -> bool:
 
 
 def is_rescheduled(flow_run: str) -> bool:
-    """Return whether a flow run that ends in this pod was rescheduled, so that another pod continues it."""
+    """Return whether a flow run that ends in this pod was rescheduled, so that another pod continues the flow run."""
     if os.environ.get(AT_SIGTERM) != RESCHEDULE:
         return False
     with unless_away(), get_client(sync_client=True) as client:
         state = client.read_flow_run(UUID(flow_run)).state
         return state is not None and state.is_scheduled()
-    return False  # unknown during an outage: False, so that the jobs are ended
+    return False  # an outage hides the answer: end the jobs
 
 
 def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
@@ -108,7 +109,7 @@ def running_jobs(flow_run: str, store: Store) -> list[str]:
 
 
 def is_running(handle: RunHandle) -> bool:
-    """Return whether a job runs; True if that cannot be read, because ending the job will then report the error."""
+    """Return whether a job runs; True if its state cannot be read: ending the job will then report the error."""
     try:
         return not job.has_ended(handle)
     except LaunchError:
@@ -117,7 +118,7 @@ def is_running(handle: RunHandle) -> bool:
 
 @dataclass(frozen=True)
 class Begun:
-    """A flow run that had begun before its worker was ended, and the names of its jobs that ran at that time."""
+    """A flow run that had begun before its worker was ended, and the names of the jobs that it had running then."""
 
     run: FlowRun
     store: Store
@@ -190,7 +191,7 @@ def end_run(client: SyncPrefectClient, begun: Begun, say: Callable[[str], None])
     _end_jobs(str(run.id), f"{run.name} (flow run {run.id})", begun.store, say, begun.jobs)
     for one in (*inside, run):
         state = client.read_flow_run(one.id).state
-        # the worker has set Crashed when it ended
+        # the worker may have set Crashed when it ended
         if state is None or not state.is_final() or state.type == StateType.CRASHED:
             client.set_flow_run_state(one.id, Cancelled(message=MESSAGE), force=True)
 

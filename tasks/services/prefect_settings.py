@@ -1,4 +1,4 @@
-"""Prefect's settings for a flow that the command line runs in its own process. The caller's variables override them."""
+"""Prefect's settings for the flows, servers and workers that maxview starts. The caller's variables override them."""
 
 import os
 import warnings
@@ -28,7 +28,7 @@ SETTINGS = {
 
 
 def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set the variables that are not set. Must be called before Prefect is imported."""
+    """Set each of SETTINGS that `environment` does not contain. Must be called before Prefect is imported."""
     for key, value in SETTINGS.items():
         environment.setdefault(key, value)
     # the embedded server's error message reports this problem with a remedy

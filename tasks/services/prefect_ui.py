@@ -28,7 +28,7 @@ LONGEST_NAME = 400  # characters: enough for every case of a comparison
 GENERATED = re.compile(r"[a-z]+-[a-z]+")  # a random name by Prefect or its run form, such as witty-otter
 # Prefect's loggers that print a traceback for a Failed state
 ENGINE = ("prefect.engine", "prefect.flow_runs")
-# Names of Failed states that are a verdict: the flow itself succeeded.
+# Names of Failed states that express a verdict, although the flow itself succeeded.
 REGRESSED, CHANGED = VERDICT_STATES = ("Regressed", "Changed")
 
 
@@ -60,7 +60,7 @@ def with_parameters_of[Given: BaseModel, Result](
 
 
 def tag_run(comparison: str, cases: Sequence[str], target: str | None, refs: Sequence[str | None] = ()) -> None:
-    """Tag this flow run with comparison, cases, target and refs, for Prefect's filters; does nothing outside of one."""
+    """Tag this flow run with comparison, cases, target and refs, for Prefect's filters; does nothing outside a flow."""
     if flow_run.id is None:
         return
     facts = [("comparison", comparison), *(("case", case) for case in cases), ("target", target)]
@@ -71,7 +71,7 @@ def tag_run(comparison: str, cases: Sequence[str], target: str | None, refs: Seq
 
 
 def unless_named(describe: Callable[[], str]) -> Callable[[], str]:
-    """Return a function that names a flow run: by `describe`, unless the user has named it, e.g. in the run form."""
+    """Return a function that names a flow run: as the user has named it, e.g. in the run form, or by `describe`."""
 
     @wraps(describe)
     def name() -> str:
@@ -101,7 +101,7 @@ def name_comparison(
 
 
 def _is_no_verdict(record: logging.LogRecord) -> bool:
-    """Filter a log: drop the tracebacks of FailedRun, with which a flow returns a Failed state on purpose."""
+    """Return False for log records with the traceback of a FailedRun: the flow returned a Failed state on purpose."""
     return not (record.exc_info and isinstance(record.exc_info[1], FailedRun))
 
 
@@ -111,7 +111,7 @@ def log_result(lines: Iterable[tuple[str, str]]) -> None:
     Prefect sends log lines in batches: without this, the final state could arrive before them.
     """
     for name in ENGINE:
-        logging.getLogger(name).addFilter(_is_no_verdict)  # has no effect from the second time on
+        logging.getLogger(name).addFilter(_is_no_verdict)  # idempotent
     for headline, page in lines:
         get_run_logger().info("%s", headline)
         get_run_logger().info("page: %s", page)

@@ -1,6 +1,6 @@
 """Writes a Markdown text as a comment on a GitHub pull request, and updates that comment later.
 
-The first line of the comment is a mark by which the comment is found again. In GitHub's REST API, a pull
+The first line of the comment is a mark `<!-- … -->`, by which the comment is found again. In GitHub's REST API, a pull
 request's comments belong to the issue of the same number:
 https://docs.github.com/en/rest/issues/comments
 """
@@ -48,10 +48,10 @@ def parse_pull_request(text: str) -> PullRequest:
 
 
 def put_comment(place: PullRequest, body: str, *, token: str, api: str = API) -> str:
-    """Replace the comment whose first line is that of `body`, the mark `<!-- … -->`; create it if there is none.
+    """Replace the comment that has the same mark (first line) as `body`; create a comment if there is none.
 
     Does nothing if the comment is equal already. Returns the comment's address. Raises CommentError, and
-    httpx.TransportError if GitHub cannot be reached, which may be retried.
+    httpx.TransportError if GitHub cannot be reached: the caller may retry.
     """
     marker = body.partition("\n")[0]
     if not re.fullmatch(r"<!-- .+ -->", marker):
@@ -66,7 +66,7 @@ def put_comment(place: PullRequest, body: str, *, token: str, api: str = API) ->
     with httpx.Client(base_url=api.rstrip("/"), headers=headers, timeout=TIMEOUT_S) as client:
         folder = f"/repos/{place.owner}/{place.name}/issues"
         for comment in _list(client, f"{folder}/{place.number}/comments"):
-            if _first_line(comment) != marker:  # a mark further down is a quotation in a reply
+            if _first_line(comment) != marker:  # also for a mark in a later line, which a reply quotes
                 continue
             if comment["body"].replace("\r\n", "\n") == text:
                 return str(comment["html_url"])

@@ -1,6 +1,6 @@
-"""Runs the jobs of flows: locks each run for one flow, and ends the run's job when the flow ends.
+"""Runs the jobs of flows: locks each run for one flow, and ends the run's job if the flow ends before the job.
 
-A run is one training of a plan; a job is the process or workload that executes the run. A lane is one of the threads in
+A run is one training by a plan; a job is the process or workload that executes the run. A lane is one of the threads in
 which a flow makes several calls at once.
 """
 
@@ -39,7 +39,7 @@ class Jobs:
 
     @contextmanager
     def holding(self, run_name: str, stop: Callable[[], None]) -> Iterator[None]:
-        """Register `stop`, which ends a job, while the block runs, and call it if the block raises.
+        """Register `stop`, which ends a job, while the block runs, and call `stop` if the block raises.
 
         Raises Stopped if `stop_all` was called, so that a truncated job is not taken for a result.
         """
@@ -59,18 +59,18 @@ class Jobs:
 
     @contextmanager
     def launching(self, run_name: str, stop: Callable[[], None]) -> Iterator[None]:
-        """Register `stop` while the block starts or finds a job, and after it until `holding` replaces it."""
+        """Register `stop` while the block starts or finds a job, and afterwards until `holding` replaces `stop`."""
         with self._lock:
             self._running[run_name] = stop
         try:
             yield
-        except Exception:  # the launch failed. After Ctrl-C (no Exception) the job may exist and stays registered
+        except Exception:  # the launch failed. Not after Ctrl-C, when the job may exist: `stop` stays registered
             with self._lock:
                 self._running.pop(run_name, None)
             raise
 
     def owners(self) -> tuple[str, ...]:
-        """Return the ids of the flow runs that own this flow run's jobs: itself and its parent, if they exist."""
+        """Return the ids of the flow runs that own this flow's jobs: the flow run and its parent, if they exist."""
         return tuple(dict.fromkeys(id for id in (flow_run.id, self._night) if id))
 
     def check(self) -> None:

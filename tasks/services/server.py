@@ -1,7 +1,8 @@
 """Gives the command line a Prefect API: the configured one, or an embedded server that later commands reuse.
 
-Prefect can start an embedded server itself. Maxview's starts in parallel with the import of Prefect, survives Ctrl-C,
-because the interrupted flow still reports its state to it, serves later commands, and explains a failed start.
+Prefect can start an embedded server itself. Maxview's embedded server starts in parallel with the import of Prefect,
+survives Ctrl-C (the interrupted flow still reports its state to the server), serves later commands, and explains a
+failed start.
 """
 
 import atexit
@@ -47,11 +48,11 @@ class Api:
     """A Prefect API that answers requests."""
 
     url: str
-    is_ending: Callable[[], bool] = lambda: False  # returns whether this command has released an embedded server
+    is_ending: Callable[[], bool] = lambda: False  # returns whether this command has released the embedded server
 
 
 class EmbeddedServer:
-    """A Prefect server on a loopback port: a running embedded one, or a new one, which outlives this process."""
+    """The embedded Prefect server on a loopback port: the running one, or a new one that outlives this process."""
 
     def __init__(self, idle_s: float = IDLE_S) -> None:
         self.ending = False
@@ -151,7 +152,7 @@ class EmbeddedServer:
 
 
 def explain_failure(error: Exception) -> str | None:
-    """Return a message about a server that failed during a flow run; None if the error is no such failure."""
+    """Return a message about a server that failed during a flow run; None if `error` is no failure of the server."""
     from prefect.exceptions import PrefectHTTPStatusError
 
     if not isinstance(error, PrefectHTTPStatusError) or error.response.status_code < 500:
@@ -166,14 +167,14 @@ def explain_failure(error: Exception) -> str | None:
 def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Api]:
     """Yield an API that answers, which flows inside the block use. Raises ServerError.
 
-    meanwhile: called while an embedded server starts; it imports the flows, which takes as long.
-    lost: called in another thread, with the reason, if the embedded server cannot be restarted.
+    meanwhile: called while an embedded server starts; imports the flows, which takes as long as the start.
+    lost: called in another thread, with the reason, if the embedded server ends too often.
     """
     named = os.environ.get("PREFECT_API_URL")
     if named:
         check_address(named)
     embedded = None if named else EmbeddedServer()
-    # Imported after the server was started, to run in parallel: each takes several seconds.
+    # Imported after the server was started, because import and start run in parallel and take several seconds each.
     from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
     meanwhile()

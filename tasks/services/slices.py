@@ -1,6 +1,6 @@
 """Limits the concurrent runs on a target to one per slice, across all flows of one Prefect server.
 
-A target is a kind of machine; a slice is one of its groups of connected TPU chips, which one run occupies.
+A target is a place to run. A slice is one group of connected TPU chips of the target, and is occupied by one run.
 """
 
 from collections.abc import Iterator

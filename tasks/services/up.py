@@ -39,7 +39,7 @@ LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 class Place(Frozen):
     """The folders and the address of a local Prefect server."""
 
-    state: Path  # folder of server's home, logs and process identities
+    state: Path  # folder of the server's home, logs and process identities
     out: str  # address of the default store
     host: str = "127.0.0.1"
     port: int = 4200
@@ -56,10 +56,13 @@ class Place(Frozen):
 
 
 def start(place: Place, say: Callable[[str], None]) -> None:
-    """Start server and worker unless they run, and create or update the rest. Raises ConfigError, ServerError."""
+    """Start server and worker unless they run; create or update pool, limits, automations and deployments.
+
+    Raises ConfigError, ServerError.
+    """
     _check(place)
     settings = settings_of(place, os.environ)
-    place = place.model_copy(update=owner_of(settings))
+    place = place.model_copy(update=home_and_database_of(settings))
     place.state.mkdir(parents=True, exist_ok=True)
     write_atomically(place.state / PLACE_FILE, place.model_dump_json(indent=1) + "\n")
     if processes.read_kept(SERVER, place.state, Kept) is None:
@@ -90,7 +93,7 @@ def _start(
 
 
 def settings_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of server, worker and client. The caller's variables override most settings."""
+    """Return the environment of server, worker and client. `caller`'s variables override all but the addresses."""
     chosen = environment.SETTINGS | {
         "PREFECT_HOME": str(place.state / "prefect"),
         "PREFECT_API_URL": f"{place.url}/api",
@@ -110,8 +113,8 @@ def settings_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
-def owner_of(settings: Mapping[str, str]) -> dict[str, str | None]:
-    """Return `home` and `database` of the Place of a server with these settings."""
+def home_and_database_of(settings: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the fields `home` and `database` of a server's Place, from the server's environment `settings`."""
     address = settings.get(DATABASE)
     return {
         "home": str(Path(settings["PREFECT_HOME"]).expanduser().absolute()),
@@ -186,7 +189,7 @@ def stop(state: Path, say: Callable[[str], None]) -> bool:
     server = processes.read_kept(SERVER, state, Kept)
     place = Place.model_validate_json(known.read_text()) if known.is_file() else None
     if server is not None and place is not None and place.home is not None:
-        mine = owner_of(settings_of(place, os.environ))
+        mine = home_and_database_of(settings_of(place, os.environ))
         if mine != {"home": place.home, "database": place.database}:
             raise ConfigError(
                 [

@@ -39,7 +39,7 @@ def server(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[tuple[Kept,
     kept = Kept(name=up.SERVER, pid=process.pid, created=created, boot=boot, log=str(tmp_path / "log"))
     (tmp_path / f"{up.SERVER}.json").write_text(kept.model_dump_json())
     place = up.Place(state=tmp_path, out=str(tmp_path), port=port)
-    owner = up.owner_of({"PREFECT_HOME": str(tmp_path / "one")})
+    owner = up.home_and_database_of({"PREFECT_HOME": str(tmp_path / "one")})
     (tmp_path / up.PLACE_FILE).write_text(place.model_copy(update=owner).model_dump_json())
     yield kept, place
     process.kill()
@@ -104,6 +104,6 @@ def test_runs_of_other_machines_and_users_are_not_ended() -> None:
 
 
 def test_the_owner_is_stored(tmp_path: Path) -> None:
-    owner = up.owner_of({"PREFECT_HOME": str(tmp_path), up.DATABASE: "sqlite:///x"})
+    owner = up.home_and_database_of({"PREFECT_HOME": str(tmp_path), up.DATABASE: "sqlite:///x"})
     assert json.loads(up.Place(state=tmp_path, out="x", **owner).model_dump_json())["home"] == str(tmp_path)
     assert owner["database"] is not None
