@@ -1,6 +1,7 @@
 """Finds the source files of maxview's trainer that the results in a card depend on, and later changes of these files.
 
-A card lists for every case which properties were verified; each property is an item of the case's row.
+A card has a row for every case, a training setup from configs/cases. An item of a row is one property of the case with
+its state: verified, failed or not verified.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ from tasks.resolve.git import GitError, run_git
 
 FOLDERS = ("model", "configs/cases", "configs/models", "configs/targets")
 FILES = ("configs/base.yml",)
-PREFLIGHT = "preflight"  # name of a card's item
+PREFLIGHT = "preflight"  # name of the item about compiles for a TPU slice
 
 type Digests = Mapping[str, str]  # path of a file -> digest without comments and layout
 
@@ -31,7 +32,7 @@ def read_sources(root: Path, commit: str) -> Digests:
         return {
             path: _digest(path, run_git(["cat-file", "blob", head.split(" ")[2]], folder=root, whole=True))
             for head, _, path in entries
-            if _counts(path)
+            if _is_source(path)
         }
     except GitError:
         return {}
@@ -41,10 +42,10 @@ def current_sources(root: Path) -> Digests:
     """Return the digests of the trainer's sources in the folder `root`, with uncommitted changes."""
     paths = [*(path for folder in FOLDERS for path in (root / folder).rglob("*")), *(root / file for file in FILES)]
     names = {path.relative_to(root).as_posix(): path for path in paths if path.is_file()}
-    return {name: _digest(name, path.read_text(encoding="utf-8")) for name, path in names.items() if _counts(name)}
+    return {name: _digest(name, path.read_text(encoding="utf-8")) for name, path in names.items() if _is_source(name)}
 
 
-def _counts(path: str) -> bool:
+def _is_source(path: str) -> bool:
     return path.endswith((".py", ".yml"))
 
 
@@ -52,13 +53,13 @@ def _digest(path: str, text: str) -> str:
     """Return a digest of Python or YAML text that does not depend on comments, docstrings and layout."""
     if path.endswith(".py"):
         return digest_code(text)
-    with suppress(YAMLError):  # of invalid YAML, the text itself is digested
+    with suppress(YAMLError):  # invalid YAML: digest the text itself
         text = json.dumps(load_yaml(text, typ="safe"), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def find_changes(card: Card, root: Path) -> dict[tuple[str, ...], list[str]]:
-    """Return key of an item (`key_of`) → its source files that have changed in `root` since the item was verified.
+    """Return item key (`key_of`) → the item's source files that have changed in `root` since the item was verified.
 
     The list is [UNCOMMITTED] if the verified sources were not committed or their commit is unknown. Unchanged items are
     omitted.
@@ -75,14 +76,16 @@ def _changed(card: Card, item: CardItem, row: CardRow, now: Digests) -> list[str
     for before in (card.sources.get(commit, {}) for commit in item.sources):
         if not before:
             return [UNCOMMITTED]
-        found |= {path: None for path in _concerning(row, item, {**before, **now}) if before.get(path) != now.get(path)}
+        found |= {
+            path: None for path in _relevant_paths(row, item, {**before, **now}) if before.get(path) != now.get(path)
+        }
     return list(found)
 
 
-def _concerning(row: CardRow, item: CardItem, paths: Mapping[str, str]) -> Iterator[str]:
-    """Yield the paths of the sources that an item depends on: all but the files of other cases and targets.
+def _relevant_paths(row: CardRow, item: CardItem, paths: Mapping[str, str]) -> Iterator[str]:
+    """Yield the paths of the sources that an item depends on: all paths except the files of other cases and targets.
 
-    `model/compile` concerns preflights only: training cannot import it (a contract in pyproject.toml).
+    Only the item PREFLIGHT depends on `model/compile`: training cannot import it (a contract in pyproject.toml).
     """
     own = (f"configs/cases/{row.case}.yml", f"configs/targets/{row.target}.yml")
     others = ("configs/cases/", "configs/targets/", *(() if item.name == PREFLIGHT else ("model/compile/",)))
@@ -91,7 +94,7 @@ def _concerning(row: CardRow, item: CardItem, paths: Mapping[str, str]) -> Itera
             yield path
 
 
-def date_card(card: Card, root: Path) -> Card:
-    """Return the card with the digests of the sources at each of its commits, read from the checkout `root`."""
+def add_source_digests(card: Card, root: Path) -> Card:
+    """Return the card with the digests of the sources at each of the card's commits, read from the checkout `root`."""
     commits = {commit for row in card.rows for item in row.items for commit in item.sources} - {UNCOMMITTED}
     return card.model_copy(update={"sources": {sha: dict(read_sources(root, sha)) for sha in sorted(commits)}})

@@ -1,8 +1,9 @@
-"""Finds lasting changes of level, a drift and outliers in a series with one value per night (per comparison).
+"""Finds lasting changes of level, a drift and outliers in a series with one value per night. A night is one comparison.
 
-The method is Hunter's, now Apache Otava: E-divisive means finds candidates in windows, a two-sided t-test decides, and
-a second pass removes the weakest points until the rest hold (M. Fleming, P. Kołaczkowski et al., "Hunter: Using Change
-Point Detection to Hunt for Performance Regressions", ICPE 2023). Additions: outlier nights are removed first, a drift
+The method is that of Hunter, now Apache Otava: the algorithm "E-divisive means" finds candidates in windows, a
+two-sided t-test judges them, and a second pass removes the weakest candidates until all are significant (M. Fleming,
+P. Kołaczkowski et al., "Hunter: Using Change Point Detection to Hunt for Performance Regressions", ICPE 2023).
+Additions: outlier nights are removed first, a drift
 is not reported as steps, and in a series without noise every difference is a change.
 `docs/decisions/0009-change-points.md` contains the reasons and the measurements.
 """
@@ -14,23 +15,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtr, stdtrit  # type: ignore[import-untyped]  # its stubs are a package of their own
+from scipy.special import ndtri, stdtr, stdtrit  # type: ignore[import-untyped]  # its stubs are a separate package
 
 from configs.schema import Frozen
 
 type Array = NDArray[np.float64]
 
-MOST_CHANCE = 0.001  # largest p-value of a change; Hunter's
-WEAK = 10  # factor on MOST_CHANCE in the first pass
+MOST_P_VALUE = 0.001  # largest p-value of a change; Hunter's value
+WEAK = 10  # factor on MOST_P_VALUE in the first pass
 LEAST_NIGHTS = 3  # smallest number of nights on each side of a change
 WINDOW = 50  # nights per window; Hunter's value
 OUTLIER = 5.0  # distance in robust standard deviations
 NEIGHBOURS = 4  # nights on each side that an outlier is compared with
 CONFIDENCE = 0.95
-MOST_MEMORY = 0.9  # largest autocorrelation that is assumed
-MEMORY_NIGHTS = 8  # average nights per level that are needed to estimate the autocorrelation
+MOST_AUTOCORRELATION = 0.9  # largest autocorrelation that is assumed
+AUTOCORRELATION_NIGHTS = 8  # average nights per level that are needed to estimate the autocorrelation
 CONSTANT_SHARE = 0.8  # a series is exact if at least this fraction of nights equals the night before
-MAD_TO_SIGMA = float(ndtri(0.75))
+MAD_PER_SIGMA = float(ndtri(0.75))
 
 
 class Change(Frozen):
@@ -50,12 +51,12 @@ class Change(Frozen):
 
 
 class Drift(Frozen):
-    """A slope per night, with its 95 % interval and p-value, that fits the series better than changes of level do."""
+    """A straight line that fits the series better than changes of level: its slope per night, with a 95 % interval."""
 
     slope: float
     low: float
     high: float
-    p: float
+    p: float  # p-value of Kendall's rank correlation
 
 
 class Trend(Frozen):
@@ -87,11 +88,11 @@ def find_trend(values: Sequence[float], *, least_change: float = 0.0) -> Trend:
     drift = _find_drift(calm, points)
     if drift is not None:
         points = []
-    memory = find_memory(calm, points) if points else 0.0
+    autocorrelation = estimate_autocorrelation(calm, points) if points else 0.0
     return Trend(
         nights=len(series),
         changes=tuple(
-            _change(calm, left, point, right, memory).model_copy(update={"index": int(kept[point])})
+            _change(calm, left, point, right, autocorrelation).model_copy(update={"index": int(kept[point])})
             for left, point, right in _sides(points, len(calm))
         ),
         drift=drift,
@@ -108,9 +109,9 @@ def _is_exact(series: Array) -> bool:
 def _find_outliers(series: Array) -> NDArray[np.intp]:
     """Return the indices of outliers: nights far above, or far below, both the nights before and the nights after.
 
-    Far is measured from the median of the neighbours in robust standard deviations (Hampel identifier; L. Davies and
-    U. Gather, "The Identification of Multiple Outliers", JASA 88 (1993)). LEAST_NIGHTS such nights in a row are a
-    level and not outliers. The first and last two nights are never outliers.
+    The distance is measured from the median of the neighbours on each side, in robust standard deviations (Hampel
+    identifier; L. Davies and U. Gather, "The Identification of Multiple Outliers", JASA 88 (1993)). LEAST_NIGHTS or
+    more far nights in a row are a level and not outliers. The first and last two nights are never outliers.
     """
     limit = OUTLIER * _noise(series)
     far = np.zeros(len(series))
@@ -129,10 +130,10 @@ def _find_outliers(series: Array) -> NDArray[np.intp]:
 
 
 def _noise(series: Array) -> float:
-    """Return the standard deviation of the noise, from the differences of neighbouring nights: levels cancel out."""
+    """Return the standard deviation of the noise, from differences of neighbouring nights, in which levels cancel."""
     if len(series) < 2:
         return 0.0
-    return float(np.median(np.abs(np.diff(series)))) / (MAD_TO_SIGMA * sqrt(2))
+    return float(np.median(np.abs(np.diff(series)))) / (MAD_PER_SIGMA * sqrt(2))
 
 
 def _find_drift(series: Array, points: Sequence[int]) -> Drift | None:
@@ -148,13 +149,13 @@ def _find_drift(series: Array, points: Sequence[int]) -> Drift | None:
 
     nights = np.arange(n, dtype=float)
     p = float(stats.kendalltau(nights, series).pvalue)
-    if not p < MOST_CHANCE:
+    if not p < MOST_P_VALUE:
         return None
     line = stats.linregress(nights, series)
     straight = float(np.sum((series - line.intercept - line.slope * nights) ** 2))
     levels = np.split(series, list(points))
     stepped = float(sum(np.sum((level - level.mean()) ** 2) for level in levels))
-    # parameters of the line: slope, intercept; of the steps: first level, and for each change a level and a night
+    # the line has a slope and an intercept; the steps have a first level, and a level and a night for each change
     if _bic(straight, n, 2) >= _bic(stepped, n, 1 + 2 * len(points)):
         return None
     sen = stats.theilslopes(series, nights, CONFIDENCE)
@@ -168,7 +169,7 @@ def _bic(squares: float, n: int, parameters: int) -> float:
 def _split(series: Array) -> list[int]:
     """Return the candidates for changes of level (Hunter's first pass), from windows that overlap by up to half.
 
-    Each window is split while a t-test at WEAK × MOST_CHANCE is significant."""
+    Each window is split while a t-test at WEAK × MOST_P_VALUE is significant."""
     points: set[int] = set()
     start = 0
     while start < len(series):
@@ -194,8 +195,8 @@ def _split_window(series: Array, start: int, end: int) -> list[int]:
         if not splits:
             break
         _, left, point, right = max(splits)
-        chance, _, _ = _test(series[start + left : start + point], series[start + point : start + right])
-        if not chance < WEAK * MOST_CHANCE:
+        p, _, _ = _t_test(series[start + left : start + point], series[start + point : start + right])
+        if not p < WEAK * MOST_P_VALUE:
             break
         points = sorted([*points, point])
     return [start + point for point in points]
@@ -242,10 +243,12 @@ def _merge(series: Array, points: list[int], least_change: float) -> list[int]:
     `least_change`."""
     points = list(points)
     while points:
-        memory = find_memory(series, points)
-        judged = [_change(series, left, point, right, memory) for left, point, right in _sides(points, len(series))]
+        autocorrelation = estimate_autocorrelation(series, points)
+        judged = [
+            _change(series, left, point, right, autocorrelation) for left, point, right in _sides(points, len(series))
+        ]
         worst = max(range(len(points)), key=lambda i: judged[i].p)
-        if judged[worst].p < MOST_CHANCE:
+        if judged[worst].p < MOST_P_VALUE:
             worst = min(range(len(points)), key=lambda i: _size(judged[i]))
             if _size(judged[worst]) >= least_change:
                 return points
@@ -253,19 +256,19 @@ def _merge(series: Array, points: list[int], least_change: float) -> list[int]:
     return points
 
 
-def find_memory(series: Array, points: Sequence[int]) -> float:
-    """Return the autocorrelation at lag 1 within the levels, clipped to [0, MOST_MEMORY].
+def estimate_autocorrelation(series: Array, points: Sequence[int]) -> float:
+    """Return the autocorrelation at lag 1 within the levels, clipped to [0, MOST_AUTOCORRELATION].
 
-    Corrected for the bias of short levels (M. G. Kendall, "Note on bias in the estimation of autocorrelation",
-    Biometrika 41 (1954)); 0 if levels have fewer than MEMORY_NIGHTS nights on average.
+    Corrects the bias of short levels (M. G. Kendall, "Note on bias in the estimation of autocorrelation",
+    Biometrika 41 (1954)); 0 if levels have fewer than AUTOCORRELATION_NIGHTS nights on average.
     """
     levels = [level - level.mean() for level in np.split(series, list(points))]
     squares = sum(float(level @ level) for level in levels)
-    if squares == 0 or len(series) < MEMORY_NIGHTS * len(levels):
+    if squares == 0 or len(series) < AUTOCORRELATION_NIGHTS * len(levels):
         return 0.0
     seen = sum(float(level[1:] @ level[:-1]) for level in levels) / squares
     share = len(levels) / len(series)
-    return float(np.clip((seen + share) / (1 - 3 * share), 0.0, MOST_MEMORY))
+    return float(np.clip((seen + share) / (1 - 3 * share), 0.0, MOST_AUTOCORRELATION))
 
 
 def _sides(points: Sequence[int], length: int) -> list[tuple[int, int, int]]:
@@ -273,9 +276,9 @@ def _sides(points: Sequence[int], length: int) -> list[tuple[int, int, int]]:
     return list(zip(edges, points, edges[2:], strict=False))
 
 
-def _change(series: Array, left: int, point: int, right: int, memory: float) -> Change:
+def _change(series: Array, left: int, point: int, right: int, autocorrelation: float) -> Change:
     before, after = series[left:point], series[point:right]
-    p, low, high = _test(before, after, memory)
+    p, low, high = _t_test(before, after, autocorrelation)
     return Change(
         index=point,
         before=float(before.mean()),
@@ -286,18 +289,18 @@ def _change(series: Array, left: int, point: int, right: int, memory: float) -> 
     )
 
 
-def _test(before: Array, after: Array, memory: float = 0.0) -> tuple[float, float, float]:
+def _t_test(before: Array, after: Array, autocorrelation: float = 0.0) -> tuple[float, float, float]:
     """Return (p, low, high) of Student's two-sided t-test; low and high bound the difference with 95 % confidence.
 
-    Assumes equal noise on both sides, so that three nights suffice. n nights with autocorrelation ρ = `memory` count as
-    n(1 − ρ)/(1 + ρ) independent ones (G. V. Bayley and J. M. Hammersley, "The 'Effective' Number of Independent
+    Assumes equal noise on both sides, so that three nights suffice. With the autocorrelation ρ, n nights count as
+    n(1 − ρ)/(1 + ρ) independent nights (G. V. Bayley and J. M. Hammersley, "The 'Effective' Number of Independent
     Observations", JRSS 8 (1946)).
     """
     difference = float(after.mean() - before.mean())
     squares = float(np.sum((before - before.mean()) ** 2) + np.sum((after - after.mean()) ** 2))
     if squares == 0:
         return (0.0 if difference else 1.0), difference, difference
-    share = (1 - memory) / (1 + memory)
+    share = (1 - autocorrelation) / (1 + autocorrelation)
     freedom = max((len(before) + len(after)) * share - 2, 1.0)
     variance = squares / (len(before) + len(after) - 2)
     error = float(np.sqrt(variance * (1 / len(before) + 1 / len(after)) / share))
@@ -311,7 +314,7 @@ def _size(change: Change) -> float:
 
 
 def _exact_changes(series: Array, least_change: float) -> list[Change]:
-    """Return a change for every night whose value differs by `least_change` (relative) from the night before."""
+    """Return a change for each night that differs from the night before by at least `least_change` (relative)."""
     found = [
         Change(index=point, before=before, after=after, low=after - before, high=after - before, p=0.0)
         for point, (before, after) in enumerate(pairwise(series.tolist()), start=1)

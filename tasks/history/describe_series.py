@@ -1,6 +1,7 @@
-"""Formats judged series for terminal and JSON: bars, sentences about changes, the next command, the exit status.
+"""Formats series and their changes for terminal and JSON: bars, sentences, the next command, the exit status.
 
-A series contains one metric's value of every night, for the two arms of a comparison and their ratio.
+A series has three lines: a metric's values on the baseline arm, on the candidate arm, and their ratio. A night is one
+comparison and has one value per line.
 """
 
 import shlex
@@ -10,7 +11,7 @@ from typing import Any
 from configs.comparison import list_names
 from configs.topologies import TOPOLOGIES
 from tasks.diff.compare_logs import INGEST
-from tasks.history.series import LINES, Event, Judged, Line, Night, Series
+from tasks.history.series import LINES, Event, JudgedSeries, Line, Night, Series
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 30  # number of nights shown as bars
@@ -42,7 +43,7 @@ def show_event(event: Event, series: Series) -> str:
 
 
 def name_line(line: Line, series: Series) -> str:
-    """Return the name of an arm; for the ratio, `candidate / baseline` with the names of the arms."""
+    """Return the name of a line: its arm or, for the ratio, `candidate / baseline` with the names of the arms."""
     names = {"baseline": series.baseline_arm, "candidate": series.candidate_arm}
     return names.get(line) or f"{series.candidate_arm} / {series.baseline_arm}"
 
@@ -53,7 +54,10 @@ def show_date(night: Night) -> str:
 
 
 def _describe_commits(event: Event) -> str:
-    """Return the commits of the arms that changed, on the nights before and after; empty if they are unknown."""
+    """Return a text with the commits before and after a change; empty if they are unknown.
+
+    For the ratio, the text has the commits of both arms, else those of the line's arm.
+    """
     texts = []
     for side in ("baseline", "candidate"):
         if event.line not in (side, "ratio"):
@@ -66,13 +70,13 @@ def _describe_commits(event: Event) -> str:
     return " and ".join(dict.fromkeys(texts))
 
 
-def suggest_next(judged: Sequence[Judged]) -> str:
+def suggest_next(judged: Sequence[JudgedSeries]) -> str:
     """Return the most useful command to type next."""
     worse = [(item, event) for item in judged for event in item.events if event.worse and event.cause != "shared"]
     if worse:
         item, event = max(worse, key=lambda pair: pair[1].after.time.timestamp() if pair[1].after.time else 0.0)
         if _is_trained_here(item.series):
-            return _compare_commits(item.series, event)
+            return _compare_command(item.series, event)
         series = item.series
         words = ["history", series.case, "--metric", series.metric, "--target", series.target]
         return shlex.join(["maxview", *words])
@@ -88,7 +92,7 @@ def _is_trained_here(series: Series) -> bool:
     return known and series.comparison != INGEST
 
 
-def _compare_commits(series: Series, event: Event) -> str:
+def _compare_command(series: Series, event: Event) -> str:
     """Return the command that compares the commits before and after a change.
 
     If the commits are equal or unknown, the command repeats the comparison."""
@@ -100,8 +104,8 @@ def _compare_commits(series: Series, event: Event) -> str:
     return shlex.join(["maxview", "compare", series.comparison, "--case", series.case, "--repeats", "3", "--fresh"])
 
 
-def to_json(judged: Judged) -> dict[str, Any]:
-    """Return a series with its values, changes and notes as JSON values; missing values are null."""
+def to_json(judged: JudgedSeries) -> dict[str, Any]:
+    """Return a series with its nights, changes and notes for JSON; missing values are null."""
     series = judged.series
     return {
         **series.model_dump(mode="json", exclude={"nights"}),
@@ -134,10 +138,10 @@ def to_json(judged: Judged) -> dict[str, Any]:
     }
 
 
-def exit_status(judged: Sequence[Judged]) -> int:
-    """Return the exit status: 1 if the last change of any metric is for the worse and not shared by both arms.
+def exit_status(judged: Sequence[JudgedSeries]) -> int:
+    """Return the exit status: 1 if the last change of a line is for the worse and its cause is not "shared".
 
-    3 if no series has enough nights for a change of level, else 0.
+    Otherwise 3 if no series has enough nights for a change of level, else 0.
     """
     for item in judged:
         for line in LINES:

@@ -22,7 +22,7 @@ from tasks.store.folder import Store
 
 FOLDER = "history"
 COMPACTED = f"{FOLDER}/compacted"
-DELETIONS = 10  # parallel requests to a bucket
+DELETIONS = 10  # parallel deletions in a bucket
 ATTEMPTS = 50  # attempts to read the history while compactions replace its files
 
 
@@ -62,7 +62,7 @@ def load_history(files: Files) -> pl.DataFrame:
 
     Raises StoreError for a file that is no history table, or if compactions keep replacing the files.
     """
-    known: dict[Entry, bytes] = {}  # kept across attempts, so that each reads only new files
+    known: dict[Entry, bytes] = {}  # kept across attempts, so that each attempt reads only new files
     for _ in range(ATTEMPTS):
         entries = list_history(files)
         data = files.read_many([entry.name for entry in entries if entry not in known])
@@ -110,9 +110,9 @@ def compact_history(files: Files) -> int:
     content = to_parquet(rows)
     name = f"{COMPACTED}/{hashlib.sha256(content).hexdigest()[:16]}.parquet"
     files.write(name, content)
-    put_in = [entry for entry in entries if entry.name in data and entry.name != name]
-    with ThreadPoolExecutor(DELETIONS) as pool:  # the version keeps files that were rewritten meanwhile
-        list(pool.map(lambda entry: files.delete(entry.name, version=entry.version), put_in))
+    replaced = [entry for entry in entries if entry.name in data and entry.name != name]
+    with ThreadPoolExecutor(DELETIONS) as pool:  # with a version, a file that was rewritten meanwhile is kept
+        list(pool.map(lambda entry: files.delete(entry.name, version=entry.version), replaced))
     return len(entries)
 
 

@@ -1,4 +1,4 @@
-"""Makes, signs and checks cards. A card lists for every case which properties a store's newest comparisons verified."""
+"""Makes, signs and checks cards. A card lists which properties of every case the newest comparisons verified."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from configs.comparison import list_names, load_comparison
-from tasks.history.card_sources import PREFLIGHT, date_card
+from tasks.history.card_sources import PREFLIGHT, add_source_digests
 from tasks.history.stored_comparisons import newest_comparisons
 from tasks.metrics import result_metrics
 from tasks.metrics.result_metrics import LOSS
@@ -27,9 +27,9 @@ STATES: dict[bool | None, CardState] = {True: "verified", False: "failed", None:
 def make_card(store: Store, comparison: str | None = None, root: Path | None = None) -> Card:
     """Return the signed card of a store. Raises StoreError for damaged records.
 
-    Every case in configs/cases has a row for every comparison; cases that were never compared are "not verified".
-    comparison: the name of a single comparison. root: the checkout of maxview's trainer whose sources get digests in
-    the card; None for a card without digests.
+    Every case in configs/cases has a row for every comparison, even a case that was never compared.
+    comparison: include only the comparison of this name. root: a checkout with maxview's trainer, whose sources are
+    digested; None for a card without digests.
     """
     newest = newest_comparisons(store, comparison)
     names = sorted({record.comparison for record in newest} | ({comparison} if comparison else set()))
@@ -48,7 +48,7 @@ def make_card(store: Store, comparison: str | None = None, root: Path | None = N
             for found in trained.get((name, case), [None]):
                 rows.append(_row(name, case, found, compiled.get((name, case)), outside, store))
     card = Card(rows=tuple(rows))
-    card = date_card(card, root) if root else card
+    card = add_source_digests(card, root) if root else card
     return card.model_copy(update={"signature": sign(card)})
 
 
@@ -130,7 +130,7 @@ def _describe_trainers(plans: Sequence[RunPlan]) -> tuple[str, ...]:
 
 
 def _sources(plans: Sequence[RunPlan]) -> tuple[str, ...]:
-    """Return the candidate's commit, or UNCOMMITTED, if its trainer is maxview's; else an empty tuple."""
+    """Return the commit of the candidate's trainer, or UNCOMMITTED; empty if the trainer is not maxview's."""
     if not plans or plans[-1].trainer != OURS:
         return ()
     return (plans[-1].commit if plans[-1].commit and not plans[-1].dirty else UNCOMMITTED,)
@@ -160,7 +160,10 @@ def _missing() -> list[CardItem]:
 
 
 def _outside(checks: Sequence[ReferenceCheck] | None) -> CardItem:
-    """Return the item about independent implementations. checks: None if no arm uses maxview's trainer."""
+    """Return the item about the checks against independent implementations.
+
+    checks: None if no arm uses maxview's trainer.
+    """
     if not checks:
         of_other = "tests/references compares maxview's own trainer only"
         reason = of_other if checks is None else "tests/references was not run"

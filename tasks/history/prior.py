@@ -1,6 +1,6 @@
-"""Collects the differences between equal runs in the history of a target, as the prior of the noise of its run times.
+"""Collects the differences between equal runs in the history of a target: the prior for the noise of run times there.
 
-A target is a place where runs are launched. The few repeats of one comparison do not suffice to estimate its noise.
+A target is a place where runs are launched. The few repeats of one comparison do not suffice to estimate this noise.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,24 +18,26 @@ from tasks.store import Store
 
 type Measured = tuple[float, float | None]  # a run's value and its relative standard error, None if unknown
 
-CLOCKS = tuple(name for metric in METRICS if metric.quick for name in (metric.name, metric.quick))
+# of each time metric, the typical and the steady level
+TIME_METRICS = tuple(name for metric in METRICS if metric.quick for name in (metric.name, metric.quick))
 
 
 def read_past(case: CaseRuns, store: Store) -> dict[str, Past]:
     """Return time metric → differences of equal runs, from the store's history without the runs of `case` itself."""
     runs = [folder_name(run) for run in case.runs]
-    return past_noise(load_history(store.files), target=case.target, case=case.case, but=runs)
+    return past_noise(load_history(store.files), target=case.target, case=case.case, excluded=runs)
 
 
-def past_noise(history: pl.DataFrame, *, target: str, case: str, but: Sequence[str] = ()) -> dict[str, Past]:
-    """Return time metric → differences of equal runs on a target. but: folder names of runs to exclude.
+def past_noise(history: pl.DataFrame, *, target: str, case: str, excluded: Sequence[str] = ()) -> dict[str, Past]:
+    """Return time metric → differences of equal runs on a target. excluded: folder names of runs to exclude.
 
-    Uses the history of the case, or of all cases if that has fewer than LEAST_PAIRS pairs; omits a metric if both have.
+    Uses the history of the case, or of all cases if the case has fewer than LEAST_PAIRS pairs. Omits a metric if all
+    cases together have fewer, too.
     """
     found = {}
-    for metric in CLOCKS:
+    for metric in TIME_METRICS:
         for part, source in ((case, f"history of {case} on {target}"), (None, f"history of {target}")):
-            differences = equal_differences(history, target=target, metric=metric, case=part, but=but)
+            differences = differences_of_equal_runs(history, target=target, metric=metric, case=part, excluded=excluded)
             if len(differences) >= LEAST_PAIRS:
                 sizes, errors = zip(*differences, strict=True)
                 found[metric] = Past(differences=sizes, errors=errors, source=source)
@@ -43,15 +45,15 @@ def past_noise(history: pl.DataFrame, *, target: str, case: str, but: Sequence[s
     return found
 
 
-def equal_differences(
-    history: pl.DataFrame, *, target: str, metric: str, case: str | None, but: Sequence[str] = ()
+def differences_of_equal_runs(
+    history: pl.DataFrame, *, target: str, metric: str, case: str | None, excluded: Sequence[str] = ()
 ) -> list[tuple[float, float]]:
     """Return (log ratio of values, its standard error) for pairs of runs that should be equal. case: None for all.
 
-    The pairs are the two arms of each comparison whose programs were proved equal, and, among all other runs, runs of
-    one arm and commit that follow each other.
+    If the programs of a comparison were proved equal, a pair is one run of each arm with the same repeat number. Among
+    all other runs, a pair is two successive runs of one arm and commit.
     """
-    history = history.filter((pl.col("target") == target) & ~pl.col("run").is_in(list(but)))
+    history = history.filter((pl.col("target") == target) & ~pl.col("run").is_in(list(excluded)))
     chosen = history.filter((pl.col("metric") == metric) & pl.col("value").is_finite() & (pl.col("value") > 0))
     if case is not None:
         chosen = chosen.filter(pl.col("case") == case)
@@ -75,7 +77,7 @@ def equal_differences(
 
 
 def group_equal_runs(values: pl.DataFrame) -> list[list[Measured]]:
-    """Return (value, error) of one metric's runs, in groups that should be equal, the latest group first.
+    """Return (value, error) of one metric's runs, in groups of runs that should be equal, the latest group first.
 
     The runs of a group have the same target, case, arm and commit, and are in the order in which they ran. For ingested
     runs the column `alike` replaces the arm. A run in several comparisons is counted once; runs with neither a commit
@@ -99,6 +101,6 @@ def difference_of(before: Measured, after: Measured) -> tuple[float, float]:
 
 
 def neighbour_differences(groups: Iterable[Iterable[Measured]]) -> list[tuple[float, float]]:
-    """Return `difference_of` each run and the run before it in its group. Runs with values up to 0 are omitted."""
+    """Return `difference_of` for every two successive runs of a group. Omits runs whose value is not positive."""
     usable = ([run for run in group if run[0] > 0] for group in groups)
     return [difference_of(before, after) for group in usable for before, after in pairwise(group)]

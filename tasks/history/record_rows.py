@@ -28,8 +28,8 @@ _SHA = re.compile(r"[0-9a-f]{7,64}")
 UTC_TIME = pl.Datetime("us", "UTC")
 HISTORY_SCHEMA: dict[str, Any] = {
     "comparison_id": pl.String,  # "run-<name>" for a run outside of any comparison
-    "created": UTC_TIME,  # time of the comparison; for a run outside of any comparison, as `time`
-    "time": UTC_TIME,  # start of the run by its log; if the log has no start, as `created`
+    "created": UTC_TIME,  # time of the comparison; for a run outside of any comparison, equal to `time`
+    "time": UTC_TIME,  # start of the run according to its log; equal to `created` if the log has no start
     "comparison": pl.String,
     "case": pl.String,
     "target": pl.String,
@@ -46,10 +46,10 @@ HISTORY_SCHEMA: dict[str, Any] = {
     "samples": pl.Int64,  # number of steps behind the value
     "error": pl.Float64,  # relative standard error, from the spread of the run's steps; null: unknown
     "verdict": pl.String,  # the comparison's verdict on this metric; null: none
-    "same_program": pl.Boolean,  # the comparison proved that the arms' programs and sources are equal
+    "same_program": pl.Boolean,  # the arms' programs and host code are proved equal, so time differences are noise
     "jax": pl.String,
-    "pair": pl.String,  # "main → feat/x": refs, or names of arms, of baseline and candidate
-    "alike": pl.String,  # the same text in ingested runs that should be equal; null: arm and commit identify equal runs
+    "pair": pl.String,  # "main → feat/x": git refs or, without refs, arm names of baseline and candidate
+    "alike": pl.String,  # hash (`alike_hash`) that is the same in equal ingested runs; null: compare arm and commit
 }
 
 type Row = dict[str, Any]
@@ -58,7 +58,7 @@ type Row = dict[str, Any]
 def history_rows(record: ComparisonRecord, runs: Sequence[RunRecord]) -> pl.DataFrame:
     """Return one row per run and metric of a comparison, in HISTORY_SCHEMA, without runs that died."""
     verdicts = {row.metric: row.verdict for row in record.rows}
-    # the steady and the middle level of a metric have one verdict
+    # the verdict on a time metric covers its typical and its steady level
     verdicts |= {metric.quick: verdicts[metric.name] for metric in METRICS if metric.quick and metric.name in verdicts}
     same_program = bool(record.equal_by_construction)
     created = parse_time(record.created)
@@ -77,7 +77,7 @@ def history_rows(record: ComparisonRecord, runs: Sequence[RunRecord]) -> pl.Data
                 "role": role,
                 "repeat": run.plan.repeat if run.plan else repeat,
                 "same_program": same_program,
-                "alike": alike_word(run, record, role),
+                "alike": alike_hash(run, record, role),
                 "pair": f"{record.baseline.ref} → {record.candidate.ref}",
             }
             values = program_values(record, role) if record.programs else run_values(run)
@@ -85,7 +85,7 @@ def history_rows(record: ComparisonRecord, runs: Sequence[RunRecord]) -> pl.Data
     return pl.DataFrame(rows, schema=HISTORY_SCHEMA)
 
 
-def alike_word(run: RunRecord, record: ComparisonRecord, role: Role) -> str | None:
+def alike_hash(run: RunRecord, record: ComparisonRecord, role: Role) -> str | None:
     """Return a hash that is equal for ingested runs whose values should differ only by noise.
 
     The hash covers the role, the commit and the settings that the log prints, but not the arm's name, which is
@@ -142,7 +142,7 @@ def _run_rows(run: RunRecord, common: Row, values: Iterable[Row]) -> Iterator[Ro
 
 
 def program_values(record: ComparisonRecord, role: Role) -> Iterator[Row]:
-    """Yield the values of one arm's compiled program that the comparison judged."""
+    """Yield a row for each value of one arm's compiled program that the comparison judged."""
     for row in record.rows:
         value = row.baseline if role == "baseline" else row.candidate
         if value is not None and row.verdict != "not judged":
@@ -150,7 +150,7 @@ def program_values(record: ComparisonRecord, role: Role) -> Iterator[Row]:
 
 
 def run_values(run: RunRecord) -> Iterator[Row]:
-    """Yield every value of one run that the history stores, in the order of METRICS."""
+    """Yield a row for each value of one run that the history stores, in the order of METRICS."""
     facts = facts_of(run)
     for metric in METRICS:
         if levels := facts.levels.get(metric.name):

@@ -1,7 +1,7 @@
 """Groups the rows of the history into series, and finds the changes of level in each series and their likely causes.
 
 A series contains the values of one metric of one case over time. A night is one comparison: it has a value of the
-baseline, of the candidate and of their ratio. These three lines are judged one by one.
+baseline, of the candidate and of their ratio. Changes are searched in each of these three lines separately.
 """
 
 from collections.abc import Iterator, Sequence
@@ -146,13 +146,13 @@ class Event(Frozen):
 
 
 class LineTrend(Frozen):
-    """The trend of the baseline, the candidate or the ratio. `nights`: the index in the series of each value."""
+    """The trend of the baseline, the candidate or the ratio. `nights`: for each value, the index of its night."""
 
     trend: Trend
     nights: tuple[int, ...]
 
 
-class Judged(Frozen):
+class JudgedSeries(Frozen):
     """A series with the trends of its three lines, all changes sorted by night, and notes."""
 
     series: Series
@@ -161,12 +161,12 @@ class Judged(Frozen):
     notes: tuple[str, ...]  # sentences about drifts, and about too few nights
 
 
-def judge(series: Series) -> Judged:
-    """Return the trends of the baseline, the candidate and their ratio, and their changes with causes."""
+def judge(series: Series) -> JudgedSeries:
+    """Find the trends of the baseline, the candidate and their ratio, and the changes in them with their causes."""
     lines = {line: _find_trend(series, line) for line in LINES}
     events = [event for line in LINES for event in _events(series, line, lines)]
     events.sort(key=lambda event: (series.nights.index(event.after), LINES.index(event.line)))
-    return Judged(series=series, lines=lines, events=tuple(events), notes=tuple(_notes(series, lines)))
+    return JudgedSeries(series=series, lines=lines, events=tuple(events), notes=tuple(_notes(series, lines)))
 
 
 def _find_trend(series: Series, line: Line) -> LineTrend:
@@ -194,7 +194,7 @@ def _events(series: Series, line: Line, lines: dict[Line, LineTrend]) -> Iterato
 def _explain(series: Series, line: Line, place: int, lines: dict[Line, LineTrend]) -> tuple[Cause, str]:
     """Return the cause of a line's change at the night `place`, and a sentence about the cause.
 
-    If an arm's values changed, but the ratio did not, the cause is "shared": it is outside of the candidate's code."""
+    If an arm's values changed, but the ratio did not, the cause is "shared": both arms have it in common."""
     near = {other: _has_change_near(lines[other], place) for other in LINES}
     base, candidate = series.baseline_arm, series.candidate_arm
     if (line == "ratio" or near["ratio"]) and near["baseline"] and near["candidate"]:

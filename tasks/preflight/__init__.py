@@ -1,1 +1,1 @@
-"""Compares the compiled programs of two arms without running them: work, memory, and differences by cost."""
+"""Compares two compiled programs without running them: their work, their memory, and their differences by cost."""

@@ -57,9 +57,9 @@ class Compiled(Frozen):
 
 
 def compare_case_compiled(records: Sequence[RunRecord], store: Store) -> ComparisonRecord:
-    """Return the comparison of a case's two compiles, by their plan's rules. Raises StoreError for damaged files."""
+    """Return the comparison of a case's two compiles. Raises StoreError for damaged files."""
     plan = records[0].plan
-    assert plan is not None  # every compile has one
+    assert plan is not None  # every compile has a plan
     rules = plan.rules or load_verdict_rules(plan.comparison, plan.target)
     by_arm = {record.arm: record for record in records}
     baseline, candidate = (read_compile(by_arm[name], store) for name in rules.arms)
@@ -71,7 +71,7 @@ def read_compile(record: RunRecord, store: Store) -> Compiled:
 
     Raises StoreError if a file is damaged.
     """
-    assert record.plan is not None  # every compile has one
+    assert record.plan is not None  # every compile has a plan
     assert record.plan.compiles_for is not None
     directory = store.run_of_log(record.log)
     program = read_document(directory.bring(FILE), model_from_json(CompiledProgram))
@@ -88,9 +88,10 @@ def read_compile(record: RunRecord, store: Store) -> Compiled:
 def compare_compiles(
     baseline: Compiled, candidate: Compiled, *, comparison: str, case: str, rules: VerdictRules
 ) -> ComparisonRecord:
-    """Return the comparison of two compiled training steps, with the verdict of its worst row if they are comparable.
+    """Return the comparison of two compiled training steps.
 
-    An arm that does not compile, or does not fit into the device's memory, raises no error: `programs.unfit` lists it.
+    Its verdict is that of a failed compile, else of a finding that blocks the comparison, else of the worst row. An arm
+    that does not compile, or does not fit into the device's memory, raises no error: `programs.unfit` lists it.
     """
     compiles = (baseline, candidate)
     left, right = (ArmRuns(name=one.run.arm, label=one.run.label, runs=(one.run,)) for one in compiles)
@@ -120,7 +121,7 @@ def compare_compiles(
         headline=headline,
         findings=tuple(findings),
         rows=tuple(rows),
-        # titles of parts of a sum begin with a dash: of a missing sum, only the sum is listed
+        # a title with a dash names a part of a sum; if the sum is missing, its parts are not listed
         absent=tuple(row.title for row in every if is_unfilled(row) and not row.title.startswith("–")),
         floors=tuple(floors),
         programs=compare_programs(*sides).model_copy(update={"unfit": tuple(unfit)}),
@@ -129,7 +130,7 @@ def compare_compiles(
 
 
 def _describe_software(program: CompiledProgram) -> Environment:
-    """Return the compile's versions and the slice's number of devices; the log shows those of the compiling machine."""
+    """Return the compile's versions and the slice's number of devices; the log shows the compiling machine's."""
     versions = {name: program.software.get(name) for name in ("jax", "jaxlib", "libtpu")}
     return Environment(num_devices=program.devices, **versions)
 
@@ -140,7 +141,7 @@ def _analyse(packed: bytes) -> Analysis:
 
 
 def _texts(one: Compiled) -> tuple[str, ...]:
-    """Return the file names of the program's texts, in the order of `Source.run` from 1; its 0 is the log."""
+    """Return the file names of the program's texts: `Source.run` is 1 for the first text (0 is the log)."""
     lowered = one.program.fingerprints is not None
     return (*((OPTIMISED,) if one.text else ()), *((LOWERED,) if lowered else ()))
 
@@ -161,7 +162,10 @@ def _deaths(compiles: tuple[Compiled, Compiled], arms: Arms, rules: VerdictRules
 
 
 def _floors(sides: list[Side], arms: Arms) -> Iterator[Floor]:
-    """Yield the proof that both programs are the same, or that they differ; nothing without the lowered programs."""
+    """Yield the proof that both programs are the same, or that they differ.
+
+    Yields nothing if the optimised programs are not known to be the same and a lowered program is missing.
+    """
     if same_text(*sides):
         made = "the compiler makes the same program of both"
         evidence = _say_compiled(sides, arms) if _one_input(sides) else made
@@ -180,7 +184,7 @@ def _one_input(sides: list[Side]) -> bool:
 
 
 def _say_compiled(sides: list[Side], arms: Arms) -> str:
-    """Return a sentence that names the arms that were compiled, and those that took an earlier compile's result."""
+    """Return a sentence that names the arms that were compiled, and the arms that took an earlier compile's result."""
     pairs = [(arm, side.program.taken_from) for arm, side in zip(arms, sides, strict=True)]
     if not _one_input(sides):
         taken = [f"{arm.label} was not compiled: {before} was the same program" for arm, before in pairs if before]
@@ -210,7 +214,7 @@ def _rows(sides: list[Side], arms: Arms, rules: VerdictRules) -> Iterator[Metric
 
 
 def _cell(side: Side, metric: Metric) -> Measured:
-    """Return a metric's value for the program, with its source: the optimised text, or none for the compile time."""
+    """Return a metric's value for the program. Its source is the optimised text; a compile time has no source."""
     work = side.analysis.work if side.analysis else None
     value = metric.of_program(side.program, work) if metric.of_program else None
     if value is None:

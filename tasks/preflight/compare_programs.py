@@ -9,8 +9,8 @@ from tasks.records import CompiledProgram, HeavyArray, InputArray, ProgramCompar
 from tasks.records.text import counted
 
 LEAST_SHARE = 0.001  # of a program's cycles, bytes or memory: smaller differences are counted, not listed
-MOST_LISTED = 40  # differences
-HEAVY = 12  # largest input arrays to list
+MOST_LISTED = 40  # number of differences to list
+HEAVY = 12  # number of the largest input arrays to list
 RECOMPUTED = 0.1  # relative difference of recomputed FLOPs above which rematerialisation is reported as one difference
 MIB = 2**20
 NONE = "none"
@@ -34,7 +34,7 @@ class Scale(NamedTuple):
     memory: int  # bytes
 
     def share(self, cycles: int = 0, collective_bytes: int = 0, memory: int = 0) -> tuple[float, str]:
-        """Return the share of the largest magnitude, and all shares as text: cycles and bytes cannot be added."""
+        """Return the largest share by magnitude, and all shares as text. Cycles and bytes cannot be added."""
         shares = [
             (cycles / self.cycles if self.cycles else 0.0, "of the cycles"),
             (collective_bytes / self.collective_bytes if self.collective_bytes else 0.0, "of the bytes in collectives"),
@@ -89,19 +89,19 @@ def _differences(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDiffere
     if len(every) < 2:
         return
     alone: Units = _without_equals(every, _cost_and_shapes)
-    alone = _without_equals(alone, _cost_of_collective)  # ignores the pass in which an array is gathered
-    again, _ = _partition(every, _is_recomputed)
-    flops = [sum(unit.work.flops for unit in units) for units in again]
+    alone = _without_equals(alone, _cost_of_collective)  # the same collective in another pass is no difference
+    recomputed, _ = _partition(every, _is_recomputed)
+    flops = [sum(unit.work.flops for unit in units) for units in recomputed]
     if abs(flops[0] - flops[1]) > RECOMPUTED * max(flops):
         _, alone = _partition(alone, _is_recomputed)
         kept, alone = _partition(alone, _keeps)
-        yield _compare_recomputing(sides, again, kept, scale)
+        yield _compare_recomputing(sides, recomputed, kept, scale)
     else:
         yield from _compare_temporary(sides, scale)
     alone = _without_equals(alone, _cost)
     types = [{unit.detail for unit in units if unit.kind == "matmul"} for units in every]
     if changed := types[0] ^ types[1]:
-        widened, alone = _partition(alone, lambda unit: _is_widened(unit, changed))
+        widened, alone = _partition(alone, lambda unit: _involves_types(unit, changed))
         yield _compare_types(widened, changed, scale)
     yield from _compare_units(alone, scale)
 
@@ -119,7 +119,7 @@ def _compare_arrays(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDiff
     if not left.keys() & right.keys():  # the trainers have no input name in common
         return
     for path in left.keys() | right.keys():
-        if what := _changed(left.get(path), right.get(path)):
+        if what := _describe_change(left.get(path), right.get(path)):
             changes[what].append(path)
     for what, paths in changes.items():
         sizes = [sum(side[path].bytes_per_device for path in paths if path in side) for side in (left, right)]
@@ -140,7 +140,7 @@ def _weight(side: Mapping[str, InputArray], path: str) -> int:
     return side[path].bytes_per_device if path in side else 0
 
 
-def _changed(left: InputArray | None, right: InputArray | None) -> str:
+def _describe_change(left: InputArray | None, right: InputArray | None) -> str:
     """Return the change of an input as text; empty if there is none."""
     if left is None or right is None:
         return "only in the candidate" if left is None else "only in the baseline"
@@ -188,16 +188,17 @@ def _keeps(unit: Unit) -> bool:
     return unit.kind == "other" and (unit.detail == "AllocateBuffer" or unit.instruction.op_name.endswith(slices))
 
 
-def _compare_recomputing(sides: Sequence[Side], again: Units, kept: Units, scale: Scale) -> ProgramDifference:
+def _compare_recomputing(sides: Sequence[Side], recomputed: Units, kept: Units, scale: Scale) -> ProgramDifference:
     """Return the difference in rematerialisation: values that the backward pass recomputes, or that are kept for it.
 
-    again: the units that recompute values. kept: the units that store or read kept values.
+    recomputed: the units that recompute values. kept: the units that store or read kept values.
     """
-    cycles = [add_work(unit.work for unit in (*again[side], *kept[side])).cycles for side in (0, 1)]
+    cycles = [add_work(unit.work for unit in (*recomputed[side], *kept[side])).cycles for side in (0, 1)]
     memory = _temporary(sides[1]) - _temporary(sides[0])
     share, cost = scale.share(cycles=cycles[1] - cycles[0], memory=memory)
     sentences = [
-        f"recomputed {_describe_units(again[side])}" + (f"; kept {_describe_units(kept[side])}" if kept[side] else "")
+        f"recomputed {_describe_units(recomputed[side])}"
+        + (f"; kept {_describe_units(kept[side])}" if kept[side] else "")
         for side in (0, 1)
     ]
     return ProgramDifference(
@@ -207,13 +208,16 @@ def _compare_recomputing(sides: Sequence[Side], again: Units, kept: Units, scale
         candidate=sentences[1],
         share=share,
         cost=f"{cost}: temporary memory {memory / MIB:+,.2f} MiB",
-        baseline_source=_costliest(again[0] or kept[0]),
-        candidate_source=_costliest(again[1] or kept[1]),
+        baseline_source=_costliest(recomputed[0] or kept[0]),
+        candidate_source=_costliest(recomputed[1] or kept[1]),
     )
 
 
-def _is_widened(unit: Unit, types: Collection[str]) -> bool:
-    """Return whether a unit is a matrix product, or a collective on a dtype in `types`, which only one side has."""
+def _involves_types(unit: Unit, types: Collection[str]) -> bool:
+    """Return whether a unit is a matrix product, or a collective on a dtype in `types`.
+
+    types: operand types of matrix products, such as `bf16×bf16`, that only one side has.
+    """
     if unit.kind == "matmul":
         return True
     known = {dtype for pair in types for dtype in pair.replace(", ", "×").split("×")}
@@ -257,7 +261,10 @@ def _temporary(side: Side) -> int:
 
 
 def _without_equals(sides: Units, key: Callable[[Unit], object]) -> list[list[Unit]]:
-    """Return each side's units without an equal on the other side. Equal units have the same key; None is no key."""
+    """Return each side's units that have no equal unit on the other side.
+
+    Equal units have the same key. A unit with the key None equals no unit.
+    """
     keys = [Counter(map(key, units)) for units in sides]
     common = keys[0] & keys[1]
     del common[None]

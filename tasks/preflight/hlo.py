@@ -36,7 +36,7 @@ class Shape(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """One line of a computation."""
+    """An instruction of a computation, with its place in the text."""
 
     name: str
     opcode: str
@@ -44,7 +44,7 @@ class Instruction(NamedTuple):
     operands: tuple[str, ...]
     literal: str  # the text between the opcode's parentheses: operands, a constant's value, a parameter's number
     attributes: str  # the text after the parentheses
-    line: int  # 1-based
+    line: int  # 1-based; the first line of a kernel's text
     offset: int  # bytes in the text before the line
 
     @property
@@ -102,10 +102,12 @@ class Program(NamedTuple):
 
 
 def read_program(lines: Iterable[str]) -> Program:
-    """Parse a program from a text's lines with their line ends. Raises ValueError if it has no entry."""
+    """Parse a program from a text's lines with their line ends. Raises ValueError if it has no entry computation."""
     computations: dict[str, Computation] = {}
     here: Computation | None = None
-    last: tuple[str, str, int, int] | None = None  # the open instruction; a kernel's text has line breaks
+    last: tuple[str, str, int, int] | None = (
+        None  # the current instruction, which may continue on the next line, as kernels do
+    )
     aliases = offset = 0
 
     def keep() -> None:

@@ -63,9 +63,9 @@ def _called(one: Instruction) -> tuple[str, ...]:
 
 
 def _count_trips(program: Program, computation: Computation, loop: Instruction) -> int | None:
-    """Return a loop's trip count from its counter's start, limit and increment.
+    """Return a loop's trip count: from the text or, if missing there, from its counter's start, limit and increment.
 
-    None if one of them is no constant, or if the condition does not compare the counter with a limit.
+    None if one of these is no constant, or if the condition does not compare the counter with a limit.
     """
     if loop.known_trips is not None:
         return loop.known_trips
@@ -85,7 +85,7 @@ def _count_trips(program: Program, computation: Computation, loop: Instruction) 
 
 
 def _find_compare(program: Program, condition: Computation) -> tuple[str, int, int] | None:
-    """Return (direction, counter's index in the loop's state, limit) of a condition `counter < limit`, else None."""
+    """Return (direction, counter's index in the loop's state, limit) of a condition like `counter < limit`, or None."""
     root = list(condition.instructions.values())[-1]
     names = list(root.operands)
     body = condition

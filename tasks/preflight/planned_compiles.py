@@ -1,4 +1,4 @@
-"""Finds missing TPU compilers of planned compiles, the number of compiles to run at once, and their order."""
+"""Orders the planned compiles, counts how many can run at once, and finds missing TPU compilers."""
 
 import os
 from collections.abc import Iterable
@@ -26,7 +26,10 @@ def order_compiles(plans: Iterable[RunPlan], lanes: int) -> list[list[RunPlan]]:
 
 
 def find_missing_compilers(plans: Iterable[RunPlan]) -> list[str]:
-    """Return install commands for arms without a TPU compiler: one line for all arms that use maxview's packages."""
+    """Return messages with install commands for arms without a TPU compiler.
+
+    One message is for all arms that use maxview's packages; each other arm has its own.
+    """
     lacking = {plan.arm: plan for plan in plans if "libtpu" not in plan.versions}
     sharing = " and ".join(f"'{arm}'" for arm, plan in lacking.items() if not plan.software)
     start = "libtpu, which compiles for TPUs, is not installed for"

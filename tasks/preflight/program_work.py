@@ -199,12 +199,11 @@ def _read_windows(attributes: str, count: int) -> Iterator[tuple[int, ...]]:
     return zip(*columns, strict=True)
 
 
-def _count_valid(size: int, kernel: int, out: int, stride: int, before: int, hole: int, step: int) -> int:
-    """Return the number of (output index, kernel index) pairs along one axis that multiply an input value.
-
-    before: padding. hole: dilation of the input. step: dilation of the kernel.
-    """
+def _count_valid(
+    size: int, kernel: int, out: int, stride: int, padding: int, input_dilation: int, kernel_dilation: int
+) -> int:
+    """Return the number of (output index, kernel index) pairs along one axis that multiply an input value."""
     if out * kernel > 1 << 22:  # too many pairs to list; matrix products have fewer
         return out * kernel
-    places = (at * stride + k * step - before for at, k in product(range(out), range(kernel)))
-    return sum(place >= 0 and place % hole == 0 and place // hole < size for place in places)
+    places = (at * stride + k * kernel_dilation - padding for at, k in product(range(out), range(kernel)))
+    return sum(place >= 0 and place % input_dilation == 0 and place // input_dilation < size for place in places)

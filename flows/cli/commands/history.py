@@ -15,7 +15,7 @@ from rich.console import Console
 from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 
 if TYPE_CHECKING:
-    from tasks.history.series import Judged
+    from tasks.history.series import JudgedSeries
     from tasks.store import Store
 
 
@@ -95,7 +95,7 @@ def _explain_empty(wanted: Iterator[str], cases: Sequence[str], metrics: Sequenc
     )
 
 
-def print_history(judged: "Sequence[Judged]", console: Console) -> None:
+def print_history(judged: "Sequence[JudgedSeries]", console: Console) -> None:
     """Print a table with one row per series (last values and trend), then the changes and notes."""
     from rich.markup import escape
     from rich.table import Table
@@ -131,7 +131,7 @@ def print_history(judged: "Sequence[Judged]", console: Console) -> None:
                 console.print(f"· {escape(note)}", highlight=False, soft_wrap=True)
 
 
-def _heading(item: "Judged") -> str:
+def _heading(item: "JudgedSeries") -> str:
     series = item.series
     return " · ".join(filter(None, [series.comparison, series.pair, series.case, series.target]))
 

@@ -12,7 +12,7 @@ from configs.comparison import list_names, load_comparison
 from configs.read import CONFIG_ROOT
 from tasks.bisect.bisected_metric import KNOWN
 from tasks.history.describe_series import show_date, show_event
-from tasks.history.series import Event, Judged, Line, Night, Series
+from tasks.history.series import Event, JudgedSeries, Line, Night, Series
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.table import METRICS
@@ -39,14 +39,14 @@ type Table = tuple[bool, dict[str, str], dict[str, dict[str, Any]]]  # is main; 
 type Places = dict[str, float]  # comparison id -> x of its night in the charts of a case, in percent
 
 
-def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
+def write_history_page(judged: Sequence[JudgedSeries], store: Store) -> Path | None:
     """Write `history.html` into the store's top folder; return its path. Series of one pair of refs are grouped.
 
     For a read-only bucket, the page is written only into the local copy. Returns None for a read-only folder.
     """
     if not store.writable and store.mirror is None:
         return None
-    drawing, groups = Drawing(judged, store), dict[Group, list[Judged]]()
+    drawing, groups = Drawing(judged, store), dict[Group, list[JudgedSeries]]()
     for item in judged:
         groups.setdefault((item.series.comparison, item.series.pair, item.series.target), []).append(item)
     html = (
@@ -68,7 +68,7 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
 class Drawing:
     """Draws the series of a store. `rows` and `charts` are the data of the page's script."""
 
-    def __init__(self, judged: Sequence[Judged], store: Store):
+    def __init__(self, judged: Sequence[JudgedSeries], store: Store):
         self._store = store
         beside = store.mirror is None or store.writable
         names = [entry.name for entry in store.files.entries("comparisons", "comparisons/*/*/*/index.html")]
@@ -91,7 +91,9 @@ class Drawing:
             for place, anchor in sorted(anchors.items())
         ]
 
-    def draw_groups(self, groups: dict[Group, list[Judged]]) -> Iterator[tuple[str, list[Table], list[str], bool]]:
+    def draw_groups(
+        self, groups: dict[Group, list[JudgedSeries]]
+    ) -> Iterator[tuple[str, list[Table], list[str], bool]]:
         """Yield name, tables and notes of each pair of refs, and whether its charts are unfolded at first.
 
         The pair with the longest series comes first.
@@ -101,7 +103,7 @@ class Drawing:
             before, cases = cases, cases + len({item.series.case for item in items})
             yield _name(group), list(self._tables(items)), list(_notes(items)), not before or cases <= OPEN_ROWS
 
-    def _tables(self, items: Sequence[Judged]) -> Iterator[Table]:
+    def _tables(self, items: Sequence[JudgedSeries]) -> Iterator[Table]:
         """Yield the table of the main metrics, then the table of all others."""
         cases: dict[str, list[Series]] = {}
         for item in items:
@@ -133,7 +135,7 @@ class Drawing:
         )
         return len(self.rows) - 1, places
 
-    def _cell(self, item: Judged, row: int, places: Places) -> dict[str, Any]:
+    def _cell(self, item: JudgedSeries, row: int, places: Places) -> dict[str, Any]:
         series, latest, last = item.series, item.series.nights[-1], item.events[-1] if item.events else None
         values = [{night.comparison_id: getattr(night, side) for night in series.nights} for side in SIDES]
         shown = [{night: value for night, value in line.items() if value is not None} for line in values]
@@ -167,9 +169,9 @@ class Drawing:
     def _link(self, series: Series, night: Night) -> str:
         return self._pages.get(_page(series, night), "")
 
-    def list_changes(self, groups: dict[Group, list[Judged]]) -> Iterator[dict[str, Any]]:
+    def list_changes(self, groups: dict[Group, list[JudgedSeries]]) -> Iterator[dict[str, Any]]:
         """Yield the changes, the latest first. All metrics that changed in a case on one night are one change."""
-        found: dict[tuple[Group, str, str], list[tuple[Judged, Event]]] = {}
+        found: dict[tuple[Group, str, str], list[tuple[JudgedSeries, Event]]] = {}
         for group, items in groups.items():
             for item in items:
                 for event in item.events:
@@ -229,7 +231,7 @@ def _name(group: Group) -> str:
     return " · ".join(filter(None, group))
 
 
-def _notes(items: Sequence[Judged]) -> Iterator[str]:
+def _notes(items: Sequence[JudgedSeries]) -> Iterator[str]:
     """Yield each note on the main metrics with its cases, and with the metric if it concerns only one."""
     found: dict[str, list[Series]] = {}
     for item in items:

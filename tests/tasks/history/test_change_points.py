@@ -5,7 +5,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from tasks.history.change_points import LEAST_NIGHTS, best_split, find_memory, find_trend, pair_sums
+from tasks.history.change_points import LEAST_NIGHTS, best_split, estimate_autocorrelation, find_trend, pair_sums
 
 
 def noise(nights: int, seed: int, memory: float = 0.0) -> np.ndarray:
@@ -111,7 +111,7 @@ def test_memory_is_estimated_within_the_levels() -> None:
         for seed in range(40):
             series = noise(100, seed, memory=true)
             series[50:] += 30  # a level change, which is not autocorrelation
-            found.append(find_memory(series, [50]))
+            found.append(estimate_autocorrelation(series, [50]))
         assert np.mean(found) == pytest.approx(true, abs=0.08)
 
 

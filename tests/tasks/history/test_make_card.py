@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasks.history.card_sources import date_card, find_changes
+from tasks.history.card_sources import add_source_digests, find_changes
 from tasks.history.make_card import ITEMS, add_missing_cases, check_card, make_card
 from tasks.publish.site.card_page import card_markdown, summarise, write_card_page
 from tasks.records import ComparisonRecord, Floor
@@ -163,7 +163,7 @@ def card_of_checkout(root: Path, sha: str) -> Card:
         )
         for case in ("01_base", "06_moe")
     )  # fmt: skip
-    return date_card(Card(rows=rows), root)
+    return add_source_digests(Card(rows=rows), root)
 
 
 def test_verified_items_whose_sources_changed_are_marked(checkout: Any) -> None:
@@ -201,7 +201,7 @@ def test_references_of_several_commits_are_compared_with_each(checkout: Any) -> 
         row.model_copy(update={"items": tuple(item.model_copy(update={"sources": tuple(shas)}) for item in row.items)})
         for row in card.rows
     )
-    both = date_card(card.model_copy(update={"rows": rows}), root)
+    both = add_source_digests(card.model_copy(update={"rows": rows}), root)
     assert set(map(tuple, find_changes(both, root).values())) == {("model/layers.py",)}
 
 

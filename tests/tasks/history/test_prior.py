@@ -11,7 +11,7 @@ import pytest
 
 from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.history.history_table import append_comparison, read_runs
-from tasks.history.prior import equal_differences, neighbour_differences, past_noise, read_past
+from tasks.history.prior import differences_of_equal_runs, neighbour_differences, past_noise, read_past
 from tasks.history.record_rows import HISTORY_SCHEMA
 from tasks.records import ComparisonRecord
 from tasks.store import Store
@@ -37,7 +37,7 @@ def table(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def differences(rows: list[dict[str, Any]], case: str | None = "01_base", **more: Any) -> list[float]:
-    found = equal_differences(table(rows), target="cpu", metric=QUICK, case=case, **more)
+    found = differences_of_equal_runs(table(rows), target="cpu", metric=QUICK, case=case, **more)
     return sorted(size for size, _ in found)
 
 
@@ -68,14 +68,14 @@ def test_the_standard_errors_of_two_runs_are_combined() -> None:
         row(1, 1.0, error=0.04),
         row(2, 1.0),
     ]  # the last row is in the format of an older version
-    found = equal_differences(table(rows), target="cpu", metric=QUICK, case="01_base")
+    found = differences_of_equal_runs(table(rows), target="cpu", metric=QUICK, case="01_base")
     assert [error for _, error in found] == pytest.approx([0.05, 0.04])
 
 
 def test_judged_runs_are_left_out_of_the_noise() -> None:
     rows = [row(0, 1.0), row(1, 2.0), row(2, 4.0)]
-    assert differences(rows, but=["run-2"]) == pytest.approx([np.log(2)])
-    assert differences(rows, but=["run-0", "run-2"]) == []
+    assert differences(rows, excluded=["run-2"]) == pytest.approx([np.log(2)])
+    assert differences(rows, excluded=["run-0", "run-2"]) == []
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), 0.0, -1.0])

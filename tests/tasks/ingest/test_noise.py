@@ -11,7 +11,7 @@ from flows.cli.app import call
 from tasks.diff.compare_logs import archive, case_runs, compare_pair
 from tasks.history.history_table import append_comparison, load_history, read_runs, rebuild_history
 from tasks.history.prior import group_equal_runs, read_past
-from tasks.history.record_rows import alike_word
+from tasks.history.record_rows import alike_hash
 from tasks.ingest.given_logs import read_pair
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.store import Store, open_store
@@ -120,17 +120,17 @@ def test_equal_runs_have_one_commit_and_equal_reports(ingest: Ingest, store: Sto
 def test_runs_that_count_as_equal(ingest: Ingest, store: Store) -> None:
     record = ingest(1.0, 1.0)
     plain, _ = read_runs(record, store)
-    assert alike_word(plain, record, "baseline") is None  # its log names no commit: it could be any
+    assert alike_hash(plain, record, "baseline") is None  # its log names no commit: it could be any
     run = plain.model_copy(update={"commit": "c0ffee1"})
-    control, word = record.model_copy(update={"aa": True}), alike_word(run, record, "baseline")
+    control, word = record.model_copy(update={"aa": True}), alike_hash(run, record, "baseline")
     assert word is not None
-    assert alike_word(run.model_copy(update={"arm": "x", "label": "x"}), record, "baseline") == word
-    assert alike_word(run, record.model_copy(update={"id": "another"}), "baseline") == word
+    assert alike_hash(run.model_copy(update={"arm": "x", "label": "x"}), record, "baseline") == word
+    assert alike_hash(run, record.model_copy(update={"id": "another"}), "baseline") == word
     # logs may omit the setting in which the candidate differs, unless the comparison is a control
-    assert alike_word(run, record, "candidate") != word
-    assert alike_word(run, control, "candidate") == alike_word(run, control, "baseline")
+    assert alike_hash(run, record, "candidate") != word
+    assert alike_hash(run, control, "candidate") == alike_hash(run, control, "baseline")
     other_commit = run.model_copy(update={"commit": "c0ffee2"})
-    assert alike_word(other_commit, record, "baseline") != word
+    assert alike_hash(other_commit, record, "baseline") != word
     for changes, same in (
         ({"environment": run.reading.environment.model_copy(update={"process_index": 7})}, True),
         ({"environment": run.reading.environment.model_copy(update={"jax": "0.8.1"})}, False),
@@ -139,8 +139,8 @@ def test_runs_that_count_as_equal(ingest: Ingest, store: Store) -> None:
         ({"config": {"remat_policy": "full"}}, False),
     ):
         other = run.model_copy(update={"reading": run.reading.model_copy(update=changes)})
-        assert (alike_word(other, record, "baseline") == word) is same, changes
-    assert alike_word(plain, control, "baseline") != alike_word(
+        assert (alike_hash(other, record, "baseline") == word) is same, changes
+    assert alike_hash(plain, control, "baseline") != alike_hash(
         plain, control.model_copy(update={"id": "z"}), "baseline"
     )
 
