@@ -59,7 +59,7 @@ def test_the_ledger_of_commits_with_a_held_package_is_not_the_ledger_of_the_same
 ) -> None:
     find("jax==0.11.0..0.11.1", tmp_path / "o")
     assert [plan.software for _, plan in compiled] == [("jax==0.11.1",)] * 2
-    assert [key for key, _ in compiled] == [ledger_key(sha[:16], compiled[0][1]) for sha in reversed(SHAS)]
+    assert {key for key, _ in compiled} == {ledger_key(sha[:16], compiled[0][1]) for sha in SHAS}
     find("", tmp_path / "o")
     keys = [key for key, _ in compiled]
     assert len(set(keys)) == 4
