@@ -79,7 +79,7 @@ def open_arms(sides: tuple[Sequence[str], Sequence[str]], *, aa: bool = False) -
     aa: the sides may have logs of the same run. Local copies of gs:// logs are removed after the block. Raises
     LogFormatError.
     """
-    found = [[item for word in words for item in _find(word)] for words in sides]
+    found = [[item for word in words for item in _find_files(word)] for words in sides]
     places = list(dict.fromkeys(place for side in found for place, _ in side))
     with on_this_machine(places) as paths:
         here = dict(zip(places, paths, strict=True))
@@ -109,11 +109,11 @@ def read_arms(baseline: Sequence[tuple[Path, bool]], candidate: Sequence[tuple[P
     for side in sides:
         _check_alike(side)
     names = name_arms(sides)
-    left, right = (_named(_ordered(side), name) for side, name in zip(sides, names, strict=True))
+    left, right = (_name_runs(_sort_by_start(side), name) for side, name in zip(sides, names, strict=True))
     return LoggedArms(names=names, baseline=tuple(left), candidate=tuple(right))
 
 
-def _find(word: str) -> list[tuple[str, bool]]:
+def _find_files(word: str) -> list[tuple[str, bool]]:
     """Return (path or address, whether it equals `word`) of each file that the argument `word` denotes."""
     wild = WILD.search(word)
     if word.startswith(SCHEME):
@@ -233,7 +233,7 @@ def _first_tokens(reading: RunReading) -> int | None:
     return None if reading.steps.is_empty() else reading.steps["total_weights"][0]
 
 
-def _ordered(side: Sequence[LoggedRun]) -> list[LoggedRun]:
+def _sort_by_start(side: Sequence[LoggedRun]) -> list[LoggedRun]:
     """Return the runs in order of their start if every log shows its start; the n-th runs of both arms are a pair."""
     starts = [run.reading.started for run in side]
     return list(side) if None in starts else sorted(side, key=lambda run: str(run.reading.started))
@@ -256,7 +256,7 @@ def _common(names: Sequence[str]) -> str:
     return names[0] if len(set(names)) == 1 else _NUMBER_AT_END.sub("", os.path.commonprefix(names))  # noqa: RUF071 - compares letters, not path components
 
 
-def _named(side: Sequence[LoggedRun], arm: str) -> list[LoggedRun]:
+def _name_runs(side: Sequence[LoggedRun], arm: str) -> list[LoggedRun]:
     """Return the runs with names: a single run gets its arm's name; runs whose names repeat are numbered."""
     names = [run.reading.name for run in side]
     if len(side) == 1 or len(set(names)) < len(side):

@@ -122,7 +122,7 @@ def list_logs(address: str) -> list[str]:
     A log is compressed, or text; text has no NUL bytes. Reads only the first bytes of each object. Raises
     LogFormatError.
     """
-    folder, name = _split(address)
+    folder, name = _split_address(address)
     with _as_log_format_errors(address):
         if name and _open_bucket(folder).stat(name) is not None:
             return [address]
@@ -151,7 +151,7 @@ def on_this_machine(logs: Sequence[str]) -> Iterator[list[Path]]:
 
 def _copy_object(address: str, folder: Path) -> Path:
     """Copy one object into a local folder; returns its path, which ends with the last two parts of the address."""
-    place, name = _split(address)
+    place, name = _split_address(address)
     target = folder.joinpath(
         *(part for part in address.removeprefix(SCHEME).split("/")[-2:] if part not in ("", ".", ".."))
     )
@@ -161,7 +161,7 @@ def _copy_object(address: str, folder: Path) -> Path:
     return target
 
 
-def _split(address: str) -> tuple[str, str]:
+def _split_address(address: str) -> tuple[str, str]:
     """Split an address into folder (or bucket) and name; the name is "" for a bucket or a trailing slash."""
     bucket, _, path = address.removeprefix(SCHEME).partition("/")
     folder, _, name = path.rpartition("/")

@@ -143,7 +143,7 @@ def read_file(path: Path) -> Iterator[bytes]:
     """
     with path.open("rb", buffering=0) as file:
         size, begin, whole = FIRST, 0, os.fstat(file.fileno()).st_size
-        for first, end in _written(file.fileno()):
+        for first, end in _written_parts(file.fileno()):
             if first > begin:
                 yield b"\0"
             file.seek(first)
@@ -156,7 +156,7 @@ def read_file(path: Path) -> Iterator[bytes]:
         report_read(path, begin, whole)
 
 
-def _written(descriptor: int) -> Iterator[tuple[int, int]]:
+def _written_parts(descriptor: int) -> Iterator[tuple[int, int]]:
     """Yield (begin, end) of the written parts of a sparse file; (size, size) last if the file ends with a hole."""
     size, end = os.fstat(descriptor).st_size, 0
     while end < size:

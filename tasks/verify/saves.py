@@ -140,11 +140,11 @@ def lives_of(runs: Iterable[RunRecord], others: Iterable[RunRecord] = ()) -> tup
     """Return the timeline of every save of an arm's runs, in log order.
 
     others: runs that may have restored one of these saves."""
-    continued = set(_continued(others))
+    continued = set(_continued_saves(others))
     return tuple(life for number, run in enumerate(runs) for life in _lives_of_run(run, number, continued))
 
 
-def _continued(runs: Iterable[RunRecord]) -> Iterable[tuple[str, int]]:
+def _continued_saves(runs: Iterable[RunRecord]) -> Iterable[tuple[str, int]]:
     """Yield (name of the saving run, step) of each checkpoint from which `runs` continued with equal losses."""
     for run in runs:
         crossing = run.program.get("cross_restore")
@@ -187,7 +187,7 @@ def _life(
     if announced is None and proof:
         announced = _after(zero, proof.begun_at)
     size = proof.bytes if proof else 0
-    spans = [*_saving(event, announced, size), *(_proving(proof, zero) if proof else ())]
+    spans = [*_save_spans(event, announced, size), *(_proof_spans(proof, zero) if proof else ())]
     return CheckpointLife(
         step=_step(event, proof),
         retired=bool((event and event.retired_line is not None) or (proof and proof.retired)),
@@ -215,7 +215,7 @@ def _clock_shift(event: CheckpointEvent | None, proof: CheckpointProof | None) -
     return 0.0 if apart is None else _QUARTER_S * round(apart / _QUARTER_S)
 
 
-def _saving(event: CheckpointEvent | None, announced: float | None, size: int) -> list[LifeSpan]:
+def _save_spans(event: CheckpointEvent | None, announced: float | None, size: int) -> list[LifeSpan]:
     """Return the blocking and the background span of a save; empty for an undated save. size: checkpoint's bytes."""
     if event is None or announced is None:
         return []
@@ -233,7 +233,7 @@ def _saving(event: CheckpointEvent | None, announced: float | None, size: int) -
     return spans
 
 
-def _proving(proof: CheckpointProof, zero: str | None) -> list[LifeSpan]:
+def _proof_spans(proof: CheckpointProof, zero: str | None) -> list[LifeSpan]:
     """Return the spans of the proof's checks, assumed to run one after the other until `verified_at`."""
     end = _after(zero, proof.verified_at or None)
     if end is None:

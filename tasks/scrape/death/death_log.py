@@ -53,7 +53,7 @@ class Found:
     logged: bool = False  # a logger printed it, perhaps from another thread
 
     @property
-    def is_launchers(self) -> bool:
+    def is_launcher_report(self) -> bool:
         """Whether a launcher reports that its child failed."""
         return self.type.rsplit(".", 1)[-1] in _LAUNCHERS
 
@@ -160,7 +160,7 @@ class DeathLog:
         """
         after = max(last_step, self.begun)
         late = [one for one in self.found if self.exit_code == 0 and one.source.offset > after]
-        chain, why = self._raised([one for one in late if not one.weak and not one.is_launchers])
+        chain, why = self._raised([one for one in late if not one.weak and not one.is_launcher_report])
         return self._error(chain[-1], why) if chain else None
 
     def cause(self, *, last_step: int, ordered: bool = True, finished: int | None = None) -> LogError | None:
@@ -183,7 +183,7 @@ class DeathLog:
             late = [one for one in late if one.form != "raised"]
         if not late and not ordered and self.exit_code is not None and self.exit_code < 128:
             late = found
-        strong = [one for one in late if not one.weak and not one.is_launchers]
+        strong = [one for one in late if not one.weak and not one.is_launcher_report]
         chain, why = self._stopped(strong) or self._raised(strong)
         if not chain:
             # ranked below other errors: wrapper scripts print usage errors too, and the trainer may still start
@@ -243,7 +243,7 @@ class DeathLog:
             return self._explain(self._error(signals[0]), signals[0].text, late)
         if of["event"]:
             return self._error(of["event"][0])
-        launchers, weak = [one for one in late if one.is_launchers], [one for one in late if one.weak]
+        launchers, weak = [one for one in late if one.is_launcher_report], [one for one in late if one.weak]
         if launchers:
             return self._error(launchers[0])
         which = 0 if self.ranks else -1

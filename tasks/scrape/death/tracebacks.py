@@ -156,13 +156,13 @@ def _read_last(lines: Iterator[tuple[int, bytes]], mark: bytes) -> Raised | None
             last = _LAST_LINE.fullmatch(line)
             if last is None:
                 return None
-            return _raised(last[1], last[2], start, start + len(line), file, _below(lines), mark)
+            return _raised(last[1], last[2], start, start + len(line), file, _read_further_lines(lines), mark)
         if frame := _FRAME.search(line):
             file = frame[1]
     return None
 
 
-def _below(lines: Iterator[tuple[int, bytes]]) -> bytes:
+def _read_further_lines(lines: Iterator[tuple[int, bytes]]) -> bytes:
     """Return the further lines of a multi-line message."""
     below: list[bytes] = []
     size = 0

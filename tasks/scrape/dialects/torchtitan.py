@@ -164,12 +164,12 @@ class TorchtitanEventCollector(EventCollector):
 
     def reading_fields(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
         found = super().reading_fields(steps, table)
-        chosen, ranks = _choose(found["steps"])
+        chosen, ranks = _choose_rank(found["steps"])
         gaps = _gaps(chosen["step"].to_list(), set(steps["step"].to_list()))
         return {**found, "steps": chosen, "ranks": ranks, "gaps": gaps, "stalls": self.stalls(chosen)}
 
 
-def _choose(steps: pl.DataFrame) -> tuple[pl.DataFrame, tuple[dict[str, Any], ...]]:
+def _choose_rank(steps: pl.DataFrame) -> tuple[pl.DataFrame, tuple[dict[str, Any], ...]]:
     """Return the rows of the rank with most rows, and a summary of each rank.
 
     A rank that prints only the loss −1, as pipeline stages without a loss do, is chosen last. Rows without a rank fill

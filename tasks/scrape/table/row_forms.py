@@ -70,14 +70,14 @@ class RowForms:
         )
         trusted = forms.filter([row["steps"] >= (2 if rows[row["_form"]].regular else 3) for row in forms.to_dicts()])
         usual = [rows[number] for number in trusted.sort("len", descending=True, maintain_order=True)["_form"]]
-        ways = self._ways((rows[number], {first, last}) for number, _, first, last, _ in forms.rows())
+        ways = self._find_ways((rows[number], {first, last}) for number, _, first, last, _ in forms.rows())
         rare = forms.join(trusted, on="_form", how="anti")["_form"].to_list()
         keys = {one.key for row in usual for one in row.fields}
         odd = [number for number in rare if _is_damaged(rows[number], usual, ways) or _has_torn_key(rows[number], keys)]
         self._rows = {number: row for number, row in self._rows.items() if number not in odd}
-        return _unread(frame.filter(pl.col("_form").is_in(odd)), "printed like no other") + self._cut(frame)
+        return _unread(frame.filter(pl.col("_form").is_in(odd)), "printed like no other") + self._find_cut(frame)
 
-    def _ways(self, rows: Iterable[tuple[Row, set[int]]]) -> dict[str, set[Way]]:
+    def _find_ways(self, rows: Iterable[tuple[Row, set[int]]]) -> dict[str, set[Way]]:
         """Return column → accepted ways: those seen at two steps; without these, all, or none if they contradict."""
         came: dict[str, dict[Way, set[int]]] = defaultdict(lambda: defaultdict(set))
         for row, steps in rows:
@@ -89,7 +89,7 @@ class RowForms:
             ways[column] = set() if known and _contradict([shape for _, shape in came[column]]) else set(came[column])
         return ways
 
-    def _cut(self, frame: pl.DataFrame) -> list[UnreadLine]:
+    def _find_cut(self, frame: pl.DataFrame) -> list[UnreadLine]:
         """Return the rows as long as the longest line, if a terminal may have cut the last number of these rows."""
         if "_width" not in frame.columns:
             return []

@@ -58,7 +58,7 @@ def find_stalls(
     first = np.concatenate([[True], np.diff(step) <= 0])
     begun = np.searchsorted(offsets, np.asarray(starts, dtype=np.int64), side="right")
     first[begun[begun < len(first)]] = True
-    medians = _usual(seconds, first)
+    medians = _usual_seconds(seconds, first)
     long = np.flatnonzero(seconds > np.maximum(TIMES * medians, medians + SECONDS_MORE))
     evals, profiles = (np.asarray(sorted(found), dtype=np.int64) for found in (eval_offsets, profiler_offsets))
     late = LATE if deferred else 0
@@ -111,7 +111,7 @@ def _resized(timed: pl.DataFrame) -> NDArray[np.bool_]:
     return np.asarray((weights != before) & ~np.isnan(weights) & ~np.isnan(before))
 
 
-def _usual(seconds: NDArray[np.float64], first: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _usual_seconds(seconds: NDArray[np.float64], first: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return the usual seconds around each step: the median without the first steps of processes; inf if unknown."""
     calm = pl.Series(seconds).set(pl.Series(first), None)
     median = calm.rolling_median(NEIGHBOURS, min_samples=1, center=True)

@@ -149,10 +149,10 @@ def split_excerpts(data: bytes) -> list[tuple[bytes, tuple[int, int]]]:
             last = lines[-1][1]
             quoted.update(text for text, _ in lines)
         runs[-1].append((begin, end))
-    return [(_keep(data, blocks), (blocks[0][0], blocks[-1][1])) for blocks in runs]
+    return [(_blank_other_text(data, blocks), (blocks[0][0], blocks[-1][1])) for blocks in runs]
 
 
-def _keep(data: bytes, blocks: list[tuple[int, int]]) -> bytes:
+def _blank_other_text(data: bytes, blocks: list[tuple[int, int]]) -> bytes:
     """Replace everything outside the blocks except line breaks with spaces, so that offsets and line numbers stay."""
     text = bytearray(re.sub(rb"[^\n]", b" ", data))
     for begin, end in blocks:

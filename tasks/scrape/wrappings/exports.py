@@ -38,7 +38,7 @@ def count_steps(text: str) -> int:
 
 def read_json(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSON array or of JSON lines; calls `lose` for a damaged or cut object."""
-    decoder, text, begin = json.JSONDecoder(object_pairs_hook=_once), "", 0
+    decoder, text, begin = json.JSONDecoder(object_pairs_hook=_reject_repeated_keys), "", 0
     for more in chain(_decoded(chunks), [None]):
         text, begin = text[begin:] + (more or ""), 0
         while (begin := _SKIP.match(text, begin).end()) < len(text):  # type: ignore[union-attr]
@@ -56,7 +56,7 @@ def read_json(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
                 yield value
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Build an object. Raises ValueError for a repeated key, because damage merged two entries."""
     value = dict(pairs)
     if len(value) < len(pairs):
@@ -165,8 +165,8 @@ def _entries_of(values: Objects, lose: Lose) -> Iterator[tuple[Any, ...]]:
             goes_on = f"{split['uid']}/{index + 1:09d}" if index + 1 < total else None
         elif key == "log" and fields is value and not text.endswith("\n"):  # docker splits lines longer than 16 KiB
             goes_on = ""
-        named, stamp, goes_on = _sound(str(source or "")), sortable(str(stamp)), goes_on and _sound(goes_on)
-        yield named, stamp, _sound(part), number, _sound(text), goes_on
+        named, part, text = map(_replace_surrogates, (str(source or ""), part, text))
+        yield named, sortable(str(stamp)), part, number, text, goes_on and _replace_surrogates(goes_on)
 
 
 def _count(value: Any) -> int:
@@ -174,7 +174,7 @@ def _count(value: Any) -> int:
     return int(value) if re.fullmatch(r"\d{1,9}", str(value), re.ASCII) else 0
 
 
-def _sound(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which JSON allows and UTF-8 does not."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

@@ -91,11 +91,11 @@ def written_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the text of a container runtime's log without its prefixes."""
     parts: dict[bytes, bytes] = {}  # stream → parts of its incomplete line
     for lines in whole_lines(chunks):
-        yield b"".join(_written(line, parts) for line in lines.splitlines(keepends=True))
+        yield b"".join(_strip_prefix(line, parts) for line in lines.splitlines(keepends=True))
     yield b"".join(rest + b"\n" for rest in parts.values())
 
 
-def _written(line: bytes, parts: dict[bytes, bytes]) -> bytes:
+def _strip_prefix(line: bytes, parts: dict[bytes, bytes]) -> bytes:
     """Return a line without its prefix; if it is incomplete, b"", and keep it in `parts` for the next line."""
     match = CRI.match(line)
     if match is None:
@@ -117,7 +117,7 @@ class Cleaner:
     def feed(self, piece: bytes, *, last: bool = False) -> bytes:
         """Return the next part of the cleaned text; `last`: no further piece follows."""
         data = self._rest + piece
-        keep = len(data) if last else _certain(data)
+        keep = len(data) if last else _complete_length(data)
         self._rest = re.sub(rb"\0+", b"\0", data[keep:])  # bounds memory
         data = data[:keep]
         for name, hint, pattern, instead in _CONTROLS:
@@ -136,7 +136,7 @@ def clean(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[byte
     yield cleaner.feed(b"", last=True)
 
 
-def _certain(data: bytes) -> int:
+def _complete_length(data: bytes) -> int:
     """Return the length of the data before a final escape sequence, carriage return or zero bytes.
 
     Later data may continue these.

@@ -199,7 +199,7 @@ class MaxTextEventCollector(EventCollector):
         if steps.is_empty():
             return ()
         begin = int(steps["offset"][0])
-        # profiler steps are printed without their time, so the step after them is longer
+        # profiler steps are printed without their time; the rest of the profiler's work prolongs the next step
         untimed = steps.filter(pl.col("seconds").is_null())["step"].to_list()
         return find_stalls(
             steps, saving=self.saves.in_flight, eval_offsets=[row["offset"] for row in self.evaluations.rows],

@@ -19,7 +19,7 @@ _PATH = re.compile(rb"(\S+)\s+\Z")
 PLACED = {"jax": "jax", "jaxlib": "jaxlib", "libtpu": "libtpu", "backend": "backend", "device_kind": "device_kind",
           "named_device": "device_kind", "devices": "num_devices", "process": "process_index", "flops": "flops",
           "start": "started"}  # fmt: skip
-# patterns of messages that MaxText itself prints, so that the source line that printed them shows MaxText's version
+# patterns of messages that MaxText itself prints: the source lines that print them show MaxText's version
 OWN = frozenset({"jax", "devices", "memory", "device_memory", "parameters", "array", "config", "save_announced",
                  "eval_start", "eval"})  # fmt: skip
 _TYPE = re.compile(r"ShapedArray\(([^()]*)\)")

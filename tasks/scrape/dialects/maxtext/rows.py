@@ -20,7 +20,7 @@ _FIELD = re.compile(
 )
 TAIL = rb"(?=[ \t\r\n]|\Z)"
 _COLUMNS = {"TFLOP/s/device": "tflops_per_device", "Tokens/s/device": "tokens_per_s_per_device"}
-# keys with three decimals in every version of MaxText; related trainers print another number of decimals in all values
+# keys with three decimals in every version of MaxText; related trainers use another number of decimals for all values
 _THREE = frozenset({"seconds", "TFLOP/s/device", "Tokens/s/device", "loss", "lm_loss", "perplexity"})
 _KNOWN = _THREE | {"total_weights", "moe_lb_loss", "mtp_loss", "main_model_loss", "dpo_loss", "reward_accuracy",
                    "indexer_loss", "live slice count"}  # fmt: skip
@@ -29,7 +29,7 @@ AGREEING = 3  # least count of numbers in a line whose common number of decimals
 
 
 def column_name(key: str) -> str:
-    """Return the column of a key: the records' name; or the key; or `key (log)` if the key names another column."""
+    """Return the column of a key: its name in the records, itself, or `key (log)` if the records use it otherwise."""
     return _COLUMNS.get(key, f"{key} (log)" if key in _OURS else key)
 
 
