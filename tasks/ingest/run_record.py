@@ -225,7 +225,7 @@ def lines_back(data: Text, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
 
 
 def with_full_disk(reading: RunReading, folder: Path) -> RunReading:
-    """Return the reading; after a death of a full disk, an error without a path names the disk of `folder`."""
+    """Return the reading; after a death by a full disk, an error without a path names the disk of `folder`."""
     error = reading.error
     if error is None or error.kind != "disk_full" or "/" in error.message:
         return reading

@@ -22,7 +22,7 @@ class LogFollower:
 
     def __init__(self) -> None:
         self._data, self._base, self._line = b"", 0, 1
-        # indices in _data: events are returned up to the first; a dialect was searched up to the second
+        # indices in _data: end of the text with returned events; end of the text that was searched for a dialect
         self._done = self._searched = 0
         self._saving: set[int] = set()  # steps with an announced save
         self._ended = False  # the log has an exit code

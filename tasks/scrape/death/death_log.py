@@ -230,7 +230,7 @@ class DeathLog:
         )
 
     def _without_exception(self, late: list[Found]) -> LogError | None:
-        """Return the cause by the rules 3 to 5, for a run without an exception that ended it."""
+        """Return the cause by the rules 3 (except usage errors) to 5, for a run that no exception ended."""
         of = {form: [one for one in late if one.form == form] for form in ("signal", "event", "raised", "exit")}
         code, signals = self.exit_code, of["signal"]
         if code is not None and code >= 128 and self._exit is not None:

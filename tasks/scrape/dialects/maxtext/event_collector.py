@@ -122,7 +122,7 @@ def _seconds(begin: str, end: str, day: datetime) -> float | None:
 
 
 PRINTS_LATE = "metric_logger.py"  # MaxText's file that prints the line of each step during the next step
-DATED_WITHIN = 1 << 20  # bytes searched for a date in a log without a frame
+DATED_WITHIN = 1 << 20  # bytes searched for a date in a log without an XPK frame (see `facts`)
 # output of `print_non_trivial_mesh_axis`; searched only before the first step, because later lines may look like it
 _MESH_AXIS = re.compile(
     rb"(?<=\s)(diloco|data|stage|fsdp|fsdp_transpose|sequence|context|context_usp_ulysses|context_autoregressive|tensor|"

@@ -29,7 +29,7 @@ AGREEING = 3  # least count of numbers in a line whose common number of decimals
 
 
 def column_name(key: str) -> str:
-    """Return the column of a key: its name in the records, itself, or `key (log)` if the records use it otherwise."""
+    """Return the column of a key: the records' name, else the key; `key (log)` if the records use it otherwise."""
     return _COLUMNS.get(key, f"{key} (log)" if key in _OURS else key)
 
 

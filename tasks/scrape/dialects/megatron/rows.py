@@ -67,7 +67,7 @@ _KNOWN = frozenset(_NAMED) | {
     "eta", "iteration time", "iteration time (ms)", "iteration time (s)", "samples/sec",
     "actual seqlen", "curriculum seqlen", "seqlen", "[DS]-TFLOPs", "[DS]TFLOPs",
 }  # fmt: skip
-_KNOWN |= {key.replace(" ", "_") for key in _KNOWN}  # Argonne's fork
+_KNOWN |= {key.replace(" ", "_") for key in _KNOWN}  # Argonne's fork prints underscores
 _AVERAGE = "{} (average)"
 _FINAL = ("number of nan iterations", "number_of_nan_iterations")  # keys of the last field
 # keys of counts: if a count is not 0, the row may lack other fields
