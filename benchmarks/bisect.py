@@ -11,9 +11,9 @@ both ends and every midpoint. r is the smallest number of runs with at most our 
 noise, and once for both noises together, because a user does not know the machine's noise beforehand. git bisect
 ignores the compiled programs, and names a commit even if there is no culprit. `clocks`: a machine with two clock states
 (40 % of the runs are 3 % slower) and the stated noise of a TPU; `gpu clocks`: 6 % slower, and a GPU's noise. `train`
-creates a repository of the tiny trainer with 32 commits (four change the trainer's source, one is the culprit), and
-runs the flow's own search with real trainings. `ledger` times the compile ledger of 32 commits with different sources,
-twice.
+creates a repository of the tiny trainer with 32 commits (four change the trainer's source, and one of these is the
+culprit), and runs the flow's own search with real trainings. `ledger` times the compile ledger of 32 commits with
+different sources, twice.
 """
 
 import argparse
@@ -45,7 +45,7 @@ POINTS = COMMITS + 1
 MOST_REPEATS = 9
 SLOWED, SLOWEST = 0.03, 0.05
 SLOW_CLOCK = 0.4  # share of runs in the slower of two clock states
-CLOCKS = {"clocks": 0.03, "gpu clocks": 0.06}  # distance of the states
+CLOCKS = {"clocks": 0.03, "gpu clocks": 0.06}  # distance of the two states, as a share of the step time
 STATED = {"gpu clocks": GPU}  # the noise stated in the verdict rule; TPU for the others
 SEED = 20261123
 INPUT = '    with clock.part("input_s"):'
@@ -64,13 +64,13 @@ PLANTED = {
     "crash": ("model/train/loop.py", INPUT, f"    raise RuntimeError('planted')\n{INPUT}"),
     "memory": ("model/train/loss.py", "    return loss, (", f"{SORT}    return loss, ("),
     "checkpoint": ("model/train/checkpoint.py", "if step in manager", "if step == 0 or step in manager"),
-    # processor time: about 30 % of a step
+    # 0.02 s of processor time: about 30 % of a step
     "time": ("model/train/loop.py", STILL, SPIN),
 }
 SMALL = ("--set", "steps=4", "--set", "max_target_length=32")
-SETTINGS = {"time": ("--set", "steps=30")}  # a kind that needs more keys: a step of 60 ms of processor time
+SETTINGS = {"time": ("--set", "steps=30")}  # config of a kind instead of SMALL: a step of 60 ms of processor time
 TOUCHED = 3  # commits that change the source without an effect
-DATE = "2026-01-01T00:00:00+00:00"  # of every commit, so that searches share the good commit's runs
+DATE = "2026-01-01T00:00:00+00:00"  # date of every commit, so that searches share the good commit's runs
 
 type Draw = Callable[[], float]
 
@@ -92,7 +92,10 @@ def make_draw(random_: np.random.Generator, noise: str) -> Draw:
 
 
 def search(truth: Sequence[float], draw: Draw, line: Line, noise: str, *, ends: int = 0) -> tuple[Finish, int]:
-    """Return our answer and the number of runs. ends: runs of each end before the search, for two clock states."""
+    """Return our answer and the number of runs.
+
+    ends: draw this many runs of each end before the search, until they show both clock states; 0: start without runs.
+    """
     judge = SimulatedTimes(truth, draw, noise=STATED.get(noise, TPU))
     while ends and judge.spread() < CLOCKS[noise] / 2:
         judge.values.clear()
@@ -122,7 +125,7 @@ def git_bisect(truth: Sequence[float], draw: Draw, repeats: int) -> tuple[int, i
 
 
 def weigh_commits(random_: np.random.Generator, culprit: int, programs: int) -> Line:
-    """Return a line with this number of commits that change the program, including the culprit; 0: all are suspects."""
+    """Return a line in which this many commits, with the culprit, change the program; 0: all commits are suspects."""
     if not programs:
         return Line(weights=(0.0, *[1.0] * COMMITS), alike=tuple(range(POINTS)))
     others = [point for point in range(1, POINTS) if point != culprit]
@@ -268,7 +271,7 @@ def bisect(
 
 
 def train(kinds: Sequence[str], numbers: Sequence[int], folder: Path) -> None:
-    """Print the answers of real searches. The searches share a store, and so the runs of the first commit."""
+    """Print the answers of real searches. They share a store, and therefore the runs of the good commit."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "repository").exists():
         make_repository(folder / "repository")
@@ -292,13 +295,13 @@ def train(kinds: Sequence[str], numbers: Sequence[int], folder: Path) -> None:
 
 
 def time_ledger() -> None:
-    """Print the seconds of the ledger of 32 commits with different sources, the first and the second time."""
+    """Print the seconds of `maxview bisect --free` for 32 commits with different sources, first time and again."""
     with tempfile.TemporaryDirectory(prefix="maxview-bisect-") as name:
         folder = Path(name)
         make_repository(folder / "repository")
         plant(folder / "repository", "touched", "nothing", 0, range(1, POINTS))
         _git(folder / "repository", "tag", "last", "touched~1")
-        bisect(folder, "--free", good="last", bad="touched")  # the server exists, and two commits
+        bisect(folder, "--free", good="last", bad="touched")  # starts the server; compiles two commits
         for word in ("first", "second"):
             began = _Clock()
             bisect(folder, "--free", bad="touched")

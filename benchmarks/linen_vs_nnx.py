@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats  # type: ignore[import-untyped]  # its stubs are a package of their own
+from scipy import stats  # type: ignore[import-untyped]  # its stubs are in another package
 
 from benchmarks.machine import describe_machine
 from benchmarks.trainer_vs_maxtext import ENVIRONMENT, NUMBERS, SHARED
@@ -40,7 +40,7 @@ class Ratio(NamedTuple):
 def find_ratio(ours: ArrayLike, theirs: ArrayLike) -> Ratio:
     """Return the ratio ours / theirs of times measured in pairs, by order statistics, which assume no distribution."""
     ratios = np.sort(np.divide(ours, theirs))
-    # the rank at which the interval begins: that fewer ratios lie below the true median has a probability under 2.5 %
+    # The rank at which the interval begins. Fewer ratios lie below the true median with a probability under 2.5 %.
     below = max(int(stats.binom.ppf(0.025, len(ratios), 0.5)), 1)
     return Ratio(float(np.median(ratios)), float(ratios[below - 1]), float(ratios[-below]))
 
@@ -49,7 +49,7 @@ class Arm:
     """One API's compiled step with its state."""
 
     def __init__(self, numbers: str, *, nnx: bool) -> None:
-        # the backend is chosen at the import of JAX
+        # imported late, because JAX chooses its backend at its import
         from configs.load import CONFIG_ROOT, load_train_config
         from model.decoder.sharding import make_mesh
         from model.train.api import make_api
@@ -77,7 +77,7 @@ class Arm:
 
 
 def measure(numbers: str, pairs: int) -> bool:
-    """Print the ratios of both clocks for one type of activations; return whether the target may be met."""
+    """Print NNX's wall and CPU time over Linen's for one type of activations; return whether TARGET may be met."""
     arms = [Arm(numbers, nnx=False), Arm(numbers, nnx=True)]
     same = arms[0].program.stablehlo_sha256 == arms[1].program.stablehlo_sha256
     print(f"{numbers}: {'one program' if same else 'DIFFERENT programs'} in both APIs")
@@ -104,7 +104,7 @@ def main() -> int:
     arguments = parser.parse_args()
     os.environ |= ENVIRONMENT
     print(describe_machine(), f"{arguments.pairs} pairs", sep="\n")
-    met = [measure(numbers, arguments.pairs) for numbers in arguments.numbers]  # show all
+    met = [measure(numbers, arguments.pairs) for numbers in arguments.numbers]  # a list, so that all are shown
     return 0 if all(met) else 1
 
 

@@ -53,7 +53,7 @@ class Timing(NamedTuple):
 def run(
     argv: list[str], environment: dict[str, str], store: Path | None = None, statuses: tuple[int, ...] = (0,)
 ) -> Timing:
-    """Run a command; the trainers' time is from each supervisor's start to the last write of its log."""
+    """Run and time a command. A trainer's time is from the start of its supervisor to the last write of its log."""
     start = time.time()
     done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     wall = time.time() - start
@@ -67,7 +67,7 @@ def run(
 
 
 def measure(words: list[str], scratch: Path, clean: dict[str, str]) -> tuple[Timing, Timing, Timing]:
-    """Time the bare flow, the command without an idle server, and the command again, on existing databases."""
+    """Time the bare flow, the command without an idle server, and the command again. scratch: keeps their databases."""
     command = [sys.executable, "-m", "flows.cli"]
     ours = clean | {"PREFECT_HOME": str(scratch / "ours")}
     job = [*command, *words, "--out", str(scratch / "out"), "--json"]
@@ -107,7 +107,7 @@ def main() -> None:
         if options.only not in (None, name):
             continue
         with tempfile.TemporaryDirectory() as folder:
-            measure(words, Path(folder), clean)  # creates both databases
+            measure(words, Path(folder), clean)  # creates the databases; not counted
             rounds = [measure(words, Path(folder), clean) for _ in range(options.rounds)]
         bare, first, second = (list(timings) for timings in zip(*rounds, strict=True))
         show("a bare flow of one task", bare, bare)

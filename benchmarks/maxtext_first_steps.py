@@ -47,7 +47,7 @@ def run_cases(python: str, names: Sequence[str], scratch: Path) -> int:
 
 
 def compare_case(case: str, python: str, scratch: Path) -> tuple[str, str, bool]:
-    """Return a row: the first losses, the differing results or first differing tensor, and whether one was found."""
+    """Return a row: (first losses, differing results or first differing tensor, whether the case is explained)."""
     resolved = partial(resolve_maxtext, [case], python, scratch / "out")
     try:
         try:
@@ -58,7 +58,7 @@ def compare_case(case: str, python: str, scratch: Path) -> tuple[str, str, bool]
         return "–", f"refused: {str(error).splitlines()[0]}", True
     plans = sorted(plans, key=lambda plan: plan.arm)
     arms = [plan.arm for plan in plans]
-    for tensors in (False, True):  # an evaluation takes most of the time of an observation
+    for tensors in (False, True):  # tensors take most time: only if losses differ
         folders = [scratch / arm for arm in arms]
         first = observe_arm(plans[0], folders[0], tensors=tensors)
         if not first.step:

@@ -30,14 +30,14 @@ from tasks.store.directories import yaml_scalar
 
 COMPARISON = load_comparison("linen-vs-nnx")
 ARMS = ("linen", "nnx")
-LARGEST_GIB = {"01_base": 1.20, "04_int8": 1.20, "03_dropout": 0.75}  # of a device of v6e-32
+LARGEST_GIB = {"01_base": 1.20, "04_int8": 1.20, "03_dropout": 0.75}  # target: most memory of one device of v6e-32
 CPU_SHARE = 0.6
 OURS = TrainerSource(commit=None, dirty=False, versions={})
 TIME_LIMIT_S = 3600
 
 
 class Compiled(NamedTuple):
-    """One compile, and the work of the compiled program in a step."""
+    """One compile. cycles and collective_bytes: the compiled program's work in a step."""
 
     program: CompiledProgram
     cycles: int
@@ -67,7 +67,7 @@ def show_figures(cases: list[str], maxtext_python: Path, folder: Path) -> bool:
     theirs = TrainerSource(commit=None, dirty=False, versions=maxtext.versions, python=maxtext.python, maxtext=maxtext)
     target, met = load_target("v6e-32"), True
     topology = target.topology
-    assert topology is not None  # the file contains the name
+    assert topology is not None  # the file of v6e-32 has one
     for case in cases:
         found: dict[str, Compiled] = {}
         for name, checkout in (("ours", OURS), (maxtext.title, theirs)):

@@ -33,7 +33,7 @@ from typing import Literal
 SIX = rb"completed step: (\d+), seconds: (\S+), TFLOP/s/device: (\S+), Tokens/s/device: (\S+), total_weights: (\d+), loss: (\S+)"  # noqa: E501
 
 
-# every field, with MaxText's decimals, from the start of a line to its end
+# every field of a whole line, with MaxText's number of decimals
 STRICT = (
     rb"I\d{4} (\d\d:\d\d:\d\d\.\d{6}) +\d+ [\w.]+:\d+\] completed step: (\d+), seconds: (\d+\.\d{3}), "
     rb"TFLOP/s/device: (\d+\.\d{3}), Tokens/s/device: (\d+\.\d{3}), total_weights: (\d+), loss: (\d+\.\d{3}), "
@@ -42,7 +42,7 @@ STRICT = (
 
 
 def write_log(path: Path, steps: int, *, ending: str = "\n", jumps: bool = False, as_json: bool = False) -> None:
-    """Write a log with this number of steps, as MaxText 0.2.4 prints it in an XPK pod."""
+    """Write a log with this number of steps, as MaxText 0.2.4 prints it in an XPK pod. jumps: step times vary."""
     draw = random.Random(1)
     with path.open("w", encoding="ascii") as file:
 
@@ -65,7 +65,7 @@ def write_log(path: Path, steps: int, *, ending: str = "\n", jumps: bool = False
 
 
 def json_line(draw: random.Random, line: str) -> str:
-    """Return a line of the log as an entry of Cloud Logging (LogEntry in its REST reference), as GKE writes it."""
+    """Return a log line as GKE's entry of Cloud Logging (`LogEntry` in the REST reference of Cloud Logging)."""
     day, clock = (f"{line[3:5]}", line[6:21]) if line.startswith("I0") else ("18", "00:00:00")
     stamp = f"2026-04-{day}T{clock}Z" if not line.startswith(("XPK End", "EXIT")) else "2026-04-30T00:00:00Z"
     entry = {
@@ -85,7 +85,7 @@ def json_line(draw: random.Random, line: str) -> str:
 
 
 def read_ours(path: Path) -> int:
-    """Read every field as a number; return the number of rows, as all readers do."""
+    """Read every field as a number; return the number of rows. All readers return that number."""
     from tasks.scrape import scrape_run
 
     run = scrape_run(path)
@@ -208,7 +208,7 @@ def main() -> None:
             ("ours, Cloud Logging JSON", "ours", exported), ("findall, six fields", "findall", broken),
             ("polars, six fields", "polars", broken), ("grep -c", "grep -c", broken),
         ]  # fmt: skip
-        for number in range(arguments.repeats):  # alternately, so that other load affects all alike
+        for number in range(arguments.repeats):  # readers take turns, so that other load affects all alike
             for name, way, path in ways:
                 results.setdefault(name, []).append(measure(way, path))
             print(f"round {number + 1} of {arguments.repeats}", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Times building, opening and searching a site in headless Chromium (which must be on PATH).
+"""Times building a site, and opening and searching its pages in headless Chromium (which must be on PATH).
 
-Times are measured inside the page, up to the frame that shows the result, because the automation has delays. A page of
-one word is opened for comparison: it takes the time that the browser and the machine need for any page.
+Most times are measured inside the page, up to the frame that shows the result, because the automation has delays. A
+page of one word is opened for comparison: its time is the least that the browser needs for any page.
 
 python -m benchmarks.site [--comparisons 2000] [--megabytes 100] [--only build|open|search]
 """
@@ -36,9 +36,9 @@ NOISE = "I0418 18:10:00.{:06d} 135278194456384 checkpointing.py:{}] waiting for 
 NEEDLE = "Needle in the haystack"
 VISITS = 5
 WORD = "<!doctype html><html data-ready=yes><title>word</title>word"
-# the time of the first frame after parsing and all scripts, in ms since the request
+# stores the ms from the request to the first frame after parsing and all scripts
 WATCH = "addEventListener('DOMContentLoaded', () => requestAnimationFrame(() => setTimeout(() => { window.shown = performance.now(); })))"  # noqa: E501
-# types a word, and returns the ms up to the frame that shows its first line
+# types a word, and returns the ms up to the frame that shows the first line with the word
 TYPE = """(word) => new Promise((done) => {
     const find = document.getElementById("find"), began = performance.now();
     const shown = () => requestAnimationFrame(() => setTimeout(() => done(performance.now() - began)));
@@ -85,7 +85,7 @@ def compare_example(pair: ExamplePair, folder: Path, store: Store) -> Comparison
 
 
 def build(folder: Path, count: int) -> None:
-    """Build a site of many comparisons, then one more, and open its index."""
+    """Build a site of many comparisons, add one more, and open the index."""
     store = open_store(folder / "out")
     known = [(pair, compare_example(pair, folder, store)) for pair in example_pairs()]
 
@@ -122,7 +122,7 @@ def build(folder: Path, count: int) -> None:
 
 
 def open_page(folder: Path) -> None:
-    """Open the page of two runs of 10,000 steps, and its curves."""
+    """Time opening the page of two runs of 10,000 steps, and drawing its curves."""
     address = publish_logs(folder, steps=10_000, size=5_000_000)
     word = folder / "word.html"
     word.write_text(WORD)
@@ -160,7 +160,7 @@ def show(seconds: list[float]) -> str:
 
 
 def search(folder: Path, megabytes: int) -> None:
-    """Search two long logs for a word in their last lines, and for a word in every step."""
+    """Search two long logs for a word in the last lines, a word near the beginning and a word in every step."""
     with clock(f"publish 2 × {megabytes} MB"):
         address = publish_logs(folder, steps=20_000, size=megabytes * 1_000_000)
     for word, place in (
@@ -190,7 +190,7 @@ def browse() -> Iterator[Page]:
 
 
 def until_ready(page: Page, path: Path) -> float:
-    """Open a page; return the seconds from its request until it is readable and usable."""
+    """Open a page; return the seconds from the request until the page is readable and usable."""
     page.add_init_script(WATCH)
     page.goto(path.as_uri(), wait_until="commit")
     page.wait_for_selector("html[data-ready=yes]", state="attached")

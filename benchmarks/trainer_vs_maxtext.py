@@ -44,7 +44,7 @@ SHARED = {
     "learning_rate": 3.0e-4,
 }
 NUMBERS = {"f32": {"dtype": "float32", "matmul_precision": "highest"}, "bf16": {"dtype": "bfloat16"}}
-# otherwise MaxText reuses compiled programs from ~/jax_cache: here both compile their own
+# an empty jax_cache_dir: otherwise MaxText would reuse compiled programs from ~/jax_cache, and only we would compile
 PEER_ONLY = {"skip_jax_distributed_system": "true", "enable_tensorboard": "false", "jax_cache_dir": ""}
 ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
@@ -52,7 +52,7 @@ ENVIRONMENT = {
     "DECOUPLE_GCLOUD": "TRUE",
 }
 STEP_LINE = re.compile(r"completed step: (\d+),")
-# caches and allocators are still warming up in the first steps
+# first step whose time counts: caches and allocators warm up in the steps before
 STEADY_FROM = 3
 
 FACTS = """
@@ -80,7 +80,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Target:
-    """The largest allowed ratio of our figure to the peer's, or difference of the losses; None: only shown."""
+    """A figure with its limit: the largest allowed ratio of ours to the peer's, or difference (ratio=False).
+
+    A figure whose limit is None is only shown.
+    """
 
     title: str
     unit: str
@@ -130,7 +133,7 @@ def peer_argv(
 def measure(argv: list[str], metrics: Path, loss_key: str, steps: int, log: Path) -> Measured:
     """Run one trainer to its end and time its step lines as they arrive."""
     arrivals: dict[int, float] = {}
-    spent: dict[int, float] = {}  # CPU time is nearly independent of other load
+    spent: dict[int, float] = {}  # step → CPU seconds, which hardly depend on other load
     started = time.monotonic()
     with log.open("w", encoding="utf-8") as copy:
         process = subprocess.Popen(

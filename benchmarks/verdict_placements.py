@@ -1,13 +1,14 @@
-"""Counts how often the verdict calls runs with a longer mean step the same, by the place of the lost time.
+"""Counts how often the verdict is "same" though the candidate's mean step is longer, by the place of the lost time.
 
     nice python -m benchmarks.verdict_placements [--trials 20] [--by 1.3]
 
 Every trial writes logs as MaxText prints them, with the date of each line, and reads them with maxview's reader. The
 candidate's mean step is `--by` times as long as the baseline's: because of stalls, a slow loader, gaps between the
-printed seconds, or slow first steps. The usual step is equally long. The last line is the price: equal arms that are
-not called the same.
+printed seconds, or slow first steps. All other steps are as long as the baseline's. The last line is the price: equal
+arms whose verdict is not "same".
 
-A function of a place returns the lost seconds of each step: within the printed seconds, and after them.
+The functions of places return the lost seconds of each step: (within the printed seconds, after them). extra: the
+seconds to lose per step, on average.
 """
 
 import argparse
@@ -70,7 +71,7 @@ def between(rng: Rng, extra: float, *, every: int) -> tuple[Values, Values]:
 
 
 def spread(where: NDArray[np.bool_], extra: float) -> Values:
-    """Return the lost seconds of each step: `extra` on average, in equal parts at the steps `where`."""
+    """Return the lost seconds of each step: `extra` on average, in equal parts at the steps marked in `where`."""
     return np.where(where, extra * STEPS / where.sum(), 0.0)
 
 
@@ -130,7 +131,7 @@ def write_log(seconds: Values, gaps: Values, start: datetime) -> str:
 
 
 def read_log(path: Path, arm: str) -> RunRecord:
-    """Return the run of a log, with the device that our own launcher would record."""
+    """Return the run of a log, with the plan and the device that our own launcher would record."""
     reading = scrape_run(path)
     environment = reading.environment.model_copy(update={"device_kind": "TPU v6 lite"})
     reading = reading.model_copy(update={"environment": environment})

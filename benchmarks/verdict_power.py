@@ -4,8 +4,8 @@
 
 A regime is a kind of machine with its noise. Each regime draws a pool of runs as a log prints them (milliseconds, and
 Tokens/s to three decimals). Each trial chooses the runs of both arms from the pool, puts a change into the candidate,
-and takes `tasks.diff`'s verdict of the step time. `different` without a change is a false alarm. Changes have half as
-many trials. The peers see the same steps:
+and takes `tasks.diff`'s verdict on the step time. `different` without a change is a false alarm. Changes have half as
+many trials. The peers judge the same steps:
 Mann–Whitney at 1 % with our least effect, asv's rule (a factor of 1.1 and p < 0.002), rustc-perf's threshold (the fence
 of the differences in the history), and Welch's t at 1 %. `--real`: a folder of logs of MaxText in the order of their
 names, resampled in blocks of their own steps.
@@ -46,10 +46,10 @@ DEVICES: dict[DeviceKind, str] = {"tpu": "TPU v6 lite", "gpu": "NVIDIA H100", "c
 TOKENS = 2048
 MONDAY = datetime(2026, 11, 16, 8, tzinfo=UTC)
 BLOCK = 10
-PAIRS = (0, 8, 40)  # of the history
-HISTORIES = 60  # of a cell, shared by its trials
+PAIRS = (0, 8, 40)  # lengths of the history
+HISTORIES = 60  # histories of a cell, shared by its trials
 POOL = 1500  # runs of a regime's pool
-# steps 1 to 9 of the seed logs, relative to the steady step; 0: a steady step
+# seconds of steps 1 to 9 of the seed logs, relative to a steady step; 0 stands for a steady step
 SEEDS = ((19.8, 0.49, 11.7, 0, 0, 2.02, 137, 0, 0), (41, 6.07, 0.116, 0, 0, 0, 133, 0.09, 0),
          (10.3, 2.79, 0.065, 0, 0, 158, 0.044, 0, 0), (5.07, 0.138, 1.8, 0, 0, 2.0, 120, 0, 0))  # fmt: skip
 
@@ -92,12 +92,12 @@ def draw_calm(rng: Rng, runs: int, steps: int) -> Values:
 
 
 def draw_harsh(rng: Rng, runs: int, steps: int) -> Values:
-    """The same machine under unsteady load: runs scatter by 15 %."""
+    """The laptop under unsteady load: runs scatter by another 15 %."""
     return draw_laptop(rng, runs, steps) * np.exp(rng.normal(0, 0.15, (runs, 1)))
 
 
 def draw_seeds(rng: Rng, runs: int, steps: int) -> Values:
-    """Steps as in the seed logs: 0.0706 s to 0.255 %, four or five steady ones of nine between waits and artefacts."""
+    """Steps as in the seed logs: of nine, four or five are steady (0.0706 s ± 0.255 %), the rest are waits."""
     pattern = np.array(SEEDS)[rng.integers(0, len(SEEDS), runs), :steps]
     base = 0.0706 * np.exp(rng.normal(0, 0.00255, (runs, 1)))
     jitter = np.abs(rng.normal(0, 0.03, pattern.shape)) * (rng.random(pattern.shape) < 0.5)
@@ -106,7 +106,7 @@ def draw_seeds(rng: Rng, runs: int, steps: int) -> Values:
 
 
 def draw_again(path: Path) -> Draw:
-    """Return a function that draws real runs in their order, repeated, each from resampled blocks of its own steps."""
+    """Return a function that repeats real runs in their order, each with resampled blocks of its own steps."""
     clock = np.stack(list(read_logs(path)))
 
     def draw(rng: Rng, runs: int, steps: int) -> Values:
@@ -118,7 +118,7 @@ def draw_again(path: Path) -> Draw:
 
 
 def read_logs(folder: Path) -> Iterator[Values]:
-    """Yield the seconds of each log's steps but the first, with all printed digits; all logs have one length."""
+    """Yield the seconds of each log's steps but the first, with all printed digits. All logs have one length."""
     for path in sorted(folder.glob("*.log")):
         steps = scrape_run(path).steps
         rate = steps["tokens_per_s_per_device"].to_numpy()
@@ -134,7 +134,7 @@ CHANGES: dict[DeviceKind, tuple[float, ...]] = {"tpu": (0.02, 0.05), "gpu": (0.0
 
 
 def make_cells(*, real: bool) -> list[Cell]:
-    """Return every regime with every number of runs and steps."""
+    """Return every regime with every number of runs and each of the regime's numbers of steps."""
     drawn: list[tuple[str, DeviceKind, tuple[int, ...]]] = [
         ("tpu", "tpu", (10, 50, 200)), ("gpu", "gpu", (10, 50, 200)), ("laptop", "cpu", (10, 50, 200)),
         ("harsh", "cpu", (50,)), ("calm", "cpu", (50,)), ("seeds", "tpu", (9,)),
@@ -175,7 +175,7 @@ def main() -> None:
 
 
 def judge_cell(cell: Cell, *, apart: bool, trials: int) -> Iterator[str]:
-    """Yield a line per change (no change first) and length of history, all from the same runs."""
+    """Yield a line per change (no change first) and length of history. All lines are of the same runs."""
     rng = np.random.default_rng([cell.runs, cell.steps, apart])
     pasts = {pairs: draw_pasts(cell.regime, cell.steps, pairs) for pairs in PAIRS}
     pool, levels = draw_pool(cell.regime, cell.steps)
@@ -205,7 +205,7 @@ def judge_cell(cell: Cell, *, apart: bool, trials: int) -> Iterator[str]:
 
 @cache
 def draw_pool(regime: str, steps: int) -> tuple[Values, list[StepLevels]]:
-    """Return the runs of a pool: their seconds, and their levels as logs print them."""
+    """Return (seconds, levels) of a pool's runs. The levels are computed from the seconds as logs print them."""
     seconds = REGIMES[regime](np.random.default_rng(steps), POOL, steps)
     printed = (refine_seconds(np.round(run, 3), np.round(TOKENS / run, 3)) for run in seconds)
     found = [find_levels(fine, unit=unit) for fine, unit in printed]
@@ -221,7 +221,7 @@ def choose_runs(regime: str, steps: int, count: int, rng: Rng) -> NDArray[np.int
 
 
 def slow_down(levels: StepLevels, factor: float) -> StepLevels:
-    """Return the levels of a run if all of its steps take `factor` times as long."""
+    """Return a run's levels as if all steps took `factor` times as long."""
     quick, middle = (
         level.model_copy(update={"seconds": factor * level.seconds}) for level in (levels.quick, levels.middle)
     )
@@ -230,14 +230,14 @@ def slow_down(levels: StepLevels, factor: float) -> StepLevels:
 
 @cache
 def draw_pasts(regime: str, steps: int, pairs: int) -> list[dict[str, Past]]:
-    """Return several histories with this number of pairs, as the store would keep them."""
+    """Return HISTORIES histories with this number of pairs of runs, as the store would keep them."""
     rng, levels = np.random.default_rng([steps, pairs]), draw_pool(regime, steps)[1]
     chosen = [choose_runs(regime, steps, 2 * pairs, rng) for _ in range(HISTORIES)]
     return [draw_past([levels[run] for run in runs]) for runs in chosen] if pairs else [{}]
 
 
 def draw_past(found: list[StepLevels]) -> dict[str, Past]:
-    """Return the pairs' differences that a history of these runs would contain."""
+    """Return the history of these runs, paired one by one: per metric, the differences of the pairs."""
     past = {}
     for name, level in ((STEP_TIME.quick, "quick"), (STEP_TIME.name, "middle")):
         runs = [(getattr(levels, level).seconds, getattr(levels, level).error) for levels in found]
@@ -248,7 +248,7 @@ def draw_past(found: list[StepLevels]) -> dict[str, Past]:
 
 
 def make_arms(cell: Cell, *, apart: bool) -> Arms:
-    """Return the runs of both arms, made in turns or on two days; their seconds are resampled."""
+    """Return both arms' runs, made in turns or on two days. Their seconds are dummies: the levels are given apart."""
     arms = []
     for index, name in enumerate(("a", "b")):
         start = MONDAY + timedelta(minutes=5 * index, days=index if apart else 0)
@@ -281,7 +281,7 @@ def make_run(arm: str, device: DeviceKind, seconds: Values, start: datetime) -> 
 
 
 def judge_like_others(trials: Sequence[tuple[Values, Values]], least: float) -> Counter[str]:
-    """Return how often each peer that needs no history calls the arms different; all trials at once, for speed."""
+    """Return how often each peer that needs no history calls the arms different. All trials at once, for speed."""
     sides = [np.stack([trial[side] for trial in trials]) for side in (0, 1)]  # [trials, runs, steps]
     pooled = [side.reshape(len(side), -1) for side in sides]
     ratio = np.median(pooled[1], axis=1) / np.median(pooled[0], axis=1)

@@ -4,9 +4,9 @@
 
 A regime is a kind of machine with its noise. The verdict's rule was not tuned for these regimes: a GPU in one of two
 clock states, a GPU that throttles from a random step on, clocks that flip inside a run, arms on two TPU slices or two
-days, seconds without further digits, step times with log-normal noise. Every trial draws new runs of both arms, rounds
-their times as a log prints them, and takes the verdict of `tasks.diff.time_rows`. Histories of 8 and 20 pairs are drawn
-from the same regime. A change slows every step of the candidate.
+days, logs without tokens per second (which give the seconds more digits), step times with log-normal noise. Every trial
+draws new runs of both arms, rounds their times as a log prints them, and takes the verdict of `tasks.diff.time_rows`.
+Histories of 8 and 20 pairs are drawn from the same regime. A change slows every step of the candidate.
 """
 
 import argparse
@@ -46,7 +46,7 @@ class Regime(Frozen):
     device: DeviceKind
     draw: Draw
     changes: tuple[float, ...]
-    arms_s: float = 0.0  # the effect of the place or the day of an arm, as a share: a standard deviation
+    arms_s: float = 0.0  # standard deviation of the effect of an arm's place or day, as a share of the step time
     days: bool = False  # the arms ran on two days
     placed: bool = False  # both arms are known to have run on one machine
     rate: bool = True  # the log has tokens per second
@@ -96,7 +96,7 @@ def draw_lognormal(rng: Rng, runs: int, steps: int) -> Values:
 
 
 def draw_seventy(rng: Rng, runs: int, steps: int) -> Values:
-    """Steps of about 0.07 s. A log without tokens per second prints two of their digits."""
+    """Steps of about 0.07 s, of which a log prints two digits."""
     level = rng.uniform(0.0695, 0.0715)
     return level * np.exp(rng.normal(0, 0.0025, (runs, 1)) + rng.normal(0, 0.003, (runs, steps)))
 
@@ -158,7 +158,7 @@ def judge_regime(name: str, runs: int, trials: int) -> Iterator[str]:
 
 
 def place(arm: ArmRuns) -> ArmRuns:
-    """Return the arm as if our own launcher had run it."""
+    """Return the arm with a plan in its runs, as if our own launcher had run them."""
     runs = tuple(run.model_copy(update={"plan": PLAN}) for run in arm.runs)
     return arm.model_copy(update={"runs": runs})
 
@@ -180,7 +180,7 @@ def draw_pasts(regime: Regime, pairs: int, rng: Rng) -> Iterator[dict[str, Past]
 
 
 def read(regime: Regime, seconds: Values) -> list[StepLevels]:
-    """Return the levels of runs as a log prints them."""
+    """Return the levels of runs whose seconds are rounded as a log prints them."""
     found = []
     for run in seconds:
         fine, unit = np.round(run, 3), PRINTED_UNIT_S

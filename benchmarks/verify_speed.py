@@ -2,9 +2,8 @@
 
     uv run python -m benchmarks.verify_speed [--megabytes 512] [--arrays 16] [--folder /tmp] [--repeats 3] [--cold]
 
-Every figure is the best of the repeats, all from one run; the pages of the files are in memory unless --cold is given,
-which drops the kernel's page cache before each measurement. The memory is the peak of a process that only records the
-content, and the part of the peak that the process took after its imports.
+Every time is the best of the repeats. The files are in the kernel's page cache, unless --cold drops them from it before
+each measurement. The memory is the peak of a process that only records the content, and the peak before it begins.
 """
 
 import argparse
@@ -68,7 +67,7 @@ def save(folder: Path, shapes: Shapes) -> float:
 
 
 def restore(folder: Path, shapes: Shapes) -> None:
-    """Restore every value with Orbax, the peer."""
+    """Restore every value with Orbax, the peer of the deep level."""
     import jax
     import orbax.checkpoint as ocp
 
@@ -84,7 +83,7 @@ def restore(folder: Path, shapes: Shapes) -> None:
 
 
 def crc32c_alone(step: Path) -> None:
-    """Compute the crc32c of the same files, one after the other, the other peer."""
+    """Compute the crc32c of the same files, one after the other: the peer of the levels with crc32c."""
     for path in step.rglob("*"):
         if path.is_file():
             crc = 0

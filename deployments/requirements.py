@@ -2,7 +2,7 @@
 
     python deployments/requirements.py trainer [EXTRA]…
 
-The trainer's image needs the imports of `model` and `configs` and nothing of the workflow: a fifth of the packages.
+The trainer's image needs only the packages that `model` and `configs` import: a fifth of all packages.
 """
 
 import re
@@ -10,7 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-# the direct dependencies of `model` and `configs`, and the clients of gs:// for them
+# the direct dependencies of `model` and `configs`, and their clients for gs://
 TRAINER = {
     "jax", "flax", "optax", "orbax-checkpoint", "tensorstore", "numpy", "pydantic", "ruamel.yaml", "etils", "gcsfs",
     "google-cloud-storage", "qwix", "grain", "sentencepiece", "pyarrow", "tensorboardx",
@@ -19,7 +19,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def requirements(pyproject: Path, extras: list[str]) -> list[str]:
-    """The requirement lines of the trainer's image. Raises KeyError for an extra that the project does not have."""
+    """Return the requirement lines of the trainer's image. Raises KeyError for an extra that the project lacks."""
     project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
     lines: list[str] = project["dependencies"]
     kept = [line for line in lines if (name := _NAME.match(line)) and name[0].lower() in TRAINER]
