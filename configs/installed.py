@@ -61,7 +61,7 @@ def digest_files(root: Path, paths: Iterable[Path]) -> str:
 
 
 def installed_versions(more: Sequence[str] = ()) -> dict[str, str]:
-    """Return the versions of Python, and of the installed ones among PACKAGES and `more`, by name."""
+    """Return the versions of Python and of each installed package in PACKAGES and `more`, by name."""
     versions = {"python": platform.python_version()}
     for package in (*PACKAGES, *more):
         try:
@@ -72,7 +72,7 @@ def installed_versions(more: Sequence[str] = ()) -> dict[str, str]:
 
 
 def find_folders(packages: Sequence[str]) -> dict[str, str]:
-    """Return the folders of the installed ones among `packages`, without a slow import, by name."""
+    """Return the folder of each installed package in `packages`, by name. Does not import it, which would be slow."""
     found = {package: importlib.util.find_spec(package) for package in packages}
     return {name: next(iter(spec.submodule_search_locations)) for name, spec in found.items()
             if spec is not None and spec.submodule_search_locations}  # fmt: skip

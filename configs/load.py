@@ -82,7 +82,7 @@ def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]
     """Merge layers into a valid config and the effective value of each key. Later layers override earlier ones.
 
     Raises ConfigError with every problem: unknown keys, wrong types or ranges, and keys that both the model file and
-    the command line set (MaxText rejects these too: it would silently ignore one of the values).
+    the command line set (MaxText rejects such keys too, because it would silently ignore one of the values).
     """
     problems = Problems()
     merged: dict[str, Value] = {}

@@ -17,7 +17,7 @@ from configs.errors import ConfigError
 
 CONFIG_ROOT = Path(__file__).parent
 MOST_VALUES = 100_000  # limit of values in one file, with aliases expanded
-DEEPEST = 50  # limit of nesting levels in one file; the parser's time grows with their square
+DEEPEST = 50  # limit of nesting levels in one file; the parser's time grows with the square of the levels
 
 
 class _Tree(Composer):

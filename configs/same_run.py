@@ -32,8 +32,8 @@ def identity(config: TrainConfig, texts: Mapping[str, str]) -> dict[str, Any]:
 def describe_texts(config: TrainConfig, paths: Sequence[str], share: str) -> dict[str, str]:
     """Return a description of the text files, tokenizer and batch split, by key.
 
-    If one of these changed, the stored position in the data would point to another text. The files may
-    move to another folder.
+    If a description changed, the stored position in the data would point to another text. The files may move to
+    another folder.
 
     share: the sequences of each batch that each process reads, in words.
     """

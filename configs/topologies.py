@@ -46,7 +46,7 @@ class Topology(Frozen):
 def _make(name: str, shape: str, generation: Generation) -> Topology:
     chips = tuple(map(int, shape.split("x")))
     closed = [size % generation.ring == 0 for size in chips]
-    # the axes of a 2D slice are rings independently; those of a 3D slice are all rings or none is
+    # each axis of a 2D slice may be a ring; the axes of a 3D slice are all rings, or none of them is
     rings = (*closed, False) if len(chips) == 2 else (all(closed),) * 3
     return Topology(
         name=f"{name}:{shape}",

@@ -25,9 +25,9 @@ _LOSS = "loss"
 
 
 def find_source_plan(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
-    """Return the plan of the preceding run if this run can restore its checkpoint, else None.
+    """Return the plan of the preceding run, if the run of `plan` can restore that run's checkpoint; else None.
 
-    It can if the preceding run is of the other arm, and both are runs of MaxText on this machine with checkpoints.
+    The two runs must be of different arms, and be runs of MaxText on this machine that save checkpoints.
     """
     place = plans.index(plan)
     if place == 0:
@@ -90,9 +90,9 @@ def map_to_linen(items: Path, copy: Path) -> Path:
 
 
 def compare_losses(plan: RunPlan, before: RunPlan, first: int, folder: Path, code: int | None) -> CrossRestore:
-    """Return the proof from the losses after the step `first`: those in `folder` must equal the losses of `before`.
+    """Return the proof, which holds if the metrics in `folder` and of the run `before` have equal losses after `first`.
 
-    code: exit code of the restored run. Raises OSError, ValueError.
+    first: the restored step. code: exit code of the run that restored it. Raises OSError, ValueError.
     """
     start = {"source": before.run_name, "restored_step": first}
     if code != 0:
@@ -120,7 +120,7 @@ def _losses(path: Path, after: int) -> dict[int, float]:
 
 
 def write_crossing(directory: Path, found: CrossRestore) -> None:
-    """Write the proof into the run's folder, from which the run's record is made."""
+    """Write the proof into the run's folder `directory`. The run's record is made from the files in this folder."""
     (directory / FILE).write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 

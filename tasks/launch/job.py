@@ -1,7 +1,7 @@
 """Starts, follows and ends jobs by the backend of their plan, and attaches to an earlier flow's job.
 
 A job executes one planned run. An arm is one of the two compared versions; its run may restore the other arm's
-checkpoint, as a proof that both save the same state.
+checkpoint, as a proof that both arms save the same state.
 """
 
 import time
@@ -140,7 +140,7 @@ def find_source_folder(plan: RunPlan, plans: Sequence[RunPlan], store: Store) ->
 
 
 def proves_by_restoring(plan: RunPlan, before: RunPlan) -> bool:
-    """Return whether the run of `plan` restores the preceding run's checkpoint: other arm, both maxview's trainer."""
+    """Return whether the run of `plan` restores the checkpoint of the preceding run, whose plan is `before`."""
     return plan.arm != before.arm and plan.trainer == before.trainer == "maxview"
 
 

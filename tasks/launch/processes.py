@@ -15,7 +15,7 @@ from tasks.records import StartedProcess
 from tasks.store import write_atomically
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-TOLERANCE_S = 2.0  # processes with one pid whose start times differ by less are the same
+TOLERANCE_S = 2.0  # a process with the same pid is the same process if the start times differ by less
 KILL_S = 5.0  # longest wait after SIGKILL
 POLL_S = 0.02
 # pid → child of this process. They must be reaped, or they stay zombies.

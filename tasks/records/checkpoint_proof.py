@@ -269,9 +269,9 @@ def pair_saves(events: Iterable[CheckpointEvent], proofs: Iterable[CheckpointPro
 
 
 def _same_place(proof: CheckpointProof, event: CheckpointEvent) -> bool:
-    """Whether the proof's and the save's path may be one folder. One of the paths may be relative to the other's root.
+    """Return whether the proof and the save may be of one folder: one path ends with the other, or none is printed.
 
-    Separates equal steps of different runs. A save without a printed path matches every proof.
+    Separates equal steps of different runs.
     """
     if event.path is None:
         return True

@@ -53,7 +53,7 @@ class Decision(Frozen):
     effect_high: float | None = None
     effect_text: str = ""  # e.g. "-6.6 % (-9.1 … -4.0)"; without noise "+10.6 %"
     level: str = ""  # the judged steps, for a time that is measured on several: "steady steps", "typical steps"
-    evidence: str = ""  # number of runs, e.g. "one run of each"
+    evidence: str = ""  # the number of runs in words, e.g. "one run of each"
     p_value: float | None = None  # probability of such an effect if the arms are equal
     runs_wanted: int | None = None  # total runs per arm that would probably give a verdict; None: given, or too many
     cost_text: str = ""  # cost of the additional runs
@@ -180,7 +180,7 @@ class ComparisonRecord(Frozen):
     stalls: dict[str, tuple[Stall, ...]] = {}  # arm -> stalls
     next_command: str = ""  # the command to type next; empty: none
     parities: tuple[Parity, ...] = ()  # the loss first
-    times: tuple[TimeAccount, ...] = ()  # one per run that has step times or died
+    times: tuple[TimeAccount, ...] = ()  # one account per run that has step times or died
     equal_by_construction: str = ""  # why the arms' times cannot differ; empty: they can
     commits: dict[str, tuple[Commit, ...]] = {}  # arm -> its commits that are not in the other arm, the newest first
     checkpoints: CheckpointDifference | None = None  # at the last common step; None without one

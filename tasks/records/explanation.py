@@ -56,7 +56,7 @@ class ProgramExplanation(Frozen):
     sentence: str
     hashes: tuple[str, str]  # SHA-256 of each program; independent of the order of operations and of names
     versions: tuple[str, str] = ("", "")  # JAX versions if they differ, else empty
-    operations: tuple[OperationDifference, ...] = ()  # those with `first` first, then by share
+    operations: tuple[OperationDifference, ...] = ()  # differences with `first` come first, then by share
     left_out: int = 0  # number of differences missing from `operations`
     inputs: tuple[InputDifference, ...] = ()
     placements: tuple[str, ...] = ()  # sharding constraints that only one arm has, in words
@@ -99,7 +99,7 @@ class TimeExplanation(Frozen):
     sentence: str  # names up to three of the largest sure differences
     steps: tuple[int, int]  # number of profiled steps
     step_s: tuple[float, float]  # median seconds from the start of one step to the next
-    differences: tuple[TimeDifference, ...] = ()  # sure ones first, then by size
+    differences: tuple[TimeDifference, ...] = ()  # `sure` differences first, then by size
     _older = ignore_older("operations_s")
 
 

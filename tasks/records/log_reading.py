@@ -73,8 +73,8 @@ class Flops(Frozen):
     """The FLOPs of a training step per device, from the block `Per train step:`."""
 
     total_tflops: float | None = None  # in TFLOP
-    weight_pct: float | None = None  # percent of them in products with weights
-    attention_pct: float | None = None  # percent of them in attention
+    weight_pct: float | None = None  # percent of the FLOPs in products with weights
+    attention_pct: float | None = None  # percent of the FLOPs in attention
 
 
 class Stall(Frozen):
@@ -116,7 +116,7 @@ class Coverage(Frozen):
     """The completeness of a log reading: the lines that look like data, and how many of them were parsed."""
 
     step_lines_seen: int = 0  # number of lines that look like step lines
-    step_lines_parsed: int = 0  # number of them that were parsed
+    step_lines_parsed: int = 0  # number of parsed step lines
     gaps: tuple[tuple[int, int], ...] = ()  # ranges (first, last) of missing steps
     lost: tuple[str, ...] = ()  # notes in the log about lines that maxview's launcher could not fetch
     rewinds: int = 0  # number of step lines whose step is not larger than the step before

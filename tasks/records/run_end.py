@@ -60,7 +60,7 @@ class LogError(Frozen):
 
     @property
     def _message_and_error(self) -> tuple[str, str]:
-        # pydantic's message only counts the errors; the next line names one
+        # pydantic's message only counts the errors; the next line names the first error
         first = self.detail.partition("\n")[0].strip() if self.type.endswith("ValidationError") else ""
         return self.message, first
 

@@ -25,7 +25,7 @@ from tasks.resolve.trainers.trainer_source import TrainerSource
 LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later layers override earlier ones
 # keys whose values follow from the run's folder
 RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")
-# A case's values of these keys do not override those of a model's file that sets num_experts.
+# A case's values of these keys do not override the values of a model's file that sets num_experts.
 EXPERTS = ("num_experts", "num_experts_per_tok", "norm_topk_prob")
 
 

@@ -92,7 +92,7 @@ def _fetch(repository: str, sha: str, folder: Path, git: Path) -> None:
 
 
 def is_whole(folder: Path, sha: str) -> bool:
-    """Return whether the folder contains exactly the files of the commit `sha`; compares their hashes."""
+    """Return whether the folder contains exactly the files of the commit `sha`, by comparing hashes."""
     try:
         known = json.loads((folder / COMMIT).read_text())
         text, algorithm = known["commit"].encode("utf-8", "surrogateescape"), ALGORITHMS[len(sha)]
@@ -106,7 +106,7 @@ def is_whole(folder: Path, sha: str) -> bool:
 
 
 def check_checkout(checkout: str, sha: str) -> None:
-    """Raise CheckoutError if a file of a run's checkout has changed. checkout: its folder or one inside it."""
+    """Raise CheckoutError if a file of a run's checkout has changed. checkout: its folder, or a folder inside it."""
     place = Path(checkout)
     folder = next((folder for folder in (place, *place.parents) if folder.name == sha), place)
     if not is_whole(folder, sha):
@@ -117,7 +117,7 @@ def check_checkout(checkout: str, sha: str) -> None:
 
 
 def prune_checkouts(cache: Path, *, now: float | None = None) -> list[Path]:
-    """Remove checkouts unused for KEPT_S and unfinished ones older than UNFINISHED_S; return the removed folders."""
+    """Remove checkouts unused for KEPT_S and unfinished checkouts older than UNFINISHED_S; return their folders."""
     now = time.time() if now is None else now
     removed = []
     for folder in sorted((cache / FOLDER).glob("*")) + sorted((cache / FOLDER).glob(".*-*")):

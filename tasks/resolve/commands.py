@@ -39,7 +39,7 @@ COMPILE_ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW
 class Command:
     """How one run is started on its target. The constructor checks that the trainer supports the config."""
 
-    trainer: TrainerSource  # with the values of UNKNOWN where only the run's log will show the true ones
+    trainer: TrainerSource  # with the placeholders of UNKNOWN if only the run's log will show the true values
     invoke: Callable[[Path], Invocation]  # run folder → arguments, variables and output files
     facts: dict[str, Any] = field(default_factory=dict)  # enter the run's identity, besides config, trainer and target
     settings: ImageSettings | None = None  # the backend's, with the image to run; None for a run on this machine

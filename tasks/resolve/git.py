@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from tasks.records import Commit
 
 TIMEOUT_S = 600.0  # long enough to fetch one commit of a big repository
-# Excludes `ext::`, with which an address runs a command.
+# Excludes `ext::` addresses, which run a command.
 PROTOCOLS = "file:git:http:https:ssh"
-# the GIT_* variables that git gets: how to log in
+# the only GIT_* variables that git gets; they contain how to log in
 SSH_SETTINGS = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")
 MOST_COMMITS = 200  # limit of listed commits
 _COMMIT = "%H%x00%cI%x00%an%x00%s%x01"  # format of a listed commit: SHA, time, author, subject

@@ -30,7 +30,7 @@ def doc(description: str, **schema: Any) -> Any:
     return Field(description=description, json_schema_extra={"description": description} | schema)
 
 
-def names(kind: Kind, *more: str) -> dict[str, Any]:
+def dropdown(kind: Kind, *more: str) -> dict[str, Any]:
     """Return the JSON schema of a dropdown: the words `more`, then the names of the files in configs/KIND."""
     return {"type": "string", "enum": [*more, *list_names(kind)]}
 
@@ -55,20 +55,22 @@ def _read_seconds(budget: str) -> float | None:
 
 COUNT = {"type": "integer", "minimum": 1, "maximum": MOST_REPEATS}
 
-Comparison = Annotated[str, AN_ARGUMENT, doc("What to compare: a file in configs/comparisons", **names("comparisons"))]
+Comparison = Annotated[
+    str, AN_ARGUMENT, doc("What to compare: a file in configs/comparisons", **dropdown("comparisons"))
+]
 Cases = Annotated[
     tuple[str, ...],
     Parameter(name="--case"),
     QUIET,
     doc(
         "A case such as 03_dropout, or several; all: every case. By default those of the comparison.",
-        items=names("cases", "all"),
+        items=dropdown("cases", "all"),
     ),
 ]
 Target = Annotated[
-    str, QUIET, doc("Where to run: cpu, cpu-8, …; the comparison's own target by default.", **names("targets", ""))
+    str, QUIET, doc("Where to run: cpu, cpu-8, …; the comparison's own target by default.", **dropdown("targets", ""))
 ]
-Model = Annotated[str, QUIET, doc("The model file; the target's own by default.", **names("models", ""))]
+Model = Annotated[str, QUIET, doc("The model file; the target's own by default.", **dropdown("models", ""))]
 Overrides = Annotated[
     tuple[str, ...],
     Parameter(name="--set"),
@@ -182,7 +184,7 @@ class CompareOptions(ArmsOptions):
 class PreflightOptions(ArmsOptions):
     """The options of the flow `preflight`."""
 
-    target: Annotated[str, doc("A target that names a topology, such as v5e-32 or v5p-64.", **names("targets"))] = (
+    target: Annotated[str, doc("A target that names a topology, such as v5e-32 or v5p-64.", **dropdown("targets"))] = (
         "v6e-32"
     )
     more: Annotated[PreflightMore, GROUP, doc("Options that are rarely needed")] = PreflightMore()
@@ -241,16 +243,16 @@ class NightOptions(Frozen):
         tuple[str, ...],
         Parameter(name="--comparison"),
         QUIET,
-        doc("A comparison, or several; those of configs/nightly.yml by default.", items=names("comparisons")),
+        doc("A comparison, or several; those of configs/nightly.yml by default.", items=dropdown("comparisons")),
     ] = ()
     cases: Annotated[
         tuple[str, ...],
         Parameter(name="--case"),
         QUIET,
-        doc("A case such as 03_dropout, or several; every case by default.", items=names("cases", "all")),
+        doc("A case such as 03_dropout, or several; every case by default.", items=dropdown("cases", "all")),
     ] = ()
     target: Annotated[
-        str, QUIET, doc("Where to run; as configs/nightly.yml says by default.", **names("targets", ""))
+        str, QUIET, doc("Where to run; as configs/nightly.yml says by default.", **dropdown("targets", ""))
     ] = ""
     repeats: Repeats = None
     overrides: Overrides = ()

@@ -107,7 +107,7 @@ def plan_run(
     rules: VerdictRules | None = None,
     start: SharedStart | None = None,
 ) -> RunPlan:
-    """Return the plan of one run. Its identity depends on neither its folder nor its time limit."""
+    """Return the plan of one run. The run's identity depends on neither its folder nor its time limit."""
     trainer, compiles_for = command.trainer, target.topology if request.compile_only else None
     if compiles_for:  # a compile runs on this machine, without the target's launch settings
         here = {"backend": "local", "environment": {}, "pass_on": (), "wrap": (), "launch": {}}

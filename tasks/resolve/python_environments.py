@@ -57,8 +57,8 @@ def check_packages(words: Sequence[str]) -> list[str]:
 def make_environment(words: Sequence[str], checkout: Path, cache: Path) -> str:
     """Return the interpreter of an environment with the checkout's dependencies, some replaced by `words`.
 
-    A word, such as `jax==0.11.0`, replaces the checkout's own requirement of that package, but not those of other
-    packages: a conflict fails here, not at run time. Raises ConfigError, and SoftwareError if the build fails.
+    A word, such as `jax==0.11.0`, replaces the checkout's requirement on that package, but no requirement of another
+    package: a conflict fails here, not at run time. Raises ConfigError, and SoftwareError if the build fails.
     """
     problems = check_packages(words)
     if problems:

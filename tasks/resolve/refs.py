@@ -33,10 +33,10 @@ def pin_ref(ref: ResolvedRef) -> str:
 
 
 def resolve_ref(repository: str, name: str) -> ResolvedRef:
-    """Return the commit of `name` in `repository`, which is a clone's folder or a remote address.
+    """Return `name` with the SHA of its commit in `repository`, which is a clone's folder or a remote address.
 
     `NAME:SHA` is the commit SHA, even if the branch NAME has moved on. `NAME~3` and `NAME^2` are ancestors of NAME's
-    commit; they need a clone.
+    commit, and can only be resolved in a clone.
 
     Raises ConfigError for a name that git does not allow, that is unknown, or that is ambiguous.
     """

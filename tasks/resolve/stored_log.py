@@ -24,7 +24,7 @@ class StoredLog(Frozen):
     begin: int
     end: int
     exit_code: int  # as the log prints it; without one, 1 if an exception ended the run, else 0
-    checkpoints: tuple[tuple[int, int | None, int | None], ...]  # step, file offsets of the save's begin and its commit
+    checkpoints: tuple[tuple[int, int | None, int | None], ...]  # step, file offsets of the save's start and its commit
     source: str | None  # the stored run's folder; None if it has no checkpoints
     home: str | None  # the stored run's folder as printed in the log; None if the log prints no checkpoint path
     digest: str  # hash of the bytes

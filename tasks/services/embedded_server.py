@@ -145,7 +145,7 @@ def main(files: ServerFiles, port: int, idle_s: float) -> None:
     """Serve until SIGTERM, or until there was no user for `idle_s` seconds; port 0: any free port."""
     import uvicorn  # slow, and commands do not need it
 
-    # One server starts at a time: two that create the same database would corrupt it.
+    # One server starts at a time: two servers that create the same database would corrupt it.
     lock = _take_turn()
     if files.find() is not None:  # another command has started a server meanwhile
         return

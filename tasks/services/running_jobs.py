@@ -100,7 +100,7 @@ def stop_every_job() -> None:
 
 
 def _once(end: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that calls `end` only at its first call; concurrent callers wait until `end` returns."""
+    """Return a function that calls `end` only at the first call; concurrent callers wait until `end` returns."""
     lock, done = threading.Lock(), False
 
     def run() -> None:

@@ -60,7 +60,7 @@ def can_confine(folders: list[str]) -> bool:
 
 
 def confine(folders: list[str]) -> None:
-    """Make every mount except the `+` folders read-only, for this process and its children. Raises OSError."""
+    """Make all mounts but `+` folders and LEFT_ALONE read-only, for this process and its children. Raises OSError."""
     here = os.getcwd()
     enter_namespace()
     call("mount", None, b"/", None, MS_REC | MS_PRIVATE, None)

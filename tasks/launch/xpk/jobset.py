@@ -56,7 +56,7 @@ class JobView(Frozen):
     terminal: Literal["Completed", "Failed"] | None = None  # None: the JobSet has not ended
     message: str = ""  # why the JobSet has ended, or why it waits for machines
     created: str | None = None  # ISO 8601
-    evicted: JobCause | None = None  # why Kueue evicted the job, which it restarts by itself; None: not evicted
+    evicted: JobCause | None = None  # why Kueue evicted the job; Kueue restarts it by itself. None: not evicted
     pods: tuple[PodView, ...] = ()  # sorted by slice and host
 
     @property

@@ -21,7 +21,7 @@ from tasks.launch.xpk.settings import Xpk
 from tasks.records import JobCause
 
 TIMEOUT_S = 20.0
-# A stream without data for this time is reopened, because a broken connection looks the same.
+# A stream without data for this time is reopened, because its connection may be broken.
 SILENCE_S = 60.0
 LONGEST_WAIT_S = 60.0  # limit of a server's Retry-After
 STARTING_S = 60.0  # time after an outage in which the server may deny rights, because it still loads its roles

@@ -251,7 +251,7 @@ class GatheredLog:
         if line.startswith(_FRAME_END):
             self._held.append(line)
             return
-        held, self._held = self._held, []  # they were not the last lines: the trainer printed them
+        held, self._held = self._held, []  # the held lines were not the last lines: the trainer printed them
         for item in (*held, line):
             yield self._write(item)
 

@@ -21,7 +21,7 @@ _LAYOUTS = (
     ("MaxText", "MaxText.train", "train.py"),
 )
 _SOURCES = ("src", "")  # folders of a git checkout that may contain the package
-# Keys that choose Linen or NNX, in versions with both (0.2.2 to 0.2.4 have all three keys, earlier ones some).
+# Keys that choose Linen or NNX, in versions with both (0.2.2 to 0.2.4 have all three keys, earlier versions some).
 API_KEYS = ("enable_nnx", "pure_nnx_decoder", "pure_nnx")
 _DECODERS = {False: "layers/decoders.py", True: "layers/nnx_decoders.py"}
 # our key → its name in old versions of MaxText
@@ -52,7 +52,7 @@ class MaxText(Frozen):
 
     @property
     def base_config(self) -> str:
-        """The path of its base.yml, the first argument of every run."""
+        """The path of MaxText's base.yml, the first argument of every run."""
         return str(Path(self.package) / "configs" / "base.yml")
 
     @property
@@ -170,7 +170,8 @@ def choose_block(config: TrainConfig, maxtext: MaxText) -> dict[str, Any]:
         if routed and config.norm_topk_prob:
             raise ConfigError([f"{has_no_block}norm_topk_prob=true (take attention_type=global, or set it to false)"])
         dense = config.first_num_dense_layers if routed else config.base_num_decoder_layers
-        # More positions than the original ones would turn on YaRN. Without softmax, expert weights would be raw logits.
+        # With max_position_embeddings > original_max_position_embeddings, MaxText would use YaRN. Without softmax,
+        # expert weights would be raw logits.
         return {
             "decoder_block": "deepseek",
             "first_num_dense_layers": dense,

@@ -43,9 +43,9 @@ def wrote_metrics(text: str) -> bool:
 
 
 def read_maxtext_metrics(path: Path) -> pl.DataFrame | None:
-    """Return one row per training step, ascending, the last row of a repeated step; None if there are none.
+    """Return the metrics in a file of JSON lines: a row per training step, ascending; None without a row or file.
 
-    None also if the file is missing. Leaves out lines of evaluations and a truncated last line. Raises ValueError
+    A repeated step has its last row. Leaves out lines of evaluations and a truncated last line. Raises ValueError
     naming a line that is no JSON object with a step.
     """
     try:
@@ -77,7 +77,7 @@ def make_frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame | None:
 
 
 def read_maxtext_events(folder: Path) -> pl.DataFrame | None:
-    """Return one row per training step, ascending, the last row of a repeated step; None if there are none.
+    """Return the metrics in a folder of TensorBoard files: a row per training step, ascending; None without a row.
 
     Each start of the trainer writes a file. Rows of a later file replace earlier rows of the same steps; a file with
     step 0 replaces all earlier files. Ignores a truncated last record. Raises ValueError naming a damaged file.

@@ -71,7 +71,7 @@ def choose_python(arm: Arm, build: Callable[[], str]) -> tuple[str | None, tuple
     if arm.packages:
         python = build()
     elif arm.python:
-        # not resolved: a virtual environment's interpreter is a symbolic link to one outside the environment
+        # The link is kept: a virtual environment's interpreter is a symbolic link to an interpreter outside of it.
         python, software = str(Path(arm.python).expanduser().absolute()), (f"python {arm.python}",)
     return python, (f"image {arm.image}",) if arm.image else software
 
