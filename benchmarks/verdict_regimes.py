@@ -96,7 +96,7 @@ def draw_lognormal(rng: Rng, runs: int, steps: int) -> Values:
 
 
 def draw_seventy(rng: Rng, runs: int, steps: int) -> Values:
-    """Steps of about 0.07 s, of which a log prints two digits."""
+    """Steps of about 0.07 s. A log without tokens per second prints them with two digits."""
     level = rng.uniform(0.0695, 0.0715)
     return level * np.exp(rng.normal(0, 0.0025, (runs, 1)) + rng.normal(0, 0.003, (runs, steps)))
 
