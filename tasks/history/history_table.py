@@ -18,7 +18,7 @@ from tasks.history.stored_comparisons import read_comparisons
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.store.atomic import StoreError
 from tasks.store.files import Entry, Files
-from tasks.store.folder import Store
+from tasks.store.store import Store
 
 FOLDER = "history"
 COMPACTED = f"{FOLDER}/compacted"

@@ -38,8 +38,8 @@ def turn_of(
     """Lock a run while the block runs. Yields the run's record if it has already finished, else None.
 
     While another flow has the run, calls `wait` repeatedly with the reason; `wait` may raise. Calls `tell` once if the
-    files of a finished run were changed: they are moved away, and the run is repeated. In a bucket, takes over a run
-    with its files from another machine's flow run, if the other flow run has ended or is one of `flow_runs`
+    files of a finished run were changed: the files are moved away, and the run is repeated. In a bucket, takes over a
+    run with its files from another machine's flow run, if the other flow run has ended or is one of `flow_runs`
     (rescheduled). Raises StoreError if this flow's server does not have the other flow run, unless `take_over` is set:
     the user states that the other machine is gone.
     """

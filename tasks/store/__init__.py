@@ -2,5 +2,5 @@
 
 from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.directories import ComparisonDirectory, RunDirectory
-from tasks.store.folder import Store, check_writable, open_store
 from tasks.store.names import check_name, safe_name
+from tasks.store.store import Store, check_writable, open_store

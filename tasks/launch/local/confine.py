@@ -1,10 +1,10 @@
-"""Runs a command that can write to the given folders only: `confine.py [+-]FOLDER… -- COMMAND…`.
+"""Runs a command that can write only to the folders with a `+`: `confine.py [+-]FOLDER… -- COMMAND…`.
 
-`+FOLDER` is writable, `-FOLDER` read-only; name a parent folder before its subfolders. This process replaces itself by
-the command (exec), which so keeps the pid. In a new mount namespace every other file system is read-only; /dev, /proc
-and /sys stay as they are. Root creates the namespace and drops the capabilities with which the command could leave it;
-other users also need a user namespace. If the system allows none (a kernel before 5.12, some containers), the command
-runs unconfined. Uses the standard library only, so that it runs with `python -I -S`.
+`+FOLDER` is writable, `-FOLDER` read-only; name a parent folder before its subfolders. In a new mount namespace every
+other file system is read-only; /dev, /proc and /sys stay as they are. Root creates the namespace and drops the
+capabilities with which the command could leave the namespace; other users also need a user namespace. If the system
+allows none (a kernel before 5.12, some containers), the command runs unconfined. exec replaces this process with the
+command, so the command has this process's pid. Uses the standard library only: runs with `python -I -S`.
 """
 
 import ctypes

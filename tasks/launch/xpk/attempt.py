@@ -283,7 +283,7 @@ def fetch_own_files(plan: RunPlan, directory: RunDirectory) -> None:
 
 
 def describe_place(cluster: str, hosts: tuple[str, ...]) -> str:
-    """Return a text that names a run's hosts; it is equal only for runs on the same hosts."""
+    """Return a text that names a run's hosts. Texts are equal only for runs on the same hosts."""
     if len(hosts) <= MOST_HOSTS:
         return f"cluster {cluster}: {', '.join(hosts)}"
     digest = sha256("\n".join(hosts).encode()).hexdigest()[:8]

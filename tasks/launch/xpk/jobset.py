@@ -173,7 +173,7 @@ def _pod_cause(status: Object, state: Object) -> JobCause | None:
 
 
 def find_node_loss(name: str, node: Object | None) -> JobCause | None:
-    """Return why a node is lost: it is missing, or it is not ready. None if it is ready."""
+    """Return why a node is lost (it is missing or not ready); None if the node is ready. node: its API object."""
     if node is None:
         return JobCause(type="NodeGone", message=f"the node {name} has left the cluster")
     for condition in node.get("status", {}).get("conditions") or []:

@@ -92,7 +92,7 @@ class KubeApi:
         ]
 
     def lost_node(self, name: str) -> JobCause | None:
-        """Return why a node is lost; None if it is ready, or if this account may not read nodes."""
+        """Return why a node is lost; None if the node is ready, or if this account may not read nodes."""
         try:
             return find_node_loss(name, self._read(rights.GET_NODES, f"/api/v1/nodes/{name}"))
         except Refused:

@@ -154,7 +154,7 @@ def xpk_environment(caller: dict[str, str]) -> dict[str, str]:
 def create_workload(argv: Sequence[str], exists: Callable[[], bool]) -> None:
     """Run xpk until the workload exists; retry after an outage. Raises LaunchError with the end of xpk's output.
 
-    exists: returns whether the workload exists. xpk's exit code is ignored: it may fail after creating the workload.
+    exists: returns whether the workload exists. xpk's exit code is ignored: xpk may fail after creating the workload.
     """
     missing = list(missing_tools([word for word in argv if word]))
     if missing:

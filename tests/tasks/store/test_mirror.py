@@ -9,10 +9,10 @@ from tasks.launch.xpk.handle import XpkHandle
 from tasks.records import RunReading, RunRecord
 from tasks.store import Store, StoreError, check_writable, open_store
 from tasks.store.claims import TakenError
-from tasks.store.folder import Mirror
 from tasks.store.gcs import GcsFiles
 from tasks.store.json_records import run_record_to_json
 from tasks.store.mirror import name_store
+from tasks.store.store import Mirror
 
 
 @pytest.fixture
