@@ -16,7 +16,7 @@ from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
 TITLE = 120  # characters: two lines on a screen
-NAMED = 4  # rows of one verdict that the summary names
+NAMED = 4  # most rows of one verdict that the summary names
 FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')  # in a traceback
 COMMANDS = {
     "compare": "This command trains both arms of this case",
@@ -41,7 +41,7 @@ class Answer(Frozen):
 
 
 def answer_of(record: ComparisonRecord) -> Answer:
-    """Return the answer of a comparison."""
+    """Return the texts at the top of a comparison's page."""
     row = None if record.has_died else find_deciding_row(record, draw_effects(record.rows))
     does, cost = describe_command(record, row), tell_cost(record, row)
     return Answer(
@@ -79,7 +79,10 @@ def shorten_title(headline: str) -> str:
 
 
 def sum_up(record: ComparisonRecord) -> str:
-    """Return one sentence: the rows that are the same, and the unknown rows with a reason."""
+    """Return one sentence: the rows that are the same, and the unknown rows with a reason.
+
+    If an arm died, the sentence has the steps that agree and the arm that was measured.
+    """
     if record.has_died:
         ended = [arm for arm in (record.baseline, record.candidate) if not arm.has_died]
         measured = f"the table has what {visible(ended[0].label)} measured" if ended else ""
@@ -101,7 +104,10 @@ def sum_up(record: ComparisonRecord) -> str:
 
 
 def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return how certain the verdict is, and why; empty without a judged row, or if its effect is unknown."""
+    """Return how certain the verdict is, and why.
+
+    Empty without a judged row, and for an unknown verdict without an interval.
+    """
     if record.has_died:
         dead = [arm for arm in (record.baseline, record.candidate) if arm.has_died]
         code = "" if dead[0].exit_code is None else f", and the exit code {dead[0].exit_code}"

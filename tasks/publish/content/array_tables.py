@@ -1,4 +1,4 @@
-"""Turns the difference of two checkpoints into two tables, arrays by kind and every array, and into words."""
+"""Turns the difference of two checkpoints into sentences and two tables: one of kinds of arrays, one of all arrays."""
 
 from configs.schema import Frozen
 from tasks.records import ArrayDifference, ArrayRole, CheckpointDifference, Verdict
@@ -10,7 +10,7 @@ WHY_ALONE: dict[ArrayRole, str] = {
     "other state": "state of one implementation alone",
 }
 LACKING = "missing on the other side"
-NAMED = 3  # arrays without a partner that a line names
+NAMED = 3  # most arrays without a partner that a line names
 
 
 class RoleCount(Frozen):
@@ -19,7 +19,7 @@ class RoleCount(Frozen):
     role: ArrayRole
     here: int  # arrays of the first checkpoint
     there: int  # arrays of the second one
-    equal: int  # pairs; an array that stacks all layers, and the other side's arrays of these layers, are one pair
+    equal: int  # pairs; one pair can be a stack of all layers on one side and an array per layer on the other
     differing: int  # pairs
     alone: int  # arrays without a partner on the other side
     why: str  # the reason for arrays without a partner; empty if there are none
@@ -124,7 +124,7 @@ def describe_alone(found: CheckpointDifference) -> list[str]:
 
 
 def name_pair(array: ArrayDifference) -> str:
-    """Return both names of a pair, or one if they are equal; of several layers, the first name and their number."""
+    """Return both names of a pair, or one if they are equal; for several layers, the first name and the layer count."""
     sides = [names for names in (array.names, array.other_names) if names]
     names = [name[0] + (f" … ({len(name)} layers)" if len(name) > 1 else "") for name in sides]
     return visible(" ↔ ".join(dict.fromkeys(names)))

@@ -30,7 +30,7 @@ PARTS = {  # part of a run's time -> name of its colour
     "evaluation at the end": "changed", "outside": "line",
 }  # fmt: skip
 LEGEND_COLUMNS = 4
-LIMIT = 3.0  # thresholds; longer bars of `draw_changes` end here
+LIMIT = 3.0  # largest length of a bar of `draw_changes`, in thresholds
 
 
 def draw_curve(record: ComparisonRecord, metric: str) -> str | None:
@@ -135,7 +135,7 @@ def to_data_uri(svg: str) -> str:
 
 
 def _render(chart: pygal.graph.graph.Graph) -> str:
-    """Return the chart as SVG text, the same for equal charts, without the parts that an image cannot use."""
+    """Return the chart as SVG text without the parts that an image cannot use; equal charts have equal texts."""
     chart.uuid = "chart"
     chart.add_xml_filter(_strip)
     return str(chart.render())

@@ -130,7 +130,7 @@ def _state(event: CheckpointEvent | None, proof: CheckpointProof | None) -> Stat
 
 
 def _log_words(event: CheckpointEvent | None, proof: CheckpointProof | None, *, timed: bool) -> str:
-    """Return the state by the log. timed: omit seconds. An array count that the proof confirms is omitted too."""
+    """Return the state according to the log, without an array count that the proof confirms. timed: omit seconds."""
     if event is None:
         return "not mentioned"
     parts = [event.summary]

@@ -7,7 +7,7 @@ from tasks.records import MetricDiff
 
 WIDTH = 150.0  # px; the middle is no change
 MARGIN = 4.0  # px on either side, so that a point at the edge is not cut off
-LEAST, MOST = 3.0, 12.0  # bounds of the number of thresholds from the middle to an edge; larger effects are drawn at it
+LEAST, MOST = 3.0, 12.0  # bounds of the effect at an edge, in thresholds; larger effects are drawn there
 
 
 class EffectLine(Frozen):
@@ -23,14 +23,14 @@ class EffectLine(Frozen):
 
 
 def draw_effects(rows: Sequence[MetricDiff]) -> dict[str, EffectLine]:
-    """Return metric → drawn effect, for the rows with a threshold, a better direction and an effect."""
+    """Return metric → drawn effect, for the rows with an effect, a threshold and a known better direction."""
     drawn = [row for row in rows if row.effect is not None and row.threshold and row.baseline and row.better != "equal"]
-    furthest = max((abs(end) / _threshold(row) for row in drawn for end in _ends(row)), default=0.0)
+    furthest = max((abs(end) / _threshold(row) for row in drawn for end in _effect_and_ends(row)), default=0.0)
     reach = min(max(LEAST, furthest), MOST)
     return {row.metric: _draw(row, reach) for row in drawn}
 
 
-def _ends(row: MetricDiff) -> list[float]:
+def _effect_and_ends(row: MetricDiff) -> list[float]:
     """Return the effect, and the ends of its interval if known."""
     return [end for end in (row.effect, row.effect_low, row.effect_high) if end is not None]
 
@@ -50,7 +50,7 @@ def _draw(row: MetricDiff, reach: float) -> EffectLine:
         share = max(-1.0, min(1.0, sign * effect / threshold / reach))
         return round(WIDTH / 2 + (WIDTH / 2 - MARGIN) * share, 1)
 
-    effect, *interval = _ends(row)
+    effect, *interval = _effect_and_ends(row)
     ends = sorted(map(place, interval)) if len(interval) == 2 else (None, None)
     furthest = 100 * sign * threshold * reach  # the change at the right end, in percent
     return EffectLine(

@@ -1,4 +1,4 @@
-"""Turns an explanation into sections of text, which terminal, artifact and page show in the same order."""
+"""Turns an explanation (the causes of a difference) into sections of text, the same for terminal, artifact and page."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -75,6 +75,6 @@ def _place(row: LiveBuffer | TimeDifference) -> str:
 
 
 def _with_commit(text: str, places: Sequence[CodeLine | Root | None], commits: dict[tuple[str, int], str]) -> str:
-    """Return the text, with the commit in brackets that changed the last of the places for which one is known."""
+    """Return the text and, in brackets, the commit of the last place whose commit is known."""
     found = [commits[place.file, place.line] for place in places if place and (place.file, place.line) in commits]
     return f"{text} [{found[-1]}]" if found else text

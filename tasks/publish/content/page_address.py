@@ -7,7 +7,8 @@ from urllib.parse import quote
 from configs.schema import Frozen
 from tasks.store import Store
 
-SITE = "MAXVIEW_SITE"  # variable with the URL of the served store: browsers block links from Prefect to local files
+# environment variable with the URL of the served store: browsers block links from Prefect to local files
+SITE = "MAXVIEW_SITE"
 
 
 class PublishedPage(Frozen):
@@ -19,7 +20,7 @@ class PublishedPage(Frozen):
 
     @property
     def shown(self) -> str:
-        """Return the page's name in a log: a link that any browser opens, else its address."""
+        """Return the address to print in a log: a link that works on any machine, else the address in the store."""
         return self.link if self.link.startswith(("http://", "https://")) else self.address
 
 

@@ -6,14 +6,14 @@ from configs.schema import Frozen
 from tasks.publish.content.time_bars import show_seconds
 from tasks.records import ArmSummary, CheckpointLife, ComparisonRecord, LifeSpan
 
-WIDTH = 1000.0  # of the time axis; unit of all x and widths
+WIDTH = 1000.0  # of the time axis, in the unit of all x and widths
 LEAST = 3.0  # least width of a bar
-LATER = 1.5  # the axis has a break before late proofs if proofs end later than the saves by this factor
+LATER = 1.5  # the axis has a break before late proofs if they end later than the saves by this factor
 BREAK = 0.94  # x of the break, as a share of the width
 
 
 class LifeBar(Frozen):
-    """One part of one life."""
+    """One part of a checkpoint's life: a span such as the blocking save, or its commit."""
 
     part: str  # determines the colour
     x: float

@@ -23,7 +23,7 @@ def add_next(record: ComparisonRecord, runs: Sequence[RunRecord], *, cases: int)
 
 
 def add_next_of_compiles(record: ComparisonRecord, compiles: Sequence[RunRecord]) -> ComparisonRecord:
-    """Return the comparison of two compiled steps with its next command: train them, or read the failed one's log."""
+    """Return the comparison of two compiled steps with its next command: train both, or read a failed compile's log."""
     unfit = record.programs.unfit if record.programs else ()
     failed = [run.log for run in compiles if run.arm in unfit]
     plans = _plans_of_arms(record, compiles)
@@ -41,7 +41,7 @@ def _plans_of_arms(record: ComparisonRecord, runs: Sequence[RunRecord]) -> list[
 def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: int) -> list[str]:
     """Return the most useful command after this verdict; empty if no command gives more information.
 
-    plans: of one run of each arm; the command repeats their options. cases: the number of cases compared together. If
+    plans: one per arm; the command repeats their options. cases: the number of cases compared together. If
     the target has run all cases that fit, suggest the cases for more devices, then a compile for a TPU slice.
     """
     place, same = load_target(record.target), [*options_of_plan(plans[0]), *options_of_arms(plans)]
@@ -81,7 +81,7 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
 
 
 def offer_bisection(record: ComparisonRecord, plans: Sequence[RunPlan]) -> list[str]:
-    """Return the `maxview bisect` command; empty without a difference or without several commits in between."""
+    """Return the `maxview bisect` command; empty unless both differ and the candidate has several commits more."""
     before, after = plans
     between = record.commits.get(record.candidate.name, ())
     diverged = bool(record.commits.get(record.baseline.name))

@@ -11,7 +11,7 @@ from tasks.records.text import visible
 
 LEAST_SHARE = 0.0005  # smaller parts are not listed
 PERCENT_A_LETTER = 0.8  # width of a letter, 6 px, in percent of a bar of 750 px
-TICKS = 5  # most intervals of the axis
+TICKS = 5  # largest number of intervals of the axis
 
 
 def average_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
@@ -51,7 +51,7 @@ def show_seconds(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
 
 
-class Bar(Frozen):
+class BarPart(Frozen):
     """One part of an arm's bar; `x` (its begin) and `width` are in percent of the longer arm's run."""
 
     part: TimePart
@@ -69,7 +69,7 @@ class Bar(Frozen):
         return self.width >= PERCENT_A_LETTER * len(self.words) + 1
 
 
-def axis_ticks(bars: dict[str, list[Bar]]) -> list[tuple[float, str]]:
+def axis_ticks(bars: dict[str, list[BarPart]]) -> list[tuple[float, str]]:
     """Return (x in percent, label) of each tick of the axis, at multiples of 1, 2 or 5 × a power of ten seconds."""
     longest = max((sum(bar.part.seconds for bar in parts) for parts in bars.values()), default=0.0)
     if longest <= 0:
@@ -84,15 +84,15 @@ def _order_in_time(part: TimePart) -> int:
     return {"start": -2, "compile": -1, "end": 2}.get(part.part, int(part.part.endswith(" at the end")))
 
 
-def draw_bars(record: ComparisonRecord) -> dict[str, list[Bar]]:
-    """Return name of the arm → bar of its mean run; omits arms without an account."""
+def draw_bars(record: ComparisonRecord) -> dict[str, list[BarPart]]:
+    """Return name of the arm → parts of the bar of its mean run; omits arms without an account."""
     found = {arm.name: average_parts(record, arm.name) for arm in (record.baseline, record.candidate)}
     longest = max((sum(part.seconds for part in parts) for parts in found.values()), default=0.0)
-    bars: dict[str, list[Bar]] = {}
+    bars: dict[str, list[BarPart]] = {}
     for name, parts in found.items():
         x = 0.0
         for part in sorted(parts, key=_order_in_time) if longest else ():
             width = 100 * part.seconds / longest
-            bars.setdefault(name, []).append(Bar(part=part, x=round(x, 3), width=round(width, 3)))
+            bars.setdefault(name, []).append(BarPart(part=part, x=round(x, 3), width=round(width, 3)))
             x += width
     return bars

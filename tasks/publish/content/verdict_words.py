@@ -103,11 +103,11 @@ def word_of(record: ComparisonRecord, row: MetricDiff) -> Verdict:
 
 
 def count_rows(record: ComparisonRecord, word: Verdict) -> int:
-    """Return how many rows of the page have the word."""
+    """Return how many rows have this displayed verdict."""
     return sum(word_of(record, row) == word for row in record.rows)
 
 
-def list_judged(record: ComparisonRecord) -> list[MetricDiff]:
+def list_rows_to_explain(record: ComparisonRecord) -> list[MetricDiff]:
     """Return the judged rows whose verdict is not `same`; these need a reason."""
     return [row for row in record.rows if word_of(record, row) not in ("same", NOT_JUDGED)]
 
@@ -189,7 +189,7 @@ def absent_text(record: ComparisonRecord) -> str:
 def difference_text(row: MetricDiff, *, brief: bool = False) -> str:
     """Return the text of the difference, with its effect, and a warning if it is noise or if each arm has only one run.
 
-    MaxView's rows have no effect here, because another row has the same. brief: without the warning.
+    The effect of MaxView's rows is omitted, because another row has the same effect. brief: without the warning.
     """
     words = round_numbers(visible(row.difference_text)) or "—"
     if words == "—" and row.difference:  # a count whose cells are in billions
@@ -272,7 +272,7 @@ def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
     return [(name, visible(value)) for name, value in pairs if value]
 
 
-def part_facts(record: ComparisonRecord) -> dict[str, dict[str, str]]:
+def split_facts(record: ComparisonRecord) -> dict[str, dict[str, str]]:
     """Return `baseline` and `candidate` → the facts that differ, and `both` → the equal ones."""
     known = {side: dict(facts_of(arm)) for side, arm in sides_of(record)}
     both = dict(known["baseline"].items() & known["candidate"].items())

@@ -19,13 +19,13 @@ from tasks.publish.content.verdict_words import (
     cell_text,
     difference_text,
     list_findings,
-    list_judged,
+    list_rows_to_explain,
     name_group,
     name_verdict,
     outcome_of,
-    part_facts,
     show_cells,
     sides_of,
+    split_facts,
     threshold_text,
     word_of,
 )
@@ -34,7 +34,7 @@ from tasks.records.text import shorten, visible
 
 LONGEST_KEY = 100
 MOST_DIFFERENCES = 10  # shown per section of an explanation, and between two compiled programs
-LONGEST_HEADING = 20  # characters; columns of longer labels are "baseline" and "candidate": UIs cut wide tables off
+LONGEST_HEADING = 20  # characters; longer labels become "baseline" and "candidate", because UIs cut off wide tables
 LONGEST_TEXT = 600  # characters of a text in an artifact; the page has the full text
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
@@ -163,7 +163,9 @@ def _tables(record: ComparisonRecord) -> list[str]:
         arms = [_md(arm.label) if len(arm.label) <= LONGEST_HEADING else side for side, arm in sides_of(record)]
         heads = ["verdict", "metric", *arms, "difference", "threshold"]
         table = draw_table(heads, "llrrrr", [_cells(record, row) for row in rows])
-        reasons = [f"- {_md(row.title)}: {_md(row.reason)}" for row in list_judged(record) if row.group == group]
+        reasons = [
+            f"- {_md(row.title)}: {_md(row.reason)}" for row in list_rows_to_explain(record) if row.group == group
+        ]
         blocks += [f"## {name_group(record, group)}", table, *(["\n".join(reasons)] if reasons else [])]
     return [*blocks, *([_md(absent_text(record))] if record.absent else [])]
 
@@ -208,7 +210,7 @@ def _floors(record: ComparisonRecord) -> list[str]:
 
 
 def _arms(record: ComparisonRecord) -> str:
-    facts = part_facts(record)
+    facts = split_facts(record)
     labels = {side: arm.label for side, arm in sides_of(record)}
     lines = []
     for side, own in facts.items():

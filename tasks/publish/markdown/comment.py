@@ -3,7 +3,13 @@
 from collections.abc import Sequence
 
 from tasks.publish.content.page_address import PublishedPage
-from tasks.publish.content.verdict_words import WORST_FIRST, difference_text, list_judged, name_verdict, outcome_of
+from tasks.publish.content.verdict_words import (
+    WORST_FIRST,
+    difference_text,
+    list_rows_to_explain,
+    name_verdict,
+    outcome_of,
+)
 from tasks.publish.markdown.artifacts import draw_table, escape_markdown
 from tasks.publish.markdown.night import MARKER
 from tasks.records import ComparisonRecord, MetricDiff
@@ -39,7 +45,7 @@ def _cells(record: ComparisonRecord, page: PublishedPage) -> list[str]:
 
 
 def _rows(record: ComparisonRecord) -> list[str]:
-    rows = list_judged(record)
+    rows = list_rows_to_explain(record)
     lines = [_line(row) for row in rows[:MOST_ROWS]]
     more = [f"- … and {len(rows) - MOST_ROWS} more"] if len(rows) > MOST_ROWS else []
     return [f"## {escape_markdown(record.case)}", "\n".join([*lines, *more])] if lines else []

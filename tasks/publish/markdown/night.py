@@ -30,7 +30,7 @@ def night_markdown(record: NightRecord) -> str:
 
 
 def night_headline(record: NightRecord) -> str:
-    """Return the number of bad cells; without any, the number of undecided ones; without those, of all."""
+    """Return the number of bad cells or, if there are none, of undecided cells or, if there are none, of all cells."""
     total, bad = len(record.results), len(record.bad)
     if bad:
         return f"✗ {bad} of {total} comparisons need a look"

@@ -26,9 +26,9 @@ TITLES = {  # metric -> (title, unit); the title of any other metric is its name
     "param_norm": ("Parameter norm", ""),
     "learning_rate": ("Learning rate", ""),
 }
-# columns of a step table without a curve of their own; the comparison has the curves of loss and step time
+# columns of a step table that are not drawn; the curves of loss and step time come from the comparison
 NO_CURVE = frozenset({"step", "line", "offset", "time", "seconds", LOSS.curve, STEP_TIME.curve})
-MOST_MARKS = 2_000  # bands per arm: more could not be distinguished
+MOST_MARKS = 2_000  # per arm: more could not be distinguished
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tasks.publish.content.verdict_words import Effect, describe_coverage, facts
 from tasks.records import ComparisonRecord, Evidence, Finding, RunRecord, Source
 from tasks.records.text import shorten, visible
 
-LONGEST = 400  # characters of a value; longer ones are shortened
+LONGEST = 400  # characters of a value; longer values are shortened
 
 # kind of finding -> name of the fact that it is about
 FACTS = {

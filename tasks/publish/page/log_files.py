@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tasks.publish.content.checkpoints import list_checkpoints
 from tasks.publish.content.verdict_words import sides_of
-from tasks.publish.page.logview import Kind, LogView, read_log
+from tasks.publish.page.logview import Kind, LogView, write_log
 from tasks.records import ArmSummary, ComparisonRecord, Evidence, LogError, Source
 from tasks.records.compiled import LOWERED, OPTIMISED
 from tasks.records.text import visible
@@ -30,7 +30,7 @@ class Logs:
                     continue
                 title = arm.label if is_run and name in arm.label else f"{arm.label} · {PROGRAMS.get(name, name)}"
                 part = f"-{number + 1}" if is_run else f"-{name.partition('.')[0]}"
-                self._views[arm.name, name] = view = read_log(
+                self._views[arm.name, name] = view = write_log(
                     lines or (),
                     list_places(record, arm, number),
                     folder,
@@ -94,7 +94,7 @@ def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Sou
     for curve in record.curves:
         if run < len(arm.runs) and (curve.arm, curve.run_name) == (arm.name, arm.runs[run]) and curve.offsets:
             own |= stalls.intersection(zip(curve.steps, curve.offsets, strict=True))
-            for i in (0, -1):  # without a name: two references suffice to find the shift of line numbers
+            for i in (0, -1):  # nameless: two references suffice to find `LogView.shift`
                 add(Source(line=curve.lines[i], offset=curve.offsets[i], run=run))
     for stall in record.stalls.get(arm.name, ()):
         if (stall.step, stall.offset) in own:

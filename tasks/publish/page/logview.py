@@ -35,7 +35,7 @@ _OWN = re.compile(
 
 _DIGITS = b"0123456789"
 _ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
-BITS = 1 << 15  # size of a filter
+BITS = 1 << 15  # bits of a filter
 MOST_BYTES = 300_000  # of distinct lines; a piece with more gets no filter, to save time
 
 
@@ -64,7 +64,7 @@ class LogView:
     prefix: str
     file: str
     size: int = 0  # bytes
-    pieces: list[tuple[int, int]] = field(default_factory=list)  # per piece: number of its first line, its lines
+    pieces: list[tuple[int, int]] = field(default_factory=list)  # per piece: number of its first line, line count
     folds: list[tuple[int, int, str]] = field(default_factory=list)  # per traceback: first line, last line, cause
     values: dict[int, list[str]] = field(
         default_factory=dict
@@ -115,7 +115,7 @@ class LogView:
         }
 
 
-def read_log(
+def write_log(
     lines: Iterable[tuple[int, str]],
     references: Mapping[Source, tuple[str, ...]],
     folder: Path,
@@ -124,23 +124,25 @@ def read_log(
     prefix: str,
     death: int | None = None,
 ) -> LogView:
-    """Write the log's files from (byte offset, text) pairs; keeps one piece and 8 bytes per line in memory.
+    """Write the log's files from (byte offset, text) pairs; keep one piece and 8 bytes per line in memory.
 
     `references` maps sources to the names of the values read there; `death` is the byte offset of the cause of death.
-    Lines are numbered as in the file to which the references point, or from 1 if they disagree, as for a log without
-    line breaks: there, all references name one line. Raises StoreError if a file cannot be written.
+    Lines have the numbers of the original file if all references agree on the shift, else they are numbered from 1. The
+    references disagree for a log without line breaks, because all of them name one line.
+
+    Raises StoreError if a file cannot be written.
     """
     view = LogView(title=title, prefix=prefix, file=f"logs/{prefix}.txt")
     texts: list[str] = []  # of the current piece
     last: deque[str] = deque(maxlen=LINES_BEFORE_DEATH)
-    folds, letters = _Folds(), Letters()
+    folds, search_filter = _Folds(), SearchFilter()
     filters: list[str] = []
 
     def write_piece(*, only: bool = False) -> None:
-        nonlocal letters
+        nonlocal search_filter
         view.pieces.append((view.lines - len(texts) + 1, len(texts)))
-        filters.append("" if only else letters.filter())
-        letters = Letters()
+        filters.append("" if only else search_filter.filter())
+        search_filter = SearchFilter()
         number, text = len(view.pieces), json.dumps("\n".join(texts), ensure_ascii=False)
         replace_text(folder / f"logs/{prefix}-{number}.js", f'maxviewLog("{prefix}",{number},{text});\n')
         texts.clear()
@@ -159,7 +161,7 @@ def read_log(
             last.append(shorten(text, LONGEST_CAUSE))
             if death is not None and offset <= death < view.end:
                 view.before_death = list(last)
-            letters.take(text)
+            search_filter.take(text)
             texts.append(text)
             size += len(text)
             if size >= PIECE:
@@ -225,12 +227,12 @@ class _Folds:
             self._first, self._chained = None, place
 
 
-class Letters:
-    """The distinct lines of one piece; lines that differ only in digits count as one.
+class SearchFilter:
+    """Collects the distinct lines of one piece and makes its filter. Lines that differ only in digits count as one.
 
-    Their filter lets a search skip pieces without the word. For every three consecutive bytes of a line, in lower case
-    and with 0 for every digit, the bit at their hash is set. A piece can contain a word only if all bits of the word
-    are set; the page's script checks this (`mayHold`).
+    The filter lets a search skip a piece that lacks the searched word. For every three consecutive bytes of a line, in
+    lower case and with 0 for every digit, the bit at their hash is set. A piece can contain a word only if all bits of
+    the word are set; the page's script checks this (`mayHold`).
     """
 
     def __init__(self) -> None:

@@ -92,7 +92,7 @@ def write_page(
             differences=list_differences(*first),
             own_lines={side: logs.unique(side) for side in logs.by_side} if all(logs.by_side.values()) else {},
             most_lines=MOST_LINES,
-            commits=_commits(record),
+            commits=_commits_command(record),
             most_commits=MOST_COMMITS,
             figures=figures,
             causes=sorted({mark["cause"] for mark in marks}),
@@ -109,7 +109,7 @@ def write_page(
     return page
 
 
-def _commits(record: ComparisonRecord) -> str:
+def _commits_command(record: ComparisonRecord) -> str:
     """Return the git command that lists the commits between both sides; empty if equal, or if one is unknown."""
     left, right = record.baseline.commit, record.candidate.commit
     return f"git log --oneline --left-right {left}...{right}" if left and right and left != right else ""

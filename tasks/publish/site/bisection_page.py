@@ -20,9 +20,9 @@ FOLDER, RECORD = "bisections", "bisection.json"
 SIGNS = {"found": "✗", "range": "?", "no difference": "?", "ledger": "·"}
 MARKS = {"good": "=", "bad": "✗", "between": "≠", "unknown": "?", "skipped": "–", "": " "}
 SUBJECT = 48  # characters of a commit's subject
-BAR = 20  # characters of the bar of chance 1
+BAR = 20  # length of the bar of chance 1, in characters
 
-WIDTH, HEIGHT = 960.0, 180.0  # px, as all lengths here; of the part with the levels
+WIDTH, HEIGHT = 960.0, 180.0  # px, like all lengths here; size of the area with the levels
 LEFT = 88.0  # for the labels of levels
 STRIP = HEIGHT + 24  # y of the points without a level
 FLOOR, HIGHEST = STRIP + 56, 36.0  # y of the lower end of the bars, and height of a bar of chance 1
@@ -90,7 +90,7 @@ def _ledger_rows(points: Sequence[BisectedPoint]) -> Iterator[tuple[str, str, st
 
 
 def draw_belief(record: Bisection) -> str:
-    """Return the posterior as bars in a Markdown table, without chances below 0.5 %; empty if no chance is above."""
+    """Return the posterior as a Markdown table: a bar for each commit whose chance is at least LEAST_CHANCE."""
     rows = [
         (
             f"`{point.name}`",
@@ -139,8 +139,8 @@ def show_level(point: BisectedPoint) -> str:
 def draw_points(record: Bisection) -> tuple[list[DrawnPoint], list[Rule]]:
     """Return every point, and the lines at the levels of the good and the bad point.
 
-    The level of the good point is 0. If the metric is no time, points like good get level 0 and points like bad level
-    1. Points without a level are drawn below, at STRIP.
+    The level of the good point is 0. If the metric is no time, points that match the good point get level 0, and points
+    that match the bad point level 1. Points without a level are drawn below, at STRIP.
     """
     measured = any(point.level is not None for point in record.points)
     levels = [_level(record, number, measured) for number in range(len(record.points))]

@@ -137,7 +137,7 @@ def _failures(rows: Sequence[CardRow]) -> list[str]:
 
 
 def _references(rows: Sequence[CardRow]) -> list[str]:
-    """Return a table of outside references: of each quantity, the difference that comes closest to its limit."""
+    """Return a table of outside references: for each quantity, the largest difference relative to its limit."""
     checks = list(dict.fromkeys(check for row in rows for check in row.checks))
     if not checks:
         return []

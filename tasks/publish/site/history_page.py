@@ -40,7 +40,7 @@ type Places = dict[str, float]  # comparison id -> x of its night in the charts 
 
 
 def write_history_page(judged: Sequence[JudgedSeries], store: Store) -> Path | None:
-    """Write `history.html` into the store's top folder; return its path. Series of one pair of refs are grouped.
+    """Write `history.html` into the store's top folder; return its path. Series of a `Group` are drawn together.
 
     For a read-only bucket, the page is written only into the local copy. Returns None for a read-only folder.
     """
@@ -80,7 +80,7 @@ class Drawing:
         self.charts: list[tuple[int, *tuple[list[float | None], ...]]] = []  # row, and the values of both arms
 
     def ticks(self) -> list[tuple[float, str, str]]:
-        """Return (x in percent, date, SVG text anchor) of each label of the axis; dates of one year omit the year."""
+        """Return (x in percent, date, SVG text anchor) of each label of the axis; the dates omit a common year."""
         if not self._days:
             return []
         last, one_year = len(self._days) - 1, len({day[:4] for day in self._days}) == 1
@@ -232,7 +232,7 @@ def _name(group: Group) -> str:
 
 
 def _notes(items: Sequence[JudgedSeries]) -> Iterator[str]:
-    """Yield each note on the main metrics with its cases, and with the metric if it concerns only one."""
+    """Yield each note on the main metrics with its cases, and with the metric if the note concerns only one."""
     found: dict[str, list[Series]] = {}
     for item in items:
         for note in item.notes if item.series.metric in MAIN else ():

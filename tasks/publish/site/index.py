@@ -28,7 +28,7 @@ CARD = "card.html"
 BESIDE = {HISTORY: "history", CARD: "card"}  # page in the same folder as the index -> field of StoreIndex
 MARK = '<meta name="generator" content="maxview">'  # pages without it are not maxview's and are not replaced
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
-NIGHTS = 5  # the index keeps this many, the last ones
+NIGHTS = 5  # number of the latest nights that the index keeps
 HEADLINE = 120  # characters; the page of the comparison has the full text
 LONGEST_OF_NIGHT = 300  # characters of a headline in the list of the last night
 TREND = STEP_TIME.name  # the metric whose ratio candidate / baseline is drawn as a trend

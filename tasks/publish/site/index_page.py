@@ -44,7 +44,7 @@ from tasks.store.locks import hold
 from tasks.store.mirror import out_option
 
 SHOWN: tuple[Outcome, ...] = ("died", *(word for word in WORST_FIRST if word != NOT_JUDGED))
-PAIRS = 12  # columns of the matrix: the most recent ones
+PAIRS = 12  # columns of the matrix: the most recent pairs
 NEIGHBOURS = "cases.js"  # in the folder of a comparison; its pages load it
 BROKEN = ("died", "failed", "regressed", "changed")  # the worst first
 SHOWN_NIGHTS = 40  # last comparisons of a case that its pages list
@@ -64,7 +64,7 @@ def update_index(store: Store, change: Change) -> StoreIndex | None:
     a lock, and a page in a bucket is only replaced if it is still the version that was read. Raises StoreError.
     """
     place = store.files.url(PAGE)
-    with _alone(store, place):
+    with _lock_index(store, place):
         for attempt in range(ATTEMPTS):
             entry = store.files.stat(PAGE)
             page = None
@@ -143,7 +143,7 @@ def link_home(store: Store, depth: int = 0) -> str:
 
 
 @contextmanager
-def _alone(store: Store, place: str) -> Iterator[None]:
+def _lock_index(store: Store, place: str) -> Iterator[None]:
     """Lock the index page of a folder against other writers. A bucket has no lock, because it checks versions."""
     if store.mirror is not None:
         yield
@@ -245,7 +245,7 @@ def describe_trend(ratios: list[float | None]) -> str:
 
 
 def _why(item: IndexedComparison) -> str:
-    """Return the first clauses of a headline; if an arm died, those of the cause."""
+    """Return the first clauses of a headline; if an arm died, the first clauses of the cause of death."""
     told = item.headline.partition(": ")[2] if item.died else item.headline.removeprefix("not comparable: ")
     return first_clauses(told or item.headline)
 
@@ -273,7 +273,7 @@ def tally(cells: Sequence[IndexedCell]) -> list[tuple[Outcome, int, float, float
 def find_states(nights: Sequence[IndexedNight]) -> dict[str, list[IndexedCell]]:
     """Return the last night's cells by state: new and old (broken, the worst first), healed, unknown, quarantined.
 
-    They are compared with the previous night on the same target. "absent": cells that only that night has.
+    The states follow from the previous night on the same target. "absent": cells that only the previous night has.
     """
     now = {(cell.comparison, cell.case): cell for cell in nights[0].cells}
     last = next((night.cells for night in nights[1:] if night.target == nights[0].target), ())

@@ -111,13 +111,13 @@ def _show_run(console: Console, run: RunReading) -> None:
 
 
 def to_json(reading: LogReading) -> dict[str, Any]:
-    """Return the object as dicts and lists; absent values are None, NaN and infinities "nan", "inf", "-inf"."""
+    """Return the reading as dicts and lists; absent values are None, NaN and infinities "nan", "inf", "-inf"."""
     document: dict[str, Any] = json.loads("".join(json_text(reading)))
     return document
 
 
 def json_text(reading: LogReading) -> Iterator[str]:
-    """Yield the object's JSON text in pieces, so that the text of a large table is never completely in memory."""
+    """Yield the reading's JSON text in pieces, so that the text of a large table is never completely in memory."""
     yield f'{{\n"format": {json.dumps(reading.format)},\n"runs": ['
     for number, run in enumerate(reading.runs):
         yield ",\n{" if number else "\n{"
@@ -147,8 +147,11 @@ def _table_text(table: pl.DataFrame) -> Iterator[str]:
 
 
 def _row_texts(rows: pl.DataFrame) -> list[str]:
-    """Return each row as the text of an object. polars writes null for NaN and infinity, so rows that have them in the
-    same columns are written together, with these columns as text."""
+    """Return each row as the text of an object.
+
+    polars writes NaN and infinity as null. Rows with NaN or infinity in the same columns are therefore written
+    together, and these columns as text.
+    """
     floats = rows.select(cs.float()).columns
     finite = (pl.col(name).is_finite().fill_null(value=True).cast(pl.Int8) for name in floats)
     kinds = rows.select(pl.concat_str(finite)).to_series()
@@ -178,7 +181,7 @@ def show_progress(console: Console, size: int, line: bytes) -> None:
 
 
 def warn_of_unread(reading: LogReading) -> None:
-    """Print a warning to standard error if step lines could not be read, because all results lack them."""
+    """Print a warning to standard error if step lines could not be read, because no result includes them."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for run in reading.runs:
         coverage = run.coverage

@@ -26,14 +26,14 @@ from tasks.publish.content.verdict_words import (
     absent_text,
     describe_coverage,
     list_findings,
-    list_judged,
+    list_rows_to_explain,
     name_group,
     name_heading,
     name_verdict,
     outcome_of,
-    part_facts,
     show_cells,
     sides_of,
+    split_facts,
     threshold_text,
     unbroken,
     word_of,
@@ -43,7 +43,8 @@ from tasks.records.text import visible
 
 MOST_DIFFERENCES = 6  # between programs
 MOST_CAUSES = 4  # lines per section of an explanation
-SOUND: frozenset[State] = frozenset({"proved", "retired", "overwritten"})  # only the steps of these are listed
+# of checkpoints in these states, only the steps are listed
+SOUND: frozenset[State] = frozenset({"proved", "retired", "overwritten"})
 MOST_ARRAYS = 5  # differing arrays; the page has all
 type Row = tuple[Text | str, Text]  # of a section
 GLUE = "\ue000"  # stands for a non-breaking space, because rich breaks lines at every space of Unicode
@@ -54,7 +55,7 @@ LONGEST_WORD = 14  # characters; longer words in a table may be folded, but numb
 def print_comparison(
     console: Console, record: ComparisonRecord, *, page: str | os.PathLike[str] | None = None, link: str | None = None
 ) -> None:
-    """Print the report, then the page's address, the next step and the next command, without line breaks in each.
+    """Print the report, then the page's address, the next step and the next command, each on one unbroken line.
 
     `page` is the page's path or address; `link` opens it in a browser, if that needs another address.
     """
@@ -116,7 +117,7 @@ def _arms(record: ComparisonRecord) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    facts = part_facts(record)
+    facts = split_facts(record)
     for side, arm in sides_of(record):
         table.add_row(side, _plain(arm.label))
         if facts[side]:
@@ -225,9 +226,9 @@ def _least_width(text: str) -> int:
 
 
 def _reasons(record: ComparisonRecord) -> Iterator[Row]:
-    """Yield each reason of the judged rows that are not the same, with their titles; the page has all reasons."""
+    """Yield each reason with the titles of its rows, for judged rows that are not `same`; the page has all reasons."""
     groups: dict[str, list[MetricDiff]] = {}
-    for row in [] if record.has_died else list_judged(record):
+    for row in [] if record.has_died else list_rows_to_explain(record):
         threshold = threshold_text(row)
         reason = visible(row.reason) + (f" [threshold {threshold}]" if threshold not in ("", "exact") else "")
         groups.setdefault(reason, []).append(row)

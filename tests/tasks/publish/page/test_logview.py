@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.publish.page.logview import MOST_BYTES, PIECE, Letters, LogView, read_log
+from tasks.publish.page.logview import MOST_BYTES, PIECE, LogView, SearchFilter, write_log
 from tasks.records import Source
 
 CHAIN = [
@@ -41,7 +41,7 @@ def lines(count: int, text: str = "line") -> Iterator[tuple[int, str]]:
 
 def read(items: Iterable[tuple[int, str]], folder: Path, **references: Source) -> LogView:
     named = {source: (name,) for name, source in references.items()}
-    return read_log(items, named, folder, title="run", prefix="baseline")
+    return write_log(items, named, folder, title="run", prefix="baseline")
 
 
 def offset_of(number: int, count: int) -> int:
@@ -133,7 +133,7 @@ def test_lines_of_one_kind_are_counted_once(tmp_path: Path) -> None:
         "XPK Start: Sun Apr 19 06:41:58 UTC 2026",
     ]
     lines = [(i * 200, text) for i, text in enumerate(texts)]
-    view = read_log(lines, {}, tmp_path, title="x", prefix="baseline")
+    view = write_log(lines, {}, tmp_path, title="x", prefix="baseline")
     assert [(kind.count, kind.place) for kind in view.kinds.values()] == [(2, 1), (1, 2), (2, 4), (2, 7)]
 
 
@@ -152,27 +152,27 @@ def may_hold(found: str, word: str) -> bool:
 
 @given(st.lists(st.text(max_size=60), max_size=20), st.data())
 def test_words_of_a_line_always_pass(lines: list[str], data: st.DataObject) -> None:
-    letters = Letters()
+    search_filter = SearchFilter()
     for line in lines:
-        letters.take(line)
-    found = letters.filter()
+        search_filter.take(line)
+    found = search_filter.filter()
     for line in lines:
         begin = data.draw(st.integers(0, len(line)))
         assert may_hold(found, line[begin : data.draw(st.integers(begin, len(line)))])
 
 
 def test_other_words_are_mostly_excluded() -> None:
-    letters = Letters()
+    search_filter = SearchFilter()
     for step in range(1000):
-        letters.take(f"completed step: {step}, seconds: {step / 7:.3f}, loss: {8 - step / 999:.4f}")
-    found = letters.filter()
+        search_filter.take(f"completed step: {step}, seconds: {step / 7:.3f}, loss: {8 - step / 999:.4f}")
+    found = search_filter.filter()
     assert may_hold(found, "STEP: 77, seconds")
     assert not may_hold(found, "needle")
     assert not may_hold(found, "step=77")
 
 
 def test_a_piece_without_similar_lines_may_contain_all() -> None:
-    letters = Letters()
+    search_filter = SearchFilter()
     for number in range(MOST_BYTES):
-        letters.take(f"{number:x}".translate({ord("0") + i: ord("g") + i for i in range(10)}))
-    assert letters.filter() == ""
+        search_filter.take(f"{number:x}".translate({ord("0") + i: ord("g") + i for i in range(10)}))
+    assert search_filter.filter() == ""
