@@ -54,7 +54,7 @@ def _check_name(text: str) -> str:
 
 
 def tolerance_names() -> tuple[str, ...]:
-    """Return the metrics that a tolerances file may contain: BY_DEVICE, and the metrics of `default`, which it must."""
+    """Return the metrics of a tolerances file: BY_DEVICE (optional), and the metrics of `default` (required)."""
     return *BY_DEVICE, *read_yaml(find("tolerances", "default"))
 
 
@@ -134,7 +134,7 @@ class Comparison(Frozen):
         if self.repository and not any(arm.ref for arm in self.arms):
             raise ValueError("a repository is only read for arms that have a ref")
         for arm, trainer in zip(self.arms, trainers, strict=True):
-            # with MaxText, an arm with an image also needs the packages: its config keys are read on this machine
+            # a MaxText arm with an image also needs the packages: MaxText's config keys are read on this machine
             if arm.image and (arm.packages or arm.python) and trainer == "maxview":
                 raise ValueError(f"{arm.name}: set at most one of packages, python and image")
             if trainer == "maxtext" and arm.ref and not (arm.repository or self.repository):

@@ -72,7 +72,7 @@ def installed_versions(more: Sequence[str] = ()) -> dict[str, str]:
 
 
 def find_folders(packages: Sequence[str]) -> dict[str, str]:
-    """Return the folder of each installed package in `packages`, by name. Does not import it, which would be slow."""
+    """Return the folder of each installed package in `packages`, by name, without importing the packages."""
     found = {package: importlib.util.find_spec(package) for package in packages}
     return {name: next(iter(spec.submodule_search_locations)) for name, spec in found.items()
             if spec is not None and spec.submodule_search_locations}  # fmt: skip

@@ -70,7 +70,7 @@ class DeviceNoise(Frozen):
     """The assumed noise of step times on a kind of device, for targets without a history; as fractions of a step."""
 
     equal_runs: Share  # standard deviation of the difference between two consecutive equal runs
-    weight: Annotated[float, Field(ge=1, le=1000)]  # degrees of freedom of `equal_runs`: it counts as so many run pairs
+    weight: Annotated[float, Field(ge=1, le=1000)]  # degrees of freedom of `equal_runs`: number of run pairs
     days_apart: Share  # added to `equal_runs` if the arms' runs were not adjacent in time
     places_apart: Share | None = (
         None  # added if the arms ran on different slices or hosts; None (in old plans): `days_apart` is added instead

@@ -87,7 +87,7 @@ class Bisection(Frozen):
 
     @property
     def other_programs(self) -> int:
-        """The number of points whose program differs from the last known program before them."""
+        """The number of points whose program differs from the last known program of the earlier points."""
         return sum(
             after != before for before, after in pairwise(p.ledger.program for p in self.points if p.ledger.program)
         )

@@ -35,7 +35,7 @@ class OperationDifference(Frozen):
     baseline_line: CodeLine | None = None  # None: no line of this arm is known
     candidate_line: CodeLine | None = None
     times: tuple[int, int] = (0, 0)  # executions per step, on each side
-    flops_share: float = 0.0  # FLOPs of the arm with more of them, as a fraction of the larger program's
+    flops_share: float = 0.0  # FLOPs of the arm with more of them, as a fraction of the larger program's FLOPs
     bytes_share: float = 0.0  # the same fraction, of the bytes
     first: bool = False  # an operation here has equal inputs in both arms, so a difference begins here
 

@@ -74,7 +74,7 @@ class RunEnd(Frozen):
 
     @property
     def has_died(self) -> bool:
-        """Whether the run ended badly: its exit code is not 0, or it is unknown and the log shows a cause of death.
+        """Whether the run ended badly: the exit code is not 0, or is unknown and the log shows a cause of death.
 
         A run with exit code 0 died only if `fate` is its error's kind: it stopped early, e.g. it was preempted.
         """

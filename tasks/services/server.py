@@ -188,7 +188,7 @@ def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> I
     assert embedded is not None  # else an address is configured
     embedded.wait()
     embedded.keep_alive(lost)
-    assert embedded.server is not None  # it answers
+    assert embedded.server is not None  # `wait` has found the server
     with temporary_settings({PREFECT_API_URL: embedded.server.url}):
         yield Api(embedded.server.url, is_ending=lambda: embedded.ending)
 
