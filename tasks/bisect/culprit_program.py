@@ -33,7 +33,7 @@ def compare_culprit_program(
     for kept in (in_ledger, of_runs):
         before = max((number for number in kept if number < culprit), default=None)
         if culprit in kept and before is not None:
-            if not (kept[before].is_file() and kept[culprit].is_file()):  # another machine has it
+            if not (kept[before].is_file() and kept[culprit].is_file()):  # left on another machine
                 return None
             try:
                 found = compare_program_files(kept[before], kept[culprit], (points[before].name, here.name))

@@ -135,7 +135,10 @@ def spent_seconds(runs: Sequence[RunRecord]) -> float:
 
 
 def show_counts(record: Bisection) -> str:
-    """Return `41 commits, 9 with another program, 6 trained (14 runs, 11 min), 35 ruled out without training`."""
+    """Return the counts of a bisection as text.
+
+    For example `41 commits, 9 with another program, 6 trained (14 runs, 11 min), 35 ruled out without training`.
+    """
     count, what = len(record.points) - 1, "version" if record.points[-1].version else "commit"
     parts = [f"{count} {what}{'' if count == 1 else 's'}"]
     if any(point.ledger.program for point in record.points):

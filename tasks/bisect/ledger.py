@@ -29,7 +29,7 @@ from tasks.store.json_records import model_from_json, read_document
 FOLDER = "bisect"  # folder in the store
 TIMEOUT_S = 1800.0
 TAIL_LINES = 3  # last lines of stderr in the error of a compile that left no report
-# Error type of model/compile_record.py: the trainer ended, and had compiled no step. The entry stays empty.
+# Error type of model/compile_record.py: the trainer ended without an ahead-of-time compile. The entry stays empty.
 NOTHING_COMPILED = "NothingCompiled"
 # Prior weight of a commit whose program equals the previous commit's, by kind of metric (a changed program has 1):
 TIME_PRIOR = 0.02  # step times: only a change of the host loop can matter

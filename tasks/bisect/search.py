@@ -48,7 +48,7 @@ class _MarkedLine:
     def __init__(self, line: Line, judge: Judge) -> None:
         self.line, self.judge = line, judge
         self.marks = {point: mark for point, (mark, _) in mark_points(line, judge).items()}
-        # the last point with good's source; below: or a later good point after a bad one
+        # the last point with good's source; replaced below by a later good point that follows a bad one
         self.first = max((point for point in range(line.last) if line.alike[point] == 0), default=0)
         self.notes: tuple[str, ...] = ()
         if any(line.weights[: self.first + 1]):

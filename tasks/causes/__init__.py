@@ -1,1 +1,1 @@
-"""Explains how two observed arms (versions of a trainer) differ: in tensors, program, memory and time; by commit."""
+"""Explains how two observed arms (versions of a trainer) differ in tensors, program, memory and time."""

@@ -20,7 +20,10 @@ _STEP, _PRODUCTS = "train_step", ("stablehlo.dot_general", "stablehlo.convolutio
 
 
 def program_variables(plan: RunPlan) -> dict[str, str]:
-    """Return environment variables that make JAX write a local training's programs; {} if the plan sets them."""
+    """Return environment variables that make JAX write a run's programs.
+
+    {} for compiles, for runs of other backends than local, and if the plan sets the variable itself.
+    """
     if plan.backend != "local" or plan.compiles_for is not None or VARIABLE in plan.environment:
         return {}
     return {VARIABLE: str(Path(plan.directory) / FOLDER)}

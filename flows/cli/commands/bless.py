@@ -29,7 +29,7 @@ def bless(
     comparison
         A comparison, for example linen-vs-nnx: its newest result of every case.
     target
-        Where it ran; every target by default.
+        The target of the comparison; every target by default.
     """
     from tasks.history.stored_comparisons import newest_comparisons
     from tasks.resolve.blessed import bless as bless_record

@@ -97,8 +97,11 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 
 
 def is_step(name: str, jaxpr: Any) -> bool:
-    """Whether a jitted function looks like a training step: it has matrix products or the name LIKELY_NAME, and half of
-    its floating-point arguments match a result in type and shape (new weights or gradients)."""
+    """Whether a jitted function looks like a training step.
+
+    It has matrix products or the name LIKELY_NAME, and at least half of its floating-point arguments match a result in
+    type and shape (new weights or gradients).
+    """
     given, made = _floats(jaxpr.invars), _floats(jaxpr.outvars)
     if not given or sum((given & made).values()) * 2 < sum(given.values()):
         return False
