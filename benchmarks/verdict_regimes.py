@@ -46,7 +46,7 @@ class Regime(Frozen):
     device: DeviceKind
     draw: Draw
     changes: tuple[float, ...]
-    arms_s: float = 0.0  # standard deviation of the effect of an arm's place or day, as a share of the step time
+    arms_sd: float = 0.0  # standard deviation of the effect of an arm's place or day, as a share of the step time
     days: bool = False  # the arms ran on two days
     placed: bool = False  # both arms are known to have run on one machine
     rate: bool = True  # the log has tokens per second
@@ -113,8 +113,8 @@ REGIMES: dict[str, Regime] = {
     "flips": Regime(device="gpu", draw=draw_flips, changes=(0.1,), placed=True),
     "flips-often": Regime(device="gpu", draw=partial(draw_flips, rate=0.08), changes=(0.1,), placed=True),
     "drift": Regime(device="gpu", draw=draw_drift, changes=(0.1,), placed=True),
-    "slices": Regime(device="tpu", draw=draw_quiet, changes=(0.05,), arms_s=0.005),
-    "days": Regime(device="tpu", draw=draw_quiet, changes=(0.05,), arms_s=0.005, days=True),
+    "slices": Regime(device="tpu", draw=draw_quiet, changes=(0.05,), arms_sd=0.005),
+    "days": Regime(device="tpu", draw=draw_quiet, changes=(0.05,), arms_sd=0.005, days=True),
     "0.07 s": Regime(device="tpu", draw=draw_seventy, changes=(0.05,), rate=False),
 }
 
@@ -166,7 +166,7 @@ def place(arm: ArmRuns) -> ArmRuns:
 def draw_arms(regime: Regime, rng: Rng, runs: int) -> Values:
     """Return the seconds of both arms, made in turns: [2, runs, steps]."""
     seconds = regime.draw(rng, 2 * runs, STEPS)
-    place = np.exp(rng.normal(0, regime.arms_s, (2, 1, 1))) if regime.arms_s else np.ones((2, 1, 1))
+    place = np.exp(rng.normal(0, regime.arms_sd, (2, 1, 1))) if regime.arms_sd else np.ones((2, 1, 1))
     return np.stack([seconds[::2], seconds[1::2]]) * place
 
 

@@ -14,7 +14,7 @@ from google.protobuf.empty_pb2 import Empty  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
 
-from tasks.causes.source_lines import Located, OptimisedProgram, name_place
+from tasks.causes.source_lines import Located, OptimisedProgram, name_function
 from tasks.preflight.hlo import Instruction, Program
 from tasks.records import CodeLine, LiveBuffer, MemoryExplanation
 
@@ -199,7 +199,7 @@ def _group(buffers: Iterable[Buffer], located: Mapping[str, Located]) -> dict[tu
         elif at is None or not at.source.file:
             key, what, line = ("no line",), "the compiler's own", None
         else:
-            key, line = (name_place(at.source), at.phase, at.what), at.source
+            key, line = (name_function(at.source), at.phase, at.what), at.source
             what = f"{_types(at.instruction)} of {at.what}, {at.phase}"
         before = found.get(key)
         found[key] = _Group(buffer.size + (before.bytes if before else 0), before.what if before else what, line)

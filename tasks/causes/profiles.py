@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tasks.causes.source_lines import OptimisedProgram, name_place
+from tasks.causes.source_lines import OptimisedProgram, name_function
 from tasks.records import CodeLine, TimeDifference, TimeExplanation
 
 MOST_LISTED = 20  # differences in the record
@@ -102,7 +102,7 @@ def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[str, Part]
         if (located.instruction.opcode if located else name.partition(".")[0]) in _HOLDERS:
             continue
         source = located.source if located else CodeLine()
-        key = name_place(source) if source.file else name
+        key = name_function(source) if source.file else name
         for n, nanoseconds in enumerate(times):
             sums[key][n] += nanoseconds / unit
         what, phase = (located.what, located.phase) if located else (name, "")

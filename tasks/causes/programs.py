@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tasks.causes.build_graph import Transcript, make_graph
 from tasks.causes.read_with_jax import read_with_jax
-from tasks.causes.source_lines import name_place
+from tasks.causes.source_lines import name_function
 from tasks.causes.value_graph import FREE, RANDOM, Graph, Input, Node, shape_of
 from tasks.records import CodeLine, InputDifference, OperationDifference, ProgramAnswer, ProgramExplanation
 from tasks.records.text import counted
@@ -167,7 +167,7 @@ def _group(
         if one.node.name not in FREE or one.is_first:
             # a candidate's node belongs to its partner's function, so that both are in one row
             source = one.partner.source if one.side and one.partner else one.node.source
-            groups[name_place(source), one.node.phase].append(one)
+            groups[name_function(source), one.node.phase].append(one)
     flops, size = (max(getattr(side, name) for side in sides) or 1 for name in ("flops", "bytes"))
     rows: list[tuple[tuple[bool | float, ...], OperationDifference]] = []
     for place, ((_, phase), listed) in enumerate(groups.items()):

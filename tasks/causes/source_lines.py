@@ -27,7 +27,7 @@ def find_source_line(frames: Iterable[Frame], root: str = "") -> CodeLine:
     return CodeLine(file=shorten_path(path, root), line=line, function=function, path=path)
 
 
-def name_place(source: CodeLine) -> str:
+def name_function(source: CodeLine) -> str:
     """Return a name for the function around a source line: class and method, else file and function.
 
     Unlike the line's number, the name stays equal if lines move. Empty for libraries.

@@ -21,7 +21,7 @@ BUFFERS, INSTRUCTIONS = "step.buffers.pb", "step.hlo.pb"  # xla.BufferAssignment
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path next to `path`; rename it to `path` if the block succeeds."""
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
@@ -33,13 +33,13 @@ def whole(path: Path) -> Iterator[Path]:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON."""
-    with whole(path) as file:
+    with atomic_path(path) as file:
         file.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
 
 def write_packed(path: Path, text: str) -> None:
     """Write a text with gzip. Equal texts give equal files."""
-    with whole(path) as file:
+    with atomic_path(path) as file:
         file.write_bytes(gzip.compress(text.encode(), compresslevel=6, mtime=0))
 
 
@@ -53,20 +53,20 @@ def write_memory(folder: Path, compiled: Any) -> None:
         return
     (module,) = compiled.runtime_executable().hlo_modules()
     for name, message in ((BUFFERS, assignment), (INSTRUCTIONS, module.as_serialized_hlo_module_proto())):
-        with whole(folder / name) as file:
+        with atomic_path(folder / name) as file:
             file.write_bytes(message)
 
 
 @contextmanager
 def packed_lines(path: Path) -> Iterator[Callable[[str], Any]]:
     """Yield a function that appends a line to a gzipped file."""
-    with whole(path) as file, gzip.open(file, "wt", compresslevel=3, encoding="utf-8") as packed:
+    with atomic_path(path) as file, gzip.open(file, "wt", compresslevel=3, encoding="utf-8") as packed:
         yield lambda line: packed.write(line + "\n")
 
 
 def write_arrays(path: Path, names: list[str], arrays: list[Any]) -> None:
     """Write the bits of arrays into an `.npz` file with keys `0000|name`."""
-    with whole(path) as file, file.open("wb") as opened:
+    with atomic_path(path) as file, file.open("wb") as opened:
         np.savez(opened, **{f"{n:04d}|{name}": bits for n, (name, bits) in enumerate(zip(names, arrays, strict=True))})
 
 
