@@ -21,7 +21,7 @@ def have_programs(runs: Sequence[RunRecord], store: Store) -> bool:
 
 
 def compare_kept_programs(runs: Sequence[RunRecord], store: Store) -> ProgramExplanation | None:
-    """Compare the first run's program with each distinct program of the other runs; return the least equal comparison.
+    """Compare the first run's program with each distinct program of the other runs; return the largest difference.
 
     None if a program cannot be read (another JAX version may have written it), or if there is no other program.
     """

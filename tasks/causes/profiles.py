@@ -113,8 +113,8 @@ def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[str, Part]
 def _host_parts(profile: Profile, runs: Sequence[Sequence[float]]) -> dict[str, Part]:
     """Return two parts: the shortest gap between steps, and the mean garbage collection per gap. Empty for one step.
 
-    Other load on the machine lengthens gaps and steps. Therefore a gap's difference is not sure unless it exceeds the
-    excess of the median over the minimum, of the gaps and of the steps.
+    Other load on the machine lengthens gaps and steps. The excess of their median over the minimum measures this load; a
+    smaller difference between gaps is not sure.
     """
     if len(runs) < 2:
         return {}

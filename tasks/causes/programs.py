@@ -79,7 +79,7 @@ def _same(answer: ProgramAnswer, sentence: str, hashes: tuple[str, str]) -> Prog
 
 
 def _find_differences(sides: Sequence[Graph], literals: Sequence[Literals], side: int) -> Iterator[Difference]:
-    """Yield the nodes of program `side` whose results the other program lacks, without consequences of earlier ones.
+    """Yield the nodes of program `side` whose results the other program lacks, without consequences.
 
     A node is no consequence if it has no partner, reads only common values, or reads other constants than its partner.
     """
