@@ -113,8 +113,8 @@ def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[str, Part]
 def _host_parts(profile: Profile, runs: Sequence[Sequence[float]]) -> dict[str, Part]:
     """Return two parts: the shortest gap between steps, and the mean garbage collection per gap. Empty for one step.
 
-    Other load on the machine lengthens gaps and steps. The excess of their median over the minimum measures this load; a
-    smaller difference between gaps is not sure.
+    Other load on the machine lengthens gaps and steps. The excess of their median over the minimum measures this load:
+    a smaller difference between gaps is not sure.
     """
     if len(runs) < 2:
         return {}
