@@ -96,7 +96,7 @@ def read_ours(path: Path) -> int:
 
 def show_ours(path: Path, *, format_: Literal["table", "json"]) -> int:
     """Read every field as a number, and write a file as `maxview scrape --format … -o FILE` does."""
-    from tasks.publish.terminal.reading import show_reading
+    from tasks.publish.terminal.scrape_output import show_reading
     from tasks.scrape import scrape
 
     reading = scrape(path)
@@ -160,7 +160,7 @@ WAYS: dict[str, Callable[[Path], int]] = {
 def run_one(way: str, path: Path) -> None:
     """Read once in this process and print seconds, rows and peak memory as JSON. Imports are not counted."""
     if way in ("ours", "table", "json"):
-        import tasks.publish.terminal.reading
+        import tasks.publish.terminal.scrape_output
         import tasks.scrape  # noqa: F401
     if way == "polars":
         import polars  # noqa: F401

@@ -33,7 +33,7 @@ from functools import partial
 import polars as pl
 
 from tasks.publish.page.log_lines import lines_of
-from tasks.publish.terminal.reading import to_json
+from tasks.publish.terminal.scrape_output import to_json
 from tasks.records import LogReading, RunReading
 from tasks.scrape import LogFormatError, scrape_text
 from tasks.scrape.window import slices

@@ -31,7 +31,7 @@ def scrape(
     """
     from flows.cli.byte_progress import show_reads
     from tasks.ingest.log_sources import read_sources
-    from tasks.publish.terminal.reading import show_progress, show_reading, warn_of_unread, write_schedule
+    from tasks.publish.terminal.scrape_output import show_progress, show_reading, warn_of_unread, write_schedule
 
     errors = Console(stderr=True)
     with show_reads(errors):

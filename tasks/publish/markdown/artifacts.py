@@ -105,7 +105,7 @@ def _table_row(record: ComparisonRecord, row: MetricDiff) -> dict[str, str]:
 
 
 def escape_markdown(text: str) -> str:
-    """Return text for Markdown and its table cells, shortened, without markup, HTML, links and mentions (`@name`)."""
+    """Return the text, shortened and with escaped markup, HTML, links and mentions (`@name`), also for table cells."""
     escaped = _MARKDOWN.sub(r"\\\1", shorten(visible(text), LONGEST_TEXT))
     escaped = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return escaped.replace("://", ":&#47;&#47;").replace("www.", "www&#46;").replace("@", "&#64;")

@@ -83,7 +83,7 @@ def write_comparison_page(record: ComparisonRecord, store: Store, known: Sequenc
     """Write only the page of a comparison whose record is already in the store; return its path."""
     directory = store.comparison(record.comparison, record.case, record.id)
     lines: dict[str, Iterator[tuple[int, str]]] = {}
-    runs = read_runs(record, store, known)
+    runs = read_runs_by_name(record, store, known)
     for arm in (record.baseline, record.candidate):
         for run, log, span in zip(arm.runs, arm.logs, arm.spans, strict=True):
             path = store.run_of_log(log).bring("log.txt")
@@ -104,7 +104,7 @@ def write_comparison_page(record: ComparisonRecord, store: Store, known: Sequenc
     return page
 
 
-def read_runs(record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = ()) -> dict[str, RunRecord]:
+def read_runs_by_name(record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = ()) -> dict[str, RunRecord]:
     """Return `arm/run name` → run record; omits runs whose folder is gone. `known`: records that are already loaded."""
     here = {run.log: run for run in known}
     found = {}

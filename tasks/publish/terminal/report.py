@@ -55,7 +55,7 @@ LONGEST_WORD = 14  # characters; longer words in a table may be folded, but numb
 def print_comparison(
     console: Console, record: ComparisonRecord, *, page: str | os.PathLike[str] | None = None, link: str | None = None
 ) -> None:
-    """Print the report, then the page's address, the next step and the next command, each on one unbroken line.
+    """Print the report, then the page's address, the next step and the next command. Address and command do not wrap.
 
     `page` is the page's path or address; `link` opens it in a browser, if that needs another address.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.publish.page.log_lines import stream_lines
-from tasks.publish.terminal.reading import to_json
+from tasks.publish.terminal.scrape_output import to_json
 from tasks.records import LogReading, RunReading
 from tasks.scrape import scrape
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.publish.terminal.reading import json_text, show_reading, to_json
+from tasks.publish.terminal.scrape_output import json_text, show_reading, to_json
 from tasks.scrape import scrape_text
 
 LOG = """\
