@@ -1,4 +1,4 @@
-"""The flow `bisect`: list commits → compile each → run both ends → run the most informative point, again → publish.
+"""The flow `bisect`: list commits → compile each → train both ends → train the most informative points → publish.
 
 The ends are the first point (good) and the last one (bad) of the line of commits or package versions.
 """

@@ -251,9 +251,9 @@ def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], ta
 
 
 def explain_case(result: ComparisonRecord, runs: list[RunRecord], store: Store) -> ComparisonRecord:
-    """Return the comparison; with an explanation if its arms differ explainably, were trained here and want one.
+    """Return the comparison, with an explanation if its arms differ and can run again on this machine.
 
-    `explain: off` in the comparison's file prevents it. If it fails, the error is reported.
+    `explain: off` in the comparison's file prevents the explanation. If the explanation fails, the error is reported.
     """
     why, plans = name_explainable_differences(result), plans_of(runs)
     if not why or plans is None or not wants_explanation(result.comparison):

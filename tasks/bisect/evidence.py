@@ -51,7 +51,7 @@ def is_proven(line: Line, judge: Judge, belief: Belief, pair: tuple[int, int], r
 
 
 def scatters(line: Line, judge: Judge) -> bool:
-    """Return whether repeats of a point differ by more than the stated noise allows (F test); False unless a time."""
+    """Return whether repeats of a point differ by more than the stated noise allows (F test). For times; else False."""
     squares, df = 0.0, 0
     for point in {*line.alike, 0, line.last} if judge.varies else ():
         values = [] if judge.failed(point) else [one.value for one in judge.observe(point)]
