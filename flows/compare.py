@@ -159,7 +159,7 @@ def compare_cases(
                     run=run,
                 )
             comparisons.append(publish_case(explain_case(result, records, store), store, records))
-    except Stopped as stopped:  # the parent flow, a night, is being ended
+    except Stopped as stopped:  # the flow is being ended, by Ctrl-C or with its night
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
     summarise_step(results, request.comparison)
