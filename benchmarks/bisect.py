@@ -42,7 +42,7 @@ from tests.tasks.bisect.simulated import GPU, TPU, SimulatedTimes, step
 ROOT = Path(__file__).parent.parent
 COMMITS = 32
 POINTS = COMMITS + 1
-MOST_REPEATS = 9
+MAX_REPEATS = 9
 SLOWED, SLOWEST = 0.03, 0.05
 SLOW_CLOCK = 0.4  # share of runs in the slower of two clock states
 CLOCKS = {"clocks": 0.03, "gpu clocks": 0.06}  # distance of the two states, as a share of the step time
@@ -191,7 +191,7 @@ def _peer(
     """Return git bisect's (runs per commit, share of wrong answers, total runs) for the smallest sufficient r."""
     if not size:
         return None
-    for repeats in range(1, MOST_REPEATS + 1):
+    for repeats in range(1, MAX_REPEATS + 1):
         wrong: NDArray[np.int64] = np.zeros((len(draws), trials), int)
         used = 0
         for number, draw in enumerate(draws):

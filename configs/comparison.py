@@ -28,7 +28,7 @@ type Named = tuple[
 ]  # a reference from one YAML file to another: kind and name of the other file, and the keys that lead to the reference
 Trainer = Literal["maxview", "maxtext", "command"]
 Start = Literal["own", "shared"]
-MOST_REPEATS = 100  # runs per arm, at most
+MAX_REPEATS = 100  # runs per arm, at most
 ENOUGH_REPEATS = 30  # default limit of runs per arm for --until-decided
 BY_DEVICE = (
     "step_time_s",
@@ -107,7 +107,7 @@ class Comparison(Frozen):
     trainer: Trainer
     target: Name
     cases: Annotated[tuple[Name, ...], Field(min_length=1)]
-    repeats: Annotated[Count, Field(le=MOST_REPEATS)]
+    repeats: Annotated[Count, Field(le=MAX_REPEATS)]
     tolerances: Name
     comparability: Name = "default"  # file in configs/comparability: the effect of each finding on the verdict
     findings: dict[str, Any] = {}  # entries that override that file's; each is a `Rule` (configs/findings.py)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from configs.schema import TrainConfig
 
 REMOTE = "gs://"
-MOST = 1 << 20  # bytes at the start of a text file that are checked
+CHECKED_BYTES = 1 << 20  # bytes at the start of a text file that are checked
 COLUMN = "text"  # the column that is read from parquet files
 TEXTS = ("string", "large_string", "binary", "large_binary")  # allowed types of that column
 RIEGELI = bytes.fromhex("83af70d10d884a3f")  # first bytes of every array_record file
@@ -77,10 +77,10 @@ def _check_files(key: str, patterns: str, kind: str, bring: Find | None) -> Iter
 
 def _check_text(name: str) -> str:
     with open(name, "rb") as file:
-        begin = file.read(MOST)
+        begin = file.read(CHECKED_BYTES)
     if not begin.strip():
         return "is empty"
-    return "" if is_text(begin, whole=len(begin) < MOST) else "is no text in UTF-8"
+    return "" if is_text(begin, whole=len(begin) < CHECKED_BYTES) else "is no text in UTF-8"
 
 
 def _check_parquet(name: str) -> str:

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Callable, Sequence
 
-LEAST_PART = 3  # characters; a shorter word gets no suggestion by substring
+MIN_PART = 3  # characters; a shorter word gets no suggestion by substring
 
 
 class ConfigError(ValueError):
@@ -37,6 +37,6 @@ class Problems:
 def suggest(word: str, known: Sequence[str]) -> str:
     """Return ` (did you mean 'x'?)` with the most similar known word, else one that contains `word`, else ""."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if not near and len(word) >= LEAST_PART:
+    if not near and len(word) >= MIN_PART:
         near = [name for name in known if word.lower() in name.lower()][:1]
     return f" (did you mean '{near[0]}'?)" if near else ""

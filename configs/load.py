@@ -16,7 +16,7 @@ from ruamel.yaml.error import YAMLError
 from configs.errors import ConfigError as ConfigError
 from configs.errors import Problems, suggest
 from configs.read import CONFIG_ROOT as CONFIG_ROOT
-from configs.read import MOST_VALUES, count_values, display_path, load_yaml, origin_of, plain, read_yaml
+from configs.read import MAX_VALUES, count_values, display_path, load_yaml, origin_of, plain, read_yaml
 from configs.schema import Frozen, TrainConfig
 
 COMMAND_LINE = "command line"
@@ -75,7 +75,7 @@ def _read_value(key: str, text: str) -> Any:
         raise
     except YAMLError:
         return text
-    return value if count_values(value) <= MOST_VALUES else text
+    return value if count_values(value) <= MAX_VALUES else text
 
 
 def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]]:

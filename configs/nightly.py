@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from configs.comparison import MOST_REPEATS, Count, Name, Named, find_missing, load_comparison
+from configs.comparison import MAX_REPEATS, Count, Name, Named, find_missing, load_comparison
 from configs.errors import ConfigError, Problems, suggest
 from configs.load import explain
 from configs.read import CONFIG_ROOT, origin_of, plain, read_duration, read_yaml
@@ -33,7 +33,7 @@ class NightlyComparison(Frozen):
     branch: Text | None = None
     baseline: Text | None = None
     repository: Text | None = None
-    repeats: Annotated[Count, Field(le=MOST_REPEATS)] | None = None
+    repeats: Annotated[Count, Field(le=MAX_REPEATS)] | None = None
 
 
 class Quarantine(Frozen):

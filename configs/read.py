@@ -16,7 +16,7 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 from configs.errors import ConfigError
 
 CONFIG_ROOT = Path(__file__).parent
-MOST_VALUES = 100_000  # limit of values in one file, with aliases expanded
+MAX_VALUES = 100_000  # limit of values in one file, with aliases expanded
 DEEPEST = 50  # limit of nesting levels in one file; the parser's time grows with the square of the levels
 
 
@@ -80,8 +80,8 @@ def _parse(shown: str, text: str) -> CommentedMap:
         raise ConfigError([f"{shown}: not valid YAML: {str(error).splitlines()[0]}"]) from error
     if data is None:
         return CommentedMap()
-    if count_values(data) > MOST_VALUES:
-        raise ConfigError([f"{shown}: its anchors (&x, *x) stand for more than {MOST_VALUES:,} values: write less"])
+    if count_values(data) > MAX_VALUES:
+        raise ConfigError([f"{shown}: its anchors (&x, *x) stand for more than {MAX_VALUES:,} values: write less"])
     if not isinstance(data, CommentedMap):
         raise ConfigError([f"{shown}:1: expected `key: value` lines, got {plain(data)!r:.60}"])
     return data

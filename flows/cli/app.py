@@ -27,7 +27,7 @@ from flows.cli.commands.site import site
 from flows.cli.commands.verify import verify
 from flows.cli.interrupts import INTERRUPTED, say_interrupted
 
-LONGEST_ARGUMENT = 4_096  # Linux's limit for a path
+MAX_ARGUMENT_LENGTH = 4_096  # Linux's limit for a path
 DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they reorder text
 
 
@@ -135,9 +135,9 @@ def call(argv: Sequence[str] | None = None) -> int:
 def check_arguments(arguments: Sequence[str]) -> None:
     """Raise ValueError for an argument that is too long, or has a character that controls the terminal."""
     for number, word in enumerate(arguments, start=1):
-        if len(word) > LONGEST_ARGUMENT:
+        if len(word) > MAX_ARGUMENT_LENGTH:
             raise ValueError(
-                f"word {number} of the command line has {len(word):,} characters, at most {LONGEST_ARGUMENT:,} are "
+                f"word {number} of the command line has {len(word):,} characters, at most {MAX_ARGUMENT_LENGTH:,} are "
                 "possible: shorten it"
             )
         acting = next((char for char in word if unicodedata.category(char) in ("Cc", "Cs") or char in DIRECTIONS), None)

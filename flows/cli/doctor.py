@@ -27,7 +27,7 @@ from tasks.store import StoreError, check_writable
 State = Literal["ok", "optional", "missing"]
 SIGNS: dict[State, str] = {"ok": "[green]✓[/]", "optional": "[yellow]–[/]", "missing": "[red]✗[/]"}
 NEEDED = ("jax", "flax", "optax", "orbax-checkpoint", "prefect", "polars", "google-cloud-storage")
-LEAST_FREE_GB = 2.0
+MIN_FREE_GB = 2.0
 
 
 def examine(out: str, target: str | None, *, as_json: bool = False) -> int:
@@ -60,7 +60,7 @@ def _packages() -> Iterator[tuple[State, str]]:
 
 def _machine(out: str) -> Iterator[tuple[State, str]]:
     memory = psutil.virtual_memory().available / 1e9
-    enough: State = "ok" if memory > LEAST_FREE_GB else "missing"
+    enough: State = "ok" if memory > MIN_FREE_GB else "missing"
     yield enough, f"{os.cpu_count()} cores, {memory:.0f} GB of memory free"
     try:
         address, folder = check_writable(out)
@@ -69,7 +69,7 @@ def _machine(out: str) -> Iterator[tuple[State, str]]:
         return
     free = shutil.disk_usage(folder).free / 1e9
     here = f" in {folder}, where runs are worked on" if "://" in address else ""
-    yield ("ok" if free > LEAST_FREE_GB else "missing"), f"{address}: can be written, {free:.0f} GB free{here}"
+    yield ("ok" if free > MIN_FREE_GB else "missing"), f"{address}: can be written, {free:.0f} GB free{here}"
 
 
 def _prefect() -> Iterator[tuple[State, str]]:

@@ -51,7 +51,7 @@ from tasks.services.events import (
 )
 
 MIB = 2**20
-LONGEST_STAGE = 60  # characters; a compile's stage is truncated to them
+MAX_STAGE_LENGTH = 60  # characters; a compile's stage is truncated to them
 
 
 class NoteColumn(ProgressColumn):
@@ -196,7 +196,7 @@ class LiveView:
         marks = self._checkpoints[plan.run_name]
         match what:
             case LogLine():
-                self._note(plan, what.text[:LONGEST_STAGE])
+                self._note(plan, what.text[:MAX_STAGE_LENGTH])
             case StepCompleted():
                 loss = "" if what.loss is None else f"loss {what.loss:.3f} "
                 rate = "" if what.seconds is None else f"{what.seconds:.3f} s/step"

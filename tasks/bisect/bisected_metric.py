@@ -2,7 +2,7 @@
 
 from configs.errors import ConfigError, suggest
 from configs.schema import Frozen
-from tasks.bisect.terms import MOST_OF_POINT, Finish, Limits, Train
+from tasks.bisect.terms import MAX_RUNS_OF_POINT, Finish, Limits, Train
 from tasks.diff.compare_runs import SHARE_A_VERDICT
 from tasks.diff.repeat_rule import undecided_rows
 from tasks.metrics.program_metrics import MEMORY
@@ -68,7 +68,7 @@ def choose_metric(
     if blocking:
         return Finish(outcome="no difference", why=f"good and bad cannot be compared: {blocking[0]}")
     rows = undecided_rows(record)
-    if rows and limits.allow(2 * runs + 2, spent_s) and runs < (MOST_OF_POINT if limits.are_given else limits.ends):
+    if rows and limits.allow(2 * runs + 2, spent_s) and runs < (MAX_RUNS_OF_POINT if limits.are_given else limits.ends):
         return Train(points=(0, last), why="both ends")
     if rows:
         row = max(rows, key=lambda row: row.runs_wanted or 0)
@@ -103,5 +103,5 @@ def say_unsure(runs: int, text: str, wanted: int | None, cost: str) -> str:
     """Return the message for a difference that is not significant. wanted: runs of each end that would decide."""
     more = f"; {wanted} runs of each would probably decide" if wanted else ""
     price = f" ({cost})" if cost else ""
-    option = f" (--max-runs {2 * wanted + MOST_OF_POINT})" if wanted else ""
+    option = f" (--max-runs {2 * wanted + MAX_RUNS_OF_POINT})" if wanted else ""
     return f"no sure difference between good and bad after {runs} runs of each: {text}{more}{price}{option}"

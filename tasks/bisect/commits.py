@@ -13,7 +13,7 @@ from tasks.resolve.code_digest import digest_code
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.refs import ResolvedRef
 
-MOST = 2000  # most commits between good and bad
+MAX_COMMITS = 2000  # most commits between good and bad
 _FORM = "%H%x00%P%x00%cI%x00%an%x00%s%x01"
 
 
@@ -49,9 +49,11 @@ def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[Line
         )  # fmt: skip
     if base != good.sha:
         raise ConfigError([f"'{good.name}' is not before '{bad.name}': they part at {base[:9]}; try --good {base[:9]}"])
-    listed = _read(folder, f"{good.sha}..{bad.sha}", "--first-parent", f"--max-count={MOST + 1}")
-    if len(listed) > MOST:
-        raise ConfigError([f"more than {MOST} commits lie between '{good.name}' and '{bad.name}': name a later --good"])
+    listed = _read(folder, f"{good.sha}..{bad.sha}", "--first-parent", f"--max-count={MAX_COMMITS + 1}")
+    if len(listed) > MAX_COMMITS:
+        raise ConfigError(
+            [f"more than {MAX_COMMITS} commits lie between '{good.name}' and '{bad.name}': name a later --good"]
+        )
     # If good is on a merged branch, the line starts at the first commit that contains good.
     while listed and listed[0].parents[:1] != (good.sha,) and not _holds(folder, good.sha, listed[0].commit.sha):
         listed = listed[1:]

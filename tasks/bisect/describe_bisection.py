@@ -11,7 +11,7 @@ from tasks.bisect.commits import describe_commit
 from tasks.bisect.ledger import describe_program_change
 from tasks.bisect.points import Span
 from tasks.bisect.search import NOT_SURE, find_current_belief, mark_points
-from tasks.bisect.terms import MOST_RUNS, Finish, Judge, Line
+from tasks.bisect.terms import MAX_RUNS, Finish, Judge, Line
 from tasks.diff.decide import show_duration
 from tasks.records import BisectedPoint, Bisection, FactorEffect, RunRecord, seconds_between
 from tasks.resolve.options import BisectOptions
@@ -174,5 +174,5 @@ def _twice_the_limits(request: BisectOptions) -> list[str]:
     given = {"--metric": request.metric, "--packages": more.packages, "--budget": budget_s and f"{2 * budget_s:.0f}s"}
     words = [word for name, value in given.items() if value for word in (name, str(value))]
     if more.max_runs or budget_s is None:
-        words += ["--max-runs", str(2 * (more.max_runs or MOST_RUNS))]
+        words += ["--max-runs", str(2 * (more.max_runs or MAX_RUNS))]
     return words

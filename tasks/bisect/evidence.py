@@ -14,7 +14,7 @@ from tasks.bisect.posterior import Belief
 from tasks.bisect.terms import HALVES, WORSE, Judge, Line, Rated
 from tasks.diff.decide_noisy import CHANCE
 
-LEAST_RUNS = 2  # least runs of a culprit: other work on the machine may have slowed one run
+MIN_RUNS = 2  # least runs of a culprit: other work on the machine may have slowed one run
 SCATTER = 0.01  # below this p-value of the repeats under the stated noise, the machine is noisier than stated
 RANKED = 3  # least runs of each point in a rank test, without the point's first run
 
@@ -33,7 +33,7 @@ def judge_ends(line: Line, judge: Judge) -> Rated:
         return judge.compare(0, line.last, shares=HALVES).model_copy(update={"verdict": "unknown"})
     for runs in range(1, both + 1):
         rated = judge.compare(0, line.last, runs=runs, shares=HALVES)
-        if rated.verdict in WORSE or (rated.verdict != "unknown" and (runs >= LEAST_RUNS or not judge.varies)):
+        if rated.verdict in WORSE or (rated.verdict != "unknown" and (runs >= MIN_RUNS or not judge.varies)):
             return rated
     return rated.model_copy(update={"verdict": "unknown"})
 
@@ -79,12 +79,12 @@ def rank_chance(judge: Judge, before: int, after: int) -> float:
 
 
 def _exceeds_noise(judge: Judge, belief: Belief, pair: tuple[int, int], chance: float) -> bool:
-    """Return whether the second point has LEAST_RUNS runs, and their mean exceeds the first point's mean significantly.
+    """Return whether the second point has MIN_RUNS runs, and their mean exceeds the first point's mean significantly.
 
     The test uses the noise that the posterior (`belief`) estimates from the runs of all points.
     """
     before, after = ([one.value for one in judge.observe(point)] for point in pair)
-    if len(after) < LEAST_RUNS:
+    if len(after) < MIN_RUNS:
         return False
     step = sum(after) / len(after) - sum(before) / len(before)
     error = belief.sigma * sqrt(1 / len(before) + 1 / len(after))

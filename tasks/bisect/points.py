@@ -20,7 +20,7 @@ from tasks.resolve.options import BisectOptions
 from tasks.resolve.plans import Request, check_request, default_cache, resolve
 from tasks.resolve.refs import ResolvedRef, check_repository, is_address, pin_ref, resolve_ref
 
-MOST_VERSIONS = 40
+MAX_VERSIONS = 40
 _RANGE = re.compile(r"([A-Za-z0-9._\[\]-]+)==([^,.\s][^,\s]*?)\.\.([^,.\s][^,\s]*)")
 _LIST = re.compile(r"([A-Za-z0-9._\[\]-]+)==([^,\s]+(?:,[^,\s]+)+)")
 
@@ -139,8 +139,8 @@ def read_versions(text: str) -> tuple[str, ...]:
     if left[:-1] != right[:-1] or len(left) != len(right):
         raise ConfigError([f"--packages {text!r:.80}: the ends differ in more than their last number: {hint}"])
     low, high = left[-1], right[-1]
-    if low == high or abs(high - low) >= MOST_VERSIONS:
-        raise ConfigError([f"--packages {text!r:.80}: between 2 and {MOST_VERSIONS} versions, please"])
+    if low == high or abs(high - low) >= MAX_VERSIONS:
+        raise ConfigError([f"--packages {text!r:.80}: between 2 and {MAX_VERSIONS} versions, please"])
     numbers = range(low, high + 1) if low < high else range(low, high - 1, -1)
     return tuple(f"{ranged[1]}=={'.'.join(map(str, (*left[:-1], number)))}" for number in numbers)
 

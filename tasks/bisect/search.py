@@ -7,9 +7,9 @@ point that is probably the culprit.
 from collections.abc import Callable, Sequence, Set
 
 from tasks.bisect.bisected_metric import SAME, say_better, say_unsure
-from tasks.bisect.evidence import LEAST_RUNS, is_proven, judge_ends
+from tasks.bisect.evidence import MIN_RUNS, is_proven, judge_ends
 from tasks.bisect.posterior import Belief, Observation, choose_point, find_belief
-from tasks.bisect.terms import HALVES, MOST_OF_POINT, WORSE, Finish, Judge, Limits, Line, Rated, Train
+from tasks.bisect.terms import HALVES, MAX_RUNS_OF_POINT, WORSE, Finish, Judge, Limits, Line, Rated, Train
 from tasks.diff.decide_noisy import CHANCE
 from tasks.diff.noise import Noise
 from tasks.records import Mark
@@ -76,7 +76,7 @@ class _MarkedLine:
         if not self.judge.varies or not bad or not good:
             return []
         within = [point for point in (*bad, *good) if min(bad) <= point <= max(good)]
-        return sorted(point for point in within if self.judge.runs(point) < LEAST_RUNS)
+        return sorted(point for point in within if self.judge.runs(point) < MIN_RUNS)
 
     def find_belief(self, refuted: Set[int] = frozenset()) -> Belief | None:
         """Return the posterior over the points after `first`; None if no point can be the culprit."""
@@ -109,7 +109,7 @@ class _MarkedLine:
             if self.line.alike[point] == point
             and point not in settled
             and not self.judge.failed(point)
-            and self.judge.runs(point) < MOST_OF_POINT
+            and self.judge.runs(point) < MAX_RUNS_OF_POINT
         ]
 
     def is_settled(self, before: int, after: int) -> bool:
@@ -157,10 +157,10 @@ def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.
         if rated.verdict in ("same", "improved") and culprit not in refuted:
             refuted.add(culprit)
             continue
-        stuck = any(judge.failed(point) or judge.runs(point) >= MOST_OF_POINT for point in (before, after))
+        stuck = any(judge.failed(point) or judge.runs(point) >= MAX_RUNS_OF_POINT for point in (before, after))
         fewest = min(judge.runs(before), judge.runs(after))
         points = tuple(point for point in (before, after) if judge.runs(point) == fewest)
-        if rated.verdict in WORSE and judge.runs(after) < LEAST_RUNS:
+        if rated.verdict in WORSE and judge.runs(after) < MIN_RUNS:
             points = (after,)
         if stuck or not may_train(points):
             return _name_range(belief, marked.notes, NOT_SURE, ends)
@@ -180,7 +180,7 @@ def _compare_ends(
     failed = judge.failed(0) or judge.failed(line.last)
     if failed:
         return Finish(outcome="no difference", why=f"an end cannot be judged: {failed}", rated=ends)
-    allowed = MOST_OF_POINT if limits.are_given else 2 * limits.ends if judge.varies else limits.ends
+    allowed = MAX_RUNS_OF_POINT if limits.are_given else 2 * limits.ends if judge.varies else limits.ends
     fewer = tuple(point for point in (0, line.last) if judge.runs(point) == both)
     if ends.verdict == "unknown" and both < allowed and may_train(fewer):
         return Train(points=fewer, why="both ends")

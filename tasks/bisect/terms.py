@@ -14,8 +14,8 @@ from tasks.records import Verdict
 
 HALVES = 2  # the false-alarm probability is halved: for the comparison of the ends, and for the culprit's
 WORSE: tuple[Verdict, ...] = ("regressed", "changed")
-MOST_OF_POINT = 12  # most runs of one point: if 12 are not enough, the machine is too noisy
-MOST_RUNS = 100  # most runs of a search if the user gave neither a budget nor a number of runs
+MAX_RUNS_OF_POINT = 12  # most runs of one point: if 12 are not enough, the machine is too noisy
+MAX_RUNS = 100  # most runs of a search if the user gave neither a budget nor a number of runs
 
 
 class Rated(Frozen):
@@ -86,7 +86,7 @@ class Limits(Frozen):
 
     def allow(self, runs: int, spent_s: float) -> bool:
         """Return whether this total number of runs is allowed after `spent_s` seconds of runs."""
-        most = self.most_runs or (MOST_RUNS if self.budget_s is None else None)
+        most = self.most_runs or (MAX_RUNS if self.budget_s is None else None)
         return (self.budget_s is None or spent_s < self.budget_s) and (most is None or runs <= most)
 
 

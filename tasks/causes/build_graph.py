@@ -26,7 +26,7 @@ COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ("add", "multiply", "max
 BRANCHES = frozenset({"stablehlo.case", "stablehlo.if"})
 _RETURNS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
 _RANDOM = re.compile(r"_?threefry\w*")  # JAX's functions for random bits; each call is one operation
-_MOST_ROUNDS = 8  # most rounds in _Builder.loop
+_MAX_ROUNDS = 8  # most rounds in _Builder.loop
 _INTEGER = re.compile(r"dense<(-?\d+)> : tensor<u?i\d+>")
 _AXES = re.compile(r'"(\w+)"=(\d+)')
 _NUMBER = re.compile(r"\d+")
@@ -232,7 +232,7 @@ class _Builder:
             return self.block(body["operations"], given, inside), test
 
         colours, classes, rounds = list(read), 0, 0
-        while rounds == 0 or (len({colour.exact for colour in colours}) > classes and rounds < _MOST_ROUNDS):
+        while rounds == 0 or (len({colour.exact for colour in colours}) > classes and rounds < _MAX_ROUNDS):
             classes, rounds = len({colour.exact for colour in colours}), rounds + 1
             made, test = run_body(colours, Around(call=around.call))
             colours = [

@@ -34,7 +34,7 @@ from tasks.records import (
 from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
 
 PROFILED = (2, 21)  # first and last profiled call, counted from 0: earlier calls wait for the compiler and a checkpoint
-MOST_RESULTS = 3  # most names of results in a headline
+MAX_RESULTS = 3  # most names of results in a headline
 
 type Both[T] = tuple[T, T]
 
@@ -213,7 +213,7 @@ def _say_headline(
         return tensors.sentence
     if tensors is not None and tensors.tensors != (0, 0) and tensors.different_results:
         here = "equal before the compiler; the compiled programs round differently from here"
-        shown = ", ".join(tensors.different_results[:MOST_RESULTS])
+        shown = ", ".join(tensors.different_results[:MAX_RESULTS])
         return f"{here}: {program.sentence if program else 'the step'}; at its end {shown} differ"
     if program is not None and program.answer != "differs":
         return f"{program.sentence}; only what each is given, and its host, can differ"

@@ -18,7 +18,7 @@ from tasks.causes.source_lines import Located, OptimisedProgram, name_function
 from tasks.preflight.hlo import Instruction, Program
 from tasks.records import CodeLine, LiveBuffer, MemoryExplanation
 
-MOST_LISTED = 20
+MAX_LISTED = 20
 # Opcodes whose result is the buffer of an operand, and so extends the lifetime of that buffer.
 _PASSES = frozenset({"tuple", "get-tuple-element", "bitcast", "optimization-barrier", "while", "call", "conditional"})
 _INSIDE = ("condition", "body", "to_apply", "calls")
@@ -185,7 +185,7 @@ def compare_memory(
     return MemoryExplanation(
         sentence=_say_memory(peaks, rows, names),
         peak_bytes=(peaks[0].bytes, peaks[1].bytes),
-        buffers=tuple(rows[:MOST_LISTED]),
+        buffers=tuple(rows[:MAX_LISTED]),
     )
 
 

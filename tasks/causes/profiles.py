@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from tasks.causes.source_lines import OptimisedProgram, name_function
 from tasks.records import CodeLine, TimeDifference, TimeExplanation
 
-MOST_LISTED = 20  # differences in the record
+MAX_LISTED = 20  # differences in the record
 SUMMARIZED = 3  # differences that the sentence names
-# A difference is sure if it exceeds LEAST_SPREADS × the larger spread of the arms + LEAST_SHARE × the time of a step's
+# A difference is sure if it exceeds MIN_SPREADS × the larger spread of the arms + MIN_SHARE × the time of a step's
 # operations. No difference between two profiles of one program was that large (decision 0079).
-LEAST_SPREADS, LEAST_SHARE = 2.0, 0.02
+MIN_SPREADS, MIN_SHARE = 2.0, 0.02
 GAP, COLLECTION = "the host between the steps", "garbage collection of the host"
 # Opcodes that contain other instructions. They are skipped, because the profile also lists the instructions inside.
 _HOLDERS = frozenset({"while", "call", "conditional", "async-start", "async-done"})
@@ -80,7 +80,7 @@ def compare_profiles(baseline: ProfiledStep, candidate: ProfiledStep, names: tup
         sentence=_say_largest(found, steps, names),
         steps=(len(modules[0]["runs"]), len(modules[1]["runs"])),
         step_s=(steps[0], steps[1]),
-        differences=tuple(found[:MOST_LISTED]),
+        differences=tuple(found[:MAX_LISTED]),
     )
 
 
@@ -125,7 +125,7 @@ def _host_parts(profile: Profile, runs: Sequence[Sequence[float]]) -> dict[str, 
     within = [spent for begin, spent in profile["collections"] if first <= begin <= last]
     collected, count = sum(within) / len(gaps) / 1e9, len(within)
     return {
-        GAP: Part(min(gaps), load / LEAST_SPREADS, Counter()),
+        GAP: Part(min(gaps), load / MIN_SPREADS, Counter()),
         # fewer collections than gaps: the mean is noise, so the spread equals the mean
         COLLECTION: Part(collected, 0.0 if count >= len(gaps) else collected, Counter()),
     }
@@ -148,7 +148,7 @@ def _compare_part(key: str, parts: tuple[Part, Part], step_s: float, names: tupl
     lines = [_find_line(part, kinds[0] if kinds else "") for part in parts]
     line = lines[slow] or lines[1 - slow]
     place = f" at {line.place}" if line else ""
-    least = LEAST_SPREADS * max(part.spread for part in parts) + LEAST_SHARE * step_s
+    least = MIN_SPREADS * max(part.spread for part in parts) + MIN_SHARE * step_s
     return TimeDifference(
         what=what,
         baseline_s=parts[0].seconds,

@@ -13,9 +13,9 @@ from tasks.causes.value_graph import FREE, RANDOM, Graph, Input, Node, shape_of
 from tasks.records import CodeLine, InputDifference, OperationDifference, ProgramAnswer, ProgramExplanation
 from tasks.records.text import counted
 
-MOST_LISTED = 40  # functions in the record
-MOST_NAMED = 5  # operations of a function, per arm
-LEAST_SHARE = 0.0005  # smaller shares of the step's FLOPs or bytes are not shown
+MAX_LISTED = 40  # functions in the record
+MAX_NAMED = 5  # operations of a function, per arm
+MIN_SHARE = 0.0005  # smaller shares of the step's FLOPs or bytes are not shown
 # Constants (_LITERAL), and operations that only reshape or convert a constant (_REPEATS). They are shown as part of the
 # operation that reads them.
 _LITERAL = frozenset({"stablehlo.constant", "stablehlo.iota"})
@@ -67,8 +67,8 @@ def compare_transcripts(
         answer="differs",
         sentence=_say_difference(sides, rows, inputs, placements),
         hashes=hashes,
-        operations=tuple(rows[:MOST_LISTED]),
-        left_out=max(len(rows) - MOST_LISTED, 0),
+        operations=tuple(rows[:MAX_LISTED]),
+        left_out=max(len(rows) - MAX_LISTED, 0),
         inputs=inputs,
         placements=placements,
     )
@@ -211,8 +211,8 @@ def _count_words(nodes: Iterable[Node], literals: Literals) -> tuple[str, ...]:
     times_of: Counter[str] = Counter()
     for node in nodes:
         times_of[_describe(node, literals)] += node.times
-    named = [f"{times} × {what}" for what, times in times_of.most_common(MOST_NAMED)]
-    more = len(times_of) - MOST_NAMED
+    named = [f"{times} × {what}" for what, times in times_of.most_common(MAX_NAMED)]
+    more = len(times_of) - MAX_NAMED
     return (*named, f"and {more} more") if more > 0 else tuple(named)
 
 
@@ -233,7 +233,7 @@ def _say_row(
     places = list(dict.fromkeys(line.place for line in lines if line))
     place = f" at {' / '.join(places)}" if places else ""
     parts = [f"{100 * share:.1f} % of the {what}" for share, what in zip(shares, ("FLOPs", "bytes"), strict=True)]
-    cost = ", ".join(part for part, share in zip(parts, shares, strict=True) if share >= LEAST_SHARE)
+    cost = ", ".join(part for part, share in zip(parts, shares, strict=True) if share >= MIN_SHARE)
     if all(words):
         what = f"{names[0]} computes {', '.join(words[0])}; {names[1]} {', '.join(words[1])}"
     else:

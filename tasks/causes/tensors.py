@@ -161,7 +161,7 @@ def summarise(comparison: TensorComparison) -> str:
     return f"{all_of} are equal bit for bit"
 
 
-_MOST = 6000  # most rows to align in a loop or branch; the time grows with the square of their number
+_MAX_ROWS = 6000  # most rows to align in a loop or branch; the time grows with the square of their number
 _KEYS: tuple[Callable[[TensorRow], str], ...] = (  # rows with equal keys are paired: strictest key first
     lambda row: f"{row.operation}|{row.type}|{row.params}|{row.function}|{row.output}",
     lambda row: f"{row.operation}|{row.type}|{row.output}",
@@ -223,14 +223,14 @@ def _align(
 ) -> dict[int, int]:
     if our_keys == their_keys:
         return dict(zip(ours, theirs, strict=True))
-    matcher = difflib.SequenceMatcher(None, our_keys[:_MOST], their_keys[:_MOST], autojunk=False)
+    matcher = difflib.SequenceMatcher(None, our_keys[:_MAX_ROWS], their_keys[:_MAX_ROWS], autojunk=False)
     found: dict[int, int] = {}
     for block in matcher.get_matching_blocks():
         found.update(zip(ours[block.a : block.a + block.size], theirs[block.b : block.b + block.size], strict=True))
     return found
 
 
-MOST_ROOTS, MOST_ONLY = 40, 40
+MAX_ROOTS, MAX_ONLY = 40, 40
 _ARMS: tuple[Literal["baseline", "candidate"], ...] = ("baseline", "candidate")
 
 
@@ -240,7 +240,7 @@ def group_roots(found: Sequence[PlacedRoot]) -> list[Root]:
     for item in found:
         groups.setdefault(item.group, []).append(item.root)
     roots = []
-    for members in list(groups.values())[:MOST_ROOTS]:
+    for members in list(groups.values())[:MAX_ROOTS]:
         first = members[0]
         more = f" ({len(members)} times)" if len(members) > 1 else ""
         roots.append(first.model_copy(update={"count": len(members), "sentence": first.sentence + more}))
@@ -261,6 +261,6 @@ def list_only(baseline: Sequence[TensorRow], candidate: Sequence[TensorRow]) -> 
         counts = Counter((row.operation, row.type, row.place, row.direction) for row in lone)
         found += [
             OnlyHere(arm=_ARMS[arm], operation=operation, type=kind, place=place, direction=direction, count=count)
-            for (operation, kind, place, direction), count in counts.most_common(MOST_ONLY)
+            for (operation, kind, place, direction), count in counts.most_common(MAX_ONLY)
         ]
     return tuple(found)

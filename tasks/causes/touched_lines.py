@@ -8,7 +8,7 @@ from tasks.causes.source_lines import shorten_path
 from tasks.records import CodeLine, Explanation, LiveBuffer, OperationDifference, RunPlan, TimeDifference
 from tasks.resolve.git import GitError, run_git
 
-MOST_LINES = 60  # most lines to look up: each takes a git command
+MAX_LINES = 60  # most lines to look up: each takes a git command
 _HERE = Path(__file__).parent.parent.parent
 
 
@@ -76,7 +76,7 @@ def name_commits(lines: Iterable[CodeLine], refs: Refs, *, of_candidate: bool, r
     A candidate's line gets the commit that wrote the line, a baseline's line the commit that removed it.
     """
     found = {}
-    for line in list(dict.fromkeys(lines))[:MOST_LINES]:
+    for line in list(dict.fromkeys(lines))[:MAX_LINES]:
         file = shorten_path(line.path, root)
         if file.startswith("/") or not line.line:
             continue  # in an installed package, outside of the repository

@@ -10,7 +10,7 @@ from configs.verdict_rules import VerdictRules, load_effects, load_tolerances, m
 from tasks.diff.compare_case import CaseRuns
 from tasks.diff.compare_runs import diff
 from tasks.diff.decide import ONE_RUN
-from tasks.diff.noise import LEAST_PAIRS, Past
+from tasks.diff.noise import MIN_PAIRS, Past
 from tasks.diff.same_code import IMPLEMENTATIONS
 from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
 from tasks.diff.time_rows import Circumstances
@@ -132,7 +132,7 @@ def circumstances_of(target: str | None, past: Mapping[str, Past]) -> Circumstan
     if target is None:
         instead += " (with --target NAME of the machine they ran on, its noise history counts too)"
     elif not past:
-        instead += f" (or add {LEAST_PAIRS} pairs of equal runs to the history of {target}: --aa --target {target})"
+        instead += f" (or add {MIN_PAIRS} pairs of equal runs to the history of {target}: --aa --target {target})"
     return Circumstances(past=past, instead=instead)
 
 

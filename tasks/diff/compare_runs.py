@@ -12,7 +12,7 @@ from tasks.diff.decide import ONE_RUN
 from tasks.diff.decide_curves import CurveContext, decide_value, decide_values
 from tasks.diff.floors import excuse_of, floors_of, has_same_program
 from tasks.diff.metric_rows import NOT_JUDGED, is_unfilled, table_rows
-from tasks.diff.parity import LEAST_STEPS, compare_metric, number_alike, shared_metrics
+from tasks.diff.parity import MIN_STEPS, compare_metric, number_alike, shared_metrics
 from tasks.diff.parity_rows import compare_evaluations, evaluation_row, loss_row, values_row
 from tasks.diff.run_events import death_row
 from tasks.diff.same_code import draws_differ
@@ -79,7 +79,7 @@ def diff(
     )
     loss = decide_value(parity, judged)
     # arms with equal losses at all steps have equal weights, so their evaluations must be equal too
-    equal = proved or (parity.parity.steps >= LEAST_STEPS and parity.parity.first is None and not parity.varies)
+    equal = proved or (parity.parity.steps >= MIN_STEPS and parity.parity.first is None and not parity.varies)
     measured = [cpu_seconds(run) is not None for arm in arms for run in arm.runs]
     shared = circumstances.shared_by(1 + all(measured))
     time_row, step_time = step_time_row(arms, rules, shared)

@@ -10,21 +10,21 @@ from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]  # scip
 
 from configs.schema import Frozen
 from configs.verdict_rules import Tolerance, VerdictRules
-from tasks.diff.decide import LEAST_REPEATS, ROUNDING, show_threshold, threshold_of
+from tasks.diff.decide import MIN_REPEATS, ROUNDING, show_threshold, threshold_of
 from tasks.diff.decide_noisy import CHANCE, ask_for_more, show_chance, show_runs
 from tasks.diff.effect import CONFIDENCE
-from tasks.diff.parity import LEAST_STEPS, LOSS_LIKE, MetricParity
+from tasks.diff.parity import LOSS_LIKE, MIN_STEPS, MetricParity
 from tasks.metrics.printed import Values
 from tasks.records import Decision, Verdict
 from tasks.records.text import counted
 
 ORDER: tuple[Verdict, ...] = ("same", "improved", "unknown", "changed", "regressed")
 OTHER_DRAWS = "other first weights or other data"  # in words: other random draws
-MOST_BLOCKS = 4  # blocks of steps whose means are compared; they share the chance of a false difference
+MAX_BLOCKS = 4  # blocks of steps whose means are compared; they share the chance of a false difference
 AT_ONCE = 5e-5  # relative to the value: a larger first difference of precise values is not a rounding difference
 SAME_GAP = 1e-6  # relative to the largest value: gaps that differ by less count as equal
 MOVED = 0.25  # largest change of an offset after its first step, relative to its first gap; random gaps change more
-FEWEST = 2  # fewest steps that show an offset
+MIN_OFFSET_STEPS = 2  # fewest steps that show an offset
 OFFSET_CHANCE = 0.001  # false alarm rate for random flips of the last digit; for random walks, up to ten times as high
 DIGIT_STEPS = 10  # fewest steps of an offset of one printed unit; with fewer, up to 5 % of random walks look alike
 
@@ -79,7 +79,7 @@ def decide_value(found: MetricParity, context: CurveContext) -> Decision:
 
 def _never_moves(found: MetricParity) -> bool:
     values = np.concatenate([side.ravel() for side in found.sides])
-    return found.parity.steps >= LEAST_STEPS and bool(np.all(values == values[0]))
+    return found.parity.steps >= MIN_STEPS and bool(np.all(values == values[0]))
 
 
 def decide_values(found: Sequence[MetricParity], context: CurveContext) -> Decision | None:
@@ -137,16 +137,16 @@ def _decide_curve(
         return say(word, f"{where}; {ends}: {OTHER_DRAWS} change it by at most {most:g} ({chance_limit.why})")
     if small and not found.varies:  # `find_contradictions` reports it as the finding `last-digit`
         return say("same", f"{where}, by at most one unit of the last printed digit, which rounding can explain")
-    if min(parity.runs) >= LEAST_REPEATS:
+    if min(parity.runs) >= MIN_REPEATS:
         return say(*_judge_blocks(blocks, tolerance, word, where, context.among))
-    asked = ask_for_more(min(parity.runs), LEAST_REPEATS, context.instead)
+    asked = ask_for_more(min(parity.runs), MIN_REPEATS, context.instead)
     if chance_limit is not None and parity.first is not None and parity.first.step == int(found.steps[0]):
         # only `maxview ingest` has this option
         way = "compare with --tolerances other-draws, or " if context.instead else ""
         reason = f"{where}: the arms may have {OTHER_DRAWS}, or the trainer may be nondeterministic; {way}{asked}"
     else:
         reason = f"{where}: {show_runs(parity.runs)} cannot distinguish this from run-to-run noise; {asked}"
-    return say("unknown", reason, runs_wanted=LEAST_REPEATS)
+    return say("unknown", reason, runs_wanted=MIN_REPEATS)
 
 
 def is_rounding(found: MetricParity) -> bool:
@@ -237,7 +237,7 @@ def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tu
     counts = [len(side) for side in sides]
     degrees = sum(counts) - 2
     blocks = []
-    for index in np.array_split(np.arange(len(steps)), min(len(steps), MOST_BLOCKS)):
+    for index in np.array_split(np.arange(len(steps)), min(len(steps), MAX_BLOCKS)):
         means = [side[:, index].mean(axis=1) for side in sides]
         difference = float(means[1].mean() - means[0].mean())
         spread = {}
@@ -271,7 +271,7 @@ def is_offset(sides: tuple[Values, Values], *, exact: bool, unit: float = 0.0) -
     if first and later.size < DIGIT_STEPS and abs(later[0]) <= unit * (1 + SAME_GAP):
         return False
     largest = float(np.max(np.abs(sides[0][0])))
-    if later.size < FEWEST or not (np.all(later > 0) or np.all(later < 0)):
+    if later.size < MIN_OFFSET_STEPS or not (np.all(later > 0) or np.all(later < 0)):
         return False
     if float(np.max(np.abs(later - later[0]))) > (MOVED if first else 0.0) * abs(later[0]) + SAME_GAP * largest:
         return False

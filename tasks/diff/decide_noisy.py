@@ -8,13 +8,13 @@ from math import expm1, log1p
 from configs.schema import Frozen
 from configs.verdict_rules import Tolerance
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration, show_threshold, threshold_of
-from tasks.diff.effect import MOST_RUNS, Effect, Sample, are_mixed, measure_effect, runs_wanted
-from tasks.diff.noise import LEAST_PAIRS
+from tasks.diff.effect import MAX_RUNS, Effect, Sample, are_mixed, measure_effect, runs_wanted
+from tasks.diff.noise import MIN_PAIRS
 from tasks.records import Decision, Verdict
 from tasks.records.text import counted, show_interval
 
 CHANCE = 0.01  # probability that a comparison of equal arms finds a difference, in any case, at any decision
-MOST_SHOWN = 50.0  # logarithm of the largest ratio shown; prevents an overflow
+MAX_SHOWN = 50.0  # logarithm of the largest ratio shown; prevents an overflow
 WIDEST_SHOWN = 10.0  # an interval wider than this (1000 %) is shown as "anything"
 RAREST = 1000  # largest N in "1 time in N": rarer events depend on the tail of the assumed distribution
 # How the two tests share the chance. Steady steps get more: they vary least in equal runs, and show most differences.
@@ -23,7 +23,7 @@ SHARES = {"steady steps": 2 / 3, "typical steps": 1 / 3}
 MIXED_RUNS = ", because runs of one arm lie among those of the other"
 SOONER = (
     "; or --until-decided, which stops earlier if the runs scatter less than the stated noise; a history of "
-    f"{LEAST_PAIRS} pairs of equal runs replaces the stated noise"
+    f"{MIN_PAIRS} pairs of equal runs replaces the stated noise"
 )
 
 
@@ -150,7 +150,7 @@ def show_effect(effect: Effect) -> str:
 
 
 def _ends(effect: Effect) -> tuple[float, float]:
-    low, high = (expm1(max(-MOST_SHOWN, min(MOST_SHOWN, end))) for end in effect.interval())
+    low, high = (expm1(max(-MAX_SHOWN, min(MAX_SHOWN, end))) for end in effect.interval())
     return low, high
 
 
@@ -170,9 +170,9 @@ def show_cost(cost: Cost, runs: int) -> str:
 
 
 def ask_for_more(repeats: int, wanted: int | None, instead: str, cost: str = "") -> str:
-    """Return the request for more than the present `repeats` runs per arm. wanted: None means more than MOST_RUNS."""
+    """Return the request for more than the present `repeats` runs per arm. wanted: None means more than MAX_RUNS."""
     if wanted is None:
-        return f"more than {MOST_RUNS} runs per arm would be needed; reduce the noise first"
+        return f"more than {MAX_RUNS} runs per arm would be needed; reduce the noise first"
     asked = f"run each arm {counted(wanted - repeats, 'more time')}"
     if instead:
         return f"{asked}{f' ({cost})' if cost else ''}, or {instead}"

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from scipy.special import chdtri, ndtri, stdtr, stdtrit  # type: ignore[import-untyped]  # scipy.stats takes 2 s to load
 
 from configs.schema import Frozen
-from tasks.diff.decide import LEAST_REPEATS
+from tasks.diff.decide import MIN_REPEATS
 from tasks.diff.noise import FINEST, Noise
 
 type Values = NDArray[np.float64]
 
 CONFIDENCE = 0.99  # confidence level of all intervals, shown or used for the verdict *same*
 POWER = 0.8  # probability that the suggested number of runs decides
-MOST_RUNS = 100  # per arm: more are never suggested
+MAX_RUNS = 100  # per arm: more are never suggested
 WIDE = 0.003  # significance level of the test whether the runs scatter more than the noise allows
 ENOUGH = 6  # degrees of freedom (four runs of each arm), from which on the runs' own scatter is a lower bound
 TOGETHER = 0.05  # significance level of the test whether the n-th runs of both arms rise and fall together
@@ -46,7 +46,7 @@ class Effect(Frozen):
     sample: Sample  # the levels that it was estimated from
     wide: bool = False  # the runs scatter more than the noise allows, so `scale` is estimated from them alone
     paired: bool = False  # the runs of both arms rise and fall together, so `scale` is that of their pairs
-    seen: float | None = None  # `scale` as estimated from these runs alone; None: an arm has fewer than LEAST_REPEATS
+    seen: float | None = None  # `scale` as estimated from these runs alone; None: an arm has fewer than MIN_REPEATS
 
     @property
     def runs(self) -> tuple[int, int]:
@@ -114,7 +114,7 @@ def measure_effect(sample: Sample) -> Effect:
         sample=sample,
         wide=wide,
         paired=paired,
-        seen=sqrt(seen) if min(left.size, right.size) >= LEAST_REPEATS else None,
+        seen=sqrt(seen) if min(left.size, right.size) >= MIN_REPEATS else None,
     )
 
 
@@ -137,7 +137,7 @@ def _move_together(left: Values, right: Values) -> bool:
 
     Two runs of each arm are too few for the test and count as correlated. One run of each does not.
     """
-    if left.size < LEAST_REPEATS:
+    if left.size < MIN_REPEATS:
         return left.size > 1
     left, right = left - left.mean(), right - right.mean()
     spread = sqrt(float(left @ left) * float(right @ right))
@@ -149,14 +149,14 @@ def _move_together(left: Values, right: Values) -> bool:
 
 
 def runs_wanted(effect: Effect, *, least: float, within: float, chance: float) -> int | None:
-    """Return how many runs per arm decide with probability POWER, if the estimate is true; None if above MOST_RUNS.
+    """Return how many runs per arm decide with probability POWER, if the estimate is true; None if above MAX_RUNS.
 
     They decide if the difference is at least `least` with a p-value of at most `chance`, or if the interval lies inside
     ±`within`. `least` and `within` are logarithms of ratios. Further runs of both arms are assumed to alternate on one
     machine and to scatter like the present ones, so the scale moves towards the scatter of the present runs.
     """
     size, lucky = abs(effect.estimate), float(ndtri(POWER))
-    runs = np.arange(max(effect.runs) + 1, MOST_RUNS + 1)
+    runs = np.arange(max(effect.runs) + 1, MAX_RUNS + 1)
     more = runs - min(effect.runs)
     df, seen = effect.df + more, effect.scale if effect.seen is None else effect.seen
     noise = effect.sample.noise

@@ -17,11 +17,11 @@ from configs.verdict_rules import DeviceNoise
 from tasks.diff.arms import Arms
 from tasks.records import RunRecord, seconds_between
 
-LEAST_PAIRS = 8  # pairs of equal runs in the history; with fewer, only the stated noise is used
+MIN_PAIRS = 8  # pairs of equal runs in the history; with fewer, only the stated noise is used
 STATED_WITHIN = 1.0  # standard deviation × √weight of the prior for log(scale), whose mean is the stated scale
 TAILS_WITHIN = 0.7  # standard deviation of the prior for log(degrees of freedom)
 FINEST = 1e-4  # smallest noise assumed
-LENT = 0.5  # degrees of freedom per pair beyond LEAST_PAIRS: below 1, as pairs share runs and machines change
+LENT = 0.5  # degrees of freedom per pair beyond MIN_PAIRS: below 1, as pairs share runs and machines change
 NEIGHBOURS_S = 600.0  # longest pause between neighbouring runs; after a longer one, the machine may have other load
 OTHER_TIMES, OTHER_PLACES = "the arms ran at other times", "the arms ran in other places"
 NO_PLACE = "the logs do not say where they ran: taken as two places"
@@ -49,7 +49,7 @@ class Noise(Frozen):
 
 @lru_cache(maxsize=256)  # all cases of a comparison use the same history
 def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
-    """Return the noise of a device: the stated one; from LEAST_PAIRS pairs on, a fit to the history.
+    """Return the noise of a device: the stated one; from MIN_PAIRS pairs on, a fit to the history.
 
     Model: the variance of a pair follows a scaled inverse χ² with d₀ degrees of freedom around s₀², as in G. K. Smyth's
     moderated t ("Linear models and empirical Bayes methods", SAGMB 3 (2004)). Differences then follow Student's t with
@@ -62,7 +62,7 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
     squares = np.square(past.errors if past and past.errors else np.zeros(sizes.size))
     known = np.isfinite(sizes) & np.isfinite(squares)
     sizes, squares = sizes[known], squares[known]
-    if past is None or sizes.size < LEAST_PAIRS:
+    if past is None or sizes.size < MIN_PAIRS:
         return Noise(scale=stated.equal_runs, df=stated.weight, source=stated.why)
     from scipy import optimize  # type: ignore[import-untyped]  # slow to load, and only a long history needs it
 
@@ -80,7 +80,7 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
     found = optimize.minimize(cost, [log(start), log(stated.weight)], method="Nelder-Mead")
     scale, df = (exp(value) for value in found.x)
     # less 1: fitting the scale uses one degree of freedom
-    lent = min(df, stated.weight - 1 + LENT * (sizes.size - LEAST_PAIRS))
+    lent = min(df, stated.weight - 1 + LENT * (sizes.size - MIN_PAIRS))
     return Noise(scale=max(scale, FINEST), df=lent, pairs=sizes.size, source=past.source)
 
 

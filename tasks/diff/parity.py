@@ -28,7 +28,7 @@ MEASURED = re.compile(
     r"(?:tokens|samples)[ _]per|flops|memory|elapsed|throughput",
     re.IGNORECASE,
 )
-LEAST_STEPS = 3  # fewer values may be equal by chance
+MIN_STEPS = 3  # fewer values may be equal by chance
 LOSS_LIKE = "loss"  # contained in the names of losses: lm_loss, moe_lb_loss, eval_loss
 DERIVED = re.compile(r"perplexity|(?:^|[^a-z])ppl(?:[^a-z]|$)", re.IGNORECASE)  # exp(loss); the loss itself is compared
 

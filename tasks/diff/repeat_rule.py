@@ -7,7 +7,7 @@ from math import inf
 
 from configs.comparison import ENOUGH_REPEATS
 from configs.schema import Frozen
-from tasks.diff.decide import LEAST_REPEATS, show_duration
+from tasks.diff.decide import MIN_REPEATS, show_duration
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import counted
 
@@ -54,9 +54,9 @@ def next_look(record: ComparisonRecord, *, repeats: int, patience: Patience, spe
 def next_repeats(repeats: int, wanted: int | None, *, most: int) -> int:
     """Return the repeats for the next look: `wanted`, but at least one more than now.
 
-    The result is at most AT_MOST_TIMES as many as now (or LEAST_REPEATS, if that is more), and at most `most`.
+    The result is at most AT_MOST_TIMES as many as now (or MIN_REPEATS, if that is more), and at most `most`.
     """
-    reasonable = max(AT_MOST_TIMES * repeats, LEAST_REPEATS)
+    reasonable = max(AT_MOST_TIMES * repeats, MIN_REPEATS)
     return min(most, max(repeats + 1, min(wanted or reasonable, reasonable)))
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from configs.schema import Frozen
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.observed import Observations, contrast, notice, places_of
-from tasks.diff.parity import LEAST_STEPS, MEASURED, PLACES, MetricParity
+from tasks.diff.parity import MEASURED, MIN_STEPS, PLACES, MetricParity
 from tasks.diff.setting_differences import config_of
 from tasks.diff.state_rows import find_untrained
 from tasks.diff.undeclared_differences import trainers_differ
@@ -105,7 +105,7 @@ def _compare_fields(arms: Arms, left: dict[str, Field], right: dict[str, Field])
             yield notice("missing-field", message, (arm, f"no {names}", places[0]), (other, names, places[1]))
         for name, field in theirs.items():
             have = mine.get(name)
-            if have is None or MEASURED.search(name) or min(have.count, field.count) < LEAST_STEPS:
+            if have is None or MEASURED.search(name) or min(have.count, field.count) < MIN_STEPS:
                 continue
             if not have.is_constant or (field.is_constant and (have.low != 0 or field.low == 0)):
                 continue
@@ -118,14 +118,14 @@ def _compare_fields(arms: Arms, left: dict[str, Field], right: dict[str, Field])
 def _frozen_fields(arm: ArmRuns, fields: dict[str, Field]) -> Observations:
     """Yield findings for fields about a parameter array (`params/…`, `param_norm/…`) that never change."""
     for name, field in fields.items():
-        if _ARRAY.match(name) and field.is_constant and field.count >= LEAST_STEPS:
+        if _ARRAY.match(name) and field.is_constant and field.count >= MIN_STEPS:
             message = f"{name} of {arm.label} is {field.low:g} in all {field.count} steps: not trained"
             yield notice("frozen-array", message, (arm, f"{field.low:g}", field.place))
 
 
 def _without_effect(arms: Arms, declared: frozenset[str], parities: Sequence[MetricParity]) -> Observations:
     """Yield a finding for each of the EFFECTIVE keys that differs between the arms although their losses are equal."""
-    if not parities or parities[0].parity.first is not None or parities[0].parity.steps < LEAST_STEPS:
+    if not parities or parities[0].parity.first is not None or parities[0].parity.steps < MIN_STEPS:
         return
     loss = parities[0].parity
     left, right = (config_of(arm.first) for arm in arms)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.metric_rows import make_row, missing_decision, not_judged
 from tasks.diff.observed import Observations, notice
-from tasks.diff.parity import LEAST_STEPS, MetricParity
+from tasks.diff.parity import MIN_STEPS, MetricParity
 from tasks.metrics.result_metrics import CHECKPOINTS, FINAL_STATE
 from tasks.records import CheckpointDifference, Decision, Floor, Measured, MetricDiff, RunRecord, Verdict
 from tasks.records.text import counted
@@ -172,7 +172,7 @@ def _find_most_frozen(arm: ArmRuns) -> tuple[int, list[str]] | None:
 
 def _frozen_of(run: RunRecord) -> list[str] | None:
     start, end = _digests(run, "initial_state"), _digests(run, "state")
-    if not start or not end or run.reading.steps.height < LEAST_STEPS:
+    if not start or not end or run.reading.steps.height < MIN_STEPS:
         return None
     # in digests of the complete state, the paths of parameters have the prefix params/
     return [path for path, digest in start.items() if digest == end.get(path, end.get(f"params/{path}"))]

@@ -23,9 +23,9 @@ from tasks.records import Decision, Measured, MetricDiff, StepLevels, TimeAccoun
 
 SHIFTING = frozenset({"tpu", "gpu"})  # devices whose shifts count; on CPUs, bursts of load do not move the steady level
 SHIFTED = 2.0  # × stated noise: a larger shift of the step time during a run makes the run's level uncertain
-MOST_SLOW = 0.2  # largest difference of the arms' shares of slow steps for the verdict *same*
-MOST_LONGER = 1.05  # for *same*: largest ratio of the slower arm's shortest mean step to the other arm's longest
-MOST_LONGER_MEAN = 1.2  # for *same*: largest ratio of the arms' average steps; above MOST_LONGER, as runs may stall
+MAX_SLOW = 0.2  # largest difference of the arms' shares of slow steps for the verdict *same*
+MAX_LONGER = 1.05  # for *same*: largest ratio of the slower arm's shortest mean step to the other arm's longest
+MAX_LONGER_MEAN = 1.2  # for *same*: largest ratio of the arms' average steps; above MAX_LONGER, as runs may stall
 # parts of the time account before the first step and after the last
 START_AND_END = ("start", "end", "outside", "wait at the end", "evaluation at the end")
 STEP_COLUMN = "step_time_s"
@@ -153,12 +153,12 @@ def _why_not_same(levels: SideLevels, arms: Arms) -> str:
     means = [[run.mean for run in side] for side in levels]  # with stalls and time between steps
     left, right = (sum(side) / len(side) for side in means)
     slower = int(right > left)
-    longer = min(means[slower]) > MOST_LONGER * max(means[1 - slower])
-    if longer or max(left, right) > MOST_LONGER_MEAN * min(left, right):
+    longer = min(means[slower]) > MAX_LONGER * max(means[1 - slower])
+    if longer or max(left, right) > MAX_LONGER_MEAN * min(left, right):
         part = _grown_part(arms, slower)
         return f"the mean step is {100 * (right / left - 1):+.3g} % ({left:.4g} s became {right:.4g} s){part}"
     slow = [float(np.mean([run.slow for run in side])) for side in levels]
-    if abs(slow[1] - slow[0]) <= MOST_SLOW:
+    if abs(slow[1] - slow[0]) <= MAX_SLOW:
         return ""
     share = f"{slow[0]:.0%} of the baseline's steps and {slow[1]:.0%} of the candidate's"
     return f"{share} take more than {CLOSE:g} × the usual step"

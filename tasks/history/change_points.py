@@ -21,14 +21,14 @@ from configs.schema import Frozen
 
 type Array = NDArray[np.float64]
 
-MOST_P_VALUE = 0.001  # largest p-value of a change; Hunter's value
-WEAK = 10  # factor on MOST_P_VALUE in the first pass
-LEAST_NIGHTS = 3  # smallest number of nights on each side of a change
+MAX_P_VALUE = 0.001  # largest p-value of a change; Hunter's value
+WEAK = 10  # factor on MAX_P_VALUE in the first pass
+MIN_NIGHTS = 3  # smallest number of nights on each side of a change
 WINDOW = 50  # nights per window; Hunter's value
 OUTLIER = 5.0  # distance in robust standard deviations
 NEIGHBOURS = 4  # nights on each side that an outlier is compared with
 CONFIDENCE = 0.95
-MOST_AUTOCORRELATION = 0.9  # largest autocorrelation that is assumed
+MAX_AUTOCORRELATION = 0.9  # largest autocorrelation that is assumed
 AUTOCORRELATION_NIGHTS = 8  # average nights per level that are needed to estimate the autocorrelation
 CONSTANT_SHARE = 0.8  # a series is exact if at least this fraction of nights equals the night before
 MAD_PER_SIGMA = float(ndtri(0.75))
@@ -67,7 +67,7 @@ class Trend(Frozen):
     drift: Drift | None = None
     outliers: tuple[int, ...] = ()  # indices in the series
     exact: bool = False  # the series has no noise, so every different value is a change
-    too_few: bool = False  # fewer than 2 × LEAST_NIGHTS nights without outliers, so no change can be found
+    too_few: bool = False  # fewer than 2 × MIN_NIGHTS nights without outliers, so no change can be found
 
 
 def find_trend(values: Sequence[float], *, least_change: float = 0.0) -> Trend:
@@ -83,7 +83,7 @@ def find_trend(values: Sequence[float], *, least_change: float = 0.0) -> Trend:
     outliers = _find_outliers(series)
     kept = np.setdiff1d(np.arange(len(series)), outliers)
     calm = series[kept]
-    too_few = len(calm) < 2 * LEAST_NIGHTS
+    too_few = len(calm) < 2 * MIN_NIGHTS
     points = [] if too_few else _merge(calm, _split(calm), least_change)
     drift = _find_drift(calm, points)
     if drift is not None:
@@ -103,14 +103,14 @@ def find_trend(values: Sequence[float], *, least_change: float = 0.0) -> Trend:
 
 def _is_exact(series: Array) -> bool:
     """Return whether most values equal the value of the night before, as counts and compiler estimates do."""
-    return len(series) >= 2 * LEAST_NIGHTS and float(np.mean(series[1:] == series[:-1])) >= CONSTANT_SHARE
+    return len(series) >= 2 * MIN_NIGHTS and float(np.mean(series[1:] == series[:-1])) >= CONSTANT_SHARE
 
 
 def _find_outliers(series: Array) -> NDArray[np.intp]:
     """Return the indices of outliers: nights far above, or far below, both the nights before and the nights after.
 
     The distance is measured from the median of the neighbours on each side, in robust standard deviations (Hampel
-    identifier; L. Davies and U. Gather, "The Identification of Multiple Outliers", JASA 88 (1993)). LEAST_NIGHTS or
+    identifier; L. Davies and U. Gather, "The Identification of Multiple Outliers", JASA 88 (1993)). MIN_NIGHTS or
     more far nights in a row are a level and not outliers. The first and last two nights are never outliers.
     """
     limit = OUTLIER * _noise(series)
@@ -124,7 +124,7 @@ def _find_outliers(series: Array) -> NDArray[np.intp]:
             far[i] = -1
     found: list[int] = []
     for run in np.split(np.arange(len(series)), np.flatnonzero(np.diff(far)) + 1):
-        if len(run) and far[run[0]] and len(run) < LEAST_NIGHTS:
+        if len(run) and far[run[0]] and len(run) < MIN_NIGHTS:
             found += run.tolist()
     return np.asarray(found, dtype=np.intp)
 
@@ -143,13 +143,13 @@ def _find_drift(series: Array, points: Sequence[int]) -> Drift | None:
     (Mann–Kendall). The slope and its interval are Theil–Sen's.
     """
     n = len(series)
-    if n < 4 * LEAST_NIGHTS:  # too few nights to distinguish a line from steps
+    if n < 4 * MIN_NIGHTS:  # too few nights to distinguish a line from steps
         return None
     from scipy import stats  # type: ignore[import-untyped]  # takes 2 s to import; short series do not need it
 
     nights = np.arange(n, dtype=float)
     p = float(stats.kendalltau(nights, series).pvalue)
-    if not p < MOST_P_VALUE:
+    if not p < MAX_P_VALUE:
         return None
     line = stats.linregress(nights, series)
     straight = float(np.sum((series - line.intercept - line.slope * nights) ** 2))
@@ -169,7 +169,7 @@ def _bic(squares: float, n: int, parameters: int) -> float:
 def _split(series: Array) -> list[int]:
     """Return the candidates for changes of level (Hunter's first pass), from windows that overlap by up to half.
 
-    Each window is split while a t-test at WEAK × MOST_P_VALUE is significant."""
+    Each window is split while a t-test at WEAK × MAX_P_VALUE is significant."""
     points: set[int] = set()
     start = 0
     while start < len(series):
@@ -190,13 +190,13 @@ def _split_window(series: Array, start: int, end: int) -> list[int]:
         splits = [
             (split[1], left, split[0], right)
             for left, right in pairwise(edges)
-            if (split := best_split(sums, left, right, least=LEAST_NIGHTS)) is not None
+            if (split := best_split(sums, left, right, least=MIN_NIGHTS)) is not None
         ]
         if not splits:
             break
         _, left, point, right = max(splits)
         p, _, _ = _t_test(series[start + left : start + point], series[start + point : start + right])
-        if not p < WEAK * MOST_P_VALUE:
+        if not p < WEAK * MAX_P_VALUE:
             break
         points = sorted([*points, point])
     return [start + point for point in points]
@@ -248,7 +248,7 @@ def _merge(series: Array, points: list[int], least_change: float) -> list[int]:
             _change(series, left, point, right, autocorrelation) for left, point, right in _sides(points, len(series))
         ]
         worst = max(range(len(points)), key=lambda i: judged[i].p)
-        if judged[worst].p < MOST_P_VALUE:
+        if judged[worst].p < MAX_P_VALUE:
             worst = min(range(len(points)), key=lambda i: _size(judged[i]))
             if _size(judged[worst]) >= least_change:
                 return points
@@ -257,7 +257,7 @@ def _merge(series: Array, points: list[int], least_change: float) -> list[int]:
 
 
 def estimate_autocorrelation(series: Array, points: Sequence[int]) -> float:
-    """Return the autocorrelation at lag 1 within the levels, clipped to [0, MOST_AUTOCORRELATION].
+    """Return the autocorrelation at lag 1 within the levels, clipped to [0, MAX_AUTOCORRELATION].
 
     Corrects the bias of short levels (M. G. Kendall, "Note on bias in the estimation of autocorrelation",
     Biometrika 41 (1954)); 0 if levels have fewer than AUTOCORRELATION_NIGHTS nights on average.
@@ -268,7 +268,7 @@ def estimate_autocorrelation(series: Array, points: Sequence[int]) -> float:
         return 0.0
     seen = sum(float(level[1:] @ level[:-1]) for level in levels) / squares
     share = len(levels) / len(series)
-    return float(np.clip((seen + share) / (1 - 3 * share), 0.0, MOST_AUTOCORRELATION))
+    return float(np.clip((seen + share) / (1 - 3 * share), 0.0, MAX_AUTOCORRELATION))
 
 
 def _sides(points: Sequence[int], length: int) -> list[tuple[int, int, int]]:

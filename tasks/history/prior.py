@@ -10,7 +10,7 @@ from math import hypot, log
 import polars as pl
 
 from tasks.diff.compare_case import CaseRuns
-from tasks.diff.noise import LEAST_PAIRS, Past
+from tasks.diff.noise import MIN_PAIRS, Past
 from tasks.history.history_table import load_history
 from tasks.history.record_rows import folder_name
 from tasks.metrics.table import METRICS
@@ -31,14 +31,14 @@ def read_past(case: CaseRuns, store: Store) -> dict[str, Past]:
 def past_noise(history: pl.DataFrame, *, target: str, case: str, excluded: Sequence[str] = ()) -> dict[str, Past]:
     """Return time metric → differences of equal runs on a target. excluded: folder names of runs to exclude.
 
-    Uses the history of the case, or of all cases if the case has fewer than LEAST_PAIRS pairs. Omits a metric if all
+    Uses the history of the case, or of all cases if the case has fewer than MIN_PAIRS pairs. Omits a metric if all
     cases together have fewer, too.
     """
     found = {}
     for metric in TIME_METRICS:
         for part, source in ((case, f"history of {case} on {target}"), (None, f"history of {target}")):
             differences = differences_of_equal_runs(history, target=target, metric=metric, case=part, excluded=excluded)
-            if len(differences) >= LEAST_PAIRS:
+            if len(differences) >= MIN_PAIRS:
                 sizes, errors = zip(*differences, strict=True)
                 found[metric] = Past(differences=sizes, errors=errors, source=source)
                 break

@@ -18,7 +18,7 @@ type Cause = Literal["candidate", "shared", "baseline", "both"]
 
 LINES: tuple[Line, ...] = ("baseline", "candidate", "ratio")
 NEAR_NIGHTS = 2  # changes of two lines up to this many nights apart have one cause
-LEAST_CHANGE = 0.005  # relative; smaller changes are irrelevant
+MIN_CHANGE = 0.005  # relative; smaller changes are irrelevant
 KEYS = ("comparison", "pair", "case", "target", "metric")
 
 
@@ -171,7 +171,7 @@ def judge(series: Series) -> JudgedSeries:
 
 def _find_trend(series: Series, line: Line) -> LineTrend:
     found = [(i, value) for i, night in enumerate(series.nights) if (value := getattr(night, line)) is not None]
-    trend = find_trend([value for _, value in found], least_change=LEAST_CHANGE)
+    trend = find_trend([value for _, value in found], least_change=MIN_CHANGE)
     return LineTrend(trend=trend, nights=tuple(i for i, _ in found))
 
 

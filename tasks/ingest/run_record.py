@@ -52,7 +52,7 @@ _EXITS: dict[int | None, tuple[str, DeathKind, str]] = {
     CANNOT_START: ("CannotStart", "configuration", "the command could not be started"),
 }
 CHUNK = 4 << 20  # bytes in which line breaks are counted at a time
-MOST_LINES = 20  # most lines of a refusal
+MAX_LINES = 20  # most lines of a refusal
 # lines that are no part of a refusal: empty lines, lines of loggers, of maxview or around a run (`XPK Start: `), and
 # source locations of C++ libraries
 _OTHERS = re.compile(
@@ -207,7 +207,7 @@ def find_refusal(log: Path, span: tuple[int, int]) -> LogError | None:
     with mapped(log, span) as (data, begin, end):
         end = max(data.rfind(b"XPK End: ", begin, end), begin) or end
         filled = dropwhile(lambda item: not item[1].strip(), lines_back(data, begin, end))
-        last = list(islice(takewhile(lambda item: not _OTHERS.match(item[1]), filled), MOST_LINES))
+        last = list(islice(takewhile(lambda item: not _OTHERS.match(item[1]), filled), MAX_LINES))
         if not last:
             return None
         place = source_at(data, last[-1][0])

@@ -16,7 +16,7 @@ from tasks.store.atomic import write_bytes_atomically
 _CLOSED = re.compile(rb"(?:^|\n)EXIT_CODE=(\d+)\n\Z")
 _NUMBER = re.compile(r"\.(\d{1,9})\Z")
 CHUNK = 1 << 20
-LONGEST_LINE = 2_000  # bytes; longer lines are truncated for display, but not in the log
+MAX_LINE_LENGTH = 2_000  # bytes; longer lines are truncated for display, but not in the log
 _TAIL = 32  # bytes at the end of a log, enough for the line with the exit code
 
 
@@ -70,10 +70,10 @@ def watch(pieces: Iterable[bytes | Restarted]) -> Iterator[JobEvent]:
             yield piece
             continue
         *lines, rest = (rest + piece).split(b"\n")
-        rest = rest[:LONGEST_LINE]
+        rest = rest[:MAX_LINE_LENGTH]
         tail = (tail + piece)[-64:]
         for line in lines:
-            yield LogLine(text=visible(line[:LONGEST_LINE].decode("utf-8", "replace")))
+            yield LogLine(text=visible(line[:MAX_LINE_LENGTH].decode("utf-8", "replace")))
         yield from follower.feed(piece)
     if b"EXIT_CODE=" not in tail:
         yield RunEnded()

@@ -10,10 +10,10 @@ from tasks.records import RunRecord, Source
 STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
 RATE = "tokens_per_s_per_device"
 PRINTED_UNIT_S = 0.001  # every log prints milliseconds or finer
-LEAST_LINES = 2  # fewest lines for `refine_seconds`, which compares lines with each other
+MIN_LINES = 2  # fewest lines for `refine_seconds`, which compares lines with each other
 CLOCKS = ("seconds", "step_time_s", "tflops_per_device", RATE)
-LEAST_COMMON = 10  # fewest common steps for `have_equal_times`: with few digits, fewer may agree by chance
-LEAST_TIMES = 5  # fewest different times for `have_equal_times`: one time at all steps proves nothing
+MIN_COMMON = 10  # fewest common steps for `have_equal_times`: with few digits, fewer may agree by chance
+MIN_TIMES = 5  # fewest different times for `have_equal_times`: one time at all steps proves nothing
 
 
 def step_table(run: RunRecord) -> pl.DataFrame:
@@ -95,7 +95,7 @@ def refine_seconds(seconds: NDArray[np.float64], rate: NDArray[np.float64]) -> t
     narrowly. If the bounds of two lines exclude each other, the seconds are returned as printed.
     """
     known = np.isfinite(seconds) & np.isfinite(rate) & (seconds > 0) & (rate > 0)
-    tokens = tokens_of(seconds[known], rate[known]) if known.sum() >= LEAST_LINES else None
+    tokens = tokens_of(seconds[known], rate[known]) if known.sum() >= MIN_LINES else None
     if tokens is None:
         return seconds, PRINTED_UNIT_S
     quick = float(np.median(rate[known]))
@@ -123,6 +123,6 @@ def have_equal_times(one: pl.DataFrame, other: pl.DataFrame) -> bool:
     clocks = [name for name in CLOCKS if all(name in table and table.schema[name].is_numeric() for table in tables)]
     left, right = (last_of_each_step(table).select("step", *clocks) for table in tables)
     both = left.join(right, on="step", suffix="_other")
-    if both.height < LEAST_COMMON or both.select(clocks).n_unique() < LEAST_TIMES:
+    if both.height < MIN_COMMON or both.select(clocks).n_unique() < MIN_TIMES:
         return False
     return all(both[name].eq_missing(both[f"{name}_other"]).all() for name in clocks)

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 type Values = NDArray[np.float64]  # [runs, steps]
 
-LEAST_DECIMALS = 3  # MaxText prints three, even if all values end in 0
-MOST_DECIMALS = 15  # no log prints more
+MIN_DECIMALS = 3  # MaxText prints three, even if all values end in 0
+MAX_DECIMALS = 15  # no log prints more
 
 
 def shared_decimals(values: Values) -> int:
@@ -40,8 +40,8 @@ def _needed(value: float) -> int:
 
 def _decimals(row: NDArray[np.float64]) -> int:
     known = row[np.isfinite(row)]
-    every = range(LEAST_DECIMALS, MOST_DECIMALS)
-    return next((count for count in every if np.array_equal(np.round(known, count), known)), MOST_DECIMALS)
+    every = range(MIN_DECIMALS, MAX_DECIMALS)
+    return next((count for count in every if np.array_equal(np.round(known, count), known)), MAX_DECIMALS)
 
 
 def last_digit(value: float, values: Values, decimals: int, *, exponents: bool) -> float:

@@ -10,20 +10,20 @@ from tasks.records import StepLevel, StepLevels
 
 QUICK = 0.1  # the quantile that is the steady level
 REACH = 3.0  # largest distance of a typical step from the median ÷ distance of the closer quantile: `middle_level`
-MOST_REACH = 1.4  # largest ratio of a typical step to the median
-LEAST_STEPS = 2
+MAX_REACH = 1.4  # largest ratio of a typical step to the median
+MIN_STEPS = 2
 FEW = 3  # fewest steps with close times that make a usual step
 CLOSE, ENOUGH = 1.25, 0.25  # usual step: the shortest time t with a share ENOUGH of the steps between t and CLOSE × t
 TOO_QUICK = 0.8  # × usual step: a shorter time is a dispatch artefact; a neighbouring step has the missing time
-SHORTEST = 3  # fewest steps of a stretch (consecutive steps) that can have a level of its own
+MIN_STRETCH = 3  # fewest steps of a stretch (consecutive steps) that can have a level of its own
 LONGER = 1.25  # ratio of consecutive stretch lengths in the search
-MOST_PLACES = 500  # most positions at which a stretch can begin; in longer runs, steps are combined into groups
+MAX_PLACES = 500  # most positions at which a stretch can begin; in longer runs, steps are combined into groups
 FIFTHS = 5  # parts of a run whose levels are compared if the level shifts
 SHUFFLES = 1000  # random orders of the steps: the false alarm rate is 1 in SHUFFLES
 FIRST_SHUFFLES = 100  # random orders that are tried first; for most runs without a shift, these suffice
 RESAMPLES = 100  # bootstrap samples
 SEED = 20260418
-MOST_STEPS = 5000  # most steps that are resampled; a longer run's first steps are taken
+MAX_STEPS = 5000  # most steps that are resampled; a longer run's first steps are taken
 
 type Seconds = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ def find_levels(seconds: Seconds, *, unit: float = 0.0) -> StepLevels | None:
     """
     timed = seconds[np.isfinite(seconds) & (seconds > 0)]
     usable = usable_steps(timed)
-    if usable.size < LEAST_STEPS:
+    if usable.size < MIN_STEPS:
         return None
     rounding = unit / 12**0.5  # standard deviation of the rounding error
     found = []
@@ -62,11 +62,11 @@ def middle_level(logs: Seconds) -> Seconds:
     """Return the typical level: the mean of each row's values near its median. logs: [..., steps], sorted logarithms.
 
     The mean of many undisturbed steps varies less than their median. Near means: at most REACH times as far away as the
-    closer of the 10 % and the 90 % quantile, and at most a ratio of MOST_REACH. This leaves out slow steps.
+    closer of the 10 % and the 90 % quantile, and at most a ratio of MAX_REACH. This leaves out slow steps.
     """
     median = logs[..., (logs.shape[-1] - 1) // 2]  # the lower of two middle values: one value is near
     closer = np.minimum(median - _quantile(logs, QUICK), _quantile(logs, 1 - QUICK) - median)
-    near = np.clip(REACH * closer, 0, np.log(MOST_REACH))  # with two steps, `closer` is negative
+    near = np.clip(REACH * closer, 0, np.log(MAX_REACH))  # with two steps, `closer` is negative
     return np.asarray(logs.mean(axis=-1, where=np.abs(logs - median[..., None]) <= near[..., None]))
 
 
@@ -100,9 +100,9 @@ def find_shift(seconds: Seconds) -> float:
     more than any stretch of the same steps in random order. Clipping near `usual_step` limits the effect of stalls.
     The seed is fixed. Source: binary segmentation by permutation (A. Olshen and others, Biostatistics 5 (2004)).
     """
-    group = -(-seconds.size // MOST_PLACES)
+    group = -(-seconds.size // MAX_PLACES)
     steps = np.median(seconds[: seconds.size // group * group].reshape(-1, group), axis=1)
-    if steps.size < 2 * SHORTEST:
+    if steps.size < 2 * MIN_STRETCH:
         return 0.0
     logs = np.log(np.clip(steps / usual_step(steps), TOO_QUICK, CLOSE))
     logs -= logs.mean()
@@ -114,7 +114,7 @@ def find_shift(seconds: Seconds) -> float:
     inside = np.zeros(logs.size, dtype=bool)
     inside[start : start + length] = True
     # the ends of a drift differ by more than the stretch and the rest, so parts of the run are compared too
-    parts = np.array_split(steps, min(FIFTHS, steps.size // SHORTEST))
+    parts = np.array_split(steps, min(FIFTHS, steps.size // MIN_STRETCH))
     levels = np.log([np.median(part) for part in parts])
     change = np.log(np.median(steps[inside]) / np.median(steps[~inside]))
     return float(max(abs(change), np.ptp(levels)))
@@ -138,8 +138,8 @@ def _most_apart(logs: Seconds) -> tuple[Seconds, tuple[int, int]]:
 
 def stretches(n: int) -> list[int]:
     """Return the stretch lengths to search, each a quarter longer than the one before, up to half of n steps."""
-    count = int(np.log(n / 2 / SHORTEST) / np.log(LONGER)) + 1
-    return sorted({round(SHORTEST * LONGER**power) for power in range(count)})
+    count = int(np.log(n / 2 / MIN_STRETCH) / np.log(LONGER)) + 1
+    return sorted({round(MIN_STRETCH * LONGER**power) for power in range(count)})
 
 
 @lru_cache(maxsize=4)
@@ -173,7 +173,7 @@ def block_error(values: Seconds, level_of: Callable[[Seconds], Seconds]) -> floa
     do not matter.
     """
     whole = values.size
-    values = values[:MOST_STEPS]
+    values = values[:MAX_STEPS]
     n = values.size
     drawn = np.sort(np.log(values)[draw_blocks(n)], axis=1)
     low, high = np.quantile(level_of(drawn), (0.16, 0.84))

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from tasks.metrics.merged_steps import step_table
-from tasks.metrics.step_time_levels import LEAST_STEPS
+from tasks.metrics.step_time_levels import MIN_STEPS
 from tasks.records import RunReading, RunRecord, Source, TimeAccount, TimePart, seconds_between
 
 COMPUTE = "compute"
@@ -37,7 +37,7 @@ def account_run(run: RunRecord) -> TimeAccount | None:
     """
     later = step_table(run)[1:].filter(pl.col("seconds").is_finite())["seconds"].to_numpy()
     timed = run.reading.steps.filter(pl.col("seconds").is_finite())
-    if later.size < LEAST_STEPS or timed.is_empty():
+    if later.size < MIN_STEPS or timed.is_empty():
         return None
     median = float(np.median(later))  # robust, unless half of the steps are stalls
     spent = float(timed["seconds"].sum())

@@ -8,8 +8,8 @@ from tasks.preflight.program_work import FIRST_LINE, Analysis, Unit, add_work, l
 from tasks.records import CompiledProgram, HeavyArray, InputArray, ProgramComparison, ProgramDifference, Source, Work
 from tasks.records.text import counted
 
-LEAST_SHARE = 0.001  # of a program's cycles, bytes or memory: smaller differences are counted, not listed
-MOST_LISTED = 40  # number of differences to list
+MIN_SHARE = 0.001  # of a program's cycles, bytes or memory: smaller differences are counted, not listed
+MAX_LISTED = 40  # number of differences to list
 HEAVY = 12  # number of the largest input arrays to list
 RECOMPUTED = 0.1  # relative difference of recomputed FLOPs above which rematerialisation is reported as one difference
 MIB = 2**20
@@ -41,7 +41,7 @@ class Scale(NamedTuple):
             (memory / self.memory if self.memory else 0.0, "of the memory"),
         ]
         most = max((value for value, _ in shares), key=abs)
-        parts = [f"{100 * value:+.1f} % {what}" for value, what in shares if abs(value) >= LEAST_SHARE / 2]
+        parts = [f"{100 * value:+.1f} % {what}" for value, what in shares if abs(value) >= MIN_SHARE / 2]
         return most, ", ".join(parts) or "nothing that can be counted"
 
     def share_of_work(self, before: Work, after: Work) -> tuple[float, str]:
@@ -54,7 +54,7 @@ def compare_programs(baseline: Side, candidate: Side) -> ProgramComparison:
     sides = (baseline, candidate)
     found = [] if same_text(*sides) else list(_differences(sides, _scale(sides)))
     found.sort(key=lambda one: (-abs(one.share), one.share < 0, one.what, one.where))
-    listed = [one for one in found if abs(one.share) >= LEAST_SHARE][:MOST_LISTED]
+    listed = [one for one in found if abs(one.share) >= MIN_SHARE][:MAX_LISTED]
     return ProgramComparison(
         topology=candidate.program.topology,
         devices=candidate.program.devices,
@@ -155,7 +155,7 @@ def _compare_donation(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDi
     kept = [memory.output - memory.alias for memory in memories]  # bytes of outputs without an input's memory
     size = kept[1] - kept[0]
     share, cost = scale.share(memory=size)
-    if abs(share) < LEAST_SHARE:
+    if abs(share) < MIN_SHARE:
         return
     sentences = [
         f"{side.analysis.work.aliases if side.analysis else '?'} outputs in place of an input, "
@@ -245,7 +245,7 @@ def _compare_types(units: Units, types: Collection[str], scale: Scale) -> Progra
 def _compare_temporary(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
     sizes = [_temporary(side) for side in sides]
     share, cost = scale.share(memory=sizes[1] - sizes[0])
-    if abs(share) >= LEAST_SHARE:
+    if abs(share) >= MIN_SHARE:
         yield ProgramDifference(
             what="temporary memory",
             where="values kept between instructions",

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-MOST_INT = 2**53  # integers up to here are exact as 64-bit floats
+MAX_INT = 2**53  # integers up to here are exact as 64-bit floats
 
 
 def number_to_json(value: Any) -> Any:
@@ -34,12 +34,12 @@ def metric_from_json(value: Any) -> int | float | None:
     value = number_from_json(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value if isinstance(value, float) or abs(value) <= MOST_INT else float(str(value))
+    return value if isinstance(value, float) or abs(value) <= MAX_INT else float(str(value))
 
 
 def step_from_json(value: Any) -> int:
     """Return the number of a step, which may be written as a float. Raises ValueError for anything else."""
     step = metric_from_json(value)
-    if step is None or not abs(step) <= MOST_INT or step != int(step):
+    if step is None or not abs(step) <= MAX_INT or step != int(step):
         raise ValueError(f"{value!r:.40} is no step")
     return int(step)

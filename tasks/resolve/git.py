@@ -14,7 +14,7 @@ TIMEOUT_S = 600.0  # long enough to fetch one commit of a big repository
 PROTOCOLS = "file:git:http:https:ssh"
 # the only GIT_* variables that git gets; they contain how to log in
 SSH_SETTINGS = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")
-MOST_COMMITS = 200  # limit of listed commits
+MAX_COMMITS = 200  # limit of listed commits
 _COMMIT = "%H%x00%cI%x00%an%x00%s%x01"  # format of a listed commit: SHA, time, author, subject
 
 
@@ -53,7 +53,7 @@ def run_git(words: Sequence[str], *, folder: Path | None = None, whole: bool = F
 
 
 def list_commits(folder: Path, without: str, sha: str) -> "tuple[Commit, ...]":
-    """Return the ancestors of `sha` that are no ancestors of `without`, newest first, at most MOST_COMMITS.
+    """Return the ancestors of `sha` that are no ancestors of `without`, newest first, at most MAX_COMMITS.
 
     Returns () if git is missing, the folder is no clone, or the clone lacks one of the two commits.
     """
@@ -64,7 +64,7 @@ def list_commits(folder: Path, without: str, sha: str) -> "tuple[Commit, ...]":
             [
                 "log",
                 f"--format={_COMMIT}",
-                f"--max-count={MOST_COMMITS}",
+                f"--max-count={MAX_COMMITS}",
                 "--end-of-options",
                 f"{without}..{sha}",
                 "--",

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from pydantic import Field
 
-from configs.comparison import ENOUGH_REPEATS, MOST_REPEATS, Kind, list_names
+from configs.comparison import ENOUGH_REPEATS, MAX_REPEATS, Kind, list_names
 from configs.read import read_duration
 from configs.schema import Frozen
-from tasks.resolve.refs import LONGEST_NAME
+from tasks.resolve.refs import MAX_NAME_LENGTH
 
 DEFAULT_OUT = "maxview-out"
 QUIET = Parameter(negative="", show_default=False)
@@ -53,7 +53,7 @@ def _read_seconds(budget: str) -> float | None:
         raise ValueError(f"--budget: {error}") from error
 
 
-COUNT = {"type": "integer", "minimum": 1, "maximum": MOST_REPEATS}
+COUNT = {"type": "integer", "minimum": 1, "maximum": MAX_REPEATS}
 
 Comparison = Annotated[
     str, AN_ARGUMENT, doc("What to compare: a file in configs/comparisons", **dropdown("comparisons"))
@@ -78,7 +78,9 @@ Overrides = Annotated[
     doc("key=value for both arms, such as remat_policy=none; any number of them."),
 ]
 Branch = Annotated[
-    str, QUIET, doc("For main-vs-branch: the branch, tag or commit to judge; HEAD by default.", maxLength=LONGEST_NAME)
+    str,
+    QUIET,
+    doc("For main-vs-branch: the branch, tag or commit to judge; HEAD by default.", maxLength=MAX_NAME_LENGTH),
 ]
 Baseline = Annotated[
     str,
@@ -86,7 +88,7 @@ Baseline = Annotated[
     doc(
         "For main-vs-branch: a branch, tag or commit; main by default. For every comparison: a baseline file, a "
         "folder of them (folder/), or `blessed` for configs/baselines: then only the second arm is trained.",
-        maxLength=LONGEST_NAME,
+        maxLength=MAX_NAME_LENGTH,
     ),
 ]
 Repository = Annotated[
@@ -170,8 +172,8 @@ class CompareOptions(ArmsOptions):
         if not self.more.until_decided:
             given = {"--budget": self.more.budget or None, "--max-repeats": most}
             problems += [f"{name} limits --until-decided: give both" for name in given if given[name] is not None]
-        if most is not None and not 1 <= most <= MOST_REPEATS:
-            problems.append(f"--max-repeats must be 1 to {MOST_REPEATS}, got {most}")
+        if most is not None and not 1 <= most <= MAX_REPEATS:
+            problems.append(f"--max-repeats must be 1 to {MAX_REPEATS}, got {most}")
         try:
             seconds = _read_seconds(self.more.budget)
         except ValueError as error:

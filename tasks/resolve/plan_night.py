@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from configs.comparison import MOST_REPEATS, Arm, Comparison, find, list_names, load_comparison, load_target
+from configs.comparison import MAX_REPEATS, Arm, Comparison, find, list_names, load_comparison, load_target
 from configs.errors import ConfigError, Problems
 from configs.load import layer_from_overrides
 from configs.nightly import BLESSED, PREVIOUS, Nightly, NightlyComparison, load_nightly
@@ -145,8 +145,8 @@ def _check_names(request: NightOptions, problems: Problems, root: Path) -> Night
     for name in request.comparisons:
         problems.attempt(partial(load_comparison, name, root=root))
     problems.attempt(partial(layer_from_overrides, request.overrides))
-    if request.repeats is not None and not 1 <= request.repeats <= MOST_REPEATS:
-        problems.lines.append(f"--repeats must be 1 to {MOST_REPEATS}, got {request.repeats}")
+    if request.repeats is not None and not 1 <= request.repeats <= MAX_REPEATS:
+        problems.lines.append(f"--repeats must be 1 to {MAX_REPEATS}, got {request.repeats}")
     return nightly
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from configs.comparison import MOST_REPEATS, Comparison, Target, find, list_names, load_comparison, load_target
+from configs.comparison import MAX_REPEATS, Comparison, Target, find, list_names, load_comparison, load_target
 from configs.errors import ConfigError, Problems
 from configs.load import layer_from_overrides, unknown_keys
 from configs.read import CONFIG_ROOT
@@ -182,8 +182,8 @@ def check_request(request: Request, root: Path = CONFIG_ROOT) -> tuple[Compariso
     if request.model:
         problems.attempt(partial(find, "models", request.model, root=root))
     words = problems.attempt(partial(layer_from_overrides, request.overrides))
-    if request.repeats is not None and not 1 <= request.repeats <= MOST_REPEATS:
-        problems.lines.append(f"--repeats must be 1 to {MOST_REPEATS}, got {request.repeats}")
+    if request.repeats is not None and not 1 <= request.repeats <= MAX_REPEATS:
+        problems.lines.append(f"--repeats must be 1 to {MAX_REPEATS}, got {request.repeats}")
     if problems.lines:  # without other problems, `merge_layers` reports unknown keys
         problems.lines += unknown_keys(words or {})
     problems.raise_any()

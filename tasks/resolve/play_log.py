@@ -29,7 +29,7 @@ _DATED = re.compile(
 _TOOK = re.compile(rb"completed step: \d+, seconds: (\d+(?:\.\d+)?)|elapsed time per iteration \(ms\): (\d+(?:\.\d+)?)")
 _FRAME = re.compile(rb"XPK (?:Start|End): \w{3} \w{3} +\d+ [\d:]{8}(?: [AP]M)? \w+ \d{4}\n?|EXIT_CODE=\d+\n?")
 TMP_MARK = ".orbax-checkpoint-tmp"  # Orbax's suffix of an uncommitted checkpoint's folder
-LONGEST_WAIT_S = 86400.0
+MAX_WAIT_S = 86400.0
 YEAR = 2024  # stands for every year, because absl's dates have none; a leap year, so that 29 February is valid
 HALF_A_YEAR = 180  # days
 
@@ -106,7 +106,7 @@ def main(argv: list[str]) -> int:
                 copy_checkpoint(step, source / "checkpoints", target / "checkpoints", done=bool(done))
             wait = started + seconds / speed - time.monotonic()
             if wait > 0:
-                time.sleep(min(wait, LONGEST_WAIT_S))
+                time.sleep(min(wait, MAX_WAIT_S))
     for name in ("metrics.jsonl", "program.json"):
         if source is not None and (source / name).is_file():
             shutil.copy2(source / name, target / name)

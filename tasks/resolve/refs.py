@@ -14,7 +14,7 @@ ADDRESS = re.compile(r"(?:(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:)\S+")
 ANCESTOR = re.compile(r"(.+?)((?:[~^]\d*)+)")  # HEAD~3, main^2: a branch's name cannot contain ~ or ^
 SECRET = re.compile(r"https?://[^/]*@|ssh://[^/@]*:[^/@]*@")  # an address with a user or password
 EVERY_BRANCH = "+refs/heads/*:refs/remotes/origin/*"
-LONGEST_NAME = 244  # characters; git cannot store longer names as files
+MAX_NAME_LENGTH = 244  # characters; git cannot store longer names as files
 SHOWN = 80  # characters of a bad value in messages
 # Prefixes of full ref names, in order of precedence. A branch and a tag of one name are an error if the commits differ.
 PLACES = ("refs/heads/", "refs/tags/", "refs/remotes/", "refs/remotes/origin/")
@@ -86,7 +86,7 @@ def check_ref_name(name: str) -> str:
     ancestor = ANCESTOR.fullmatch(name)
     if not name:
         problem = "is empty"
-    elif len(name) > LONGEST_NAME:
+    elif len(name) > MAX_NAME_LENGTH:
         problem = f"has {len(name)} characters"
     elif name.startswith("-"):
         problem = "begins with a dash"

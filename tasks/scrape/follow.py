@@ -10,8 +10,8 @@ from tasks.scrape.read_log import RunBuilder
 from tasks.scrape.window import CONTEXT, Window, text_of
 from tasks.scrape.wrappings.lines import Cleaner
 
-UNKNOWN_MOST = 4 << 20  # most bytes kept before a dialect is recognised
-LONGEST_TEXT = 2_000  # characters of a step line that an event carries
+MAX_UNKNOWN_BYTES = 4 << 20  # most bytes kept before a dialect is recognised
+MAX_TEXT_LENGTH = 2_000  # characters of a step line that an event carries
 
 
 class LogFollower:
@@ -59,7 +59,7 @@ class LogFollower:
                 self._builder = RunBuilder(dialect, live=True)
             self._searched = end
         if self._builder is None:
-            if len(self._data) > UNKNOWN_MOST:
+            if len(self._data) > MAX_UNKNOWN_BYTES:
                 self._forget(end)
             return []
         window = self._window(end, last=last)
@@ -103,6 +103,6 @@ class LogFollower:
 def _completed(row: dict[str, Any]) -> StepCompleted:
     seconds, loss = (value if isinstance(value := row.get(key), float) else None for key in ("seconds", "loss"))
     return StepCompleted(
-        step=row["step"], seconds=seconds, loss=loss, text=row["_text"][:LONGEST_TEXT], line=row["line"],
+        step=row["step"], seconds=seconds, loss=loss, text=row["_text"][:MAX_TEXT_LENGTH], line=row["line"],
         offset=row["offset"],
     )  # fmt: skip

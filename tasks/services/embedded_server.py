@@ -29,7 +29,7 @@ STOP_S = 10.0  # from SIGTERM to SIGKILL
 FOLDER = "maxview"  # in Prefect's home
 LOCK = "maxview-start.lock"  # in Prefect's home; locked while a server starts
 LOOK_EVERY_S = 0.1
-MOST_PAUSE_S = 1.0  # longest pause between two checks for users
+MAX_PAUSE_S = 1.0  # longest pause between two checks for users
 
 
 class Server(Kept):
@@ -193,7 +193,7 @@ def _end_turn(lock: IO[str] | None, files: ServerFiles, port: int) -> None:
 def _end_unused(files: ServerFiles, idle_s: float) -> None:
     used = time.time()
     while True:
-        time.sleep(min(MOST_PAUSE_S, idle_s / 4))
+        time.sleep(min(MAX_PAUSE_S, idle_s / 4))
         server = files.find()
         if server is not None and server.pid != os.getpid():  # Prefect's home was created anew, with another server
             _end()

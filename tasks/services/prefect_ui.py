@@ -24,7 +24,7 @@ from tasks.records import ComparisonRecord
 from tasks.records.text import shorten, visible
 from tasks.services.outage import unless_away
 
-LONGEST_NAME = 400  # characters: enough for every case of a comparison
+MAX_NAME_LENGTH = 400  # characters: enough for every case of a comparison
 GENERATED = re.compile(r"[a-z]+-[a-z]+")  # a random name by Prefect or its run form, such as witty-otter
 # Prefect's loggers that print a traceback for a Failed state
 ENGINE = ("prefect.engine", "prefect.flow_runs")
@@ -83,7 +83,7 @@ def unless_named(describe: Callable[[], str]) -> Callable[[], str]:
 
 def show_name(text: str) -> str:
     """Return an untrusted text as a flow run's name: one line, shortened, control characters made visible."""
-    return shorten(visible(text), LONGEST_NAME)
+    return shorten(visible(text), MAX_NAME_LENGTH)
 
 
 def name_comparison(

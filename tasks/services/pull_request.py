@@ -17,7 +17,7 @@ API = "https://api.github.com"
 VERSION = "2022-11-28"
 TIMEOUT_S = 30
 PER_PAGE = 100
-LONGEST = 65_000  # characters; GitHub's limit is 65,536
+MAX_COMMENT_LENGTH = 65_000  # characters; GitHub's limit is 65,536
 CUT = "\n\n… cut off here: the whole of it is in the store.\n"
 
 _OWNER = r"[A-Za-z0-9][A-Za-z0-9-]{0,99}"
@@ -56,7 +56,7 @@ def put_comment(place: PullRequest, body: str, *, token: str, api: str = API) ->
     marker = body.partition("\n")[0]
     if not re.fullmatch(r"<!-- .+ -->", marker):
         raise ValueError(f"a comment begins with its mark, this one with {marker!r:.60}")
-    text = body if len(body) <= LONGEST else body[: LONGEST - len(CUT)].rpartition("\n")[0] + CUT
+    text = body if len(body) <= MAX_COMMENT_LENGTH else body[: MAX_COMMENT_LENGTH - len(CUT)].rpartition("\n")[0] + CUT
     headers = {
         "Accept": "application/vnd.github+json",
         "Authorization": f"Bearer {token}",

@@ -25,7 +25,7 @@ from tasks.store.atomic import explain_little
 
 STARTUP_S = 120.0
 PAUSE_S = 0.05
-MOST_STARTS, SOON_S = 4, 90.0  # the server is not restarted after 4 ends within 90 seconds
+MAX_STARTS, SOON_S = 4, 90.0  # the server is not restarted after 4 ends within 90 seconds
 EMBEDDED = {
     # as Prefect sets for its own embedded server: no user interface, and only the services that record runs
     "PREFECT_UI_ENABLED": "0",
@@ -83,13 +83,13 @@ class EmbeddedServer:
         threading.Thread(target=self._watch, args=(lost,), daemon=True, name="embedded server").start()
 
     def _watch(self, lost: Callable[[str], None]) -> None:
-        starts: deque[float] = deque(maxlen=MOST_STARTS)
+        starts: deque[float] = deque(maxlen=MAX_STARTS)
         while True:
             self._wait_for_end()
             if self.ending:
                 return
             starts.append(time.monotonic())
-            if len(starts) == MOST_STARTS and starts[-1] - starts[0] < SOON_S:
+            if len(starts) == MAX_STARTS and starts[-1] - starts[0] < SOON_S:
                 break
             self._start(port=0 if self.server is None else self.server.port)
         lost(self._explain("ends again and again"))

@@ -23,7 +23,7 @@ from tasks.store.mirror import Mirror
 from tasks.store.names import check_name
 from tasks.store.seals import find_changed, remove_seal, write_seal
 
-MOST_BYTES = 1_000_000_000  # limit for metrics.jsonl and program.json; a step needs 300 bytes
+MAX_BYTES = 1_000_000_000  # limit for metrics.jsonl and program.json; a step needs 300 bytes
 LOG_BYTES = 16 << 10  # with less free disk space, a run cannot begin its log
 _HANDLE: TypeAdapter[RunHandle] = TypeAdapter(StoredHandle)
 
@@ -160,9 +160,9 @@ class RunDirectory:
         if is_empty and (full := explain_little(self.path, LOG_BYTES)):
             raise StoreError(full)
         for path in (self.metrics, self.program):
-            if path.exists() and (size := path.stat().st_size) > MOST_BYTES:
+            if path.exists() and (size := path.stat().st_size) > MAX_BYTES:
                 raise StoreError(
-                    f"{path}: {size / 1e9:,.1f} GB, at most {MOST_BYTES / 1e9:g} GB are read; remove {self.path}"
+                    f"{path}: {size / 1e9:,.1f} GB, at most {MAX_BYTES / 1e9:g} GB are read; remove {self.path}"
                 )
 
     def find_changed(self) -> list[str]:

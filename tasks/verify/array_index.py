@@ -14,7 +14,7 @@ import numpy as np
 
 from tasks.records import Problem
 
-MOST_CHUNKS = 10_000_000  # limit per array; metadata with more chunks is damaged or malicious
+MAX_CHUNKS = 10_000_000  # limit per array; metadata with more chunks is damaged or malicious
 # How the bytes of a chunk's file are packed; "unknown": in a way whose length cannot be checked.
 Packing = Literal["shard", "zstd", "none", "unknown"]
 _SHARD_INDEX = [{"configuration": {"endian": "little"}, "name": "bytes"}, {"name": "crc32c"}]
@@ -138,8 +138,8 @@ def parse_array(key: str, text: bytes | str) -> ArraySpec:
     if separator not in (".", "/"):
         raise ValueError(f"the separator of chunk keys is {separator!r}, not '.' or '/'")
     array = ArraySpec(name, shape, _dtype_name(dtype), zarr_format, write_shape, read_shape, separator, packing)
-    if array.chunk_count() > MOST_CHUNKS:
-        raise ValueError(f"{array.chunk_count():,} chunks, more than the limit of {MOST_CHUNKS:,}")
+    if array.chunk_count() > MAX_CHUNKS:
+        raise ValueError(f"{array.chunk_count():,} chunks, more than the limit of {MAX_CHUNKS:,}")
     return array
 
 

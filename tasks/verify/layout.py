@@ -23,7 +23,7 @@ STEP_METADATA = "_CHECKPOINT_METADATA"
 TREE_METADATA = "_METADATA"
 OCDBT_MANIFEST = "manifest.ocdbt"
 V1_MARKER = "orbax.checkpoint"  # a file in steps that have one commit marker for all items
-MOST_BYTES = 64 << 20  # limit for a metadata file; 10,000 arrays need a tenth of this
+MAX_BYTES = 64 << 20  # limit for a metadata file; 10,000 arrays need a tenth of this
 
 _MARKS = frozenset({STEP_METADATA, COMMIT_MARKER, TREE_METADATA, OCDBT_MANIFEST, "items"})
 _STEP_NAME = re.compile(r"(?:[A-Za-z]+_)?(\d+)")  # `9`; depending on Orbax's options `checkpoint_9` or `00000009`
@@ -262,8 +262,8 @@ def read_small(path: epath.Path) -> str:
     try:
         if not _is_plain(path):
             raise DamagedFile("is a pipe or a device, not a file")
-        if (size := int(path.stat().length)) > MOST_BYTES:
-            raise DamagedFile(f"is damaged: {size:,} bytes, where at most {MOST_BYTES:,} are expected")
+        if (size := int(path.stat().length)) > MAX_BYTES:
+            raise DamagedFile(f"is damaged: {size:,} bytes, where at most {MAX_BYTES:,} are expected")
         text: str = path.read_text()
     except FileNotFoundError as error:
         raise DamagedFile("is missing") from error

@@ -13,7 +13,7 @@ from etils import epath
 
 from tasks.records import Problem
 from tasks.verify.array_index import FileRange, Index, array_name
-from tasks.verify.layout import MOST_BYTES, OCDBT_MANIFEST, DamagedFile, raise_if_unreachable, read_small
+from tasks.verify.layout import MAX_BYTES, OCDBT_MANIFEST, DamagedFile, raise_if_unreachable, read_small
 
 NODES = "cache_pool#nodes"
 _LOCATION = re.compile(r"(btreenode|value):([^:]*):([^:]*):(\d+):(\d+)")
@@ -33,7 +33,7 @@ def low_load_context() -> ts.Context:
     return ts.Context(
         {
             "cache_pool": {"total_bytes_limit": 0},
-            NODES: {"total_bytes_limit": MOST_BYTES},
+            NODES: {"total_bytes_limit": MAX_BYTES},
             "data_copy_concurrency": {"limit": 2},
             "gcs_request_retries": {"max_retries": 5, "max_delay": "10s"},  # by default: 15 minutes of retries
         }
@@ -86,7 +86,7 @@ class _DatabaseReader:
             state = "missing" if size is None else "empty"
             self._fail(OCDBT_MANIFEST, f"is {state}: nothing in the checkpoint can be found without it")
             return self.index
-        if size > MOST_BYTES:  # TensorStore would read the whole file into memory
+        if size > MAX_BYTES:  # TensorStore would read the whole file into memory
             self._fail(OCDBT_MANIFEST, f"is damaged: {size:,} bytes are no manifest")
             return self.index
         try:

@@ -13,15 +13,15 @@ import pytest
 from configs.findings import KINDS
 from configs.verdict_rules import load_effects, load_noises, load_tolerances
 from tasks.diff.compare_logs import archive, compare_pair
-from tasks.diff.decide import LEAST_REPEATS, show_duration
-from tasks.diff.decide_curves import AT_ONCE, DIGIT_STEPS, FEWEST, MOST_BLOCKS, MOVED, OFFSET_CHANCE
+from tasks.diff.decide import MIN_REPEATS, show_duration
+from tasks.diff.decide_curves import AT_ONCE, DIGIT_STEPS, MAX_BLOCKS, MIN_OFFSET_STEPS, MOVED, OFFSET_CHANCE
 from tasks.diff.decide_noisy import CHANCE, SHARES, chance_of, show_effect
 from tasks.diff.effect import CONFIDENCE, ENOUGH, MIXED, RANKED, TOGETHER, WIDE, Sample, measure_effect
-from tasks.diff.noise import LEAST_PAIRS, LENT, NEIGHBOURS_S, STATED_WITHIN, learn_noise
+from tasks.diff.noise import LENT, MIN_PAIRS, NEIGHBOURS_S, STATED_WITHIN, learn_noise
 from tasks.diff.run_events import FAR_APART_S
-from tasks.diff.time_rows import MOST_LONGER, MOST_LONGER_MEAN, MOST_SLOW, SHIFTED
+from tasks.diff.time_rows import MAX_LONGER, MAX_LONGER_MEAN, MAX_SLOW, SHIFTED
 from tasks.ingest.given_logs import read_pair
-from tasks.metrics.step_time_levels import CLOSE, FIFTHS, MOST_REACH, QUICK, REACH, SHUFFLES, TOO_QUICK
+from tasks.metrics.step_time_levels import CLOSE, FIFTHS, MAX_REACH, QUICK, REACH, SHUFFLES, TOO_QUICK
 from tasks.records import ComparisonRecord
 from tasks.store import Store
 
@@ -99,33 +99,33 @@ def test_the_numbers_of_the_rule_equal_the_code() -> None:
     for words in (
         f"the {100 * QUICK:.0f} % quantile",
         f"Steps below {TOO_QUICK:g} × the usual step",
-        f"(from {LEAST_PAIRS} pairs on)",
+        f"(from {MIN_PAIRS} pairs on)",
         f"α is {100 * CHANCE:g} % for a whole comparison",
         f"the {100 * CONFIDENCE:g} % interval of the steady steps",
-        f"all n ≥ {FEWEST} steps of S",
+        f"all n ≥ {MIN_OFFSET_STEPS} steps of S",
         f"within {100 * MOVED:g} % of the first gap",
         f"A gap of one printed unit needs n ≥ {DIGIT_STEPS}",
         f"÷ C(S, n) ≤ {100 * OFFSET_CHANCE:g} %",
         f"a jump of more than {100 * AT_ONCE:g} %",
-        f"the means of {MOST_BLOCKS} blocks of steps",
+        f"the means of {MAX_BLOCKS} blocks of steps",
         f"more than {show_duration(FAR_APART_S)} between the starts",
         f"within {show_duration(NEIGHBOURS_S)} after its partner",
         f"in {SHUFFLES} random orders",
         f"a change of more than {SHIFTED:g} s₀",
-        f"at most by a factor of {MOST_REACH:g}",
+        f"at most by a factor of {MAX_REACH:g}",
         f"at {100 * MIXED:g} %",
         f"(χ², {100 * WIDE:g} %)",
         f"(a test of their correlation, {100 * TOGETHER:g} %)",
-        f"more than {100 * (MOST_LONGER - 1):.0f} % beyond that of every run",
-        f"more than {100 * (MOST_LONGER_MEAN - 1):.0f} % beyond the other's",
+        f"more than {100 * (MAX_LONGER - 1):.0f} % beyond that of every run",
+        f"more than {100 * (MAX_LONGER_MEAN - 1):.0f} % beyond the other's",
     ):
         assert words in " ".join(DOC.split())
     assert SHARES == {"steady steps": 2 / 3, "typical steps": 1 / 3}  # "p ≤ ⅔ α for the steady steps or p ≤ ⅓ α"
-    assert (CLOSE, MOST_SLOW) == (1.25, 0.2)  # "more than 1.25 × the usual one", "no more than a fifth"
+    assert (CLOSE, MAX_SLOW) == (1.25, 0.2)  # "more than 1.25 × the usual one", "no more than a fifth"
     assert (REACH, FIFTHS, RANKED) == (3, 5, 5)  # "three times", "the quickest fifth", "From five runs of each on"
     assert ENOUGH == 2 * 4 - 2  # "from four runs of each on"
     assert STATED_WITHIN == 1  # "log s₀ ± 1 ÷ √d₀"
-    assert (LENT, LEAST_REPEATS) == (0.5, 3)  # "half of one per further pair", "three runs of each or more"
+    assert (LENT, MIN_REPEATS) == (0.5, 3)  # "half of one per further pair", "three runs of each or more"
     assert chance_of(look=3) == pytest.approx(CHANCE / (3 * 4))  # 1 ÷ (n (n + 1))
 
 

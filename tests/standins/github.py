@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-LONGEST = 65_536
+MAX_COMMENT_LENGTH = 65_536
 LIST = re.compile(r"/repos/team/trainer/issues/7/comments")
 ONE = re.compile(r"/repos/team/trainer/issues/comments/(\d+)")
 
@@ -48,7 +48,7 @@ class Handler(BaseHTTPRequestHandler):
             return 401, {"message": "Bad credentials"}, {}
         if not self.headers.get("User-Agent"):
             return 403, {"message": "Request forbidden by administrative rules."}, {}
-        if self.command != "GET" and not 0 < len(sent.get("body", "")) <= LONGEST:
+        if self.command != "GET" and not 0 < len(sent.get("body", "")) <= MAX_COMMENT_LENGTH:
             return 422, {"message": "Validation Failed"}, {}
         one = ONE.fullmatch(path)
         if LIST.fullmatch(path) and self.command == "GET":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tasks.services.server import Api
     from tasks.store import Store
 
-MOST_MISSES, PAUSE_S = 2, 0.5  # the server counts as gone after this many unanswered requests, PAUSE_S apart
+MAX_MISSES, PAUSE_S = 2, 0.5  # the server counts as gone after this many unanswered requests, PAUSE_S apart
 REPORT_S = 30.0  # limit for the flow to report its final state to the server; then the process is ended
 
 
@@ -125,7 +125,7 @@ def end_in_time(api: "Api") -> None:
     def end() -> None:
         stop_every_job()
         misses, deadline = 0, time.monotonic() + REPORT_S
-        while misses < MOST_MISSES and time.monotonic() < deadline:
+        while misses < MAX_MISSES and time.monotonic() < deadline:
             misses = 0 if answers(api.url) else misses + 1
             time.sleep(PAUSE_S)
             if api.is_ending():  # the flow has reported its final state

@@ -32,7 +32,7 @@ OWN_FILES = ("metrics.jsonl", "program.json")  # files that maxview's trainer wr
 SETTLE_S = 6.0  # after a pod's end, until the cluster's objects certainly show its cause
 BLOCKED_S = 60.0  # after failures to start a container, such as an unreachable registry, until the job is given up
 _DYING = ("traceback", "fatal", "fatal_tsl", "fatal_python", "fatal_cpp", "aborted")
-MOST_HOSTS = 8  # limit of hosts that are listed by name
+MAX_HOSTS = 8  # limit of hosts that are listed by name
 OTHERS_LINES = "200"  # lines at the end of the failed pod's log, if it is not the first pod
 
 
@@ -284,7 +284,7 @@ def fetch_own_files(plan: RunPlan, directory: RunDirectory) -> None:
 
 def describe_place(cluster: str, hosts: tuple[str, ...]) -> str:
     """Return a text that names a run's hosts. Texts are equal only for runs on the same hosts."""
-    if len(hosts) <= MOST_HOSTS:
+    if len(hosts) <= MAX_HOSTS:
         return f"cluster {cluster}: {', '.join(hosts)}"
     digest = sha256("\n".join(hosts).encode()).hexdigest()[:8]
     return f"cluster {cluster}: {hosts[0]} to {hosts[-1]}, {len(hosts)} hosts ({digest})"

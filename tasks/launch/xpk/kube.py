@@ -23,7 +23,7 @@ from tasks.records import JobCause
 TIMEOUT_S = 20.0
 # A stream without data for this time is reopened, because its connection may be broken.
 SILENCE_S = 60.0
-LONGEST_WAIT_S = 60.0  # limit of a server's Retry-After
+MAX_WAIT_S = 60.0  # limit of a server's Retry-After
 STARTING_S = 60.0  # time after an outage in which the server may deny rights, because it still loads its roles
 KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 DENIALS = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
@@ -278,7 +278,7 @@ def _names_object(response: httpx.Response) -> bool:
 def _wait_s(response: httpx.Response) -> float:
     """Return the pause that the server requested, in seconds; 0 if it requested none."""
     text = response.headers.get("Retry-After", "")
-    return min(float(text), LONGEST_WAIT_S) if text.isdecimal() else 0.0
+    return min(float(text), MAX_WAIT_S) if text.isdecimal() else 0.0
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext | bool:

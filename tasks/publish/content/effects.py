@@ -7,7 +7,7 @@ from tasks.records import MetricDiff
 
 WIDTH = 150.0  # px; the middle is no change
 MARGIN = 4.0  # px on either side, so that a point at the edge is not cut off
-LEAST, MOST = 3.0, 12.0  # bounds of the effect at an edge, in thresholds; larger effects are drawn there
+MIN_REACH, MAX_REACH = 3.0, 12.0  # bounds of the effect at an edge, in thresholds; larger effects are drawn there
 
 
 class EffectLine(Frozen):
@@ -26,7 +26,7 @@ def draw_effects(rows: Sequence[MetricDiff]) -> dict[str, EffectLine]:
     """Return metric → drawn effect, for the rows with an effect, a threshold and a known better direction."""
     drawn = [row for row in rows if row.effect is not None and row.threshold and row.baseline and row.better != "equal"]
     furthest = max((abs(end) / _threshold(row) for row in drawn for end in _effect_and_ends(row)), default=0.0)
-    reach = min(max(LEAST, furthest), MOST)
+    reach = min(max(MIN_REACH, furthest), MAX_REACH)
     return {row.metric: _draw(row, reach) for row in drawn}
 
 

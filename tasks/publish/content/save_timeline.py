@@ -7,7 +7,7 @@ from tasks.publish.content.time_bars import show_seconds
 from tasks.records import ArmSummary, CheckpointLife, ComparisonRecord, LifeSpan
 
 WIDTH = 1000.0  # of the time axis, in the unit of all x and widths
-LEAST = 3.0  # least width of a bar
+MIN_WIDTH = 3.0  # least width of a bar
 LATER = 1.5  # the axis has a break before late proofs if they end later than the saves by this factor
 BREAK = 0.94  # x of the break, as a share of the width
 
@@ -55,8 +55,8 @@ def draw_lives(record: ComparisonRecord) -> Timeline | None:
     def draw_bar(part: str, start: float, seconds: float, words: str) -> LifeBar:
         later = start > end  # drawn to the right of the break
         place = WIDTH * (BREAK + 1) / 2 if later else (start - begin) * per_second
-        x = min(WIDTH - LEAST, max(0.0, place))
-        width = LEAST if later else min(WIDTH - x, max(LEAST, seconds * per_second))
+        x = min(WIDTH - MIN_WIDTH, max(0.0, place))
+        width = MIN_WIDTH if later else min(WIDTH - x, max(MIN_WIDTH, seconds * per_second))
         return LifeBar(part=part, x=round(x, 2), width=round(width, 2), words=words)
 
     lines = {arm.name: tuple(_line(arm, life, draw_bar) for life in arm.lives) for arm in arms}

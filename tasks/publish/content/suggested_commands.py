@@ -8,7 +8,7 @@ from pathlib import Path
 from configs.comparison import list_names, load_comparison, load_target
 from configs.load import COMMAND_LINE
 from tasks.diff.compare_logs import options_of
-from tasks.diff.decide import LEAST_REPEATS, ONE_RUN
+from tasks.diff.decide import MIN_REPEATS, ONE_RUN
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.arm_config import find_unfit
 from tasks.store.mirror import name_store, out_option
@@ -60,7 +60,7 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
         return bisect
     timed = [row.evidence for row in record.rows if row.level and row.verdict == record.verdict]
     if record.verdict in ("regressed", "improved") and ONE_RUN in timed:
-        return [*compare, "--case", record.case, *options, "--repeats", str(LEAST_REPEATS)]
+        return [*compare, "--case", record.case, *options, "--repeats", str(MIN_REPEATS)]
     if record.verdict == "unknown":
         # not --repeats: the number would be a guess, because new runs change the estimate of the noise
         return [*compare, "--case", record.case, *options, "--until-decided"]

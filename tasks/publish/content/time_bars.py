@@ -9,7 +9,7 @@ from configs.schema import Frozen
 from tasks.records import ComparisonRecord, TimePart
 from tasks.records.text import visible
 
-LEAST_SHARE = 0.0005  # smaller parts are not listed
+MIN_SHARE = 0.0005  # smaller parts are not listed
 PERCENT_A_LETTER = 0.8  # width of a letter, 6 px, in percent of a bar of 750 px
 TICKS = 5  # largest number of intervals of the axis
 
@@ -41,8 +41,8 @@ def describe_part(part: TimePart) -> str:
 
 
 def list_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
-    """Return the parts that are at least LEAST_SHARE of the time, the largest first."""
-    parts = [part for part in average_parts(record, arm) if part.share >= LEAST_SHARE]
+    """Return the parts that are at least MIN_SHARE of the time, the largest first."""
+    parts = [part for part in average_parts(record, arm) if part.share >= MIN_SHARE]
     return sorted(parts, key=lambda part: -part.seconds)
 
 

@@ -12,9 +12,9 @@ from tasks.records.run_end import DeathKind
 from tasks.records.text import visible
 
 DIGITS = 6  # significant digits of a difference
-LONGEST_HEADING = 16  # characters of an arm's name in a narrow column
+MAX_HEADING_LENGTH = 16  # characters of an arm's name in a narrow column
 SHORT = 64  # characters of a reason in a table, unless its first clause is longer
-LEAST_SAID, LONGEST_CLAUSE = 24, 100  # characters; see `first_clauses`
+MIN_SAID, MAX_CLAUSE_LENGTH = 24, 100  # characters; see `first_clauses`
 SHOWN_ONLY = frozenset(
     metric.name for metric in METRICS if metric.verdict_of == STEP_TIME.name
 )  # metrics that are shown without a verdict, because the step time decides for them
@@ -146,7 +146,7 @@ def sides_of(record: ComparisonRecord) -> tuple[tuple[str, ArmSummary], tuple[st
 
 def name_heading(record: ComparisonRecord, arm: str) -> str:
     """Return the arm's name for a narrow column, or its side if the name is long."""
-    return visible(arm) if len(arm) <= LONGEST_HEADING else (name_side(record, arm) or visible(arm))
+    return visible(arm) if len(arm) <= MAX_HEADING_LENGTH else (name_side(record, arm) or visible(arm))
 
 
 def list_findings(record: ComparisonRecord) -> list[tuple[Finding, str]]:
@@ -231,16 +231,16 @@ def threshold_text(row: MetricDiff) -> str:
 def first_clauses(text: str) -> str:
     """Return as many complete clauses as fit into SHORT characters, and at least one, without text in brackets.
 
-    Clauses end at `;` or `:`. If the result would be longer than LONGEST_CLAUSE, or end at a `;` with fewer than
-    LEAST_SAID characters, it ends at the last comma within SHORT instead.
+    Clauses end at `;` or `:`. If the result would be longer than MAX_CLAUSE_LENGTH, or end at a `;` with fewer than
+    MIN_SAID characters, it ends at the last comma within SHORT instead.
     """
     while (bare := re.sub(r" ?\([^()]*\)", "", text)) != text:
         text = bare
     ends = [end.start() for end in re.finditer(r"[;:] |$", text)]
     commas = [end.start() for end in re.finditer(", ", text) if end.start() <= SHORT]
     best = max((end for end in ends if end <= SHORT), default=ends[0])
-    if best > LONGEST_CLAUSE or (best < LEAST_SAID and text[best:].startswith(";")):
-        best = max((end for end in commas if end > LEAST_SAID), default=best)
+    if best > MAX_CLAUSE_LENGTH or (best < MIN_SAID and text[best:].startswith(";")):
+        best = max((end for end in commas if end > MIN_SAID), default=best)
     return text[:best]
 
 

@@ -32,10 +32,10 @@ from tasks.publish.content.verdict_words import (
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
-LONGEST_KEY = 100
-MOST_DIFFERENCES = 10  # shown per section of an explanation, and between two compiled programs
-LONGEST_HEADING = 20  # characters; longer labels become "baseline" and "candidate", because UIs cut off wide tables
-LONGEST_TEXT = 600  # characters of a text in an artifact; the page has the full text
+MAX_KEY_LENGTH = 100
+MAX_DIFFERENCES = 10  # shown per section of an explanation, and between two compiled programs
+MAX_HEADING_LENGTH = 20  # characters; longer labels become "baseline" and "candidate", because UIs cut off wide tables
+MAX_TEXT_LENGTH = 600  # characters of a text in an artifact; the page has the full text
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
 
@@ -48,10 +48,10 @@ def artifact_key(*parts: str) -> str:
     """
     wanted = "-".join(parts)
     key = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")
-    if key == re.sub(r"[_.]", "-", wanted) and 0 < len(key) <= LONGEST_KEY:
+    if key == re.sub(r"[_.]", "-", wanted) and 0 < len(key) <= MAX_KEY_LENGTH:
         return key
     digest = hashlib.sha256(wanted.encode("utf-8", "backslashreplace")).hexdigest()[:8]
-    return f"{key[: LONGEST_KEY - 9].strip('-')}-{digest}".strip("-")
+    return f"{key[: MAX_KEY_LENGTH - 9].strip('-')}-{digest}".strip("-")
 
 
 def summary_description(record: ComparisonRecord) -> str:
@@ -100,13 +100,13 @@ def _table_row(record: ComparisonRecord, row: MetricDiff) -> dict[str, str]:
         "candidate": cell_text(row.candidate_text, record.candidate),
         "difference": difference_text(row),
         "threshold": threshold_text(row) or "—",
-        "why": shorten(visible(row.reason), LONGEST_TEXT),
+        "why": shorten(visible(row.reason), MAX_TEXT_LENGTH),
     }
 
 
 def escape_markdown(text: str) -> str:
     """Return the text, shortened and with escaped markup, HTML, links and mentions (`@name`), also for table cells."""
-    escaped = _MARKDOWN.sub(r"\\\1", shorten(visible(text), LONGEST_TEXT))
+    escaped = _MARKDOWN.sub(r"\\\1", shorten(visible(text), MAX_TEXT_LENGTH))
     escaped = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return escaped.replace("://", ":&#47;&#47;").replace("www.", "www&#46;").replace("@", "&#64;")
 
@@ -160,7 +160,7 @@ def _tables(record: ComparisonRecord) -> list[str]:
         rows = [row for row in record.rows if row.group == group]
         if not rows:
             continue
-        arms = [_md(arm.label) if len(arm.label) <= LONGEST_HEADING else side for side, arm in sides_of(record)]
+        arms = [_md(arm.label) if len(arm.label) <= MAX_HEADING_LENGTH else side for side, arm in sides_of(record)]
         heads = ["verdict", "metric", *arms, "difference", "threshold"]
         table = draw_table(heads, "llrrrr", [_cells(record, row) for row in rows])
         reasons = [
@@ -186,7 +186,7 @@ def _explanation(record: ComparisonRecord) -> list[str]:
     headline = headline_of(record.explanation)
     blocks = [f"## {TITLE}", *([_md(headline)] if headline else [])]
     for section in list_sections(record.explanation):
-        shown = [f"- {_md(line)}" for line in section.lines[:MOST_DIFFERENCES]]
+        shown = [f"- {_md(line)}" for line in section.lines[:MAX_DIFFERENCES]]
         blocks.append("\n".join([f"**{section.title}**: {_md(section.sentence)}", "", *shown]))
     return blocks
 
@@ -196,7 +196,7 @@ def _programs(record: ComparisonRecord) -> list[str]:
         return []
     rows = [
         [f"{100 * item.share:+.1f} %", *map(_md, (item.what, item.where, item.baseline, item.candidate))]
-        for item in record.programs.differences[:MOST_DIFFERENCES]
+        for item in record.programs.differences[:MAX_DIFFERENCES]
     ]
     heads = ["share", "what", "where", "baseline", "candidate"]
     return ["## What differs between the programs, by cost", draw_table(heads, "rllll", rows)]

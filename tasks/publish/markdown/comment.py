@@ -16,8 +16,8 @@ from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 from tasks.store import safe_name
 
-LONGEST = 300  # characters of a headline or a reason
-MOST_ROWS = 20  # per case
+MAX_TEXT_LENGTH = 300  # characters of a headline or a reason
+MAX_ROWS = 20  # per case
 
 
 def comparison_comment(compared: Sequence[tuple[ComparisonRecord, PublishedPage]], name: str) -> str:
@@ -41,16 +41,16 @@ def comparison_comment(compared: Sequence[tuple[ComparisonRecord, PublishedPage]
 def _cells(record: ComparisonRecord, page: PublishedPage) -> list[str]:
     case = escape_markdown(record.case)
     linked = f"[{case}]({page.link})" if page.link.startswith(("http://", "https://")) else case
-    return [linked, name_verdict(outcome_of(record)), escape_markdown(shorten(record.headline, LONGEST))]
+    return [linked, name_verdict(outcome_of(record)), escape_markdown(shorten(record.headline, MAX_TEXT_LENGTH))]
 
 
 def _rows(record: ComparisonRecord) -> list[str]:
     rows = list_rows_to_explain(record)
-    lines = [_line(row) for row in rows[:MOST_ROWS]]
-    more = [f"- … and {len(rows) - MOST_ROWS} more"] if len(rows) > MOST_ROWS else []
+    lines = [_line(row) for row in rows[:MAX_ROWS]]
+    more = [f"- … and {len(rows) - MAX_ROWS} more"] if len(rows) > MAX_ROWS else []
     return [f"## {escape_markdown(record.case)}", "\n".join([*lines, *more])] if lines else []
 
 
 def _line(row: MetricDiff) -> str:
     texts = [f"- {name_verdict(row.verdict)} **{escape_markdown(row.title)}**", escape_markdown(difference_text(row))]
-    return " ".join(text for text in texts if text) + f": {escape_markdown(shorten(row.reason, LONGEST))}"
+    return " ".join(text for text in texts if text) + f": {escape_markdown(shorten(row.reason, MAX_TEXT_LENGTH))}"

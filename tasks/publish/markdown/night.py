@@ -12,8 +12,8 @@ from tasks.resolve.plan_night import BISECTED, CellResult, NightRecord
 
 CHANGED_EVENT = "maxview.nightly.changed"
 MARKER = "<!-- maxview:{} -->"  # hidden first line of a comment, to find and update it
-LONGEST_HEADLINE = 300  # characters
-MOST_LINES = 20  # changes per message
+MAX_HEADLINE_LENGTH = 300  # characters
+MAX_LINES = 20  # changes per message
 
 
 def night_markdown(record: NightRecord) -> str:
@@ -47,7 +47,7 @@ def night_message(record: NightRecord) -> str:
     """Return the changes since the night before as text for Slack; empty without changes."""
     if not record.changes:
         return ""
-    lines = [shorten(visible(line), LONGEST_HEADLINE) for line in record.changes[:MOST_LINES]]
+    lines = [shorten(visible(line), MAX_HEADLINE_LENGTH) for line in record.changes[:MAX_LINES]]
     more = len(record.changes) - len(lines)
     rest = [f"… and {more} more"] if more > 0 else []
     # Slack's three control characters are escaped below
@@ -71,7 +71,7 @@ def _facts(record: NightRecord) -> str:
 
 def _culprits(record: NightRecord) -> list[str]:
     lines = [
-        f"- {escape_markdown(cell)}: {escape_markdown(shorten(found, LONGEST_HEADLINE))}"
+        f"- {escape_markdown(cell)}: {escape_markdown(shorten(found, MAX_HEADLINE_LENGTH))}"
         for cell, is_bisected, found in (change.partition(BISECTED) for change in record.changes)
         if is_bisected
     ]
@@ -81,7 +81,7 @@ def _culprits(record: NightRecord) -> list[str]:
 def _bad(record: NightRecord) -> list[str]:
     lines = [
         f"- **{show_cell(result)}** {escape_markdown(result.cell.comparison)} {escape_markdown(result.cell.case)}"
-        f"{_owner(result)}: {escape_markdown(shorten(result.headline, LONGEST_HEADLINE))}"
+        f"{_owner(result)}: {escape_markdown(shorten(result.headline, MAX_HEADLINE_LENGTH))}"
         for result in record.bad
     ]
     return ["## Needs a look", "\n".join(lines)] if lines else []

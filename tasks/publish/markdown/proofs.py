@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tasks.publish.content.save_timeline import show_rate
-from tasks.publish.markdown.artifacts import LONGEST_TEXT, draw_table, escape_markdown
+from tasks.publish.markdown.artifacts import MAX_TEXT_LENGTH, draw_table, escape_markdown
 from tasks.records import LEVELS, CheckpointProof, highest
 from tasks.records.text import shorten, visible
 
@@ -54,5 +54,5 @@ def _row(proof: CheckpointProof) -> dict[str, str]:
         "content": show_rate(proof.bytes / read) if read else "—",
         "committed": proof.committed_at or "—",
         "verified": proof.verified_at,
-        "why": shorten(visible(problems), LONGEST_TEXT) or "—",
+        "why": shorten(visible(problems), MAX_TEXT_LENGTH) or "—",
     }

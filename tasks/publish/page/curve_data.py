@@ -28,7 +28,7 @@ TITLES = {  # metric -> (title, unit); the title of any other metric is its name
 }
 # columns of a step table that are not drawn; the curves of loss and step time come from the comparison
 NO_CURVE = frozenset({"step", "line", "offset", "time", "seconds", LOSS.curve, STEP_TIME.curve})
-MOST_MARKS = 2_000  # per arm: more could not be distinguished
+MAX_MARKS = 2_000  # per arm: more could not be distinguished
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def list_marks(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> list[
         first = runs.get(f"{arm.name}/{arm.runs[0]}") if arm.runs else None
         steps = [entry.get("step") for entry in first.reading.evals] if first else []
         found += [(step, "eval") for step in steps if isinstance(step, int)]
-        marks += [{"side": side, "step": step, "cause": cause} for step, cause in dict.fromkeys(found[:MOST_MARKS])]
+        marks += [{"side": side, "step": step, "cause": cause} for step, cause in dict.fromkeys(found[:MAX_MARKS])]
     return marks
 
 

@@ -13,7 +13,7 @@ from tasks.publish.content.verdict_words import Effect, describe_coverage, facts
 from tasks.records import ComparisonRecord, Evidence, Finding, RunRecord, Source
 from tasks.records.text import shorten, visible
 
-LONGEST = 400  # characters of a value; longer values are shortened
+MAX_VALUE_LENGTH = 400  # characters of a value; longer values are shortened
 
 # kind of finding -> name of the fact that it is about
 FACTS = {
@@ -182,7 +182,7 @@ def _rows(left: Mapping[str, str], right: Mapping[str, str]) -> tuple[Setting, .
 
 
 def _value(text: str | None) -> str | None:
-    return None if text is None else shorten(visible(text), LONGEST)
+    return None if text is None else shorten(visible(text), MAX_VALUE_LENGTH)
 
 
 def _count_common(left: str, right: str) -> int:

@@ -17,11 +17,11 @@ from tasks.records.text import shorten, visible
 
 PIECE = 1_000_000  # characters per piece
 LINES_BEFORE_DEATH = 12
-MOST_FOLDS = 2_000  # tracebacks that can be folded
-LONGEST_CAUSE = 300  # characters
-LONGEST_TRACEBACK = 2_000  # lines
-LONGEST_KIND = 400  # characters at the start of a line that decide its kind
-MOST_KINDS = 20_000  # lines of further kinds are not counted
+MAX_FOLDS = 2_000  # tracebacks that can be folded
+MAX_CAUSE_LENGTH = 300  # characters
+MAX_TRACEBACK_LINES = 2_000  # lines
+MAX_KIND_LENGTH = 400  # characters at the start of a line that decide its kind
+MAX_KINDS = 20_000  # lines of further kinds are not counted
 
 _TRACEBACK = "Traceback (most recent call last):"
 _CAUSE = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning|Fault|Iteration)?(?::|$)")
@@ -36,12 +36,12 @@ _OWN = re.compile(
 _DIGITS = b"0123456789"
 _ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 BITS = 1 << 15  # bits of a filter
-MOST_BYTES = 300_000  # of distinct lines; a piece with more gets no filter, to save time
+MAX_BYTES = 300_000  # of distinct lines; a piece with more gets no filter, to save time
 
 
 def kind_of(text: str) -> str:
     """Return a line without the parts that differ between runs of one program: times, numbers, paths."""
-    return " ".join(_OWN.sub("#", _MOMENT.sub("", text[:LONGEST_KIND], count=1)).split())
+    return " ".join(_OWN.sub("#", _MOMENT.sub("", text[:MAX_KIND_LENGTH], count=1)).split())
 
 
 @dataclass
@@ -93,14 +93,14 @@ class LogView:
 
     def count_kind(self, data: bytes, text: str) -> None:
         """Add the last line to the count of its kind. `data`: the line's bytes, `text`: the line as displayed."""
-        quick = data[:LONGEST_KIND].translate(None, _DIGITS)  # most lines differ from another line by digits only
+        quick = data[:MAX_KIND_LENGTH].translate(None, _DIGITS)  # most lines differ from another line by digits only
         known = self._quick.get(quick)
         if known is None:
             kind = kind_of(text)
             known = self.kinds.get(kind)
-            if known is None and kind and len(self.kinds) < MOST_KINDS:
-                known = self.kinds[kind] = Kind(count=0, place=self.lines, text=shorten(text, LONGEST_CAUSE))
-            if known is not None and len(self._quick) < MOST_KINDS:
+            if known is None and kind and len(self.kinds) < MAX_KINDS:
+                known = self.kinds[kind] = Kind(count=0, place=self.lines, text=shorten(text, MAX_CAUSE_LENGTH))
+            if known is not None and len(self._quick) < MAX_KINDS:
                 self._quick[quick] = known
         if known is not None:
             known.count += 1
@@ -158,7 +158,7 @@ def write_log(
             text = visible(raw)
             folds.take(view.lines, text)
             view.count_kind(data, text)
-            last.append(shorten(text, LONGEST_CAUSE))
+            last.append(shorten(text, MAX_CAUSE_LENGTH))
             if death is not None and offset <= death < view.end:
                 view.before_death = list(last)
             search_filter.take(text)
@@ -210,7 +210,7 @@ class _Folds:
     def take(self, place: int, text: str) -> None:
         """Process the next line; `place`: its number."""
         at = text.find(_TRACEBACK)
-        if at >= 0 and len(self.found) < MOST_FOLDS:
+        if at >= 0 and len(self.found) < MAX_FOLDS:
             if self._first is None and not (self._chained and place - self._chained <= 4):
                 self._first, self._margin = place, at
             elif self._first is None:
@@ -219,11 +219,11 @@ class _Folds:
         if self._first is None:
             return
         rest = text[self._margin :]
-        if place - self._first > LONGEST_TRACEBACK:
+        if place - self._first > MAX_TRACEBACK_LINES:
             self._first = None
         elif rest[:1] not in (" ", "", "\t") and not rest.startswith(("During handling", "The above exception")):
             cause = rest if _CAUSE.match(rest) else f"traceback, then: {rest}"
-            self.found.append((self._first, place, shorten(cause, LONGEST_CAUSE)))
+            self.found.append((self._first, place, shorten(cause, MAX_CAUSE_LENGTH)))
             self._first, self._chained = None, place
 
 
@@ -241,7 +241,7 @@ class SearchFilter:
 
     def take(self, text: str) -> None:
         """Add a line as the page displays it."""
-        if self._bytes > MOST_BYTES:
+        if self._bytes > MAX_BYTES:
             return
         line = text.lower().encode("utf-8").translate(_ZEROS)
         if line not in self._lines:
@@ -250,7 +250,7 @@ class SearchFilter:
 
     def filter(self) -> str:
         """Return the filter in base64; empty if the piece is too large for one."""
-        if self._bytes > MOST_BYTES:
+        if self._bytes > MAX_BYTES:
             return ""
         threes: set[tuple[int, int, int]] = set()
         for line in self._lines:

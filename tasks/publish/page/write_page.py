@@ -23,9 +23,9 @@ from tasks.publish.page.differences import compare_facts, list_differences
 from tasks.publish.page.log_files import Lines, Logs
 from tasks.publish.page.replace_text import replace_text
 from tasks.records import ComparisonRecord, RunRecord
-from tasks.resolve.git import MOST_COMMITS
+from tasks.resolve.git import MAX_COMMITS
 
-MOST_LINES = 100  # kinds of log lines shown per side that the other side lacks
+MAX_LINES = 100  # kinds of log lines shown per side that the other side lacks
 
 
 def write_page(
@@ -91,9 +91,9 @@ def write_page(
             again=repeat_command(record, *first),
             differences=list_differences(*first),
             own_lines={side: logs.unique(side) for side in logs.by_side} if all(logs.by_side.values()) else {},
-            most_lines=MOST_LINES,
+            most_lines=MAX_LINES,
             commits=_commits_command(record),
-            most_commits=MOST_COMMITS,
+            most_commits=MAX_COMMITS,
             figures=figures,
             causes=sorted({mark["cause"] for mark in marks}),
             bars=(bars := draw_bars(record)),

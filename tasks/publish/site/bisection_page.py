@@ -27,7 +27,7 @@ LEFT = 88.0  # for the labels of levels
 STRIP = HEIGHT + 24  # y of the points without a level
 FLOOR, HIGHEST = STRIP + 56, 36.0  # y of the lower end of the bars, and height of a bar of chance 1
 MARGIN = 0.06  # above and below the levels, as a share of their range
-LEAST_CHANCE = 0.005  # smaller chances have no bar
+MIN_CHANCE = 0.005  # smaller chances have no bar
 
 type Kind = Literal["culprit", "ruled", "good", "bad", "between", "unknown", "skipped", "open"]
 type Rule = tuple[float, str]  # y and label of a horizontal line
@@ -90,7 +90,7 @@ def _ledger_rows(points: Sequence[BisectedPoint]) -> Iterator[tuple[str, str, st
 
 
 def draw_belief(record: Bisection) -> str:
-    """Return the posterior as a Markdown table: a bar for each commit whose chance is at least LEAST_CHANCE."""
+    """Return the posterior as a Markdown table: a bar for each commit whose chance is at least MIN_CHANCE."""
     rows = [
         (
             f"`{point.name}`",
@@ -98,7 +98,7 @@ def draw_belief(record: Bisection) -> str:
             escape_markdown(point.commit.subject),
         )
         for point in record.points
-        if point.chance >= LEAST_CHANCE
+        if point.chance >= MIN_CHANCE
     ]
     return draw_table(["commit", "chance", ""], "lll", rows) if rows else ""
 
@@ -163,7 +163,7 @@ def draw_points(record: Bisection) -> tuple[list[DrawnPoint], list[Rule]]:
             y=STRIP if level is None else place(level),
             low=place(point.low or 0.0) if is_known else None,
             high=place(point.high or 0.0) if is_known else None,
-            chance=round(HIGHEST * point.chance, 1) if point.chance >= LEAST_CHANCE else None,
+            chance=round(HIGHEST * point.chance, 1) if point.chance >= MIN_CHANCE else None,
         )
 
     if measured:

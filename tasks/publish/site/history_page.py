@@ -27,7 +27,7 @@ from tasks.store import Store
 SIDES: tuple[Line, ...] = ("baseline", "candidate")
 HEIGHT = 40.0  # of a chart, whose width is 100
 EDGE = 4.0  # from a chart's border to its highest and lowest value
-LEAST_REACH = 0.02  # half the height of a chart is at least this share of its middle value, so that noise looks small
+MIN_REACH = 0.02  # half the height of a chart is at least this share of its middle value, so that noise looks small
 # the metrics whose charts are shown without a click
 MAIN = (STEP_TIME.quick, *(metric.name for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP)))
 TITLES = {metric.name: metric.middle or metric.title for metric in METRICS}
@@ -280,8 +280,8 @@ def _word(event: Event) -> str:
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:
-    """Return the ends of a chart's axis: they include all values and reach at least LEAST_REACH from the middle."""
+    """Return the ends of a chart's axis: they include all values and reach at least MIN_REACH from the middle."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     middle = (low + high) / 2
-    reach = max((high - low) / 2, abs(middle) * LEAST_REACH) or 1.0
+    reach = max((high - low) / 2, abs(middle) * MIN_REACH) or 1.0
     return middle - reach, middle + reach

@@ -30,7 +30,7 @@ MARK = '<meta name="generator" content="maxview">'  # pages without it are not m
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
 NIGHTS = 5  # number of the latest nights that the index keeps
 HEADLINE = 120  # characters; the page of the comparison has the full text
-LONGEST_OF_NIGHT = 300  # characters of a headline in the list of the last night
+MAX_NIGHT_HEADLINE = 300  # characters of a headline in the list of the last night
 TREND = STEP_TIME.name  # the metric whose ratio candidate / baseline is drawn as a trend
 AT_ONCE = 100  # records in memory at once while the index is rebuilt
 
@@ -192,7 +192,7 @@ def _indexed(record: NightRecord) -> IndexedNight:
                 quarantine=shorten(result.cell.quarantine, HEADLINE),
                 owner=result.cell.owner,
                 page=_name_of(result.page),
-                headline=shorten_headline(result.headline, LONGEST_OF_NIGHT),
+                headline=shorten_headline(result.headline, MAX_NIGHT_HEADLINE),
             )
             for result in record.results
         ),

@@ -50,11 +50,11 @@ BROKEN = ("died", "failed", "regressed", "changed")  # the worst first
 SHOWN_NIGHTS = 40  # last comparisons of a case that its pages list
 LISTED = 40  # comparisons that are visible without JavaScript
 TREND_NIGHTS = 14  # comparisons in a trend
-LEAST_REACH = 0.05  # half the height of a trend is at least this change of the ratio, so that noise looks small
+MIN_REACH = 0.05  # half the height of a trend is at least this change of the ratio, so that noise looks small
 LOCK = ".index.lock"
 ATTEMPTS = 20
 PAUSE_S = 0.2  # longest pause after the first conflict; random, so that two writers do not conflict repeatedly
-LONGEST_WAIT_S = 120.0
+MAX_WAIT_S = 120.0
 
 
 def update_index(store: Store, change: Change) -> StoreIndex | None:
@@ -148,11 +148,11 @@ def _lock_index(store: Store, place: str) -> Iterator[None]:
     if store.mirror is not None:
         yield
         return
-    until = time.monotonic() + LONGEST_WAIT_S
+    until = time.monotonic() + MAX_WAIT_S
 
     def wait(who: str) -> None:
         if time.monotonic() > until:
-            raise StoreError(f"{place}: {who} has held {LOCK} for {LONGEST_WAIT_S:.0f} s; end it")
+            raise StoreError(f"{place}: {who} has held {LOCK} for {MAX_WAIT_S:.0f} s; end it")
         time.sleep(random.uniform(0.01, 0.05))
 
     with hold(store.path / LOCK, wait):
@@ -233,7 +233,7 @@ def draw_trend(ratios: list[float | None]) -> str:
     known = [(place, ratio) for place, ratio in enumerate(ratios) if ratio is not None]
     if len(known) < 2:
         return ""
-    reach = max(LEAST_REACH, *(abs(ratio - 1) for _, ratio in known))
+    reach = max(MIN_REACH, *(abs(ratio - 1) for _, ratio in known))
     step = 60 / (len(ratios) - 1)
     return " ".join(f"{2 + place * step:.1f},{8 - 6 * (ratio - 1) / reach:.1f}" for place, ratio in known)
 

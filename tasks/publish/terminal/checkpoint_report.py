@@ -9,7 +9,7 @@ from tasks.publish.content.array_tables import describe_alone, describe_counts, 
 from tasks.records import ArrayDifference, CheckpointDifference, CheckpointProof, ValueDifference, highest
 from tasks.records.text import counted, plain
 
-MOST_ROWS = 20
+MAX_ROWS = 20
 
 
 def show_proofs(proofs: Sequence[CheckpointProof], *, as_json: bool) -> None:
@@ -55,7 +55,7 @@ def show_difference(found: CheckpointDifference, *, as_json: bool) -> None:
 def _show_rows(console: Console, differing: Sequence[ArrayDifference]) -> None:
     """Print one line per array instead of a table, because a table would fold the long names."""
     console.print(f"{'norm':>10} {'largest':>10} {'at':>16} {'differing':>24}  array", style="bold")
-    for array in differing[:MOST_ROWS]:
+    for array in differing[:MAX_ROWS]:
         values = array.values or ValueDifference(values=0)
         dtypes = " → ".join(dict.fromkeys((array.dtype, array.other_dtype)))
         odd = f"  {values.not_finite:,} not finite" if values.not_finite else ""
@@ -63,8 +63,8 @@ def _show_rows(console: Console, differing: Sequence[ArrayDifference]) -> None:
         count = f"{values.differing:,} of {values.values:,}"
         name = f"{plain(name_pair(array))}  {dtypes}{odd}"
         console.print(f"{values.norm:>10.4g} {values.largest:>10.4g} {place:>16} {count:>24}  {name}")
-    if len(differing) > MOST_ROWS:
-        console.print(f"and {len(differing) - MOST_ROWS} more; --json has all")
+    if len(differing) > MAX_ROWS:
+        console.print(f"and {len(differing) - MAX_ROWS} more; --json has all")
 
 
 def _show_sharding(console: Console, moved: Sequence[ArrayDifference]) -> None:

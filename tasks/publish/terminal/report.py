@@ -41,15 +41,15 @@ from tasks.publish.content.verdict_words import (
 from tasks.records import CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
 from tasks.records.text import visible
 
-MOST_DIFFERENCES = 6  # between programs
-MOST_CAUSES = 4  # lines per section of an explanation
+MAX_DIFFERENCES = 6  # between programs
+MAX_CAUSES = 4  # lines per section of an explanation
 # of checkpoints in these states, only the steps are listed
 SOUND: frozenset[State] = frozenset({"proved", "retired", "overwritten"})
-MOST_ARRAYS = 5  # differing arrays; the page has all
+MAX_ARRAYS = 5  # differing arrays; the page has all
 type Row = tuple[Text | str, Text]  # of a section
 GLUE = "\ue000"  # stands for a non-breaking space, because rich breaks lines at every space of Unicode
 GAP = 2  # characters between the columns of a table
-LONGEST_WORD = 14  # characters; longer words in a table may be folded, but numbers never
+MAX_WORD_LENGTH = 14  # characters; longer words in a table may be folded, but numbers never
 
 
 def print_comparison(
@@ -220,9 +220,9 @@ def share_width(columns: Sequence[Sequence[str]], room: int) -> list[int | None]
 
 
 def _least_width(text: str) -> int:
-    """Return the width of the longest word. Words may be folded at LONGEST_WORD, numbers and signs may not."""
+    """Return the width of the longest word. Words may be folded at MAX_WORD_LENGTH, numbers and signs may not."""
     words = [(len(word), re.search(r"[\d=✗≠?·]", word)) for word in text.split()]
-    return max((length if whole else min(length, LONGEST_WORD) for length, whole in words), default=0)
+    return max((length if whole else min(length, MAX_WORD_LENGTH) for length, whole in words), default=0)
 
 
 def _reasons(record: ComparisonRecord) -> Iterator[Row]:
@@ -248,7 +248,7 @@ def _explanation(explanation: Explanation) -> Iterator[Row]:
         yield "", _plain(headline)
     for section in list_sections(explanation):
         yield Text(section.title, style="bold"), _plain(section.sentence)
-        for line in section.lines[:MOST_CAUSES]:
+        for line in section.lines[:MAX_CAUSES]:
             yield "", _plain(line, "dim")
 
 
@@ -256,11 +256,11 @@ def _programs(record: ComparisonRecord) -> Iterator[Row]:
     """Yield the differences of two compiled programs, the largest share first, and the number of the others."""
     if record.programs is None:
         return
-    for item in record.programs.differences[:MOST_DIFFERENCES]:
+    for item in record.programs.differences[:MAX_DIFFERENCES]:
         share = Text(f"{100 * item.share:+.1f} %", style="red" if item.share > 0 else "green")
         yield share, _plain(item.what, "bold").append(f"  {visible(item.where)}", style="not bold dim")
         yield "", _plain(f"{item.baseline} → {item.candidate}")
-    more = len(record.programs.differences) - MOST_DIFFERENCES + record.programs.left_out
+    more = len(record.programs.differences) - MAX_DIFFERENCES + record.programs.left_out
     if more > 0:
         yield "", _plain(f"and {more} smaller ones", "dim")
 
@@ -321,7 +321,7 @@ def _checkpoint_content(found: CheckpointDifference | None) -> Iterator[Renderab
     )
     for line in describe_alone(found):
         yield Text(f"  {line}", overflow="fold")
-    for array in found.differing[:MOST_ARRAYS]:
+    for array in found.differing[:MAX_ARRAYS]:
         if array.values is not None:
             yield Text(f"  {name_pair(array)}: {describe_values(array)}", overflow="fold")
 

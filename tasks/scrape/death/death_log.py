@@ -28,7 +28,7 @@ from tasks.scrape.death.tracebacks import is_chained, read_exception, weakness
 from tasks.scrape.prefixes import PREFIX
 from tasks.scrape.window import OVERLAP, Window, text_of
 
-MOST, FIRST = 4000, 2000  # most findings kept in memory; the first FIRST are never dropped
+MAX_FINDINGS, FIRST = 4000, 2000  # most findings kept in memory; the first FIRST are never dropped
 # reasons after `Training stopped: ` that are no death
 _REACHED = re.compile(r"Target loss .* is achieved|run out of training data")
 _LAUNCHERS = ("ChildFailedError", "SignalException", "CalledProcessError", "ProcessExitedException")
@@ -150,8 +150,8 @@ class DeathLog:
 
     def _keep(self, found: Found) -> None:
         self.found.append(found)
-        if len(self.found) > MOST:  # bounds memory
-            del self.found[FIRST : len(self.found) - (MOST // 2 - FIRST // 2)]
+        if len(self.found) > MAX_FINDINGS:  # bounds memory
+            del self.found[FIRST : len(self.found) - (MAX_FINDINGS // 2 - FIRST // 2)]
 
     def survived(self, *, last_step: int) -> LogError | None:
         """Return the exception that ended a process after the last step although the exit code is 0; else None.

@@ -50,7 +50,7 @@ _WEAK = (
 # text before the traceback of an error that the interpreter ignored
 _IGNORED = re.compile(rb"Exception ignored in[^\n]*\s*\Z")
 BYTES_ABOVE = 600  # bytes before the header that are searched
-LONGEST_MARK = 200  # bytes; longer text before the header on its line is not a mark
+MAX_MARK_LENGTH = 200  # bytes; longer text before the header on its line is not a mark
 MARKED_WITHIN = 40  # number of lines below the header, of all ranks; one of these lines must begin with the mark
 _NUMBER = re.compile(rb" *\d+")
 NO_MARK, _IN_GROUP = b"", rb"[ \t]*\| ?"  # patterns of a mark: none; that of an ExceptionGroup's lines
@@ -58,9 +58,9 @@ NO_MARK, _IN_GROUP = b"", rb"[ \t]*\| ?"  # patterns of a mark: none; that of an
 
 def marks_of(data: bytes, position: int, limit: int) -> list[bytes]:
     """Return patterns for the mark of the traceback whose header is at `position`, the most likely one first."""
-    begin = data.rfind(b"\n", max(0, position - LONGEST_MARK), position) + 1
+    begin = data.rfind(b"\n", max(0, position - MAX_MARK_LENGTH), position) + 1
     before = data[begin:position]
-    if not before or (begin == 0 and position > LONGEST_MARK):
+    if not before or (begin == 0 and position > MAX_MARK_LENGTH):
         return [NO_MARK]
     if begin and _MARGIN.fullmatch(before):
         return [_IN_GROUP]

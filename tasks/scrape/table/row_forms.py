@@ -14,7 +14,7 @@ from tasks.records import UnreadLine
 from tasks.scrape.table.row_grammar import Field, Row, Shape
 from tasks.scrape.window import Window
 
-FORMS_MOST, KEYS_MOST = 400, 400  # limits that bound memory (each key is a column) and that no trainer reaches
+MAX_FORMS, MAX_KEYS = 400, 400  # limits that bound memory (each key is a column) and that no trainer reaches
 ALIKE = 3  # a terminal may have cut the lines if at least this number of rows is as long as the longest line
 LOOSE = frozenset({"open", "general", "free", "word"})  # shapes that allow any other shape in the same column
 
@@ -51,7 +51,7 @@ class RowForms:
         if row.form in self._numbers:
             return True
         fresh = sum(key not in self._columns for key in row.columns[1:])
-        return len(self._numbers) < FORMS_MOST and len(self._columns) + fresh <= KEYS_MOST
+        return len(self._numbers) < MAX_FORMS and len(self._columns) + fresh <= MAX_KEYS
 
     def number_of(self, row: Row) -> int:
         """Return the number of a row's form: the value in the table's column `_form`."""

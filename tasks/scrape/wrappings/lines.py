@@ -32,7 +32,7 @@ _IN_LINES = (
 )  # fmt: skip
 # CSI sequences, OSC strings up to their end, and the two-byte escapes (ECMA-48)
 _ESCAPE = re.compile(rb"\x1b(?:\[[0-?]{0,40}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
-LONGEST = 256  # most bytes of an escape sequence
+MAX_ESCAPE_LENGTH = 256  # most bytes of an escape sequence
 # (name, byte to search first, pattern, replacement). Zero bytes are holes between texts that were written separately.
 # A carriage return before a line break is kept.
 _CONTROLS = (
@@ -141,7 +141,7 @@ def _complete_length(data: bytes) -> int:
 
     Later data may continue these.
     """
-    escape = data.rfind(b"\x1b", max(0, len(data) - LONGEST))
+    escape = data.rfind(b"\x1b", max(0, len(data) - MAX_ESCAPE_LENGTH))
     if escape >= 0 and not _ESCAPE.match(data, escape):
         return escape
     end = len(data.rstrip(b"\0"))

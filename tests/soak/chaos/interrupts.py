@@ -17,7 +17,7 @@ from tests.soak.chaos.place import Forked, Place
 SERVERS = ("embedded", "embedded, killed", "running", "running, killed", "running, stopped")
 SIGNALS = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}
 PATIENCE_S = 120.0
-MOST_DRAWS = 5
+MAX_DRAWS = 5
 SECOND_S = 1.0  # time for the second Ctrl-C to end everything
 
 
@@ -74,7 +74,7 @@ def press_one(place: Place, number: int, drawn: random.Random, lengths: dict[str
     """Press Ctrl-C at a random moment; draws again if the command has already ended."""
     press = Press(number, SERVERS[number % len(SERVERS)], 1 + number // len(SERVERS) % 2)
     length = sum(lengths["replay" if press.server.startswith("running") else "replay by a worker"].values())
-    for _ in range(MOST_DRAWS):
+    for _ in range(MAX_DRAWS):
         press.at_s = drawn.uniform(0.0, length)
         found = interrupt(place, press.server, press.times, press.at_s, drawn.uniform(0.1, 1.0))
         if press.server == "running, killed":

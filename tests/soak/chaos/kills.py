@@ -26,8 +26,8 @@ from tests.soak.chaos.place import Command, FlowRun, Forked, Place, wait_until
 KINDS = ("flow", "worker", "embedded", "server", "trainer", "supervisor")
 JOBS = ("trainer", "supervisor")
 ARMS = ("linen", "nnx")
-MOST_ATTEMPTS = 4  # flow runs that may be needed after one kill
-MOST_DRAWS = 5  # limit of late kills of one trial
+MAX_ATTEMPTS = 4  # flow runs that may be needed after one kill
+MAX_DRAWS = 5  # limit of late kills of one trial
 LEFT_S = 30.0  # after which no process may be left
 NEVER_S = 120.0  # after which a moment counts as missed
 
@@ -127,7 +127,7 @@ def run_trial(
 ) -> bool:
     """Run a comparison with one kill, again if the kill comes too late; return whether a kill hit."""
     began = time.monotonic()
-    for trial.missed in range(MOST_DRAWS):
+    for trial.missed in range(MAX_DRAWS):
         # the machine may be faster than it was when the lengths were taken
         moment = draw_moment(drawn, trial, {part: s * 0.5**trial.missed for part, s in lengths.items()})
         trial.moment = str(moment)
@@ -147,7 +147,7 @@ def run_trial(
     if trial.kind in JOBS:
         trial.verdict_s = time_to_cause(place, killed)
     trial.states.append(asked.finish())
-    while not finished_well(place.out) and len(trial.states) < MOST_ATTEMPTS:
+    while not finished_well(place.out) and len(trial.states) < MAX_ATTEMPTS:
         trial.states.append(place.ask_for(trial.kind, trial.target).finish())
     trial.seconds = time.monotonic() - began
     judge(place, trial, reference)

@@ -15,7 +15,7 @@ JOBSET: Object = {
 }  # fmt: skip
 REPLICATED = {"name", "groupName", "replicas", "template", "dependsOn"}
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-MOST = 63  # characters of a pod's name, which is its hostname
+MAX_POD_NAME_LENGTH = 63  # characters of a pod's name, which is its hostname
 
 
 def find_unknown(value: Any, kind: str, path: str) -> list[str]:
@@ -50,7 +50,7 @@ def check_jobset(item: Object) -> tuple[int, str] | None:
     for job in spec["replicatedJobs"]:
         pods = job["template"]["spec"].get("completions", 1)
         longest = f"{name}-{job['name']}-{job.get('replicas', 1) - 1}-{pods - 1}-abcde"
-        if len(longest) > MOST:
+        if len(longest) > MAX_POD_NAME_LENGTH:
             return 403, f'admission webhook "vjobset.kb.io" denied the request: "{longest}": must be no more than 63'
     return None
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from configs.verdict_rules import DeviceNoise, load_noises
-from tasks.diff.noise import LEAST_PAIRS, Noise, Past, learn_noise
+from tasks.diff.noise import MIN_PAIRS, Noise, Past, learn_noise
 
 STATED = DeviceNoise(equal_runs=0.1, weight=4, days_apart=0.1, tolerance=0.05, least=0.01, why="a busy machine")
 
@@ -15,7 +15,7 @@ def past(sizes: object) -> Past:
 
 
 def test_without_a_history_the_noise_is_as_stated() -> None:
-    for known in (None, past([]), past([0.001] * (LEAST_PAIRS - 1)), past([np.nan] * 50)):
+    for known in (None, past([]), past([0.001] * (MIN_PAIRS - 1)), past([np.nan] * 50)):
         noise = learn_noise(STATED, known)
         assert (noise.scale, noise.df, noise.pairs, noise.source) == (0.1, 4.0, 0, "a busy machine")
 
@@ -61,7 +61,7 @@ def test_eight_pairs_of_a_machine_with_two_clock_states_show_both() -> None:
 def test_a_longer_history_has_more_weight() -> None:
     rng = np.random.default_rng(2)
     off = []
-    for pairs in (LEAST_PAIRS, 16, 128):
+    for pairs in (MIN_PAIRS, 16, 128):
         found = [learn_noise(STATED, past(rng.normal(0, 0.01, pairs))).scale for _ in range(10)]
         off.append(float(np.mean(np.abs(np.log(np.array(found) / 0.01)))))
     assert off == sorted(off, reverse=True)

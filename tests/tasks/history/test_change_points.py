@@ -5,7 +5,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from tasks.history.change_points import LEAST_NIGHTS, best_split, estimate_autocorrelation, find_trend, pair_sums
+from tasks.history.change_points import MIN_NIGHTS, best_split, estimate_autocorrelation, find_trend, pair_sums
 
 
 def noise(nights: int, seed: int, memory: float = 0.0) -> np.ndarray:
@@ -159,7 +159,7 @@ def test_a_step_is_not_reported_as_a_drift() -> None:
 
 
 def test_too_few_nights_give_no_answer_and_a_message() -> None:
-    for nights in range(2 * LEAST_NIGHTS):
+    for nights in range(2 * MIN_NIGHTS):
         trend = find_trend([1.0, 9.0, 2.0, 7.0, 3.0, 8.0][:nights])
         assert trend.too_few
         assert not trend.changes

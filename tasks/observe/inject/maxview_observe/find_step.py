@@ -7,7 +7,7 @@ from . import jaxprs
 from .jit_hook import Call
 from .observation_files import claim
 
-MOST_INSPECTED = 20  # calls to inspect per function name; after that the name is ignored
+MAX_INSPECTED = 20  # calls to inspect per function name; after that the name is ignored
 
 
 class StepFinder:
@@ -21,7 +21,7 @@ class StepFinder:
 
     def may_be(self, name: str) -> bool:
         """Whether a function of this name may be the step."""
-        return name == self.name if self.name else self.others[name] < MOST_INSPECTED
+        return name == self.name if self.name else self.others[name] < MAX_INSPECTED
 
     def accept(self, call: Call) -> bool:
         """Return whether this is a call of the step, and this process records the step."""

@@ -54,7 +54,7 @@ class Replacement:
 
 
 DRAW = "random_bits"  # all functions of `jax.random` use this primitive
-MOST_BYTES = 256 << 20  # most bytes of stored draws; later draws are not stored
+MAX_BYTES = 256 << 20  # most bytes of stored draws; later draws are not stored
 
 
 class Draws:
@@ -72,7 +72,7 @@ class Draws:
         if name in self.given:
             return self.given[name]
         self.bytes += value.nbytes
-        if self.bytes <= MOST_BYTES:
+        if self.bytes <= MAX_BYTES:
             self.held[name] = value
         return value
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 COLLECTION = "garbage collection"  # model/compile/profile.py reads this name
-LEAST_CALLS, LONG_S = 5, 20.0  # a profile ends early if it has this many calls and has taken longer than LONG_S
+MIN_CALLS, LONG_S = 5, 20.0  # a profile ends early if it has this many calls and has taken longer than LONG_S
 
 
 class Profiling:
@@ -25,7 +25,7 @@ class Profiling:
     def is_enough(self, *, last: bool) -> bool:
         """Count a call; return whether the profile should end with it. last: whether it is the last wanted call."""
         self.calls += 1
-        return last or (self.calls >= LEAST_CALLS and time.monotonic() - self.began > LONG_S)
+        return last or (self.calls >= MIN_CALLS and time.monotonic() - self.began > LONG_S)
 
     def mark_collection(self, phase: str, _info: dict[str, int]) -> None:
         """Mark a garbage collection in the profile; registered in `gc.callbacks`."""

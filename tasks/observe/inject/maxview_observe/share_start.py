@@ -20,7 +20,7 @@ from .observation_files import Settings
 from .other_arm import Replacement
 from .stderr_lines import describe_error, say
 
-MOST_BATCH_BYTES = 1 << 28  # total of the batches that one run stores
+MAX_BATCH_BYTES = 1 << 28  # total of the batches that one run stores
 
 
 class StartSharer:
@@ -128,8 +128,8 @@ class StartSharer:
         if found == self.batch:
             return
         self.batch, self.bytes = found, self.bytes + sum(array.nbytes for array in arrays)
-        if self.bytes > MOST_BATCH_BYTES:
-            self.give_up(f"start: batches are kept up to step {step}: they take more than {MOST_BATCH_BYTES >> 20} MiB")
+        if self.bytes > MAX_BATCH_BYTES:
+            self.give_up(f"start: batches are kept up to step {step}: they take more than {MAX_BATCH_BYTES >> 20} MiB")
         else:
             files.write_arrays(batch_file(self.settings.folder, step), list(self.fresh.values()), arrays)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.publish.content.effects import LEAST, MARGIN, MOST, WIDTH, EffectLine, draw_effects
+from tasks.publish.content.effects import MARGIN, MAX_REACH, MIN_REACH, WIDTH, EffectLine, draw_effects
 from tasks.records import MetricDiff
 
 type MakeRow = Callable[..., MetricDiff]
@@ -37,10 +37,10 @@ def test_a_points_distance_is_its_effect_in_thresholds(make_row: MakeRow, effect
 def test_all_rows_share_a_scale_of_limited_range(make_row: MakeRow) -> None:
     half = WIDTH / 2 - MARGIN
     calm = draw_effects([noisy(make_row, "calm", 0.0)])["calm"]
-    assert calm.band[1] - WIDTH / 2 == pytest.approx(half / LEAST, abs=0.1)
+    assert calm.band[1] - WIDTH / 2 == pytest.approx(half / MIN_REACH, abs=0.1)
     both = draw_effects([noisy(make_row, "calm", 0.0), noisy(make_row, "wild", 5.0)])
     assert both["calm"].band == both["wild"].band
-    assert both["calm"].band[1] - WIDTH / 2 == pytest.approx(half / MOST, abs=0.1)
+    assert both["calm"].band[1] - WIDTH / 2 == pytest.approx(half / MAX_REACH, abs=0.1)
     assert both["wild"].point == WIDTH - MARGIN  # at the edge, and not cut off
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tasks.publish.content.verdict_words import LONGEST_CLAUSE, difference_text
+from tasks.publish.content.verdict_words import MAX_CLAUSE_LENGTH, difference_text
 from tasks.publish.page.write_page import write_page
 from tasks.records import (
     CheckpointEvent,
@@ -149,7 +149,7 @@ def test_every_cell_of_the_table_equals_the_record(
         assert line.one("td", data_label="verdict").text.endswith("not judged" if single_step else row.verdict)
         why = line.one("td", data_label="why")
         assert row.reason in [reported.text for reported in why.all("dd")]
-        assert len(why.one("summary").text) <= LONGEST_CLAUSE
+        assert len(why.one("summary").text) <= MAX_CLAUSE_LENGTH
         if row.threshold_text:
             assert why.one("dd", class_="threshold").text == row.threshold_text
 

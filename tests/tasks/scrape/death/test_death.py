@@ -8,7 +8,7 @@ import pytest
 
 from tasks.records import LogError, RunReading
 from tasks.scrape import scrape_text
-from tasks.scrape.death.death_log import MOST, DeathLog
+from tasks.scrape.death.death_log import MAX_FINDINGS, DeathLog
 from tasks.scrape.dialects.maxtext.patterns import PATTERNS
 from tasks.scrape.window import Window, find_all
 
@@ -280,7 +280,7 @@ def test_endless_retries_use_constant_memory(logs: Any) -> None:
     window = Window(text, 0, 1, 0, len(text), last=True)
     for name, match in find_all(PATTERNS, window, [(0, len(text))]):
         log.take(name, match, window)
-    assert len(log.found) <= MOST
+    assert len(log.found) <= MAX_FINDINGS
     assert (log.found[0].type, log.found[-1].type) == ("TimeoutError", "ValueError")
 
 

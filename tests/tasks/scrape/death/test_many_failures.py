@@ -6,7 +6,7 @@ import pytest
 
 from tasks.records import RunReading
 from tasks.scrape import scrape_text
-from tasks.scrape.death.death_log import MOST
+from tasks.scrape.death.death_log import MAX_FINDINGS
 from tasks.scrape.dialects import megatron
 from tasks.scrape.read_log import RunBuilder
 from tasks.scrape.window import windows
@@ -53,11 +53,11 @@ def kept(text: bytes) -> Iterator[int]:
 
 @pytest.mark.parametrize("kind", FAILURES)
 def test_the_first_is_the_cause_and_only_some_are_stored(kind: str) -> None:
-    text = ROW % 1 + b"".join(fail(kind, MOST + 200))
+    text = ROW % 1 + b"".join(fail(kind, MAX_FINDINGS + 200))
     error = read(text).error
     assert error is not None
     assert 2 <= error.line <= 5  # in the first of them
-    assert max(kept(text)) <= MOST
+    assert max(kept(text)) <= MAX_FINDINGS
 
 
 @pytest.mark.parametrize("kind", FAILURES)
