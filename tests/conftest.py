@@ -1,7 +1,6 @@
 """Fixtures for several packages: Prefect's server, a bucket for the real clients, and a real browser."""
 
 import fcntl
-import gc
 import os
 import random
 import shutil
@@ -73,11 +72,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.name.startswith("test_") and str(config.option.markexpr).startswith("long"):
         return None if "mark.long" in collection_path.read_text(encoding="utf-8") else True
     return None
-
-
-def pytest_collection_finish() -> None:
-    """Exclude the imported modules and the collected tests from garbage collection, a fifth of many tests' time."""
-    gc.freeze()
 
 
 class ByServer(LoadFileScheduling):  # type: ignore[misc]
