@@ -1,6 +1,7 @@
 """Lists the backends, which run jobs (`local`: on this machine), and reads a backend's settings.
 
-A target is a place to run. Its file selects a backend and has the backend's settings in the section with that name.
+A target is a place to run. Its file selects a backend. The file's section with the backend's name has the backend's
+settings; a backend without settings, such as `local`, has no section.
 """
 
 import re
@@ -13,8 +14,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, Val
 from configs.errors import ConfigError, suggest
 from configs.schema import Frozen
 
-# These values are inserted into YAML and shell commands, so only characters without a meaning there are allowed.
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$", max_length=250)]
+# `PlainText` and `Flag` are inserted into YAML and shell commands, so only characters without a meaning there are
+# allowed.
+PlainText = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$", max_length=250)]
 Flag = Annotated[str, Field(pattern=r"^--[a-z][a-z0-9-]*(=[A-Za-z0-9._:/@+,-]+)?$", max_length=250)]
 Lines = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
 
@@ -31,7 +33,7 @@ class Settings(Frozen):
 class ImageSettings(Settings):
     """Settings of a backend whose jobs are pods that run a container image."""
 
-    image: Word  # contains the trainer; `python` in it is the trainer's Python
+    image: PlainText  # contains the trainer; `python` in it is the trainer's Python
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -42,8 +44,8 @@ class ImageSettings(Settings):
 class LogSettings(Settings):
     """Settings of a backend that replays stored logs as jobs; nothing is trained.
 
-    `logs`: path patterns with `{case}`, `{arm}` (the compared version), `{repeat}` and `*`. The first pattern that
-    matches a file selects the log.
+    `logs`: path patterns with `{case}`, `{arm}` (the compared version), `{repeat}` and wildcards (`*`). The first
+    pattern that matches a file selects the log.
     `speed`: 1 replays in real time; at 60, a minute of the log takes a second.
     """
 
@@ -86,22 +88,27 @@ def _parse_settings(value: Any) -> Any:
     return settings_model(value.get("backend")).model_validate(value) if isinstance(value, dict) else value
 
 
-# The key `backend` in the value of such a field selects the class that parses and serializes the value.
-Launch = Annotated[SerializeAsAny[Settings], BeforeValidator(_parse_settings)]
+# Type of a field with any backend's settings. The key `backend` selects the class that parses and serializes them.
+LaunchSettings = Annotated[SerializeAsAny[Settings], BeforeValidator(_parse_settings)]
 
 
 def take_section(value: Any) -> Any:
     """Return a target's data with its backend's section moved to the key `launch`.
 
-    Raises ValueError for a missing section, another backend's section, or an unknown key in the section. Data with an
-    unknown backend is returned unchanged.
+    Raises ValueError for another backend's section or an unknown key in the section. A backend with required settings
+    must have a section; a backend without them, such as `local`, must have none. Data with an unknown backend is
+    returned unchanged.
     """
     if not isinstance(value, dict) or not isinstance(value.get("backend"), str) or value["backend"] not in BACKENDS:
         return value
     backend, model = value["backend"], settings_model(value["backend"])
     expected = {backend} if any(field.is_required() for field in model.model_fields.values()) else set()
     for name in expected ^ {name for name in BACKENDS if value.get(name)}:
-        raise ValueError(f"a target has the key '{name}' if its backend is {name}, and only then")
+        if name != backend:
+            raise ValueError(f"the key '{name}' has settings of another backend than {backend}: leave it out")
+        if expected:
+            raise ValueError(f"the backend {backend} needs settings: write them under the key '{backend}'")
+        raise ValueError(f"the backend {backend} has no settings: leave the key '{backend}' out")
     section = value.get(backend, {})
     known = tuple(name for name in model.model_fields if name != "backend")
     unknown = sorted(f"'{key}'{suggest(key, known)}" for key in section if key not in known)
@@ -111,9 +118,10 @@ def take_section(value: Any) -> Any:
 
 
 def fill_in[M: Settings](settings: Mapping[str, Any], model: type[M], where: str, environ: Mapping[str, str]) -> M:
-    """Return the settings with every `${NAME}` and `${NAME:-default}` replaced from the environment.
+    """Return the settings as a `model`, with every `${NAME}` and `${NAME:-default}` replaced from the environment.
 
-    where: the target's file, for messages. Raises ConfigError for unset variables and for invalid values.
+    An empty variable counts as unset. where: the target's file, for messages. Raises ConfigError for invalid values,
+    and for unset variables without a default.
     """
     missing: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Checks before launch whether a config can be trained on given devices.
+"""Checks before launch whether given devices can train a config.
 
 The trainer repeats the checks on its real devices, with the same messages.
 """
@@ -12,7 +12,7 @@ from configs.model_checks import device_problems, mesh_shape, pipeline_shape
 from configs.schema import Frozen, TrainConfig
 
 GIB = 2.0**30
-BYTES = {"float32": 4, "bfloat16": 2}
+BYTES = {"float32": 4, "bfloat16": 2}  # per value
 
 
 class Devices(Frozen):
@@ -37,9 +37,9 @@ def find_problems(config: TrainConfig, devices: Devices) -> Iterator[str]:
             f"hardware={config.hardware}, but the devices are {devices.platform} "
             f"(set JAX_PLATFORMS={config.hardware} or hardware={devices.platform})"
         )
-    unfit = device_problems(config, devices.count)
-    yield from unfit
-    if devices.memory_gib is not None and not unfit:
+    problems = device_problems(config, devices.count)
+    yield from problems
+    if devices.memory_gib is not None and not problems:
         yield from find_excess(config, mesh_shape(config, devices.count), devices.memory_gib)
 
 
@@ -53,19 +53,26 @@ def mlp_width(config: TrainConfig) -> int:
 
 
 def find_excess(config: TrainConfig, shape: dict[str, int], memory_gib: float) -> Iterator[str]:
-    """Yield a problem if a step certainly needs more memory than a device has. shape: devices along each mesh axis."""
+    """Yield a problem if a lower bound of a step's memory exceeds the memory of a device.
+
+    shape: number of devices along each mesh axis.
+    """
     tensor = shape["tensor"]
     batch = config.per_device_batch_size * tensor  # the devices along the tensor axis process the same sequences
-    tokens, length, width = batch * config.max_target_length, config.max_target_length, BYTES[config.dtype]
+    length, value_bytes = config.max_target_length, BYTES[config.dtype]
+    tokens = batch * length  # per device
     layers, emb = config.base_num_decoder_layers, config.base_emb_dim
-    # bytes of the weights and two optimizer moments on all devices together
-    weights = 3 * BYTES[config.weight_dtype] * emb * (config.vocab_size + 3 * mlp_width(config))
-    saved = layers * tokens * emb * width  # bytes of the layers' inputs, which every remat policy stores
-    whole = choose_attention(config).kernel == "dot_product"  # stores the logits of all position pairs
-    scores = 4 * tokens * length * config.base_num_query_heads if whole else 0
+    # Bytes on all devices together, at least: weights and two optimizer moments of one embedding and of the MLPs, which
+    # have three matrices each.
+    state_bytes = 3 * BYTES[config.weight_dtype] * emb * (config.vocab_size + 3 * mlp_width(config))
+    input_bytes = layers * tokens * emb * value_bytes  # of the layers' inputs, which every remat policy stores
+    # the dot_product kernel stores a score of 4 bytes for every pair of positions
+    stores_scores = choose_attention(config).kernel == "dot_product"
+    score_bytes = 4 * tokens * length * config.base_num_query_heads if stores_scores else 0
     if shape["stage"] > 1:  # a stage processes one microbatch at a time
-        scores //= pipeline_shape(config).microbatches
-    needed = weights / math.prod(shape.values()) + saved + max(tokens * config.vocab_size * width, scores) / tensor
+        score_bytes //= pipeline_shape(config).microbatches
+    logit_bytes = tokens * config.vocab_size * value_bytes
+    needed = state_bytes / math.prod(shape.values()) + input_bytes + max(logit_bytes, score_bytes) / tensor
     if needed / GIB > memory_gib:
         keys: tuple[str, ...] = (
             "per_device_batch_size", "max_target_length", "base_emb_dim", "base_mlp_dim", "base_num_decoder_layers",

@@ -28,8 +28,8 @@ type Named = tuple[
 ]  # a reference from one YAML file to another: kind and name of the other file, and the keys that lead to the reference
 Trainer = Literal["maxview", "maxtext", "command"]
 Start = Literal["own", "shared"]
-MAX_REPEATS = 100  # runs per arm, at most
-ENOUGH_REPEATS = 30  # default limit of runs per arm for --until-decided
+MAX_REPEATS = 100  # limit of runs per arm of a case
+ENOUGH_REPEATS = 30  # default limit of runs per arm of a case for --until-decided
 BY_DEVICE = (
     "step_time_s",
     "step_cpu_time_s",
@@ -76,7 +76,7 @@ class Arm(Frozen):
     """One side of a comparison: a name, and its declared differences from the other side.
 
     `set`: config keys with this arm's values. `ref`: the trainer's branch, tag or commit in `repository`. `packages`,
-    such as `jax==0.11.0`, are installed in a new environment for this arm; `python` is an existing interpreter;
+    such as `jax==0.11.0`, are installed in an environment for this arm; `python` is an existing interpreter;
     `image`: for targets that run images. `trainer`, `repository` and `command` (custom) override the comparison's.
     """
 
@@ -193,7 +193,7 @@ class Target(Frozen):
     `[unshare, --user, --net, --]`.
 
     `launch`: settings of the backend; the file has them in the section named like the backend. `${NAME}` in them is an
-    environment variable. Their values are checked when a run is planned for the target.
+    environment variable. The values are checked when a run is planned for the target.
     """
 
     name: Name

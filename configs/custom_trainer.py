@@ -54,10 +54,11 @@ Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 class CommandTemplate(Frozen):
     """The command of a custom trainer, which trains one run and prints a log in a format that maxview can read.
 
-    Every argument and variable may contain `{run_name}`, `{out}` (the run's folder), `{checkout}` (the program's
-    folder, in which it starts), `{python}` and every config key. `folder`: the program's folder, if the arm has no ref.
-    `checkpoints`: folder of Orbax checkpoints in the run's folder; None: no checkpoints. `metrics`: file in the run's
-    folder, with JSON lines in maxview's or MaxText's format. `resume`: arguments added once a checkpoint exists.
+    Every argument and every variable's value may contain `{run_name}`, `{out}` (the run's folder), `{checkout}` (the
+    program's folder, in which it starts), `{python}` and the config keys in KEYS. `folder`: the program's folder, if
+    the arm has no ref. `checkpoints`: folder of Orbax checkpoints in the run's folder; None: no checkpoints. `metrics`:
+    file in the run's folder, with JSON lines in maxview's or MaxText's format. `resume`: arguments added once a
+    checkpoint exists.
     """
 
     argv: Annotated[tuple[Template, ...], Field(min_length=1)]

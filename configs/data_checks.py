@@ -19,7 +19,7 @@ type Find = Callable[[str], list[str]]  # path pattern → matching files; only 
 
 
 def find_data_problems(config: "TrainConfig", bring: Find | None = None) -> Iterator[str]:
-    """Yield the problems of the data: files that are missing, empty or not text, or a tokenizer with too many tokens.
+    """Yield the problems of the data, such as files that are missing or not text, or a tokenizer with too many tokens.
 
     bring: downloads or lists the files in a bucket that match a pattern; None: buckets are not checked.
     """

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
-# needed to start a process, to find devices, and for the locale; none is a secret
+# needed to start a process, to find devices, for the locale and for TLS; none is a secret
 PASSED_ON = (
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR",
     "LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
@@ -22,9 +22,9 @@ def is_own(name: str) -> bool:
 
 def pass_on(caller: Mapping[str, str], patterns: Iterable[str] = PASSED_ON) -> dict[str, str]:
     """Return the caller's variables whose names match a pattern, without those in OWN."""
-    wanted = tuple(patterns)
+    kept = tuple(patterns)
     return {
         name: value
         for name, value in caller.items()
-        if any(fnmatchcase(name, pattern) for pattern in wanted) and not is_own(name)
+        if any(fnmatchcase(name, pattern) for pattern in kept) and not is_own(name)
     }

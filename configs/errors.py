@@ -7,7 +7,7 @@ MIN_PART = 3  # characters; a shorter word gets no suggestion by substring
 
 
 class ConfigError(ValueError):
-    """All problems of one input, without duplicates, as lines `file:line: problem (remedy)`."""
+    """All problems of one input, without duplicates, as lines such as `file:line: problem (remedy)`."""
 
     def __init__(self, problems: Sequence[str]):
         self.problems = list(dict.fromkeys(problems))

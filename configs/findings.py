@@ -1,6 +1,6 @@
 """Loads configs/comparability/*.yml: the effect of each kind of finding on the verdict, and the reason.
 
-A finding is a fact about the compared runs that limits or blocks the verdict, or is only noted.
+A finding is a fact about the compared runs that blocks or qualifies the verdict, is only noted, or is ignored.
 """
 
 from collections.abc import Mapping

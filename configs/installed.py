@@ -25,10 +25,9 @@ COMMIT_VARIABLE = "MAXVIEW_COMMIT"  # set when an image is built, because the im
 
 
 def trainer_commit(root: Path, source: Sequence[str] = ("model", "configs")) -> tuple[str | None, bool]:
-    """Return (commit, dirty) of the trainer's git checkout at `root`; (None, False) if it is not a checkout.
+    """Return (commit, dirty) of the trainer's git checkout at `root`; (None, False) if git cannot tell.
 
     dirty: there are uncommitted changes in the folders `source` (empty: anywhere).
-
     A checkout in a parent folder is ignored: a virtual environment inside another project is not that project.
     """
     if not (root / ".git").exists():

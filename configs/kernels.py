@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from configs.schema import TrainConfig
 
-LANES = 128  # lanes of a TPU's vector unit
+LANES = 128  # number of lanes of a TPU's vector unit
 type Kernel = Literal["dot_product", "flash"]
 
 

@@ -21,7 +21,7 @@ from configs.schema import Frozen, TrainConfig
 
 COMMAND_LINE = "command line"
 KEYS = tuple(TrainConfig.model_fields)
-# MaxText's config keys that are options of maxview
+# MaxText's config key that is an option of maxview → the remedy in messages
 ELSEWHERE = {"model_name": " (--model names a file in configs/models)"}
 
 
@@ -46,7 +46,10 @@ def layer_from_map(data: CommentedMap, path: Path, layer: str) -> dict[str, Valu
 
 
 def layer_from_overrides(overrides: Sequence[str]) -> dict[str, Value]:
-    """Return the layer of `key=value` arguments; values are parsed as YAML, except those of string keys."""
+    """Return the layer of `key=value` arguments. Raises ConfigError.
+
+    Values are parsed as YAML; a value of a string key, and a value that is not valid YAML, stays text.
+    """
     layer: dict[str, Value] = {}
     problems: list[str] = []
     for word in overrides:
@@ -79,10 +82,11 @@ def _read_value(key: str, text: str) -> Any:
 
 
 def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]]:
-    """Merge layers into a valid config and the effective value of each key. Later layers override earlier ones.
+    """Return the valid config of merged layers, and the effective value of each key. Later layers take precedence.
 
-    Raises ConfigError with every problem: unknown keys, wrong types or ranges, and keys that both the model file and
-    the command line set (MaxText rejects such keys too, because it would silently ignore one of the values).
+    Raises ConfigError with every problem: unknown keys, and keys that both the model file and the command line set
+    (MaxText rejects them too, because it would silently ignore one of the values). Also for missing keys; if none is
+    missing, for wrong types and ranges and for contradictory values.
     """
     problems = Problems()
     merged: dict[str, Value] = {}
@@ -153,9 +157,9 @@ def read_entries[K: str, M: BaseModel](
 
 
 def explain(error: ValidationError, locate: Callable[[Location], str], known: Sequence[str]) -> list[str]:
-    """Return pydantic's errors as lines `file:line: key: expected value, got x`.
+    """Return pydantic's errors as lines, such as `file:line: key: expected value, got x`.
 
-    `locate` returns `file:line` of the value at a path of keys; `known`: keys to suggest instead of unknown ones.
+    `locate` returns `file:line` of the value at a path of keys, or ""; `known`: keys to suggest for unknown keys.
     """
     lines = []
     for item in error.errors(include_url=False):
@@ -180,7 +184,7 @@ def _strip_prefix(message: str) -> str:
 
 
 def _add_origins(line: str, locate: Callable[[Location], str], values: Any) -> str:
-    """Return a message with the value and origin of each key that the message names."""
+    """Return the message `line` with the value and origin of each key that it names; `values`: value by key."""
     named = [key for key in values if re.search(rf"\b{re.escape(key)}\b", line)] if isinstance(values, Mapping) else []
     where = [f"{key} = {values[key]!r:.80} from {origin}" for key in named if (origin := locate((key,)))]
     if where:

@@ -1,6 +1,6 @@
 """Checks relations between the keys of a training config, and between the config and the number of devices.
 
-The functions return problems that name the keys to change; an empty list means valid.
+Each problem that the functions return names the keys to change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MESH_KEYS = {
 
 
 def config_problems(config: TrainConfig) -> list[str]:
-    """Return the contradictions between a config's keys that do not depend on the number of devices."""
+    """Return the invalid values and contradictions in a config that do not depend on the number of devices."""
     problems = []
     if config.base_num_query_heads % config.base_num_kv_heads:
         problems.append(
@@ -55,10 +55,10 @@ def config_problems(config: TrainConfig) -> list[str]:
 class Pipeline(NamedTuple):
     """The distribution of the decoder layers over the mesh axis `stage`."""
 
-    stages: int  # devices along that axis
-    chunks: int  # chunks of layers per stage (virtual stages)
-    layers: int  # layers per chunk
-    microbatches: int  # parts of a batch
+    stages: int  # number of devices along that axis
+    chunks: int  # number of chunks of layers per stage (virtual stages)
+    layers: int  # number of layers per chunk
+    microbatches: int  # number of parts of a batch
 
 
 def pipeline_shape(config: TrainConfig) -> Pipeline:

@@ -27,7 +27,10 @@ def _check_duration(text: str) -> str:
 
 
 class NightlyComparison(Frozen):
-    """One comparison to run every night. `baseline`, `branch`: refs of its two arms (the compared versions)."""
+    """One comparison to run every night.
+
+    `baseline`, `branch`: refs of its two arms (the compared versions). `baseline` may also be PREVIOUS or BLESSED.
+    """
 
     name: Name
     branch: Text | None = None

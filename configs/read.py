@@ -30,7 +30,7 @@ class _Tree(Composer):
 
 
 def load_yaml(text: str, *, typ: str) -> Any:
-    """Parse YAML with ruamel's loader `typ`. Raises YAMLError, also for malicious documents."""
+    """Parse YAML with ruamel's loader `typ`. Raises YAMLError, also for deeper nesting and for self-references."""
     yaml = YAML(typ=typ, pure=True)
     yaml.max_depth = DEEPEST
     yaml.Composer = _Tree

@@ -1,7 +1,7 @@
 """Compares the config and data of a resumed run with the config and data at the run's start.
 
-Steps, learning rates, intervals, numerics, layout and devices may change on resume. The keys in KEPT may not: the
-checkpoints would load with other values too, and the result would be a mixture of two runs.
+Steps, learning rates, intervals, numerics, layout and devices may change on resume. The values of `identity` may not:
+the checkpoints would load with other values too, and the result would be a mixture of two runs.
 """
 
 import json
@@ -68,7 +68,10 @@ def config_lines(config: TrainConfig) -> list[str]:
 
 
 def find_changes(config: TrainConfig, text: str) -> str:
-    """Return the lines of a run's original config file `text` that are not in `config`: "scan_layers: true, …"."""
+    """Return the lines of a run's original config file `text` that `config` lacks: "scan_layers: true, …".
+
+    Leaves out the lines of PLACE_KEYS.
+    """
     own = {*config_lines(config)}
     lines = [line.partition("  # ")[0] for line in text.splitlines()]
     changed = [line for line in lines if line and line not in own]

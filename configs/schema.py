@@ -11,7 +11,7 @@ from configs.model_checks import config_problems
 
 
 def _check_float32(value: float) -> float:
-    """Return the value. Raises ValueError if float32, in which the trainers compute, rounds it to infinity, 0 or 1."""
+    """Return the value. Raises ValueError if it becomes infinite, 0 or, from below, 1 in the trainers' float32."""
     if abs(value) > 3.4028235e38:
         raise ValueError("is infinite in float32 (at most 3.4028235e38)")
     if value and abs(value) < 1.1754944e-38:
@@ -160,11 +160,13 @@ class TrainConfig(Frozen):
         return self
 
 
-# Keys of output locations. They do not change a run's result, so the run's identity does not depend on them.
+# Keys of the output: its name, its places and whether it has the config. They do not change a run's result, so the
+# run's identity does not depend on them.
 PLACE_KEYS = frozenset({"run_name", "base_output_directory", "metrics_file", "log_config"})
 
-# Keys that MaxText lacks or ignores. A key that has the value given here is left out of MaxText's command.
+# Keys that are left out of MaxText's command if they have the value given here: either MaxText may lack the key, or
+# MaxText's own default then applies.
 OWN_KEYS = {
     "resume_after_step": -1, "grain_train_files": "", "grain_eval_files": "", "tokenizer_path": "",
-    "enable_tensorboard": False,  # in pods `plan_maxtext` turns TensorBoard on
+    "enable_tensorboard": False,  # MaxText's default is true: in pods, metrics are read from TensorBoard files
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The TPU slices that programs can be compiled for ahead of time: shapes and device memory."""
+"""The TPU slices (groups of connected chips) that programs can be compiled for ahead of time."""
 
 import math
 
@@ -15,10 +15,10 @@ class Generation(Frozen):
 
     compiler_name: str  # libtpu's name of the generation
     chip_config: str = "default"  # libtpu's configuration of the chip's cores
-    devices_per_chip: int = 1  # JAX devices
+    devices_per_chip: int = 1  # number of JAX devices
     hbm_gib: float  # memory per device for programs, in GiB
     shapes: tuple[str, ...]  # the slices that Google Cloud offers: chips along each axis, "4x8"
-    ring: int  # an axis whose number of chips is a multiple of this is a ring
+    ring: int  # an axis can be a ring if its number of chips is a multiple of this
 
 
 # HBM: from libtpu 0.0.50's out-of-memory error. Shapes: https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
@@ -36,10 +36,10 @@ class Topology(Frozen):
     name: str  # as in a target's file: "v5p:2x2x1"
     compiler_name: str  # as libtpu expects it: "v5:2x2x1"
     chip_config: str  # libtpu's configuration of the chip's cores
-    chips: tuple[int, ...]  # number along each axis
-    chips_per_host: tuple[int, int, int]  # number along each axis
+    chips: tuple[int, ...]  # number of chips along each axis
+    chips_per_host: tuple[int, int, int]  # number of chips along each axis
     rings: tuple[bool, bool, bool]  # for each axis, whether it is a ring
-    devices: int  # JAX devices in the slice
+    devices: int  # number of JAX devices in the slice
     hbm_bytes: int  # memory per device that programs can use, in bytes
 
 

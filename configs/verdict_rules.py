@@ -28,7 +28,7 @@ class Tolerance(Frozen):
 
     `relative`: as a fraction of the baseline's value; `absolute`: in the metric's unit; exactly one of them is set.
     `least`: for a noisy metric, smaller differences are not reported, even if they are statistically certain; in the
-    unit of the set field.
+    unit of the field that is set.
     """
 
     relative: Size | None = None
@@ -67,13 +67,16 @@ def load_effects(name: str = "default", comparison: str | None = None, *, root: 
 
 
 class DeviceNoise(Frozen):
-    """The assumed noise of step times on a kind of device, for targets without a history; as fractions of a step."""
+    """The assumed noise of step times on a kind of device, for targets without a history.
+
+    Fields of type `Share` are fractions of a step's time.
+    """
 
     equal_runs: Share  # standard deviation of the difference between two consecutive equal runs
     weight: Annotated[float, Field(ge=1, le=1000)]  # degrees of freedom of `equal_runs`: number of run pairs
-    days_apart: Share  # added to `equal_runs` if the arms' runs were not adjacent in time
+    days_apart: Share  # further standard deviation if the arms' runs were not adjacent in time
     places_apart: Share | None = (
-        None  # added if the arms ran on different slices or hosts; None (in old plans): `days_apart` is added instead
+        None  # further standard deviation if the arms ran on different slices or hosts; None (old plans): `days_apart`
     )
     tolerance: Share  # differences up to this are accepted
     least: Share  # smaller differences are never reported
@@ -90,7 +93,7 @@ def load_noises(*, root: Path = CONFIG_ROOT) -> dict[DeviceKind, DeviceNoise]:
 def device_kind_of(name: str | None, backend: str | None) -> DeviceKind:
     """Return the kind of a device from its name in a log ("TPU v6 lite", "NVIDIA H100") and JAX's backend name.
 
-    Any name without "tpu" and "cpu", also an unknown one, is treated as a GPU.
+    A device is treated as a GPU if neither text contains "tpu" or "cpu", also if both are unknown.
     """
     text = f"{name or ''} {backend or ''}".lower()
     if "tpu" in text:
@@ -113,7 +116,7 @@ class Inert(Frozen):
     """The contents of configs/inert.yml: which config keys, environment variables and compiler flags may differ."""
 
     own: tuple[Group, ...]  # values of a single run, such as its name and folder
-    inputs: Names  # files that a run reads: their values affect training
+    inputs: Names  # settings that name files which a run reads: they affect training
     inert: tuple[Group, ...]  # settings without an effect on training
 
     def is_own(self, name: str) -> bool:
@@ -164,7 +167,7 @@ class VerdictRules(Frozen):
     inert: Inert  # settings without an effect on training
     arms: tuple[str, ...] = ()  # the baseline's name and the candidate's
     declared: tuple[str, ...] = ()  # config keys that the arms' `set:` contains
-    alike: bool = False  # a control: the comparison's file declares no difference between the arms
+    alike: bool = False  # whether the arms have one kind of trainer, and neither a ref nor `set:`
     allowed: Mapping[str, str] = {}  # metric that may change → reason
     chips: int | None = None  # number of the target's devices; None unless they are paid for
     price: float | None = None  # US dollars per chip hour; None if the target does not set it
@@ -204,7 +207,7 @@ def make_rules(
     root: Path = CONFIG_ROOT,
     **given: Any,
 ) -> VerdictRules:
-    """Return the rules: noise and inert settings from configs/, the target's price, and the other fields as passed."""
+    """Return the rules: noise and inert settings from configs/, the target's chips and price, the rest as passed."""
     paid = target is not None and target.hires_chips
     return VerdictRules(
         question=question,

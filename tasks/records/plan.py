@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, model_validator
 
-from configs.backends import BACKENDS, BackendName, Launch, find_part
+from configs.backends import BACKENDS, BackendName, LaunchSettings, find_part
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules
 
@@ -71,7 +71,7 @@ class RunPlan(Frozen):
     software: tuple[str, ...] = ()  # packages installed for this arm only, e.g. "jax==0.11.0"
     aa: bool = False  # whether the comparison is an A/A control, whose arms should be equal
     rules: VerdictRules | None = None  # the rules of the verdict, read at the time of the request
-    launch: Launch | None = None  # settings of the backend; None for a job on this machine
+    launch: LaunchSettings | None = None  # settings of the backend; None for a job on this machine
     files: RunFiles = RunFiles()
     compiles_for: str | None = None  # topology if the step is only compiled; None: the run trains
     start: SharedStart | None = None  # None: the start is not shared

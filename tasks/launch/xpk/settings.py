@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from configs.backends import Flag, ImageSettings, Lines, Word
+from configs.backends import Flag, ImageSettings, Lines, PlainText
 
 
 class Xpk(ImageSettings):
@@ -13,14 +13,14 @@ class Xpk(ImageSettings):
     hires_chips: ClassVar[bool] = True
 
     backend: Literal["xpk"] = "xpk"
-    cluster: Word
-    project: Word
+    cluster: PlainText
+    project: PlainText
     zone: Annotated[str, Field(pattern=r"^[a-z]+-[a-z]+\d+-[a-z]$")]
-    tpu_type: Word
+    tpu_type: PlainText
     num_slices: Annotated[int, Field(ge=1, le=256)] = 1
     priority: Literal["very-low", "low", "medium", "high", "very-high"] = "medium"
-    namespace: Word = "default"
-    context: Word | None = None  # in the kubeconfig; default: gke_PROJECT_ZONE-OR-REGION_CLUSTER
+    namespace: PlainText = "default"
+    context: PlainText | None = None  # in the kubeconfig; default: gke_PROJECT_ZONE-OR-REGION_CLUSTER
     start_limit_s: Annotated[int, Field(ge=1)] = 4 * 3600  # seconds that a run may wait for machines
     attempts: Annotated[int, Field(ge=1, le=100)] = 3  # limit of starts of a run that is preempted
     grace_s: Annotated[int, Field(ge=1, le=3600)] = 60  # seconds from SIGTERM to SIGKILL, to save a checkpoint

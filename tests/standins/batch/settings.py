@@ -2,14 +2,14 @@
 
 from typing import Literal
 
-from configs.backends import Settings, Word
+from configs.backends import PlainText, Settings
 
 
 class Batch(Settings):
     """A partition of the batch system."""
 
     backend: Literal["batch"] = "batch"
-    partition: Word
+    partition: PlainText
 
 
 SETTINGS = Batch
