@@ -168,7 +168,7 @@ def _outside(checks: Sequence[ReferenceCheck] | None) -> CardItem:
         of_other = "tests/references compares maxview's own trainer only"
         reason = of_other if checks is None else "tests/references was not run"
         return CardItem(name=OUTSIDE, state="not verified", evidence=reason)
-    beyond = [check for check in checks if not check.holds]
+    beyond = [check for check in checks if not check.is_within_limit]
     told = [f"{c.reference}: {c.quantity} {c.difference:.1e} (limit {c.limit:.0e})" for c in beyond]
     return CardItem(
         name=OUTSIDE,

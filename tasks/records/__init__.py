@@ -1,4 +1,4 @@
-"""Frozen pydantic records that the packages under tasks/ exchange and store. Values carry their log position."""
+"""Frozen pydantic records that the packages under tasks/ exchange and store, with log positions of logged values."""
 
 from tasks.records.bisection import BisectedPoint, Bisection, FactorEffect, LedgerEntry, Mark
 from tasks.records.checkpoint_proof import (

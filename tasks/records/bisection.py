@@ -1,4 +1,7 @@
-"""Records of a bisection: the search for the first commit, or package version, that changed a metric."""
+"""Records of a bisection: the search for the culprit, the first commit or package version that changed a metric.
+
+The ledger lists the compiled training step of each commit.
+"""
 
 from itertools import pairwise
 from typing import Literal
@@ -9,7 +12,7 @@ from tasks.records.explanation import ProgramExplanation
 from tasks.records.plan import Commit
 
 Mark = Literal["good", "bad", "between", "unknown", "skipped", ""]  # between: differs from both ends; "": no run
-Outcome = Literal["found", "range", "no difference", "ledger"]  # ledger: compiled only
+Outcome = Literal["found", "range", "no difference", "ledger"]  # ledger: nothing was trained
 
 
 class LedgerEntry(Frozen):

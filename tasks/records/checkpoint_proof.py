@@ -1,7 +1,7 @@
 """Records of checkpoints: saves and restores in a log, the proof that a saved checkpoint exists, and a save's life.
 
-A level of proof is a verified property of a save. At the lowest level the log announces the save; at the highest a run
-has restored the checkpoint and continued.
+A level of proof is a verified property of a save. At the lowest level the log announces the save. At the highest the
+other arm (compared version) has restored the checkpoint and trained on to the same losses, bit for bit.
 """
 
 from collections.abc import Collection, Iterable
@@ -62,8 +62,9 @@ _BY_CHECK: dict[str, Level] = {
 
 
 def reached(checks: Collection[str], failed: Collection[str], *, recorded_before: bool = False) -> tuple[Level, ...]:
-    """Return the levels of proof that the passed checks reach, the lowest first; a failed check ends the list.
+    """Return the levels of proof that the passed checks prove, the lowest first.
 
+    Leaves out the levels of checks that did not run, and every level from the first failed check on.
     checks: names of the checks that ran. failed: names of the checks that found a problem. recorded_before: the
     manifest check compared the files with an existing manifest, which proves "content unchanged" too.
     """
@@ -84,8 +85,8 @@ def highest(levels: Iterable[Level]) -> Level | None:
     return next((level for level in reversed(LEVELS) if level in found), None)
 
 
-# The last state of a save that one host's log shows. `not_visible`: this host has printed all its messages about the
-# save, and only the primary host prints the commit.
+# The last state of a save that one host's log shows. `not_visible`: this host prints no commits, which only the primary
+# host does, and its log shows the end of its own part of the save.
 CheckpointState = Literal[
     "announced", "blocking_done", "background_done", "committed", "validated", "restored", "not_visible", "failed"
 ]
@@ -94,9 +95,9 @@ CheckpointState = Literal[
 class CheckpointEvent(Frozen):
     """One save of a checkpoint in a log.
 
-    `committed`: True if the log shows the commit; False if the run ended without the commit message that this host
-    prints; None if this host does not print commits. `validated`: the log shows that every host finished the save,
-    which happens only after the commit.
+    `committed`: True if the log shows the commit; False if it shows none, although the run has ended and this host
+    prints commits; else None. `validated`: the log shows that every host finished the save, which happens only after
+    the commit. Fields `*_s` are durations.
     """
 
     step: int
@@ -176,9 +177,9 @@ class CrossRestore(Frozen):
     """The result of a test in which one arm restores the other's checkpoint and continues training."""
 
     source: str  # name of the run that saved the checkpoint
-    restored_step: int | None = None  # None if nothing was restored
+    restored_step: int | None = None  # step of the checkpoint; None if none was chosen
     steps: int = 0  # number of steps trained after the restore
-    holds: bool | None = None  # whether these steps have the losses of the run that saved; None: not tried
+    holds: bool | None = None  # whether these steps have the losses of the saving run, bit for bit; None: unknown
     evidence: str
 
 
@@ -186,7 +187,9 @@ class Problem(Frozen):
     """One problem of a checkpoint: the check that found it, the file, and a message with the remedy, if any."""
 
     check: Literal["commit", "metadata", "ranges", "manifest", "values"]
-    path: str  # below the step's folder; "." for the folder itself; or the manifest's full path
+    # Relative to the step's folder ("." is the folder itself), or the manifest's full path. Checks of a single item
+    # return paths relative to the item's folder; `Verification` adds the item's path.
+    path: str
     message: str  # shown after the path
 
 
@@ -205,7 +208,7 @@ class CheckpointProof(Frozen):
     tree_digest: str | None = None  # SHA-256 of (path, shape, dtype) of all arrays; None if an array is unreadable
     seconds: float = 0.0  # duration of the verification
     verified_at: str = ""  # ISO 8601
-    levels: tuple[Level, ...] = ()  # levels of proof that the step reached, in order
+    levels: tuple[Level, ...] = ()  # levels of proof that the step reached, the lowest first
     timings: dict[str, float] = {}  # name of a check -> its seconds
     begun_at: str | None = None  # start of the save, ISO 8601, as recorded by Orbax
     committed_at: str | None = None  # commit of the save, ISO 8601, as recorded by Orbax
@@ -229,13 +232,13 @@ class LifeSpan(Frozen):
     """One activity in the life of a checkpoint. `bytes_per_s` is None if unknown or if no data is transferred."""
 
     part: str  # "blocking", "background", or the name of a check
-    begin_s: float  # seconds after the start of the run
-    seconds: float
+    begin_s: float  # time, in seconds after the start of the run
+    seconds: float  # duration
     bytes_per_s: float | None = None
 
 
 class CheckpointLife(Frozen):
-    """The life of one save of a step. `*_s`: seconds after the start of the run; None if log and store have no date."""
+    """The life of one save of a step. `*_s`: times, in seconds after the run's start; None without dates."""
 
     step: int | None
     nth: int = 1  # 2 for the second save of the same step in a run, etc.
@@ -244,7 +247,7 @@ class CheckpointLife(Frozen):
     announced_s: float | None = None
     committed_s: float | None = None
     spans: tuple[LifeSpan, ...] = ()
-    levels: tuple[Level, ...] = ()  # levels of proof reached, in order
+    levels: tuple[Level, ...] = ()  # levels of proof reached, the lowest first
     run: int = run_number()
 
     @property
@@ -271,7 +274,7 @@ def pair_saves(events: Iterable[CheckpointEvent], proofs: Iterable[CheckpointPro
 def _same_place(proof: CheckpointProof, event: CheckpointEvent) -> bool:
     """Return whether the proof and the save may be of one folder: one path ends with the other, or none is printed.
 
-    Separates equal steps of different runs.
+    This check keeps equal step numbers of different runs apart.
     """
     if event.path is None:
         return True

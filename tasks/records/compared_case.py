@@ -52,7 +52,7 @@ class Decision(Frozen):
     effect_low: float | None = None
     effect_high: float | None = None
     effect_text: str = ""  # e.g. "-6.6 % (-9.1 … -4.0)"; without noise "+10.6 %"
-    level: str = ""  # the judged steps, for a time that is measured on several: "steady steps", "typical steps"
+    level: str = ""  # the judged steps, for a time with several levels: "steady steps", "typical steps"
     evidence: str = ""  # the number of runs in words, e.g. "one run of each"
     p_value: float | None = None  # probability of such an effect if the arms are equal
     runs_wanted: int | None = None  # total runs per arm that would probably give a verdict; None: given, or too many
@@ -96,7 +96,7 @@ class Parity(Frozen):
     steps: int  # number of steps that all runs have
     runs: tuple[int, int]  # number of runs of the baseline and of the candidate
     precision: str  # "printed precision (3 decimals)" or "the last bit (float32)"
-    first: FirstDivergence | None = None  # this and the following fields are None if no step differs
+    first: FirstDivergence | None = None  # this and the following fields are None or 0 if no step differs
     last: int | None = None  # the last step that differs
     different: int = 0  # number of differing steps
     largest_step: int | None = None  # the step with `largest_gap`
@@ -107,7 +107,7 @@ class Floor(Frozen):
     """One level of the proof that two arms are equal."""
 
     name: Literal["same program", "same bits", "same checkpoint"]
-    holds: bool | None  # None: not tried
+    holds: bool | None  # whether the level was proved; False: disproved; None: not tried or unknown
     evidence: str
     same_text: bool = True  # False: equal programs with operations in another order, which may round differently
 

@@ -10,15 +10,16 @@ ArrayRole = Literal["parameter", "optimizer", "counter", "random numbers", "quan
 
 
 class ValueDifference(Frozen):
-    """The distance between the values of two arrays. All fields but `values` are 0 if the bits are equal."""
+    """The distance between the values of two arrays. All fields but `values` are 0 or empty if the bits are equal."""
 
     values: int  # number of compared values
     differing: int = 0  # number of values with different bits
     norm: float = 0.0  # Euclidean norm of the difference, in float64
     largest: float = 0.0  # largest absolute difference
     where: tuple[int, ...] = ()  # index of the largest difference; in the stacked array if one side stacks layers
-    not_finite: int = 0  # values with different bits and a difference that is NaN or infinite; not in norm and largest
-    lost: tuple[int, int] = (0, 0)  # per checkpoint: values that are NaN or infinite there and finite in the other
+    # number of values with different bits whose difference is NaN or infinite; norm and largest leave them out
+    not_finite: int = 0
+    lost: tuple[int, int] = (0, 0)  # per checkpoint: number of values that are not finite here, but in the other
 
 
 class ArrayDifference(Frozen):

@@ -48,12 +48,12 @@ class Fingerprints(Frozen):
 
 
 class CompiledProgram(Frozen):
-    """The result of one compile, written at its end. `ok`: the step compiles and fits into the device's memory."""
+    """The result of one compile, written when it ends. `ok`: the step compiles and fits into the device's memory."""
 
     version: Literal[1] = 1
     topology: str  # "v6e:4x8"
     devices: int  # number of devices
-    hbm_bytes: int  # memory per device
+    hbm_bytes: int  # memory per device, in bytes
     ok: bool
     error: CompileError | None = None  # None if `ok`
     memory: ProgramMemory | None = None  # None if it did not compile
@@ -123,7 +123,7 @@ class ProgramComparison(Frozen):
 
     topology: str
     devices: int
-    hbm_bytes: int  # memory per device
+    hbm_bytes: int  # memory per device, in bytes; 0: unknown
     unfit: tuple[str, ...] = ()  # arms whose program does not compile, or does not fit into `hbm_bytes`
     differences: tuple[ProgramDifference, ...]  # the largest first
     left_out: int = 0  # number of smaller differences that are omitted

@@ -83,7 +83,7 @@ class Stall(Frozen):
     step: int
     seconds: float  # of the whole step
     cause: str  # "compile", "restart", "dispatch", "checkpoint", "eval", "profiler" or "unexplained"
-    line: int  # of the step's line in the log
+    line: int  # number of the step's line in the log
     offset: int  # byte offset of that line
     run: int = run_number()
 
@@ -93,7 +93,7 @@ class Wait(Frozen):
 
     part: str  # one of "waits for saves", "blocking saves", "wait at the end", "evaluation at the end"
     seconds: float
-    line: int  # of the message with the wait
+    line: int  # number of the line with the wait
     offset: int  # byte offset of that line
 
 
@@ -105,7 +105,7 @@ class StepCompile(Frozen):
 
 
 class UnreadLine(Frozen):
-    """A line that looks like a step line but was not parsed, because a number in it may be cut off."""
+    """A line that looks like a step line but was not parsed, because a number in it may be damaged."""
 
     line: int  # 1-based
     offset: int  # byte offset
@@ -160,7 +160,7 @@ class RunReading(RunEnd):
     """One run in a log. Columns `line` (1-based) and `offset` (bytes) of the tables are positions in the log."""
 
     name: str  # name of the run in its log
-    format: str  # name of the log dialect
+    format: str  # name of the log's dialect (a trainer's log format)
     branch: str | None = None  # None if the log does not show it
     commit: str | None = None  # None if the log does not show it
     started: str | None = None  # ISO 8601

@@ -1,4 +1,7 @@
-"""Records of an observed training step with all its tensors, and of the comparison of two such steps."""
+"""Records of an observed training step with all its tensors, and of the comparison of two such steps.
+
+An arm is one of the two compared versions, the baseline or the candidate.
+"""
 
 from typing import Literal
 
@@ -30,7 +33,7 @@ class ObservedArray(Frozen):
     digest: str | None = None  # of the bits; None if parts of the array are in other processes
     norm: float | None = None  # Euclidean norm of the values, in float64
     mean: float | None = None
-    own_digest: str | None = None  # digest before the other arm's array replaced this one; None: not replaced
+    own_digest: str | None = None  # digest of the array that the other arm's array has replaced; None: not replaced
     _older = ignore_older("largest")
 
 
@@ -72,7 +75,10 @@ class Root(Frozen):
 
 
 class OnlyHere(Frozen):
-    """Operations of one source line that one arm has more often than the other arm. They are never a `Root`."""
+    """Operations of one source line that one arm has more often than the other arm.
+
+    Operations are counted here, whatever their values. A `Root` is a place where values begin to differ.
+    """
 
     arm: Literal["baseline", "candidate"]
     operation: str
@@ -96,6 +102,7 @@ class TensorComparison(Frozen):
     different_arguments: tuple[str, ...] = ()  # `ObservedArray.meaning` of each argument that differs
     replaced_arguments: int = 0  # number of the candidate's arguments that were replaced with the baseline's arguments
     unmatched_arguments: tuple[str, ...] = ()  # names without a counterpart, "baseline: …" or "candidate: …"
-    different_results: tuple[str, ...] = ()  # meanings of differing results of the compiled steps if no tensor differs
+    # `ObservedArray.meaning` of each result that differs between the compiled steps; empty if any tensor differs
+    different_results: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     _older = ignore_older("paired")

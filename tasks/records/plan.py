@@ -47,14 +47,14 @@ class RunPlan(Frozen):
     case: str
     arm: str
     repeat: int  # number of the run within its arm, from 0
-    trainer: str  # name of the trainer, e.g. "maxtext"
+    trainer: str  # kind of trainer: "maxview", "maxtext" or "command"
     target: str  # name of the target in configs/targets
     backend: BackendName
     config: dict[str, Any]  # the trainer's config: key -> value
     origins: dict[str, str]  # config key -> where its value was set: "configs/base.yml:12" or "command line"
-    commit: str | None  # commit of the trainer's checkout; None if it is no git checkout
+    commit: str | None  # the trainer's commit; None if unknown, e.g. until a run in an image reports it
     dirty: bool  # whether the trainer's checkout has uncommitted changes
-    versions: dict[str, str]  # package -> version that the run imports
+    versions: dict[str, str]  # package -> version that the run imports; also "trainer source" -> digest
     environment: dict[str, str]  # variables that the launcher sets
     passed_on: tuple[str, ...] = ()  # name patterns of the caller's variables that the run inherits
     argv: tuple[str, ...]  # the command and its arguments
@@ -62,21 +62,21 @@ class RunPlan(Frozen):
     log_limit_mb: int = 10_000  # in MB; a local run with a larger log is stopped
     run_name: str  # unique name of the run in the store
     directory: str  # the run's folder in the store
-    identity: str  # hex digest of all inputs of the result; a later request with an equal identity resumes this run
+    identity: str  # hex digest of the result's inputs; a later request with an equal identity resumes this run
     ref: str | None = None  # branch, tag or commit that the user named; it resolved to `commit`
     repository: str | None = None  # repository that contains `ref`; None: the checkout of maxview itself
     commits: tuple[Commit, ...] = ()  # ancestors of `commit` that are not in the other arm, the newest first
-    checkout: str | None = None  # working folder with the trainer's source; None: the installed trainer is used
+    checkout: str | None = None  # working folder with the source at `ref`; None: the trainer was not checked out
     code: str = ""  # digest of the checkout's code without comments and local names; empty: unknown
-    software: tuple[str, ...] = ()  # packages installed for this arm only, e.g. "jax==0.11.0"
+    software: tuple[str, ...] = ()  # declared differences from the other arm: packages, a Python, image or command
     aa: bool = False  # whether the comparison is an A/A control, whose arms should be equal
     rules: VerdictRules | None = None  # the rules of the verdict, read at the time of the request
-    launch: LaunchSettings | None = None  # settings of the backend; None for a job on this machine
+    launch: LaunchSettings | None = None  # settings of a backend with images; None for a job on this machine
     files: RunFiles = RunFiles()
     compiles_for: str | None = None  # topology if the step is only compiled; None: the run trains
     start: SharedStart | None = None  # None: the start is not shared
     blessed: str = ""  # path of the baseline file that contains this run; empty: not a blessed run
-    start_folder: str | None = None  # working folder of a custom command without a checkout
+    start_folder: str | None = None  # folder of a custom trainer's program; None for other trainers
 
     @model_validator(mode="before")
     @classmethod
@@ -91,7 +91,7 @@ class RunPlan(Frozen):
 
 
 class StartedProcess(Frozen):
-    """A session leader. Its start time distinguishes it from a later process with the same pid."""
+    """A process that leads a session. Its start time distinguishes it from a later process with the same pid."""
 
     pid: int
     created: float  # start time in seconds since the boot on Linux, else since 1970

@@ -13,14 +13,15 @@ class ReferenceCheck(Frozen):
     case: str
     reference: str  # the implementation with its version, e.g. "HF Mixtral, transformers 4.57.1"
     quantity: str  # e.g. "loss" or "worst gradient, relative"
-    difference: float  # in the unit of `limit`
-    limit: float
+    difference: float  # absolute, or relative if `quantity` says so
+    limit: float  # largest accepted `difference`
     commit: str | None  # of maxview's trainer; None with uncommitted changes
     day: str  # ISO 8601
     command: str  # repeats the check
 
     @property
-    def holds(self) -> bool:
+    def is_within_limit(self) -> bool:
+        """Whether the difference is accepted."""
         return self.difference <= self.limit
 
 

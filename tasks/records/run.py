@@ -34,7 +34,7 @@ class StartReport(Frozen):
 
 
 class RunRecord(Frozen):
-    """All results of one run of an arm (a compared version), written atomically at its end."""
+    """All results of one run of an arm (a compared version), written atomically at the run's end."""
 
     plan: RunPlan | None  # None if the log was ingested, not written by a run of maxview
     arm: str  # name of the arm
@@ -45,7 +45,7 @@ class RunRecord(Frozen):
     proofs: tuple[CheckpointProof, ...] = ()
     metrics: pl.DataFrame | None = None  # the trainer's JSON lines, in full precision; None without them
     start: StartReport | None = None  # None: the run did not load another arm's first state
-    crossing: CrossRestore | None = None  # None if not tried; maxview's trainer reports its cross restore in `program`
+    crossing: CrossRestore | None = None  # only of MaxText: maxview's trainer reports its cross restore in `program`
     program: dict[str, Any] = {}  # the trainer's program.json: program hash, state digests, cross restore
     compiles: tuple[StepCompile, ...] = ()  # of the training step, from files that JAX wrote
     facts: RunFacts | None = None  # None in records of older versions; see `tasks.metrics.compute_facts`

@@ -30,7 +30,10 @@ RunFate = DeathKind | Literal["finished", "unknown"]
 
 
 class LogError(Frozen):
-    """The cause of a run's death in its log: an exception, a signal, or a message that the trainer stops."""
+    """An error in a run's log: an exception, a signal, or a message that the trainer stops.
+
+    It is the cause of the run's death, or an exception that the run survived.
+    """
 
     type: str  # class of the exception, or name of the signal
     message: str
@@ -92,8 +95,8 @@ def decide_fate(
 ) -> RunFate:
     """Return the outcome of a run. Precedence: error, exit code, `has_all_steps`, `lacks_end`.
 
-    error: the cause of death; None also if the log shows an exception that the run survived. lacks_end: the log does
-    not end as logs of its format do after a good end.
+    error: the cause of death; None also if the log shows an exception that the run survived. has_all_steps: the log
+    shows every planned step. lacks_end: the log does not end as logs of its format do after a good end.
     """
     if error is not None:
         return error.kind

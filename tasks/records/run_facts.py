@@ -41,7 +41,7 @@ def seconds_between(start: str | None, end: str | None) -> float | None:
 
 
 class StepLevel(Frozen):
-    """A typical step time of one run, and its standard error."""
+    """A quantile or mean of one run's step times, and its standard error."""
 
     seconds: float
     error: float  # as a fraction of `seconds`: 0.01 is 1 %
