@@ -25,7 +25,7 @@ class LogFollower:
         # indices in _data: end of the text with returned events; end of the text that was searched for a dialect
         self._done = self._searched = 0
         self._saving: set[int] = set()  # steps with an announced save
-        self._ended = False  # the log has an exit code
+        self._ended = False  # the exit code of the job's last attempt was read
         self._cleaner = Cleaner()
         self._builder: RunBuilder | None = None
 

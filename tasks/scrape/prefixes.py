@@ -10,7 +10,7 @@ from tasks.scrape.window import Window
 # absl's prefix: severity, MMDD, time of day, thread, source file and line; it has no year
 ABSL = rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\] ?"
 PREFIX = re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ ([\w.+-]+:\d+)\] ?")
-# ends free text: a line break, or the next record in logs that have lost their line breaks
+# ends free text: a line break, the log's end, or the next record in logs that have lost their line breaks
 NEXT = (
     rb"\n|\Z|%s|Config param |System Information: |Num_devices: |completed step|XPK End:|EXIT_CODE=|"
     rb"Traceback \(most |Per train step:" % ABSL
@@ -20,7 +20,10 @@ PREFIX_BYTES = 200  # longer than any prefix
 
 
 def prefix_before(window: Window, position: int) -> tuple[str | None, str | None]:
-    """Return time (`MMDD hh:mm:ss.ffffff`) and source (`file.py:line`) of the last absl prefix before `position`."""
+    """Return time (`MMDD hh:mm:ss.ffffff`) and source (`file.py:line`) of the last absl prefix before a position.
+
+    Returns (None, None) if the line has no such prefix within PREFIX_BYTES.
+    """
     found = list(PREFIX.finditer(line_before(window.data, position, PREFIX_BYTES)))
     return (found[-1][1].decode(), found[-1][2].decode()) if found else (None, None)
 
@@ -82,13 +85,13 @@ def line_before(data: bytes, position: int, within: int = 400) -> bytes:
 
 
 def is_glued(before: bytes) -> bool:
-    """Whether the text before a record on its line contains, after all prefixes, a part of another record."""
+    """Whether the text before a record on its line ends with text of another record: not with a prefix or a blank."""
     rest = _LAUNCHED.sub(b"", before, count=1)
     return bool(rest) and not rest[-1:].isspace()
 
 
 def is_plain(before: bytes) -> bool:
-    """Whether the text before a row on its line contains only prefixes."""
+    """Whether the text before a row on its line begins with absl's prefix, or has only prefixes and dates."""
     rest = _LAUNCHED.sub(b"", before, count=1)
     return bool(PREFIX.match(before)) or not re.search(rb"\w", re.sub(DATE, b"", rest))
 

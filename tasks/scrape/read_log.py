@@ -102,7 +102,7 @@ def scrape_chunks(raw: Chunks, *, name: str) -> LogReading:
 def copy_log(path: Path, target: Path, *, source: str | None = None) -> None:
     """Write a log without its wrappings; the line numbers and offsets of its reading refer to this text.
 
-    `source`: the run's name; required if an export contains several runs, else LogFormatError is raised.
+    `source`: the name of a pod or notebook cell; required if an export contains several, else LogFormatError is raised.
     """
     with unwrap(partial(read_file, path), str(path)) as found:
         if source is None and len(found.logs) == 1:
@@ -116,7 +116,8 @@ def copy_log(path: Path, target: Path, *, source: str | None = None) -> None:
 def digest_text(path: Path, run: RunReading, *, source: str | None = None) -> str:
     """Return the SHA-256 of a run's text without wrappings, trailing blanks and empty lines: equal for copies of a log.
 
-    `source`: the run's name, if an export contains several runs. Raises LogFormatError as `scrape` does.
+    `source`: the name of a pod or notebook cell; another name means the first one. Raises LogFormatError if the file is
+    damaged.
     """
     raw = partial(read_file, path)
     digest, (begin, end) = hashlib.sha256(), run.span
@@ -181,7 +182,7 @@ class RunBuilder:
         self.dialect, self.table, self.collector = dialect, StepTable(dialect, live=live), dialect.collector()
 
     def take(self, window: Window) -> Iterator[tuple[str, Match]]:
-        """Read the next window; yields (pattern name, match) of every line that is not a row (the line of a step)."""
+        """Read the next window; yields (name, match) of the dialect's patterns outside the rows (lines of steps)."""
         spans = self.table.add(window)
         if self.collector.death.ranks:  # an error with further rows after it did not end the run
             self.collector.death.forget(self.table.last_offset)
@@ -232,7 +233,7 @@ def _starts(window: Window, texts: tuple[bytes, ...]) -> list[int]:
 
 
 def _read_windows(text: Iterator[Window], dialect: LogDialect, run_name: str) -> list[RunReading]:
-    """Read the runs of a log: a new run begins at a text in `dialect.run_starts` if the run before it ended well."""
+    """Read the runs of a log: a line with one of `run_starts` begins a new run if the run before ended well."""
     builder, begin, end, runs = RunBuilder(dialect), 0, 0, list[RunReading]()
     for window in text:
         first, end = window.start, window.base + len(window.data)
@@ -267,7 +268,7 @@ def _find_dialect(chunks: Iterator[bytes], name: str) -> LogDialect:
 
 
 def _check_text(head: bytes, name: str) -> None:
-    """Raise LogFormatError for a file that is empty, HTML or binary. head: its first bytes."""
+    """Raise LogFormatError for a file that is empty, blank, HTML or binary. head: its first bytes."""
     if not head.strip():
         what = "is empty" if not head else "holds nothing but white space"
         raise LogFormatError(f"{name}: {what}; check that the run started and that its output was saved")

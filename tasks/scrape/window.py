@@ -66,7 +66,7 @@ class Window:
         return self.source(position).model_dump()
 
     def unread(self, position: int) -> UnreadLine:
-        """Return the rest of the line from a position in `data` as an unread line for the coverage of the reading."""
+        """Return the rest of the line from a position in `data`, at most 200 bytes, as an unread line."""
         source, text = self.source(position), self.data[position : position + 200].split(b"\n")[0]
         return UnreadLine(line=source.line, offset=source.offset, text=text_of(text))
 
@@ -89,7 +89,7 @@ def find_all(
 
 
 def may_match(pattern: re.Pattern[bytes], text: bytes) -> bool:
-    """Whether `text` contains a literal without which the pattern cannot match; 100 × faster than a search."""
+    """Whether a pattern may match: `text` contains a needed literal, or none is known. 100 × faster than a search."""
     needed = _needed_by(pattern)
     return not needed or any(each in text for each in needed)
 

@@ -1,6 +1,6 @@
 """Counts the forms of a log's rows, to find rows that lost text, because their forms are rare.
 
-A row is the line of a step; its form is its columns and their number formats.
+A row is the line of a step; its form is the total of steps, and the key, column and number format of each field.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from tasks.records import UnreadLine
 from tasks.scrape.table.row_grammar import Field, Row, Shape
 from tasks.scrape.window import Window
 
-MAX_FORMS, MAX_KEYS = 400, 400  # limits that bound memory (each key is a column) and that no trainer reaches
+MAX_FORMS, MAX_KEYS = 400, 400  # most forms and most columns of a log; no trainer reaches them, and they bound memory
 ALIKE = 3  # a terminal may have cut the lines if at least this number of rows is as long as the longest line
 LOOSE = frozenset({"open", "general", "free", "word"})  # shapes that allow any other shape in the same column
 
@@ -61,7 +61,7 @@ class RowForms:
         return number
 
     def find_damaged(self, frame: pl.DataFrame) -> list[UnreadLine]:
-        """Return the rows that lost text, and those that a terminal may have cut. `unknown` then ignores the former."""
+        """Return rows that lost text, whose keys `unknown` then omits, and the rows that a terminal may have cut."""
         step, rows = pl.col("step"), self._rows
         forms = (
             frame.select("_form", "step")
@@ -78,7 +78,10 @@ class RowForms:
         return _unread(frame.filter(pl.col("_form").is_in(odd)), "printed like no other") + self._find_cut(frame)
 
     def _find_ways(self, rows: Iterable[tuple[Row, set[int]]]) -> dict[str, set[Way]]:
-        """Return column → accepted ways: those seen at two steps; without these, all, or none if they contradict."""
+        """Return column → accepted ways: those seen at more than one step.
+
+        A column without such ways accepts all of its ways; a known column whose ways contradict accepts none.
+        """
         came: dict[str, dict[Way, set[int]]] = defaultdict(lambda: defaultdict(set))
         for row, steps in rows:
             for one in row.fields:
@@ -123,7 +126,7 @@ def _is_damaged(row: Row, usual: list[Row], ways: dict[str, set[Way]]) -> bool:
 
 
 def _has_torn_key(row: Row, keys: set[str]) -> bool:
-    """Whether a key of the row joins the start of one of `keys` and the end of another: text between was lost."""
+    """Whether a key of the row joins the start of one of `keys` and the end of another (either may be empty)."""
     return any(
         any(
             any(known.startswith(key[:at]) for known in keys) and any(known.endswith(key[at:]) for known in keys)

@@ -13,6 +13,7 @@ from tasks.scrape.prefixes import is_plain
 
 _DIGITS = re.compile(rb"\d+")
 SEPARATOR = b"\x1f"
+# lower-case texts of numbers that are not finite
 _OPEN = (b"nan", b"inf", b"infinity")
 # numbers in Python's format `.4`; whole numbers have no point
 GENERAL = re.compile(
@@ -39,9 +40,10 @@ type Value = float | int | str
 class Field:
     """One value of a row.
 
-    The shape is the number format: ("whole", width to which the number is padded, or 0); ("fixed", "exponent" or
-    "thousands", decimals); ("padded", decimals): fixed, after a blank if only one digit is before the point;
-    ("general", 0): Python's format `.4`; ("free", 0): any number; ("open", 0): NaN or infinite; ("word", 0): no number.
+    The shape is the number format: ("whole", width to which the number is padded, or 0); ("fixed", decimals);
+    ("exponent", decimals); ("thousands", decimals); ("padded", decimals): fixed, after a blank if only one digit is
+    before the point; ("general", 0): Python's format `.4`; ("free", 0): any number; ("open", 0): NaN or infinite;
+    ("word", 0): no number.
     """
 
     column: str
@@ -61,7 +63,7 @@ class Row:
     fields: tuple[Field, ...]  # the step first
     begin: int  # position of the row's head (see `RowGrammar`) in the text from which the row was read
     end: int  # position after the last field
-    certain: bool = True  # the text after the last number shows that this number is complete
+    certain: bool = True  # the row shows that its last number is complete
     regular: bool = True  # the numbers have the formats of all known versions
     excused: bool = False  # the row may lack fields that other rows have
     total: int | None = None  # printed number of steps of the run; None if not printed
@@ -90,7 +92,7 @@ class Layout:
     following: re.Pattern[bytes]  # matches after a row: the row on the next line, else ""
     row: Row  # the row from which the pattern was derived
     timed: bool  # rows have a time before them
-    plain: bool  # the text before the row is only prefixes and needs no search for other records
+    plain: bool  # the text before the row is plain (see `is_plain`) and is not searched for other records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +112,7 @@ class RowGrammar:
 
 
 def shape_of(text: bytes, width: int = 0) -> Shape:
-    """Return the shape of a number. `width`: that of the number with its padding, if it may be padded; else 0."""
+    """Return the shape of a value's text. `width`: of the text with its padding, if it may be padded; else 0."""
     plain = text.lstrip(b"+-")
     if plain.isdigit():
         return "whole", width if width > len(text) else 0
@@ -122,7 +124,10 @@ def shape_of(text: bytes, width: int = 0) -> Shape:
 
 
 def layout_of(line: bytes, row: Row, time: re.Pattern[bytes], start: bytes) -> Layout | None:
-    """Return the layout of a row; None if a value is a word. start: pattern before its line or record."""
+    """Return the layout of a row; None if a value is a word or the row's `tail` does not follow.
+
+    start: pattern that matches before the row's line or record.
+    """
     if any(one.shape[0] == "word" for one in row.fields) or not re.match(b"(?m:" + row.tail + b")", line[row.end :]):
         return None
     before = line[: row.begin]
@@ -140,7 +145,7 @@ def layout_of(line: bytes, row: Row, time: re.Pattern[bytes], start: bytes) -> L
 
 
 def _literal(text: bytes, one: Field) -> bytes:
-    """Return a pattern that matches the text before a field, for numbers of any width."""
+    """Return a pattern that matches the text before a field, with the blanks that pad narrower or wider numbers."""
     plain = text.rstrip(b" ")
     kind, width = one.shape
     if kind == "whole" and width:
@@ -152,7 +157,10 @@ def _literal(text: bytes, one: Field) -> bytes:
 
 
 def _likely(text: bytes) -> bytes:
-    """Return a pattern that matches this text before a row, and the same text with other numbers."""
+    """Return a pattern for the text before a row: this text, also with other numbers.
+
+    Numbers of 2, 3, 4, 6 or 8 digits (times and dates) keep their number of digits.
+    """
 
     def likely_digits(found: re.Match[bytes]) -> bytes:
         count = len(found[0])

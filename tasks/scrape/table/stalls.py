@@ -1,13 +1,14 @@
 """Finds stalls (steps that took far longer than their neighbours), and the causes that the log shows.
 
-A step is a stall if it took 3 times the median of the 21 steps centred on it (fewer at the ends of a log) and at least
-0.1 s more than this median. Stalls do not change the median if they are fewer than half of the steps. The first step of
-a process has no steady neighbours before it and is compared with the steps after it. Causes, in this order:
+A step is a stall if it took more than 3 times the median of the 21 steps centred on it (fewer at the ends of a log),
+and over 0.1 s more than this median. Stalls hardly change the median while they are fewer than half of the steps. The
+first steps of processes are left out of the medians. Causes, in this order:
 
-- `restart`: the first step after the step number decreased, or after another process started;
+- `restart`: a step whose number is not larger than that of the step before, or the first step of another process;
 - `compile`: the first step of the log, or a step with another number of tokens than the step before;
-- `dispatch`: the two steps before and the two steps after are together shorter by at least half of the excess. Steps
-  are dispatched asynchronously, so one line can show too much time and others too little, without a loss of time;
+- `dispatch`: the two steps before and the two steps after are together shorter than usual by at least half of the
+  step's excess over the median. Steps are dispatched asynchronously, so one line can show too much time and others
+  too little, without a loss of time;
 - `checkpoint`: a save was in flight during the step;
 - `eval`: an evaluation ended during the step;
 - `profiler`: the profiler started or wrote its data during the step;
@@ -16,8 +17,10 @@ a process has no steady neighbours before it and is compared with the steps afte
 
 Lines between those of steps k and k+1 were printed during step k+1, if the trainer prints each step when it is done.
 MaxText is deferred: it prints each step one iteration late, so that printing does not wait for the device. It prints
-the lines between those of steps k and k+1 in iteration k+2, after that iteration's time was measured, and so during
-step k+3.
+the lines between those of steps k and k+1 in iteration k+2, and measures this iteration's time before it saves,
+evaluates or stops the profiler. The time of such work is in step k+3; the time of earlier work, e.g. the profiler's
+start, is in step k+2. The log does not show the moment of the measurement, so the line of an evaluation or of the
+profiler counts for both steps.
 """
 
 import math
@@ -29,11 +32,11 @@ from numpy.typing import NDArray
 
 from tasks.records import Stall
 
-TIMES = 3.0  # × median of the neighbours: least seconds of a stall
-SECONDS_MORE = 0.1  # least seconds of a stall above that median
+TIMES = 3.0  # × median of the neighbours: a stall takes more seconds
+SECONDS_MORE = 0.1  # a stall takes more than the median and this number of seconds
 NEIGHBOURS = 21  # steps in a median, with the step itself in the middle
 PAID_BACK = 0.5  # least share of a step's excess by which its neighbours are shorter, for the cause `dispatch`
-LATE = 2  # in deferred logs, the lines printed during a step begin this number of step lines earlier
+LATE = 2  # number of step lines by which the lines printed during a step begin earlier in deferred logs
 
 
 def find_stalls(
@@ -48,7 +51,7 @@ def find_stalls(
 ) -> tuple[Stall, ...]:
     """Return the stalls of a run. `saving(begin, end)`: whether a save was in flight between two offsets of the log.
 
-    profiled_steps: steps during which the profiler started or ended. starts: offsets at which processes started.
+    profiled_steps: steps whose time includes the profiler's start or end. starts: offsets at which processes started.
     deferred: whether step lines are printed one iteration late.
     """
     timed = steps.select("step", "seconds", "line", "offset", "total_weights").filter(pl.col("seconds").is_finite())

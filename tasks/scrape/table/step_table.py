@@ -31,24 +31,24 @@ class StepTable:
 
     def __init__(self, dialect: RowGrammar, *, live: bool = False) -> None:
         self.dialect, self._live = dialect, live
-        self.seen = self.parsed = 0  # number of heads of rows; number of rows in the table
+        self.seen = self.parsed = 0  # number of rows, readable or not; number of rows in the table
         self.unread: list[UnreadLine] = []
         self.glued: list[int] = []  # line numbers of rows that share their line with another record
         self.total: int | None = None  # printed number of steps of the run; None if not printed
-        self.before = b""  # the first non-empty text before a row on its line
+        self.before = b""  # the first non-empty text before a row on its line, of the rows that the grammar read
         self.first_offset = self.last_offset = -1  # offsets of the first and of the last row; -1 without rows
         self.single: list[dict[str, Any]] = []  # rows of the current window that the grammar read
         self.forms = RowForms(dialect.known, dialect.unfinished)
         self._until = -1  # offset of the end of the last row
         self._usual: Row | None = None  # the row to which the grammar compares others
         self._layouts: list[Layout] = []
-        self._came: Counter[Any] = Counter()  # row form → rows seen
+        self._form_counts: Counter[Any] = Counter()  # row form → number of rows that the grammar read
         self._frames: list[pl.DataFrame] = []
         self._steps, self._offsets = np.empty(0, np.int64), np.empty(0, np.int64)  # of the rows in the current window
         self._step_before: int | None = None  # last step of the earlier windows
 
     def add(self, window: Window) -> list[Span]:
-        """Read the rows that start in a window; returns the (begin, end) of each text between rows."""
+        """Read the rows that start in a window; returns the (begin, end) of the texts between rows."""
         self.forms.measure_lines(window)
         data, left, alike = window.data, list[Span](), dict[Layout, Alike]()
         edge = known = max(window.start, self._until - window.base)  # end of the last row; start of the next search
@@ -87,7 +87,7 @@ class StepTable:
         return int(self._steps[index]) if index >= 0 else self._step_before
 
     def frame(self) -> pl.DataFrame:
-        """Return the rows that did not lose text, in log order, with the columns of `arrange`."""
+        """Return the undamaged rows in log order, with the columns of `arrange`; damaged rows become unread lines."""
         frames, self._frames = self._frames, []
         frame = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=STEP_SCHEMA)
         if frames and (odd := self.forms.find_damaged(frame)):
@@ -151,8 +151,8 @@ class StepTable:
 
     def _learn(self, line: bytes, row: Row) -> None:
         """Derive the layout of a row if its form has occurred LEARNT_FROM times."""
-        self._came[row.form] += 1
-        if self._live or len(self._layouts) >= LAYOUTS or self._came[row.form] != LEARNT_FROM:
+        self._form_counts[row.form] += 1
+        if self._live or len(self._layouts) >= LAYOUTS or self._form_counts[row.form] != LEARNT_FROM:
             return
         is_record = self.dialect.record is not None and self.dialect.record.match(line)
         layout = layout_of(line, row, self.dialect.time, rb"(?<!\S)" if is_record else rb"^")
@@ -201,7 +201,7 @@ class StepTable:
         self.unread.append(window.unread(position))
 
     def _refuse_headless(self, window: Window, begin: int, end: int) -> None:
-        """Count the rows between two positions that lost their head as unread, at most one in a line."""
+        """Refuse the rows without a head between two positions, at most one per line."""
         evaluation = self.dialect.evaluation
         while self.dialect.body and (found := self.dialect.body.search(window.data, begin, end)):
             before = line_begin(window.data, found.start())
@@ -234,14 +234,14 @@ def arrange(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def usual_jump(steps: Sequence[int]) -> int | None:
-    """Return the most frequent distance between the steps of consecutive rows; None if every distance occurs once."""
+    """Return the most frequent distance between the steps of consecutive rows; None if no distance occurs twice."""
     forward = Counter(after - before for before, after in pairwise(steps) if after > before)
     usual = min(forward, key=lambda jump: (-forward[jump], jump), default=1)
     return usual if forward[usual] > 1 else None
 
 
 def gaps_between(steps: Sequence[int], interval: int | None = None) -> tuple[tuple[int, int], ...]:
-    """Return the (first, last) missing step of every gap. `interval`: steps from row to row; None: `usual_jump`."""
+    """Return the (first, last) missing step of every gap. interval: steps from row to row; None: `usual_jump` or 1."""
     interval = interval or usual_jump(steps) or 1
     return tuple(
         (before + interval, after - interval) for before, after in pairwise(steps) if after - before > interval

@@ -1,4 +1,4 @@
-"""Removes the wrappings of a log: compression, export formats, prefixes of each line, colours, progress bars.
+"""Removes the wrappings of a log: compression, UTF-16, export formats, additions to lines, and control characters.
 
 The line numbers and offsets in a reading (the data parsed from a log) refer to the unwrapped text, which `copy_log`
 writes.
@@ -26,25 +26,26 @@ class Unwrapped:
     """The result of `unwrap`."""
 
     logs: dict[str, Chunks] = field(default_factory=dict)  # name of a source, e.g. a pod ("" if unnamed) → its text
-    wrappings: dict[str, None] = field(default_factory=dict)  # names; complete after the texts of `logs` were read
-    lost: list[int] = field(default_factory=list)  # number of step lines in each damaged entry
-    checked: bool = True  # False for zstd without a checksum, in which damage is not detected
+    # names of the wrappings, as an ordered set; complete after the texts of `logs` were read
+    wrappings: dict[str, None] = field(default_factory=dict)
+    lost: list[int] = field(default_factory=list)  # number of step lines in each damaged entry or line without a pod
+    checked: bool = True  # False for zstd without a checksum, in which damage may stay undetected
 
     def note(self, wrapping: str) -> None:
         self.wrappings.setdefault(wrapping)
 
-    def lose(self, text: str) -> None:
+    def count_lost(self, text: str) -> None:
         """Count a damaged entry of an export, and its step lines."""
-        if text.strip(" \t\r\n,]"):  # else it is the closing bracket of the export
+        if text.strip(" \t\r\n,]"):  # else it is only blanks or the end of a JSON array
             self.lost.append(count_steps(text))
 
 
 @contextmanager
 def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
-    """Yield the unwrapped logs of the file `raw`. Raises LogFormatError for a damaged archive. name: for messages."""
+    """Yield the unwrapped logs of the file `raw`. Raises LogFormatError if it is damaged. name: for messages."""
     packed = head_of(raw)
     labels, chunks = unpack(raw, name)
-    head = head_of(chunks)  # raises LogFormatError if only the first bytes look like an archive
+    head = head_of(chunks)  # raises LogFormatError if the beginning of the archive is damaged
     # the zstd tool adds a checksum, most libraries do not
     checked = not packed.startswith(ZSTD) or zstandard.get_frame_parameters(packed).has_checksum
     found = Unwrapped(wrappings=dict.fromkeys(labels), checked=checked)
@@ -58,7 +59,7 @@ def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
 
 
 def _sources(chunks: Chunks, found: Unwrapped, stack: ExitStack, name: str) -> dict[str, Chunks]:
-    """Return name → text of each source in a file, and note the wrappings in `found`. stack: closes the export."""
+    """Return name → text of each source in a file, and note the wrappings in `found`. stack: will close the entries."""
     head = head_of(chunks)
     first = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if first.startswith(b"{") and _NOTEBOOK.match(first) and b'"cell_type"' in head:
@@ -72,17 +73,17 @@ def _sources(chunks: Chunks, found: Unwrapped, stack: ExitStack, name: str) -> d
         kind, read = "CSV", read_csv
     if read is not None:
         found.note(f"{kind} export")
-        entries = stack.enter_context(closing(Entries(read(chunks(), found.lose), found.lose)))
-        return {source: partial(entries.text, source) for source in entries.sources}
+        entries = stack.enter_context(closing(Entries(read(chunks(), found.count_lost), found.count_lost)))
+        return {source: partial(entries.read_chunks, source) for source in entries.sources}
     if lines.starts_most_lines(lines.POD, head):
         found.note("kubectl prefixes")
         return _pods(chunks, found)
     if lines.starts_most_lines(lines.CRI, head):
         found.note("container runtime's prefixes")
-        return {"": piped(chunks, lines.written_lines)}
+        return {"": piped(chunks, lines.join_cri_lines)}
     if lines.starts_most_lines(lines.EXPORTED, head):
         found.note("export prefixes")
-        return {"": piped(chunks, partial(lines.replaced, lines.EXPORTED, b""))}
+        return {"": piped(chunks, partial(lines.replace_matches, lines.EXPORTED, b""))}
     return {"": chunks}
 
 
@@ -90,8 +91,8 @@ def _pods(chunks: Chunks, found: Unwrapped) -> dict[str, Chunks]:
     """Return name → text of each pod in the output of `kubectl logs --prefix`."""
     pods = dict.fromkeys(pod for block in lines.whole_lines(chunks()) for pod in lines.POD.findall(block))
     if len(pods) == 1:
-        return {text_of(next(iter(pods))): piped(chunks, partial(lines.replaced, lines.POD, b""))}
+        return {text_of(next(iter(pods))): piped(chunks, partial(lines.replace_matches, lines.POD, b""))}
     for block in lines.whole_lines(chunks()):  # lines without a prefix are omitted: their pod is unknown
         for line in lines.NO_POD.findall(block):
-            found.lose(text_of(line))
+            found.count_lost(text_of(line))
     return {text_of(pod): piped(chunks, partial(lines.lines_of, pod)) for pod in pods}

@@ -134,7 +134,8 @@ def fenced_blocks(data: bytes) -> list[tuple[int, int]]:
 def split_excerpts(data: bytes) -> list[tuple[bytes, tuple[int, int]]]:
     """Return (text, byte range) of every run in a guide. The text is `data` with spaces in place of other text.
 
-    Excerpts (fenced code blocks) belong to one run until the step number decreases; repeated excerpts are dropped.
+    Excerpts are the fenced code blocks. An excerpt begins another run if its first step is not larger than the last
+    step before it. An excerpt is dropped if earlier excerpts contain all of its step lines.
     """
     runs: list[list[tuple[int, int]]] = [[]]
     last = -1

@@ -15,11 +15,14 @@ from typing import Any
 
 from tasks.scrape.window import LogFormatError
 
-BLOCK = 20_000  # entries per chunk of text
-_OBJECT = re.compile(r"\n[ \t]{0,16}\{")  # start of the next entry; a nested object begins on the line of its key
+BLOCK = 20_000  # most entries in a chunk of text
+# a line that begins with `{`: the next entry after a damaged one. The `{` of a nested object follows its key on the
+# same line, except in an array.
+_OBJECT = re.compile(r"\n[ \t]{0,16}\{")
 _SKIP = re.compile(r"[\s,\[\]\x1e]*")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|[+]00:?00)?")
-PAYLOADS = ("message", "log", "msg", "MESSAGE")  # keys of an entry's text, in order of preference
+# keys of the text of an entry without `textPayload`; in JSON in order of preference, in CSV in the order of the columns
+PAYLOADS = ("message", "log", "msg", "MESSAGE")
 STAMPS = ("timestamp", "time", "receiveTimestamp")  # keys of an entry's time, in order of preference
 # start of a step line in any dialect
 STEP = re.compile(r"completed step:? *\d|\bstep: *\d+  [a-z]|\biteration[ =] *\d+ */")
@@ -28,7 +31,7 @@ _BODY = re.compile(r"/s/device: *\d|elapsed time per iteration|train_loss: |\blo
 ENTRY_KEY = re.compile(rb'"(?:textPayload|jsonPayload|log|message|msg)"\s*:')
 
 type Objects = Iterable[dict[str, Any]]
-type Lose = Callable[[str], None]  # called with the text of a damaged entry, or with the CSV error
+type ReportLost = Callable[[str], None]  # called with a damaged entry's text, or with the message of a CSV error
 
 
 def count_steps(text: str) -> int:
@@ -36,8 +39,8 @@ def count_steps(text: str) -> int:
     return len(STEP.findall(text)) or int(_BODY.search(text) is not None)
 
 
-def read_json(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a JSON array or of JSON lines; calls `lose` for a damaged or cut object."""
+def read_json(chunks: Iterable[bytes], report_lost: ReportLost) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a JSON array or of JSON lines; calls `report_lost` for each damaged or cut object."""
     decoder, text, begin = json.JSONDecoder(object_pairs_hook=_reject_repeated_keys), "", 0
     for more in chain(_decoded(chunks), [None]):
         text, begin = text[begin:] + (more or ""), 0
@@ -49,7 +52,7 @@ def read_json(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
                 if more is not None and following is None:
                     break  # continues in the next chunk
                 end = following.end() - 1 if following else len(text)
-                lose(text[begin:end])
+                report_lost(text[begin:end])
                 begin = end
                 continue
             if isinstance(value, dict):
@@ -57,27 +60,31 @@ def read_json(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
 
 
 def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object. Raises ValueError for a repeated key, because damage merged two entries."""
+    """Build an object. Raises ValueError for a repeated key, which shows that damage merged two entries."""
     value = dict(pairs)
     if len(value) < len(pairs):
         raise ValueError("a key twice")
     return value
 
 
-def read_csv(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a CSV export in the form of a JSON export's objects; calls `lose` for a damaged row."""
+def read_csv(chunks: Iterable[bytes], report_lost: ReportLost) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a CSV export in the form of a JSON export's objects.
+
+    Calls `report_lost` for an unreadable row, which is left out, and for a row with a wrong number of cells, which is
+    still yielded.
+    """
     rows = csv.DictReader(_text_lines(chunks))
     while True:
         try:
             row = next(rows)
         except StopIteration:
             return
-        except csv.Error as error:  # a carriage return between fields, or an unterminated field
-            lose(str(error))
+        except csv.Error as error:  # e.g. a carriage return outside quotes, or more than 131,072 characters in a field
+            report_lost(str(error))
             continue
         payloads = (row[key] for key in row if key and key.removeprefix("jsonPayload.") in PAYLOADS)
         if None in row.values() or None in row:  # wrong number of cells: the text may be incomplete or in another cell
-            lose(",".join(str(cell) for cell in row.values()))
+            report_lost(",".join(str(cell) for cell in row.values()))
         text = next(filter(None, [row.get("textPayload"), *payloads]), "")
         yield {**row, "textPayload": text, "resource": {"labels": {"pod_name": row.get("resource.labels.pod_name")}}}
 
@@ -96,7 +103,7 @@ def _decoded(chunks: Iterable[bytes]) -> Iterator[str]:
 
 
 def read_notebook(chunks: Iterable[bytes], name: str) -> dict[str, bytes]:
-    """Return `cell N` → output of each cell of a Jupyter notebook, with tracebacks. Raises LogFormatError."""
+    """Return `cell N` → UTF-8 text of the output of each cell with outputs. Raises LogFormatError if it is damaged."""
     try:
         cells = json.loads(b"".join(chunks))["cells"]
         outputs = {f"cell {number}": cell.get("outputs") or () for number, cell in enumerate(cells, 1)}
@@ -114,36 +121,40 @@ def _printed(output: dict[str, Any]) -> str:
 
 
 class Entries:
-    """The entries of an export, sorted by time, insertId and position, like Cloud Logging's. SQLite limits memory."""
+    """The entries of an export, per source, in order of time, ID and position in the file. SQLite limits memory.
 
-    def __init__(self, values: Objects, lose: Lose) -> None:
-        self._found = sqlite3.connect("")
-        order = "source, stamp, part, number"
-        self._found.execute(f"CREATE TABLE entries ({order}, text, goes_on, PRIMARY KEY ({order})) WITHOUT ROWID")
-        self._found.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", _entries_of(values, lose))
-        came = self._found.execute("SELECT source FROM entries GROUP BY source ORDER BY min(number)")
-        self.sources = [source for (source,) in came]
+    The ID is the `insertId`, by which Cloud Logging orders entries of equal time too. For a part of a line that was
+    split over several entries, the ID is the line's `uid` and the part's index.
+    """
 
-    def text(self, source: str) -> Iterator[bytes]:
-        """Yield the text of one source in chunks. Each entry ends with a line break unless the next continues it."""
-        wanted = "SELECT text, part, goes_on FROM entries WHERE source = ? ORDER BY stamp, part, number"
-        rows = self._found.execute(wanted, (source,))
+    def __init__(self, values: Objects, report_lost: ReportLost) -> None:
+        self._database = sqlite3.connect("")
+        key = "source, stamp, id, number"
+        self._database.execute(f"CREATE TABLE entries ({key}, text, next_id, PRIMARY KEY ({key})) WITHOUT ROWID")
+        self._database.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", _rows_of(values, report_lost))
+        sources = self._database.execute("SELECT source FROM entries GROUP BY source ORDER BY min(number)")
+        self.sources = [source for (source,) in sources]
+
+    def read_chunks(self, source: str) -> Iterator[bytes]:
+        """Yield the UTF-8 text of a source in chunks. An entry ends with a line break unless another continues it."""
+        query = "SELECT text, id, next_id FROM entries WHERE source = ? ORDER BY stamp, id, number"
+        rows = self._database.execute(query, (source,))
         lines = (
-            text if goes_on is not None and (after is None or goes_on in ("", after[1])) else text.rstrip("\n") + "\n"
-            for (text, _, goes_on), after in pairwise(chain(rows, [None]))
+            text if next_id is not None and (after is None or next_id in ("", after[1])) else text.rstrip("\n") + "\n"
+            for (text, _, next_id), after in pairwise(chain(rows, [None]))
         )
         for block in batched(lines, BLOCK):
             yield "".join(block).encode()
 
     def close(self) -> None:
-        self._found.close()
+        self._database.close()
 
 
-def _entries_of(values: Objects, lose: Lose) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of `Entries`' table.
+def _rows_of(values: Objects, report_lost: ReportLost) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of the table in `Entries`: source, time, ID, number of the entry, text, `next_id`.
 
-    The last column, `goes_on`, is the `part` of the entry that continues the line; "" for the next entry; None if no
-    entry continues the line.
+    `next_id` is the ID of the entry that continues the line; "" if the next entry does; None if no entry does. Entries
+    without text are left out; `report_lost` is called if their other fields contain step lines.
     """
     for number, value in enumerate(values):
         payload = value.get("jsonPayload")
@@ -153,24 +164,24 @@ def _entries_of(values: Objects, lose: Lose) -> Iterator[tuple[Any, ...]]:
             text, key = next(((fields[key], key) for key in PAYLOADS if isinstance(fields.get(key), str)), (text, key))
         if not isinstance(text, str):
             if count_steps(whole := json.dumps(value)):
-                lose(whole)
+                report_lost(whole)
             continue
         labels = (value.get("resource") or {}).get("labels") if isinstance(value.get("resource"), dict) else None
         source = labels.get("pod_name", "") if isinstance(labels, dict) else ""
         stamp = next((value[key] for key in STAMPS if value.get(key)), "")
-        part, goes_on, split = str(value.get("insertId") or ""), None, value.get("split")
+        entry_id, next_id, split = str(value.get("insertId") or ""), None, value.get("split")
         if isinstance(split, dict) and split.get("uid"):  # one line split over several entries
             index, total = (_count(split.get(key)) for key in ("index", "totalSplits"))
-            part = f"{split['uid']}/{index:09d}"
-            goes_on = f"{split['uid']}/{index + 1:09d}" if index + 1 < total else None
+            entry_id = f"{split['uid']}/{index:09d}"
+            next_id = f"{split['uid']}/{index + 1:09d}" if index + 1 < total else None
         elif key == "log" and fields is value and not text.endswith("\n"):  # docker splits lines longer than 16 KiB
-            goes_on = ""
-        named, part, text = map(_replace_surrogates, (str(source or ""), part, text))
-        yield named, sortable(str(stamp)), part, number, text, goes_on and _replace_surrogates(goes_on)
+            next_id = ""
+        source, entry_id, text = map(_replace_surrogates, (str(source or ""), entry_id, text))
+        yield source, sortable(str(stamp)), entry_id, number, text, next_id and _replace_surrogates(next_id)
 
 
 def _count(value: Any) -> int:
-    """Parse a whole number of JSON, or of protobuf JSON, which prints it as a string; 0 if damaged."""
+    """Parse a whole number of JSON, or of protobuf JSON, which prints it as a string; 0 if missing or damaged."""
     return int(value) if re.fullmatch(r"\d{1,9}", str(value), re.ASCII) else 0
 
 

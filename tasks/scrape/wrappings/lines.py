@@ -1,4 +1,4 @@
-"""Removes text that tools add to the lines of a log: pod names, severities, times, runtime tags, HTML, Markdown.
+"""Removes text that tools add to the lines of a log, e.g. pod names, severities, times, runtime tags, HTML, Markdown.
 
 Also removes colour codes, and turns carriage returns and zero bytes into line breaks.
 """
@@ -16,10 +16,11 @@ EXPORTED = re.compile(
     rb"(?: \[[\w./-]+: [^\]\n]*\])*(?:[ \t]|$)" % _TIME
 )
 # CRI's logging format (containerd, CRI-O): time, stream, tags, text. A line longer than 16 KiB is split into parts with
-# the tag P and a last part with the tag F. Parts of the streams stdout and stderr may be interleaved.
+# the tag P and a last part with the tag F; other lines have the tag F. The parts of a line of stdout may be interleaved
+# with those of stderr.
 CRI = re.compile(rb"(?m)^%s[ \t](stdout|stderr)[ \t]([FP])(?::\w+)*(?:[ \t]|$)" % _TIME)
 _NO_BREAK_SPACE = "\u00a0".encode()
-# additions within lines: (name, literal to search first, pattern, replacement, least number of matches)
+# additions within lines: (name, literal to search first, pattern, replacement, least number of matches in the head)
 _IN_LINES = (
     ("HTML line breaks", b"<br", re.compile(rb"[ \t]*<br ?/?>\r?\n?"), b"\n", 2),
     ("backticks", b"`", re.compile(rb"(?m)^[ \t]*(?:[-*>] )?`([^`\n]+)`[ \t]*(?=\r?$)"), rb"\1", 2),
@@ -45,7 +46,7 @@ type Recode = Callable[[Iterator[bytes]], Iterator[bytes]]
 
 
 def whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the text in chunks that end with a line break, except the last one."""
+    """Yield the text in chunks that end with a line break; the last chunk may end without one."""
     rest = b""
     for chunk in chunks:
         cut = chunk.rfind(b"\n") + 1
@@ -58,7 +59,7 @@ def whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-def replaced(pattern: re.Pattern[bytes], instead: bytes, chunks: Iterable[bytes]) -> Iterator[bytes]:
+def replace_matches(pattern: re.Pattern[bytes], instead: bytes, chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the text with every match of `pattern` replaced by `instead`."""
     for lines in whole_lines(chunks):
         yield pattern.sub(instead, lines)
@@ -67,15 +68,15 @@ def replaced(pattern: re.Pattern[bytes], instead: bytes, chunks: Iterable[bytes]
 def recodings(head: bytes) -> Iterator[tuple[str, Recode]]:
     """Yield (name, function that removes the addition) of the additions within lines that a text's `head` contains."""
     if head.count(_NO_BREAK_SPACE) > head.count(b" "):
-        yield "non-breaking spaces", partial(replaced, re.compile(_NO_BREAK_SPACE), b" ")
+        yield "non-breaking spaces", partial(replace_matches, re.compile(_NO_BREAK_SPACE), b" ")
         head = head.replace(_NO_BREAK_SPACE, b" ")
     for name, hint, pattern, instead, least in _IN_LINES:
         if hint in head and len(pattern.findall(head)) >= least:
-            yield name, partial(replaced, pattern, instead)
+            yield name, partial(replace_matches, pattern, instead)
 
 
 def starts_most_lines(prefix: re.Pattern[bytes], head: bytes) -> bool:
-    """Whether most lines of `head` begin with `prefix`."""
+    """Whether most of the first 200 lines of `head` begin with `prefix`; empty lines do not count."""
     lines = [line for line in head.split(b"\n", 200)[:200] if line.strip()]
     return bool(lines) and sum(bool(prefix.match(line)) for line in lines) * 2 > len(lines)
 
@@ -87,8 +88,8 @@ def lines_of(pod: bytes, chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(own.findall(lines))
 
 
-def written_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the text of a container runtime's log without its prefixes."""
+def join_cri_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the text of a container runtime's log: its lines without prefixes, and split lines joined."""
     parts: dict[bytes, bytes] = {}  # stream → parts of its incomplete line
     for lines in whole_lines(chunks):
         yield b"".join(_strip_prefix(line, parts) for line in lines.splitlines(keepends=True))
@@ -96,7 +97,11 @@ def written_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _strip_prefix(line: bytes, parts: dict[bytes, bytes]) -> bytes:
-    """Return a line without its prefix; if it is incomplete, b"", and keep it in `parts` for the next line."""
+    """Return a line without its prefix, after its earlier parts.
+
+    Returns b"" for an incomplete line, and adds it to `parts` (stream → text so far). Returns a line without a prefix
+    unchanged.
+    """
     match = CRI.match(line)
     if match is None:
         return line
@@ -137,7 +142,7 @@ def clean(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[byte
 
 
 def _complete_length(data: bytes) -> int:
-    """Return the length of the data before a final escape sequence, carriage return or zero bytes.
+    """Return the length of the data before an incomplete escape sequence, a final carriage return or final zero bytes.
 
     Later data may continue these.
     """

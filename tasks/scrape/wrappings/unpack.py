@@ -16,7 +16,7 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 PIECE = 512  # packed bytes that are unpacked at once: few, because a few zstd bytes can expand to gigabytes
 TEXT = 1 << 20  # least bytes of a chunk of unpacked text, except the last
-FREE = 256 << 20  # unpacked bytes from which LARGEST_RATIO applies
+FREE = 256 << 20  # unpacked bytes above which LARGEST_RATIO applies
 LARGEST_RATIO = 200  # largest accepted ratio of unpacked to packed bytes; logs reach 10 to 30
 HEAD = 1 << 20  # first bytes of a text, by which its wrappings are recognised
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tasks.scrape import LogFormatError, scrape_text
-from tasks.scrape.wrappings.lines import clean, recodings, written_lines
+from tasks.scrape.wrappings.lines import clean, join_cri_lines, recodings
 from tasks.scrape.wrappings.unpack import from_utf16
 
 
@@ -102,5 +102,5 @@ def test_the_parts_of_a_long_line(logs: Any, width: int) -> None:
 
 def test_other_lines_stay_and_unfinished_lines_are_yielded() -> None:
     lines = entry("a", "P") + "no entry\n" + entry("b") + entry("c", "P") + entry("", "F", "stderr")
-    assert b"".join(written_lines([lines.encode()])) == b"no entry\nab\n\nc\n"
-    assert b"".join(written_lines([entry("x").encode(), entry("y").encode().rstrip(b"\n")])) == b"x\ny"
+    assert b"".join(join_cri_lines([lines.encode()])) == b"no entry\nab\n\nc\n"
+    assert b"".join(join_cri_lines([entry("x").encode(), entry("y").encode().rstrip(b"\n")])) == b"x\ny"
