@@ -16,7 +16,7 @@ class ArmRuns(Frozen):
     name: str  # in records and files, e.g. "nnx"
     label: str  # for users: name and commit
     runs: tuple[RunRecord, ...]
-    counts_from: int = 0  # number of the first step in the arm's logs; if it is 1, `runs` are renumbered from 0
+    counts_from: int = 0  # 1 if `runs` were renumbered from 0 because their logs count from 1; else 0
 
     @property
     def first(self) -> RunRecord:
@@ -47,7 +47,10 @@ type Arms = tuple[ArmRuns, ArmRuns]  # the baseline, the candidate
 
 
 def summarise(arm: ArmRuns) -> ArmSummary:
-    """Return the arm's summary for pages and commands. Error and exit code are those of the first run that died."""
+    """Return the arm's summary for pages and commands.
+
+    Error and exit code are those of the first run that died; if no run died, the exit code is that of the first run.
+    """
     dead = arm.dead
     shown = (dead or arm.first).reading
     number = next((number for number, run in enumerate(arm.runs) if run is dead), 0)
@@ -92,7 +95,7 @@ def numbered[T: Frozen](item: T, run: int) -> T:
 
 
 def curves_of(arm: ArmRuns) -> list[Curve]:
-    """Return the loss and step time curves of every run, each point with its place in the log."""
+    """Return the loss and step time curves of every run, each point with its line and offset in the log, or 0."""
     return [
         Curve(
             metric=metric,

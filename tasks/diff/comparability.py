@@ -1,4 +1,4 @@
-"""Collects the findings on two arms: undeclared differences, deaths, incomplete logs, settings without effect.
+"""Collects the findings on two arms, such as undeclared differences, deaths and incomplete logs.
 
 The config gives each kind of finding its effect: it blocks or qualifies the verdict, is only a note, or is ignored.
 """

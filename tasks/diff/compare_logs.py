@@ -127,7 +127,7 @@ def ingest_rules(question: str, target: str | None, tolerances: str = "default")
 
 
 def circumstances_of(target: str | None, past: Mapping[str, Past]) -> Circumstances:
-    """Return the target's noise history, and a text that suggests how to get more evidence."""
+    """Return the circumstances of given logs: the target's noise history, and a way to get more evidence."""
     instead = "give maxview ingest the logs of further runs"
     if target is None:
         instead += " (with --target NAME of the machine they ran on, its noise history counts too)"
@@ -148,7 +148,7 @@ def suggest_next(record: ComparisonRecord, again: list[str]) -> list[str]:
     """Return the command that can settle the verdict; empty if it is settled.
 
     For Linen and NNX of a known case, the command trains both on this machine. For other arms it is `again`, the
-    present command, to which the user adds the logs of further runs.
+    present command, to which the user adds the logs of further runs; empty if further runs cannot change the verdict.
     """
     if record.verdict in ("same", "improved"):
         return []

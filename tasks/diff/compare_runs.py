@@ -40,9 +40,8 @@ WORDS: tuple[tuple[Verdict, str], ...] = (
     ("unknown", "not enough evidence for {}"),
     ("improved", "{} improved, nothing regressed"),
 )
-COMPUTED = frozenset(
-    metric.name for metric in METRICS if metric.result
-)  # a headline names these before times and memory
+# rows that a headline names before times and memory
+COMPUTED = frozenset(metric.name for metric in METRICS if metric.result)
 # rows that share the verdict of another row; a headline names only that other row
 SHARE_A_VERDICT = frozenset(metric.name for metric in METRICS if metric.verdict_of)
 
@@ -212,7 +211,7 @@ def comparison_id(comparison: str, case: str, runs: Sequence[RunRecord]) -> str:
 
 
 def exit_status(records: Sequence[ComparisonRecord]) -> int:
-    """Return 0 if nothing regressed or changed, 1 if something did or an arm died, 3 if unknown or not comparable."""
+    """Return 1 if a verdict is *regressed* or *changed* or an arm died; else 3 if a verdict is *unknown*; else 0."""
     verdicts = {record.verdict for record in records}
     if verdicts & {"regressed", "changed"} or any(f.kind == "died" for record in records for f in record.findings):
         return 1

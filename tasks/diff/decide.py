@@ -54,7 +54,7 @@ def threshold_of(tolerance: Tolerance, baseline: float) -> float:
 
 
 def show_threshold(tolerance: Tolerance, unit: float = 0.0) -> str:
-    """Return the tolerance as text: `±2 %`, `exact`, or `equal to 3 decimals` if `unit` is the last printed digit."""
+    """Return the tolerance as text: `±2 %`, `±0.5`, `exact`, or for a `unit` below 1, `equal to 3 decimals`."""
     if tolerance.relative is not None:
         return f"±{100 * tolerance.relative:g} %"
     if tolerance.absolute:

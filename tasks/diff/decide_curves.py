@@ -33,10 +33,10 @@ class Block(Frozen):
     """A block of consecutive steps: the difference of the arms' mean values over it."""
 
     first: int  # number of its first step
-    last: int
+    last: int  # number of its last step
     baseline: float  # the baseline's mean value
     difference: float  # candidate − baseline
-    half: float = inf  # half of the difference's confidence interval; inf if unknown
+    half: float = inf  # half of the width of the difference's confidence interval; inf if unknown
     chance: float = 1.0  # p-value of the difference; 1 if unknown
 
     @property
@@ -166,8 +166,8 @@ def _judge_non_finite(found: MetricParity) -> tuple[Verdict, str] | None:
     if not any(runs):
         return None
     where = [_steps_of(found.steps, side.any(axis=0)) for side in bad]
-    lost = [side.any(axis=0) for side in bad]
-    alone = [bool((lost[0] & ~lost[1]).any()), bool((lost[1] & ~lost[0]).any())]  # not finite in one arm only
+    at = [side.any(axis=0) for side in bad]
+    alone = [bool((at[0] & ~at[1]).any()), bool((at[1] & ~at[0]).any())]  # not finite in one arm only
     if all(runs) and alone != [False, True]:
         return "unknown", f"is NaN or infinite in both arms {' and '.join(dict.fromkeys(where))}"
     side = 1 if runs[1] else 0

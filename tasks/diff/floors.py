@@ -1,7 +1,7 @@
 """Decides the three floors of the arms: same program, same bits, same checkpoint.
 
-A floor is a level of proved equality of all runs. If all runs have the same program and the same host inputs (code,
-software, config), any difference of their times is noise: `excuse_of`.
+A floor tells whether all runs are equal in one respect: proved, refuted or unknown. If all runs have the same program
+and the same host inputs (code, software, config), any difference of their times is noise: `excuse_of`.
 """
 
 import numpy as np
@@ -15,8 +15,12 @@ from tasks.records import Floor, ProgramExplanation, RunPlan, RunRecord
 from tasks.records.text import counted
 from tasks.resolve.trainers.trainer_source import SOURCE
 
-METRICS = ("loss", "grad_norm", "param_norm")
-TRAINERS = {"maxview": "maxview's", "maxtext": "MaxText", "command": "the command"}  # for messages
+COMPARED_COLUMNS = ("loss", "grad_norm", "param_norm")  # of the metrics files
+TRAINERS = {
+    "maxview": "maxview's",
+    "maxtext": "MaxText",
+    "command": "the command",
+}  # trainer of a plan → its name in messages
 OTHER_STEPS = "the arms did not train the same steps"
 ONE_SOURCE = "one program, source, config and software"
 ONE_CODE = (
@@ -130,7 +134,7 @@ def _compare_metrics(left: RunRecord, right: RunRecord) -> tuple[str | None, lis
     frames = [last_of_each_step(metrics) for metrics in (left.metrics, right.metrics)]
     if frames[0]["step"].to_list() != frames[1]["step"].to_list():
         return OTHER_STEPS, []
-    names = [name for name in METRICS if all(name in frame.columns for frame in frames)]
+    names = [name for name in COMPARED_COLUMNS if all(name in frame.columns for frame in frames)]
     for name in names:
         values = np.stack([frame[name].cast(pl.Float64).to_numpy() for frame in frames])
         for at in np.flatnonzero(varies_at(values, exact=True))[:1]:
@@ -176,7 +180,7 @@ def excuse_of(arms: Arms, floors: list[Floor]) -> str:
 
 
 def _host_inputs(plan: RunPlan) -> tuple[object, ...]:
-    """Return all inputs of the host loop except its code, for comparison."""
+    """Return the inputs of the host loop except its code, the run's name and the keys of the implementation."""
     config = {key: value for key, value in plan.config.items() if key not in IMPLEMENTATION_KEYS | {"run_name"}}
     versions = {name: version for name, version in plan.versions.items() if name != SOURCE}
     return versions, plan.environment, config, plan.software

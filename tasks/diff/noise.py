@@ -20,7 +20,7 @@ from tasks.records import RunRecord, seconds_between
 MIN_PAIRS = 8  # pairs of equal runs in the history; with fewer, only the stated noise is used
 STATED_WITHIN = 1.0  # standard deviation × √weight of the prior for log(scale), whose mean is the stated scale
 TAILS_WITHIN = 0.7  # standard deviation of the prior for log(degrees of freedom)
-FINEST = 1e-4  # smallest noise assumed
+FINEST = 1e-4  # smallest noise assumed, as a logarithm of a ratio
 LENT = 0.5  # degrees of freedom per pair beyond MIN_PAIRS: below 1, as pairs share runs and machines change
 NEIGHBOURS_S = 600.0  # longest pause between neighbouring runs; after a longer one, the machine may have other load
 OTHER_TIMES, OTHER_PLACES = "the arms ran at other times", "the arms ran in other places"
@@ -84,7 +84,8 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
     return Noise(scale=max(scale, FINEST), df=lent, pairs=sizes.size, source=past.source)
 
 
-type Group = tuple[str, str]  # (slice or host, session: neighbouring runs of one arm)
+# (machine or slice, session: neighbouring runs of one arm; "" if all runs ran shortly after one another)
+type Group = tuple[str, str]
 
 
 def estimate_noise_between(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
@@ -113,7 +114,7 @@ def estimate_noise_between(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
 def place_of_run(run: RunRecord) -> str:
     """Return the machine or slice of a run; empty if unknown.
 
-    All runs that maxview launched on this machine have the same place; on a cluster, it is the run's nodes.
+    All runs that maxview launched on this machine for one target have one place. On a cluster, it is the run's nodes.
     """
     if run.reading.environment.place:
         return run.reading.environment.place
@@ -135,7 +136,8 @@ def _groups(runs: tuple[RunRecord, ...], arm: str, *, near: bool) -> list[Group]
 def are_neighbours(arms: Arms) -> bool:
     """Return whether the n-th runs of both arms ran shortly after one another; True for logs without times.
 
-    False e.g. for the reused runs of an earlier baseline, or logs from different days.
+    If one arm has more runs, this is about each run and the next one in time. False e.g. for the reused runs of an
+    earlier baseline, or logs from different days.
     """
     sides = [sorted(arm.runs, key=_started) for arm in arms]
     if len(sides[0]) == len(sides[1]):

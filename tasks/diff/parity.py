@@ -1,6 +1,6 @@
 """Compares a metric of two arms step by step, at the best precision that all runs have; finds the first difference.
 
-If only one arm counts its steps from 1, `number_alike` first renumbers them from 0.
+An arm is one side of a comparison of runs. `compare_runs` first calls `number_alike`, which may renumber its steps.
 """
 
 import re
@@ -19,43 +19,44 @@ from tasks.metrics.printed import Values, last_digit, round_to, shared_decimals
 from tasks.records import FirstDivergence, Parity, RunRecord, Source
 
 EXACT = "the last bit (float32)"
-WHOLE = "the last digit (whole numbers)"
-EXPONENTS = frozenset({"megatron"})  # the dialects that print 1.090931E+01
-PLACES = frozenset({"step", "line", "offset", "time"})  # columns that are no metrics
-# names of measured values, which differ between any two runs
-MEASURED = re.compile(
+INTEGERS = "the last digit (whole numbers)"
+EXPONENTS = frozenset({"megatron"})  # formats of logs that print numbers like 1.090931E+01
+POSITION_COLUMNS = frozenset({"step", "line", "offset", "time"})  # columns that locate a row and are no metrics
+# names of values that differ between any two runs: times, rates, memory, power
+NOISY_NAMES = re.compile(
     r"second|(?:^|[^a-z])(?:time|ms|s|tps|wps|mfu|mem|power|energy)(?:[^a-z]|$)|"
     r"(?:tokens|samples)[ _]per|flops|memory|elapsed|throughput",
     re.IGNORECASE,
 )
-MIN_STEPS = 3  # fewer values may be equal by chance
+MIN_STEPS = 3  # fewest steps that show equality or constancy; fewer values may be equal by chance
 LOSS_LIKE = "loss"  # contained in the names of losses: lm_loss, moe_lb_loss, eval_loss
 DERIVED = re.compile(r"perplexity|(?:^|[^a-z])ppl(?:[^a-z]|$)", re.IGNORECASE)  # exp(loss); the loss itself is compared
 
-type Runs = tuple[tuple[int, RunRecord], ...]  # (number in the arm, run)
-type Part = Literal["steps", "evals"]  # which values of a run: of its training steps, or of its evaluations
+type Runs = tuple[tuple[int, RunRecord], ...]  # (number of the run in its arm, from 0; run)
+type Part = Literal["steps", "evals"]  # the values of a run's training steps, or those of its evaluations
 
 
 class Within(Frozen):
-    """The first step at which the runs of one arm differ among themselves."""
+    """The values of one arm's runs at the first step at which they differ among themselves."""
 
     step: int
-    numbers: tuple[int, ...]  # numbers of the compared runs in the arm
-    values: tuple[str, ...]  # the value of each run at `step`
-    places: tuple[Source | None, ...]  # the place of each value in its run's log
+    numbers: tuple[int, ...]  # number of each compared run in its arm, from 0
+    values: tuple[str, ...]  # the value of each compared run at `step`, as text
+    places: tuple[Source | None, ...]  # the place of each value in its run's log; None if unknown
 
 
 class MetricParity(Frozen, arbitrary_types_allowed=True):
     """The step-by-step comparison of one metric of two arms."""
 
     parity: Parity  # the summary that the comparison's record stores
-    steps: NDArray[np.int64]  # the steps that all runs have
+    steps: NDArray[np.int64]  # the steps that all compared runs have
     sides: tuple[Values, Values]  # values at these steps: [runs, steps] of each arm
     exact: bool = False  # the values are known in full precision (float32)
-    unit: float  # one unit of the last printed digit at the largest gap; 0 for full precision or whole numbers
-    places: tuple[Source | None, Source | None] = (None, None)  # of the first difference
-    within: tuple[Within | None, Within | None] = (None, None)  # per arm; None: its runs are equal
-    finite: Self | None = None  # the comparison of the finite steps; None unless both arms have NaN or infinite values
+    # one unit of the last printed digit, at the largest gap if there is a gap; 0 for `exact` values or integers
+    unit: float
+    places: tuple[Source | None, Source | None] = (None, None)  # of the first difference, per arm
+    within: tuple[Within | None, Within | None] = (None, None)  # per arm; None: its runs are equal at all steps
+    finite: Self | None = None  # the comparison of the steps with finite values only; None unless both arms have others
 
     @property
     def varies(self) -> bool:
@@ -64,14 +65,14 @@ class MetricParity(Frozen, arbitrary_types_allowed=True):
 
     @property
     def has_equal_bits(self) -> bool:
-        """Whether every run has the same values in full precision; False if the runs have no step in common."""
+        """Whether all compared runs have the same values in full precision, at one or more common steps."""
         return self.exact and self.parity.first is None and not self.varies and self.parity.steps > 0
 
 
 def shared_metrics(arms: Arms, part: Part = "steps") -> list[str]:
-    """Return the names of the deterministic metrics that every run has, the training loss first.
+    """Return the names of the deterministic metrics that every run has; of training steps, the loss is always first.
 
-    Metrics of training steps come from the trainers' metrics files if every run has one, else from the logs.
+    Metrics of training steps come from the trainers' metrics files if every run `is_exact`, else from the logs.
     """
     tables = [_table(run, part, exact=_all_exact(arms)) for arm in arms for run in arm.runs]
     shared = [
@@ -84,27 +85,27 @@ def shared_metrics(arms: Arms, part: Part = "steps") -> list[str]:
 
 
 def is_compared(name: str) -> bool:
-    """Return whether a metric is compared: equal runs have equal values, and no other metric determines it."""
-    return name not in PLACES and not MEASURED.search(name) and not DERIVED.search(name)
+    """Return whether a column is compared, by its name: it is no position, no noisy value and no perplexity."""
+    return name not in POSITION_COLUMNS and not NOISY_NAMES.search(name) and not DERIVED.search(name)
 
 
 def compare_metric(
     arms: Arms, metric: str = "loss", part: Part = "steps", *, only_finite: bool = False
 ) -> MetricParity:
-    """Compare a metric step by step: bit for bit if every run has a metrics file, else as the logs print it.
+    """Compare a metric step by step, in each arm's runs that did not die, or in all its runs if every one died.
 
-    If the runs of an arm differ among themselves at a step, the arms differ there only if all values of one arm lie
-    above all values of the other; the gap is the distance between the two nearest values. only_finite: leave out steps
-    at which a run has NaN or an infinity.
+    Values of training steps are compared bit for bit if every run `is_exact`, else as the logs print them. Evaluations
+    are compared as the logs print them. If the runs of an arm differ among themselves at a step, the arms differ there
+    only if `gaps_between` is above 0. only_finite: leave out steps at which a run has NaN or an infinity.
     """
     exact = part == "steps" and _all_exact(arms)
-    runs = (_whole_runs(arms[0]), _whole_runs(arms[1]))
+    runs = (_surviving_runs(arms[0]), _surviving_runs(arms[1]))
     steps, values = _align([_series(run, metric, part, exact=exact) for side in runs for _, run in side])
     if only_finite:
         kept = np.isfinite(values).all(axis=0)
         steps, values = steps[kept], values[:, kept]
-    whole = all(_table(run, part, exact=exact).schema[metric].is_integer() for side in runs for _, run in side)
-    decimals = 0 if exact or whole else shared_decimals(values)
+    integers = all(_table(run, part, exact=exact).schema[metric].is_integer() for side in runs for _, run in side)
+    decimals = 0 if exact or integers else shared_decimals(values)
     if not exact:
         values = round_to(values, decimals)
     sides = (values[: len(runs[0])], values[len(runs[0]) :])
@@ -115,8 +116,8 @@ def compare_metric(
     differs = np.where(varies[0] | varies[1], gaps > 0, varies_at(values, exact=exact))
     found = np.flatnonzero(differs)
     name = metric if part == "steps" else f"eval {metric}"
-    precision = WHOLE if whole else EXACT if exact else f"printed precision ({decimals} decimals)"
-    unit = 0.0 if exact or whole else 10.0**-decimals
+    precision = INTEGERS if integers else EXACT if exact else f"printed precision ({decimals} decimals)"
+    unit = 0.0 if exact or integers else 10.0**-decimals
     summary: dict[str, Any] = {}
     places: tuple[Source | None, Source | None] = (None, None)
     if found.size:
@@ -125,7 +126,7 @@ def compare_metric(
         if unit:
             exponents = all(run.reading.format in EXPONENTS for side in runs for _, run in side)
             unit = max(last_digit(value, values, decimals, exponents=exponents) for value in pairs[peak])
-        texts = [repr(value) if exact and not whole else f"{value:.{decimals}f}" for value in pairs[at]]
+        texts = [repr(value) if exact and not integers else f"{value:.{decimals}f}" for value in pairs[at]]
         summary = {
             "first": FirstDivergence(
                 metric=name, step=step, baseline=texts[0], candidate=texts[1], precision=precision
@@ -162,14 +163,17 @@ def eval_table(run: RunRecord) -> pl.DataFrame:
     If an evaluation names its data set, this name precedes the names of its values: a step may have several sets.
     """
     rows = [
-        {(f"{row['set']} {name}" if row.get("set") and name not in PLACES else name): row[name] for name in row}
+        {
+            (f"{row['set']} {name}" if row.get("set") and name not in POSITION_COLUMNS else name): row[name]
+            for name in row
+        }
         for row in run.reading.evals
     ]
     return pl.DataFrame(rows, schema_overrides={"step": pl.Int64}, infer_schema_length=None, strict=False)
 
 
 def _series(run: RunRecord, metric: str, part: Part, *, exact: bool) -> pl.DataFrame:
-    """Return (step, value), ascending, without steps that have no value; a repeated step has its last value."""
+    """Return (step, value), ascending, without steps that have no value. A repeated step has its last row's value."""
     table = _table(run, part, exact=exact)
     if part == "evals":  # leaves out evaluations of other data sets at the same step
         table = table.filter(pl.col(metric).is_not_null())
@@ -178,14 +182,14 @@ def _series(run: RunRecord, metric: str, part: Part, *, exact: bool) -> pl.DataF
 
 
 def _align(series: list[pl.DataFrame]) -> tuple[NDArray[np.int64], Values]:
-    """Return the common steps and their values, one row per run."""
+    """Return the common steps of all tables, and their values: [runs, steps]."""
     named = [table.rename({"value": str(index)}) for index, table in enumerate(series)]
-    whole = reduce(lambda left, right: left.join(right, on="step", how="inner"), named).sort("step")
-    return whole["step"].to_numpy(), np.stack([whole[str(index)].to_numpy() for index in range(len(series))])
+    joined = reduce(lambda left, right: left.join(right, on="step", how="inner"), named).sort("step")
+    return joined["step"].to_numpy(), np.stack([joined[str(index)].to_numpy() for index in range(len(series))])
 
 
-def _whole_runs(arm: ArmRuns) -> Runs:
-    """Return the runs that did not die, so that later steps are compared; all runs if every run died."""
+def _surviving_runs(arm: ArmRuns) -> Runs:
+    """Return the runs that did not die, or all runs if every run died. A dead run lacks the later steps."""
     numbered = tuple(enumerate(arm.runs))
     return tuple(pair for pair in numbered if not pair[1].has_died) or numbered
 
@@ -206,7 +210,7 @@ def _within(
 
 
 def _place(runs: Runs, part: Part, side: Values, index: int, step: int, value: float) -> Source | None:
-    """Return the place of a step in the log of the run that has this value at that step."""
+    """Return the place of a step in the log of the first run that has this value at that step."""
     rows = np.flatnonzero((side[:, index] == value) | (np.isnan(side[:, index]) & np.isnan(value)))
     number, run = runs[int(rows[0]) if rows.size else 0]
     return _line_of_step(run, part, step, number)
@@ -230,7 +234,8 @@ def varies_at(values: Values, *, exact: bool) -> NDArray[np.bool_]:
 def gaps_between(sides: tuple[Values, Values]) -> Values:
     """Return the distance between the nearest values of two arms at each step. sides: [runs, steps] of each.
 
-    0 where the finite ranges overlap, or both arms have NaN or the same infinity; else inf where a value is not finite.
+    0 where the ranges of the arms' values overlap. At a step with NaN or infinities: 0 if both arms have NaN, if both
+    have the same infinity, or if the ranges of their finite values overlap; else inf.
     """
     finite = [np.isfinite(side) for side in sides]
     low = [np.where(known, side, inf).min(axis=0) for side, known in zip(sides, finite, strict=True)]
@@ -255,10 +260,10 @@ def nearest_at(sides: tuple[Values, Values], index: int) -> tuple[float, float]:
 
 
 def number_alike(arms: Arms) -> Arms:
-    """Return both arms; if only one counts its steps from 1, its steps are renumbered from 0.
+    """Return both arms, with the steps of an arm renumbered from 0 if three conditions hold.
 
-    They are renumbered only if all runs have equally many steps and the losses then agree better: a log that lacks its
-    step 0 also begins at 1, but its losses agree without renumbering.
+    All its logs begin at step 1 and those of the other arm at 0; all logs have equally many steps; and the losses then
+    agree better. A log that lacks its step 0 begins at 1 too, but its losses agree better without renumbering.
     """
     steps = [[run.reading.steps["step"] for run in arm.runs] for arm in arms]
     begins = [{table.first() for table in side} for side in steps]
@@ -279,6 +284,6 @@ def _from_zero(arm: ArmRuns) -> ArmRuns:
 
 
 def _mean_gap(arms: Arms) -> float:
-    """Return the mean absolute difference of the first runs' losses at the steps of all runs; inf without any."""
+    """Return the mean absolute difference of the losses of the arms' first runs; inf if they have no common step."""
     left, right = (side[0] for side in compare_metric(arms).sides)
     return float(np.abs(right - left).mean()) if left.size else np.inf

@@ -41,7 +41,7 @@ def _decimals_of(cells: Cells) -> int:
 
 
 def values_row(arms: Arms, found: Sequence[MetricParity], context: CurveContext) -> MetricDiff | None:
-    """Return one row for all deterministic values except the loss; None if the runs have none in common."""
+    """Return one row for all deterministic values of steps except the loss; None if the runs have none in common."""
     decision = decide_values(found, context)
     if decision is None:
         return None
@@ -84,7 +84,9 @@ def evaluation_row(arms: Arms, found: Sequence[MetricParity], decision: Decision
 
 
 def _last_cell(arm: ArmRuns) -> Measured:
-    """Return the last evaluation loss of the first run; without losses, the number of evaluations; else no value."""
+    """Return the last evaluation loss of the first run; without losses, the number of evaluations.
+
+    Without evaluations, the cell is empty."""
     table = eval_table(arm.first)
     losses = [name for name, kind in table.schema.items() if LOSS_LIKE in name and kind.is_numeric()]
     if table.is_empty() or not losses:
@@ -94,7 +96,7 @@ def _last_cell(arm: ArmRuns) -> Measured:
 
 
 def find_lacking_evaluations(arms: Arms) -> Observations:
-    """Yield a finding if an arm that ended well lacks evaluations at steps at which the other arm has them."""
+    """Yield a finding if an arm in which no run died lacks evaluations at steps at which the other arm has them."""
     steps = [{row["step"] for run in arm.runs for row in run.reading.evals} for arm in arms]
     for here in (0, 1):
         (arm, other), (mine, theirs) = (arms[here], arms[1 - here]), (steps[here], steps[1 - here])

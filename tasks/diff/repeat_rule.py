@@ -18,7 +18,7 @@ class Patience(Frozen):
     """The limits of further repeats."""
 
     budget_s: float | None = None  # seconds since the comparison's start; None: no limit
-    most: int = ENOUGH_REPEATS  # repeats
+    most: int = ENOUGH_REPEATS  # largest number of repeats
 
 
 class NextLook(Frozen):
@@ -54,7 +54,7 @@ def next_look(record: ComparisonRecord, *, repeats: int, patience: Patience, spe
 def next_repeats(repeats: int, wanted: int | None, *, most: int) -> int:
     """Return the repeats for the next look: `wanted`, but at least one more than now.
 
-    The result is at most AT_MOST_TIMES as many as now (or MIN_REPEATS, if that is more), and at most `most`.
+    The result is at most AT_MOST_TIMES as many as now (or MIN_REPEATS, if that is more), and never above `most`.
     """
     reasonable = max(AT_MOST_TIMES * repeats, MIN_REPEATS)
     return min(most, max(repeats + 1, min(wanted or reasonable, reasonable)))
@@ -74,7 +74,7 @@ def undecided_rows(record: ComparisonRecord) -> list[MetricDiff]:
 
 
 def _seconds_of_pair(record: ComparisonRecord) -> float | None:
-    """Return the mean seconds of one more run of each arm, from the logs of the present runs."""
+    """Return the mean seconds of one more run of each arm, from the present runs' time accounts; None if unknown."""
     known = [
         [account.total_s for account in record.times if account.arm == arm.name]
         for arm in (record.baseline, record.candidate)

@@ -19,7 +19,7 @@ SHOWN = 3  # most arguments that a message names
 
 
 def find_deaths(arms: Arms) -> Observations:
-    """Yield a finding for every arm with a run that died: its last step, time since its start, and cause."""
+    """Yield a finding for every arm with a run that died: last step, run time and cause of the first such run."""
     for arm in arms:
         dead = [(number, run) for number, run in enumerate(arm.runs) if run.has_died]
         if not dead:
@@ -45,7 +45,7 @@ def _cause(number: int, reading: RunReading) -> tuple[str, Source | None]:
 
 
 def death_row(arms: Arms) -> MetricDiff:
-    """Return the row with the end of both arms. Used if an arm died: *regressed* if only the candidate did."""
+    """Return the row with the end of both arms, for a death: *regressed* if only the candidate died, else *unknown*."""
     cells = (_end_cell(arms[0]), _end_cell(arms[1]))
     verdict = "regressed" if arms[1].dead and not arms[0].dead else "unknown"
     dead = " and ".join(arm.label for arm in arms if arm.dead)
@@ -66,7 +66,7 @@ def _end_cell(arm: ArmRuns) -> Measured:
 
 
 def find_reading_gaps(arms: Arms) -> Observations:
-    """Yield findings for incomplete logs, unread, missing or repeated steps, and lost lines."""
+    """Yield findings for incomplete logs, lost lines, and unread, missing or repeated steps."""
     for arm in arms:
         found = [item for number, run in enumerate(arm.runs) for item in _gaps_of_run(arm, number, run)]
         for kind in dict.fromkeys(item.kind for item in found):
@@ -118,7 +118,7 @@ def find_starts_apart(arms: Arms) -> Observations:
 
 
 def find_recompiles(arms: Arms) -> Observations:
-    """Yield one finding per arm: its first run with several compiles, and the signatures of the first two."""
+    """Yield at most one finding per arm: its first run with several compiles, and the signatures of the first two."""
     for arm in arms:
         for number, run in enumerate(arm.runs):
             compiles = run.compiles or run.reading.compiles

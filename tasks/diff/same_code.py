@@ -137,7 +137,7 @@ def find_shared_start(arms: Arms) -> Observations:
 
 
 def find_other_trainers(arms: Arms) -> Observations:
-    """Yield findings for runs that report another commit or trainer source than planned."""
+    """Yield findings for runs that report another commit or trainer source than planned, or a changed checkout."""
     for arm in arms:
         for run in arm.runs:
             said = run.program.get("trainer")

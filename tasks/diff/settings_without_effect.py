@@ -10,7 +10,7 @@ import polars as pl
 from configs.schema import Frozen
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.observed import Observations, contrast, notice, places_of
-from tasks.diff.parity import MEASURED, MIN_STEPS, PLACES, MetricParity
+from tasks.diff.parity import MIN_STEPS, NOISY_NAMES, POSITION_COLUMNS, MetricParity
 from tasks.diff.setting_differences import config_of
 from tasks.diff.state_rows import find_untrained
 from tasks.diff.undeclared_differences import trainers_differ
@@ -20,14 +20,14 @@ from tasks.records import Source
 # config keys that change the losses of any training
 EFFECTIVE = ("enable_dropout", "dropout_rate", "quantization", "learning_rate", "dtype", "weight_dtype",
              "init_weights_seed", "data_shuffle_seed")  # fmt: skip
-_ARRAY = re.compile(r"param")
+_ARRAY = re.compile(r"param")  # beginning of the names of fields about a parameter array
 OFF = frozenset({"False", "false", "0", "0.0"})  # values of enable_dropout without dropout
 
 
 class Field(Frozen):
     """The values of one field of the step lines, over all runs of an arm."""
 
-    count: int  # number of values
+    count: int  # number of values, without NaN
     low: float  # the smallest value
     high: float  # the largest value
     place: Source | None  # of the first value that is not 0 in the first run with the field, else of its first step
@@ -73,7 +73,7 @@ def read_fields(arm: ArmRuns, *, exact: bool) -> dict[str, Field]:
     for number, run in enumerate(arm.runs):
         table = run.metrics if exact and run.metrics is not None else run.reading.steps
         for name, kind in table.schema.items():
-            if not kind.is_numeric() or name in PLACES:
+            if not kind.is_numeric() or name in POSITION_COLUMNS:
                 continue
             values = table[name].cast(pl.Float64).drop_nulls().drop_nans()
             if values.is_empty():
@@ -105,7 +105,7 @@ def _compare_fields(arms: Arms, left: dict[str, Field], right: dict[str, Field])
             yield notice("missing-field", message, (arm, f"no {names}", places[0]), (other, names, places[1]))
         for name, field in theirs.items():
             have = mine.get(name)
-            if have is None or MEASURED.search(name) or min(have.count, field.count) < MIN_STEPS:
+            if have is None or NOISY_NAMES.search(name) or min(have.count, field.count) < MIN_STEPS:
                 continue
             if not have.is_constant or (field.is_constant and (have.low != 0 or field.low == 0)):
                 continue

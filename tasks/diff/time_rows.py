@@ -66,7 +66,9 @@ def step_time_row(arms: Arms, rules: VerdictRules, circumstances: Circumstances)
 
 
 def cpu_time_row(arms: Arms, rules: VerdictRules, circumstances: Circumstances) -> MetricDiff | None:
-    """Return the row of the CPU time per step; None unless all runs that ended well measured it, as on CPUs.
+    """Return the row of the CPU time per step; None if a run has no level of it, as on TPUs and GPUs.
+
+    If a run of an arm died, that arm may lack levels; the row then needs at least one run with a level.
 
     Other load on the machine can double the wall time of a step, but changes its CPU time by a few percent only
     (docs/decisions/0010). So on a shared machine this row finds differences that the step time cannot show.
@@ -205,7 +207,7 @@ def _grown_part(arms: Arms, slower: int) -> str:
 
 
 def _parts_per_step(accounts: list[TimeAccount]) -> dict[str, float]:
-    """Return the mean seconds per step of each part between the first step and the last."""
+    """Return the mean seconds per step of each part between the first step and the last, without compilation."""
     found: dict[str, float] = {}
     for account in accounts:
         steps = max(part.steps for part in account.parts if part.part == COMPUTE)

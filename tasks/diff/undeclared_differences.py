@@ -171,7 +171,7 @@ def _mixed(arm: ArmRuns, name: str, field: str, pair: tuple[tuple[int, Any], tup
 
 
 def find_work_differences(arms: Arms, declared: frozenset[str]) -> Observations:
-    """Yield findings for differences in FLOPs, tokens, steps and config keys that are not declared."""
+    """Yield findings for undeclared differences in FLOPs, tokens, steps, config keys and environment variables."""
     left, right = arms[0].reading, arms[1].reading
     flops = left.flops.total_tflops, right.flops.total_tflops
     message = "the model does different work per step ({} and {} TFLOPs)"
@@ -191,7 +191,10 @@ def find_work_differences(arms: Arms, declared: frozenset[str]) -> Observations:
 
 
 def _compare_token_counts(arms: Arms) -> Observations:
-    """Yield a finding if tokens per step (seconds × tokens per second) differ. Speed does not change this product."""
+    """Yield a finding if tokens per step (seconds × tokens per second) differ by a factor above OTHER_UNIT.
+
+    Speed does not change this product.
+    """
     left, right = (_tokens_of_step(arm.reading) for arm in arms)
     if left is not None and right is not None and not left / OTHER_UNIT <= right <= left * OTHER_UNIT:
         message = (
