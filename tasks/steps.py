@@ -79,7 +79,7 @@ from tasks.services.outage import outlast, unless_away
 from tasks.services.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.store import Store
 from tasks.verify.compare_checkpoints import compare_arms
-from tasks.verify.steps_to_prove import find_wanted, prove
+from tasks.verify.steps_to_prove import find_steps_since, prove
 from tasks.verify.verification import verify_saved
 
 PROGRESS_EVERY_S = 1.0
@@ -162,7 +162,7 @@ def verify_step(path: Path, manifests: Path) -> CheckpointProof:
 @task(name="find checkpoints", **IO)
 def find_checkpoints_step(places: Sequence[str], hours: float | None) -> list[str]:
     """Return the paths of the checkpoints in `places` committed in the last `hours`, or of all if that is None."""
-    wanted = find_wanted(places, since=datetime.now(UTC) - timedelta(hours=hours) if hours else None)
+    wanted = find_steps_since(places, since=datetime.now(UTC) - timedelta(hours=hours) if hours else None)
     get_run_logger().info("%s checkpoints to prove", len(wanted))
     return wanted
 

@@ -43,7 +43,7 @@ def checkpoint_row(
 def _saves_cell(arm: ArmRuns, saved: Saved) -> Measured:
     if not saved.announced:
         return Measured(text="" if arm.dead else "none")
-    return Measured(value=saved.counted, text=saved.summary, source=saved.source)
+    return Measured(value=saved.valid, text=saved.summary, source=saved.source)
 
 
 def _judge_saves(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:
@@ -57,16 +57,16 @@ def _judge_saves(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:
         return "unknown", "; ".join((*baseline.broken, *candidate.broken))
     if not baseline.announced and not candidate.announced:
         return "same", "neither arm saves any"
-    unproved = [arm.label for arm, side in zip(arms, saved, strict=True) if side.announced and not side.proved]
+    unproved = [arm.label for arm, side in zip(arms, saved, strict=True) if side.announced and not side.has_proofs]
     said = ""
     if unproved:
         names = " and ".join(unproved)
         said = f"the checkpoints of {names} could not be verified on this machine; this row relies on the logs"
-    unseen = [arm.label for arm, side in zip(arms, saved, strict=True) if side.invisible and not side.proved]
+    unseen = [arm.label for arm, side in zip(arms, saved, strict=True) if side.invisible and not side.has_proofs]
     if unseen:
         return "unknown", f"the log of {' and '.join(unseen)} does not show commits; {said}"
     if lacking := sorted(baseline.steps - candidate.steps):
-        if not candidate.proved and (cut := [step for step in lacking if not candidate.begun <= step]):
+        if not candidate.has_proofs and (cut := [step for step in lacking if not candidate.begun <= step]):
             steps = ", ".join(map(str, cut))
             lost = f"a checkpoint of step {steps} may be missing from the log only"
             return "unknown", f"the log of {arms[1].label} is incomplete, so {lost}"
@@ -164,7 +164,7 @@ def _name_some(paths: list[str]) -> str:
 
 
 def _find_most_frozen(arm: ArmRuns) -> tuple[int, list[str]] | None:
-    """Return the number of the run with the most unchanged arrays, and their paths; None if no run has digests."""
+    """Return the number of the run with the most unchanged arrays, and their paths; None if no run can be judged."""
     known = [(number, _frozen_of(run)) for number, run in enumerate(arm.runs)]
     told = [(number, paths) for number, paths in known if paths is not None]
     return max(told, key=lambda pair: len(pair[1]), default=None)

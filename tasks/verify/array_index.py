@@ -14,11 +14,11 @@ import numpy as np
 
 from tasks.records import Problem
 
-MAX_CHUNKS = 10_000_000  # limit per array; metadata with more chunks is damaged or malicious
+MAX_CHUNKS = 10_000_000  # most stored chunks of an array; metadata with more chunks is damaged or malicious
 # How the bytes of a chunk's file are packed; "unknown": in a way whose length cannot be checked.
 Packing = Literal["shard", "zstd", "none", "unknown"]
 _SHARD_INDEX = [{"configuration": {"endian": "little"}, "name": "bytes"}, {"name": "crc32c"}]
-_SUFFIXES = {"/zarr.json": 3, "/.zarray": 2}
+_SUFFIXES = {"/zarr.json": 3, "/.zarray": 2}  # end of the key of an array's metadata → zarr format
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,11 @@ class FileRange:
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """The zarr metadata of an array that is stored in parts of `write_shape` and decoded in chunks of `read_shape`."""
+    """The zarr metadata of an array.
+
+    Stored chunks have the shape `write_shape`. A chunk that is a shard is decoded in parts of `read_shape`; otherwise
+    the two shapes are equal.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -45,7 +49,7 @@ class ArraySpec:
 
     @property
     def itemsize(self) -> int:
-        """The bytes of one element; 4 for a dtype unknown to numpy."""
+        """The number of bytes of one element; 4 for a dtype unknown to numpy."""
         try:
             return np.dtype(self.dtype).itemsize
         except TypeError:
@@ -53,19 +57,19 @@ class ArraySpec:
 
     @property
     def decoded_bytes(self) -> int:
-        """The bytes of the whole array in memory."""
+        """The number of bytes of the whole array in memory."""
         return math.prod(self.shape) * self.itemsize
 
     def chunk_count(self) -> int:
-        """Return the number of stored parts (of `write_shape`)."""
+        """Return the number of chunks (of `write_shape`)."""
         return math.prod(map(len, self.grid(self.write_shape)))
 
-    def grid(self, steps: tuple[int, ...]) -> list[range]:
-        """Return the indices of the parts on each axis, for parts of the shape `steps`."""
-        return [range(math.ceil(size / step)) for size, step in zip(self.shape, steps, strict=True)]
+    def grid(self, box_shape: tuple[int, ...]) -> list[range]:
+        """Return the range of indices on each axis, for a grid of boxes of the shape `box_shape`."""
+        return [range(math.ceil(size / side)) for size, side in zip(self.shape, box_shape, strict=True)]
 
     def chunk_keys(self) -> Iterator[str]:
-        """Yield the key of every stored part (of `write_shape`), in C order."""
+        """Yield the key of every chunk (of `write_shape`), in C order."""
         for index in itertools.product(*self.grid(self.write_shape)):
             parts = [str(i) for i in index]
             if self.zarr_format == 3:
@@ -74,19 +78,19 @@ class ArraySpec:
                 yield f"{self.name}/" + (self.separator.join(parts) or "0")
 
     def boxes(self) -> Iterator[tuple[slice, ...]]:
-        """Yield the slices of the array that each chunk (of `read_shape`) covers, in C order."""
+        """Yield the slices of the array for each decoded part (of `read_shape`), in C order."""
         for index in itertools.product(*self.grid(self.read_shape)):
             ranges = zip(index, self.read_shape, self.shape, strict=True)
-            yield tuple(slice(i * step, min((i + 1) * step, size)) for i, step, size in ranges)
+            yield tuple(slice(i * side, min((i + 1) * side, size)) for i, side, size in ranges)
 
 
 @dataclass
 class Index:
-    """The contents of an item: array name → metadata, chunk key → place (None: inside a B-tree node), B-tree nodes."""
+    """The arrays of an item, and the places of its chunks and of the index itself."""
 
-    arrays: dict[str, ArraySpec] = field(default_factory=dict)
-    chunks: dict[str, FileRange | None] = field(default_factory=dict)
-    nodes: list[FileRange] = field(default_factory=list)
+    arrays: dict[str, ArraySpec] = field(default_factory=dict)  # by name
+    chunks: dict[str, FileRange | None] = field(default_factory=dict)  # by key; None: inside a B-tree node
+    nodes: list[FileRange] = field(default_factory=list)  # B-tree nodes, and array metadata outside of them
     problems: list[Problem] = field(default_factory=list)
     whole: bool = True  # False if a part of the index was unreadable, so that keys may be missing here
 
@@ -113,7 +117,7 @@ def array_name(key: str) -> str | None:
 
 
 def parse_array(key: str, text: bytes | str) -> ArraySpec:
-    """Return the array that the zarr metadata `text` describes. key: the metadata's.
+    """Return the array that the zarr metadata `text` describes. key: the metadata's key.
 
     Invalid metadata raises ValueError, LookupError, TypeError, AttributeError, OverflowError or RecursionError."""
     suffix = next(s for s in _SUFFIXES if key.endswith(s))
@@ -160,7 +164,10 @@ def _packing_3(codecs: list[Mapping[str, Any]]) -> Packing:
 
 
 def _dtype_name(dtype: object) -> str:
-    """Return numpy's name of a zarr dtype: `float32` for v2's `<f4` and v3's `float32`. Raises TypeError."""
+    """Return numpy's name of a zarr dtype: `float32` for v2's `<f4` and v3's `float32`; unknown dtypes are unchanged.
+
+    Raises TypeError if the dtype is not a text.
+    """
     if not isinstance(dtype, str) or not dtype:
         raise TypeError(f"the data type {dtype!r} is no name")
     try:

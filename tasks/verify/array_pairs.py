@@ -55,15 +55,15 @@ def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpe
             layers.setdefault((role, stack), {})[number] = place
     pairs = []
     for place in sorted(scanned.keys() & layers.keys()):
-        parts = layers[place]
-        if sorted(parts) != list(range(len(parts))) or any(part not in unrolled for part in parts.values()):
+        places = layers[place]
+        if sorted(places) != list(range(len(places))) or any(one not in unrolled for one in places.values()):
             continue
-        specs = tuple(unrolled[parts[number]] for number in range(len(parts)))
+        specs = tuple(unrolled[places[number]] for number in range(len(places)))
         axis = _layer_axis(scanned[place], specs)
         if axis is None:
             continue
-        for part in parts.values():
-            del unrolled[part]
+        for one in places.values():
+            del unrolled[one]
         pairs.append(Pair(*place, (scanned.pop(place),), specs, axis))
     return pairs
 
@@ -83,11 +83,11 @@ def _stacks_of(path: str) -> list[tuple[str, int]]:
     """Return (path of the stacked array, layer number) for each number in a path: `layers.3.w` → (`layers.w`, 3)."""
     parts = path.split(".")
     found = []
-    for place, part in enumerate(parts):
-        if part.isdigit() and place:
-            found.append((".".join(parts[:place] + parts[place + 1 :]), int(part)))
+    for at, part in enumerate(parts):
+        if part.isdigit() and at:
+            found.append((".".join(parts[:at] + parts[at + 1 :]), int(part)))
         elif match := _LAYER.fullmatch(part):
-            found.append((".".join([*parts[:place], match["stack"], *parts[place + 1 :]]), int(match["number"])))
+            found.append((".".join([*parts[:at], match["stack"], *parts[at + 1 :]]), int(match["number"])))
     return found
 
 

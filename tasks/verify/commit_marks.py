@@ -91,7 +91,7 @@ def check_commit(
 
 
 def _check_markers(folder: epath.Path, places: Sequence[str], report: Callable[[str, str], None]) -> None:
-    """Report the markers whose step differs from the folder's step or from the first marker's step.
+    """Report damaged markers, and markers whose step differs from the folder's or from the first marker's step.
 
     A marker is a file with the path that was committed. places: prefixes of the step and of its items."""
     committed: PurePosixPath | None = None  # the step's folder according to the first marker

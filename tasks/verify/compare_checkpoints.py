@@ -41,7 +41,7 @@ type ProvedRun = tuple[RunRecord, CheckpointProof]
 def find_common(runs: Sequence[RunRecord]) -> tuple[ProvedRun, ProvedRun] | None:
     """Return each arm's first run, with its proof of the last step that is verified in both runs.
 
-    None without such a step, and unless `runs` are of two arms.
+    None without such a step, or if `runs` are not of two arms.
     """
     first: dict[str, RunRecord] = {}
     for run in runs:
@@ -104,8 +104,8 @@ def compare_checkpoints(
 ) -> CheckpointDifference:
     """Return the difference between two given steps, or between two runs at their last common step.
 
-    Raises CheckpointError for an incomplete checkpoint, for runs without a common step, and for different models, with
-    the first parameter whose path or shape differs.
+    Raises CheckpointError for an unreadable or incomplete checkpoint, for runs without a common step, and for different
+    models, with the first parameter whose path or shape differs.
     """
     with reusing_memory(), reporting_unreachable_buckets(open_path(path), open_path(other)):
         return _compare_steps(*_choose_steps(path, other), on_progress)
@@ -143,11 +143,11 @@ def _compare_steps(step: FoundStep, its: FoundStep, on_progress: Progress | None
 
 
 def _by_size(array: ArrayDifference) -> tuple[bool, float, float, bool, str]:
-    """Sort key: first, state arrays that were not compared; then, most non-finite differences, largest norm, name."""
+    """Sort key: first, state arrays that were not compared; then by non-finite differences and norm, descending."""
     found = array.values
-    lost = found is None and array.is_state
+    uncompared = found is None and array.is_state
     apart = (-found.not_finite, -found.norm) if found else (0, 0.0)
-    return not lost, *apart, not (found and found.differing), (array.names or array.other_names)[0]
+    return not uncompared, *apart, not (found and found.differing), (array.names or array.other_names)[0]
 
 
 def _choose_steps(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> tuple[FoundStep, FoundStep]:
@@ -170,7 +170,7 @@ def _parent(found: Sequence[FoundStep]) -> epath.Path:
 
 @dataclass(frozen=True)
 class _Tree:
-    """The arrays of one step. `side` opens the arrays; `sharding`: array name → sharding in words."""
+    """The arrays of a step's training state. `side` opens the arrays; `sharding`: array name → sharding in words."""
 
     arrays: tuple[ArraySpec, ...]
     side: Side
@@ -211,7 +211,10 @@ def _read_sharding(folder: epath.Path) -> dict[str, str]:
 
 
 def _name_sharding(layout: Mapping[str, Any]) -> str:
-    """Return a sharding in words, without mesh axes of size 1: `(fsdp, -, tensor) over fsdp=8, tensor=2`."""
+    """Return a sharding in words, without mesh axes of size 1: `(fsdp, -, tensor) over fsdp=8, tensor=2`.
+
+    Of shardings other than NamedSharding, return the type.
+    """
     if layout.get("sharding_type") != "NamedSharding":
         return str(layout.get("sharding_type"))
     sizes = {axis: size for axis, size in zip(layout["axis_names"], layout["shape"], strict=True) if size > 1}

@@ -17,16 +17,16 @@ from tasks.records import Problem
 from tasks.verify.array_index import ArraySpec, FileRange, Index, name_some
 from tasks.verify.layout import OCDBT_MANIFEST
 
-_HEAD = 18  # bytes of the longest zstd frame header
-_CHECKSUM = 4
+_HEAD = 18  # length of the longest zstd frame header, in bytes
+_CHECKSUM = 4  # length of the checksum of a zstd frame or of a shard's index, in bytes
 _RLE = 1  # type of a zstd block that is stored as one byte, whatever its length
 _ABSENT = np.uint64(2**64 - 1)  # stands for offset and length of an absent chunk in a shard's index
 
 
 def check_ranges(folder: epath.Path, index: Index, files: Mapping[str, int]) -> list[Problem]:
-    """Return the index's problems, then one problem per file that is missing, too short or too long for the index.
+    """Return the index's problems, then one problem per file that does not fit the index.
 
-    files: path below the item's `folder` → bytes."""
+    Such a file is missing, too short, too long or damaged. files: path below the item's `folder` → size in bytes."""
     problems = list(index.problems)
     if OCDBT_MANIFEST not in files:
         problems += _check_chunk_files(folder, index, files)
@@ -53,9 +53,9 @@ def check_ranges(folder: epath.Path, index: Index, files: Mapping[str, int]) -> 
 
 
 def _check_chunk_files(folder: epath.Path, index: Index, files: Mapping[str, int]) -> list[Problem]:
-    """Return one problem per chunk file of wrong length in a folder of zarr files; skips missing and empty files.
+    """Return one problem per chunk file of wrong length, or of unknown length because it is damaged or unreadable.
 
-    Nothing is checked in buckets, which write objects atomically."""
+    Skips missing and empty files, and all files in buckets, which write objects atomically. folder: of zarr files."""
     if "://" in str(folder):
         return []
     problems = []
@@ -67,7 +67,7 @@ def _check_chunk_files(folder: epath.Path, index: Index, files: Mapping[str, int
 
 
 def _check_file(path: Path, spec: ArraySpec, size: int) -> str | None:
-    """Return the problem of a chunk's file; None if its length is right or cannot be checked."""
+    """Return the problem of a chunk's file; None if its length is right, or its packing or dtype is unknown."""
     try:
         with path.open("rb") as file:
             match spec.packing:
@@ -112,8 +112,8 @@ def _zstd_length(file: BinaryIO) -> int:
 
 
 def _check_shard(file: BinaryIO, spec: ArraySpec, size: int) -> str | None:
-    """Return the problem of the index at a shard's end: a wrong checksum, or chunks beyond the end; or None."""
-    count = math.prod(whole // part for whole, part in zip(spec.write_shape, spec.read_shape, strict=True))
+    """Return the problem of the index at a shard's end: cut off, wrong checksum, chunks beyond the end; else None."""
+    count = math.prod(written // read for written, read in zip(spec.write_shape, spec.read_shape, strict=True))
     length = 16 * count + _CHECKSUM
     if size < length:
         return f"is cut off: {size:,} of at least {length:,} bytes are there"

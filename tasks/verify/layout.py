@@ -23,15 +23,16 @@ STEP_METADATA = "_CHECKPOINT_METADATA"
 TREE_METADATA = "_METADATA"
 OCDBT_MANIFEST = "manifest.ocdbt"
 V1_MARKER = "orbax.checkpoint"  # a file in steps that have one commit marker for all items
-MAX_BYTES = 64 << 20  # limit for a metadata file; 10,000 arrays need a tenth of this
+# most bytes of a metadata file, of an OCDBT manifest, and of cached B-tree nodes; 10,000 arrays need a tenth of this
+MAX_BYTES = 64 << 20
 
-_MARKS = frozenset({STEP_METADATA, COMMIT_MARKER, TREE_METADATA, OCDBT_MANIFEST, "items"})
+_MARKS = frozenset({STEP_METADATA, COMMIT_MARKER, TREE_METADATA, OCDBT_MANIFEST, "items"})  # names that show a step
 _STEP_NAME = re.compile(r"(?:[A-Za-z]+_)?(\d+)")  # `9`; depending on Orbax's options `checkpoint_9` or `00000009`
 _TREE_HANDLERS = ("PyTreeCheckpointHandler", "StandardCheckpointHandler", "PyTreeHandler")
 
 
 class CheckpointError(ValueError):
-    """A path is no usable checkpoint; the message names the remedy."""
+    """A checkpoint cannot be found, read or compared; the message names the remedy."""
 
 
 class BucketError(CheckpointError):
@@ -39,7 +40,7 @@ class BucketError(CheckpointError):
 
 
 class DamagedFile(ValueError):
-    """A metadata file cannot be read. The message is shown after the file's path: `is missing`."""
+    """A metadata file is missing, unreadable or invalid. The message is shown after the file's path: `is missing`."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def find_steps(path: str | os.PathLike[str]) -> list[FoundStep]:
     """Return the checkpoint steps at `path` (a run's folder, its `checkpoints` folder, or one step), sorted by step.
 
     Folders of unfinished saves (`*.orbax-checkpoint-tmp*`) are omitted unless `path` is one. Raises CheckpointError
-    if there is no checkpoint.
+    if there is no checkpoint, or if `path` cannot be read.
     """
     root = open_path(path)
     names = _list_names(root)
@@ -146,7 +147,7 @@ def raise_if_unreachable(place: epath.Path) -> None:
 
 @contextmanager
 def reporting_unreachable_buckets(*places: epath.Path) -> Iterator[None]:
-    """Turn the errors of bucket clients in the block into CheckpointError.
+    """Turn every error in the block into CheckpointError if one of the places is in a bucket.
 
     Raises BucketError instead of any error if a bucket is unreachable: then its files seem missing or damaged."""
     remote = [place for place in places if "://" in str(place)]
@@ -235,7 +236,7 @@ def _walk_files(root: epath.Path) -> dict[str, int]:
 
 
 def _is_plain(path: epath.Path) -> bool:
-    """Return whether a path is a regular file: reading a pipe or device may never end. Raises FileNotFoundError."""
+    """Return whether a path is a regular file or in a bucket. Reading pipes may never end. Raises FileNotFoundError."""
     return "://" in str(path) or stat.S_ISREG(os.stat(path).st_mode)
 
 
@@ -258,7 +259,10 @@ def find_items(handlers: Any, files: Mapping[str, int]) -> list[Item]:
 
 
 def read_small(path: epath.Path) -> str:
-    """Return the text of a metadata file. Raises DamagedFile if it is missing, empty, unreadable or too large."""
+    """Return the text of a metadata file. Raises DamagedFile if it is missing, empty, unreadable or too large.
+
+    Raises BucketError if it is in an unreachable bucket.
+    """
     try:
         if not _is_plain(path):
             raise DamagedFile("is a pipe or a device, not a file")

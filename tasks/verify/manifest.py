@@ -1,4 +1,4 @@
-"""Writes and checks manifests. A manifest is a file beside a checkpoint with the crc32c of every file in it.
+"""Writes and checks manifests. A manifest contains the crc32c of every file of a checkpoint.
 
 Orbax stores no checksum of array data, so a flipped byte in an array is restored silently. Only checksums that were
 computed right after the commit detect the flipped byte.
@@ -29,8 +29,8 @@ from tasks.verify.layout import (
 
 VERSION = 1
 _DOCUMENT = "maxview checkpoint manifest"
-_BLOCK = 256 << 10  # fits the CPU's cache: 6 GB/s instead of 3 GB/s with 4 MiB
-_REMOTE_BLOCK = 8 << 20  # large, because every read is a request
+_BLOCK = 256 << 10  # bytes read at once; they fit the CPU's cache: 6 GB/s instead of 3 GB/s with 4 MiB
+_REMOTE_BLOCK = 8 << 20  # bytes read at once from a bucket; many, because every read is a request
 _WORKERS = 2  # enough for most disks; a trainer may need the other cores
 
 
@@ -72,7 +72,8 @@ def checksum_files(
 ) -> tuple[dict[str, tuple[int, str]], list[Problem]]:
     """Return file → (bytes, crc32c in hex), and one problem per unreadable file.
 
-    Files that vanish meanwhile are omitted. on_bytes: called with the bytes of each block read."""
+    Files that vanish meanwhile are omitted. on_bytes: called by other threads with the number of
+    bytes of each block read."""
     problems: list[Problem] = []
     block_size = _REMOTE_BLOCK if "://" in str(folder) else _BLOCK
 
@@ -157,12 +158,12 @@ def compare_sizes(manifest: Mapping[str, Any], sizes: Mapping[str, int]) -> list
 
 
 def check_manifest(
-    manifest: Mapping[str, Any], checksums: Mapping[str, tuple[int, str]], unreadable: Sequence[Problem] = ()
+    manifest: Mapping[str, Any], checksums: Mapping[str, tuple[int, str]], known: Sequence[Problem] = ()
 ) -> list[Problem]:
-    """Return `unreadable`, then one problem per file that is missing, new or changed since the manifest was made."""
+    """Return `known`, then one problem per other file that is missing, new or changed since the manifest was made."""
     recorded = manifest["files"]
-    problems = list(unreadable)
-    for name in sorted((set(recorded) | set(checksums)) - {problem.path for problem in unreadable}):
+    problems = list(known)
+    for name in sorted((set(recorded) | set(checksums)) - {problem.path for problem in known}):
         message = _difference(recorded.get(name), checksums.get(name))
         if message:
             problems.append(Problem(check="manifest", path=name, message=message))

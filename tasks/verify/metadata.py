@@ -26,7 +26,7 @@ class MetadataCheck:
         self.leaves: dict[str, Mapping[str, Any]] = {}
 
     def run(self) -> list[Problem]:
-        """Return one problem for each contradiction and for each damaged file."""
+        """Return the problems: contradictions, and missing or damaged files."""
         tree = self._read(TREE_METADATA)
         if tree is not None:
             try:

@@ -27,31 +27,32 @@ _QUARTER_S = 900  # offsets between time zones are multiples of 15 minutes
 class Saved(Frozen):
     """The checkpoints of one arm. Counts are sums over the arm's runs."""
 
-    announced: int  # steps that a log or a proof names
+    announced: int  # steps that a run's log or proofs name
     verified: int  # steps with a proof that is `ok`
-    retired: int  # steps deleted by a checkpoint manager, which keeps only the newest ones
+    retired: int  # steps without such a proof that a checkpoint manager deleted; it keeps only the newest ones
     committed: int  # saves whose commit the log shows
     invisible: int  # saves without a known outcome: the host prints no commits, or the log is cut
-    steps: frozenset[int]  # steps that every run verified or retired, or committed if it has no proofs
+    # steps that are verified or retired in every run, or committed if it has no proofs; without saves at a stop
+    steps: frozenset[int]
     broken: tuple[str, ...]  # problems, one sentence each
-    proved: bool  # whether any checkpoint of this arm was verified
-    begun: float  # first step from which all logs of the arm are complete; inf if a log has missing parts
+    has_proofs: bool  # whether any run has a proof, `ok` or not
+    begun: float  # first step from which on all logs of the arm are complete; inf if a log has missing parts
     source: Source | None  # position of the first save in its log; None without a save
 
     @property
-    def counted(self) -> float | None:
-        """The number of checkpoints that exist, by proofs or else by logs; None if all outcomes are unknown."""
-        if self.proved:
+    def valid(self) -> float | None:
+        """The number of verified steps, or without proofs, of committed saves; None if all outcomes are unknown."""
+        if self.has_proofs:
             return float(self.verified)
         return None if self.invisible == self.announced else float(self.committed)
 
     @property
     def summary(self) -> str:
-        """`2 of 3 verified, 1 retired`; if nothing was verified, the number of commits in the logs."""
-        if self.proved:
+        """`2 of 3 verified, 1 retired`; without proofs, `2 of 3 committed` if the logs show commits."""
+        if self.has_proofs:
             retired = f", {self.retired} retired" if self.retired else ""
             return f"{self.verified} of {self.announced} verified{retired}"
-        if self.counted is None:
+        if self.valid is None:
             return f"{self.announced} announced, commit not visible from this host"
         return f"{self.committed} of {self.announced} committed"
 
@@ -68,7 +69,7 @@ def read_saved(runs: Sequence[RunRecord], name_run: Callable[[int], str]) -> Sav
         invisible=sum(event.committed is None for _, event in events),
         steps=frozenset.intersection(*map(_good_steps, runs)),
         broken=tuple(p for number, run in enumerate(runs) for p in _broken(name_run(number), run)),
-        proved=any(run.proofs for run in runs),
+        has_proofs=any(run.proofs for run in runs),
         begun=max(_first_complete_step(run) for run in runs),
         source=first[0] if first else None,
     )
@@ -110,20 +111,20 @@ def _saved_at_stops(run: RunRecord) -> set[int]:
 
 def _first_complete_step(run: RunRecord) -> float:
     """Return the first step in a complete log; inf if parts of the log are missing."""
-    first = run.reading.steps["step"].min() if _is_whole(run) else None
+    first = run.reading.steps["step"].min() if _has_complete_log(run) else None
     return float(first) if isinstance(first, int) else inf
 
 
-def _is_whole(run: RunRecord) -> bool:
+def _has_complete_log(run: RunRecord) -> bool:
     return run.reading.coverage.complete and not run.reading.coverage.gaps
 
 
 def _broken(name: str, run: RunRecord) -> list[str]:
     if not run.proofs:
-        if not _is_whole(run):  # the missing part may contain the commit
+        if not _has_complete_log(run):  # the missing part may contain the commit
             return []
-        lost = [event.step for event in run.reading.checkpoints if event.committed is False]
-        return [f"{name}, step {step}: the run ended before it was committed" for step in lost]
+        uncommitted = [event.step for event in run.reading.checkpoints if event.committed is False]
+        return [f"{name}, step {step}: the run ended before it was committed" for step in uncommitted]
     failed: dict[int | None, CheckpointProof] = {proof.step: proof for proof in run.proofs if not proof.ok}
     problems = []
     for step in sorted(_announced(run) - _verified(run) - _retired(run), key=lambda step: -1 if step is None else step):
@@ -216,7 +217,7 @@ def _clock_shift(event: CheckpointEvent | None, proof: CheckpointProof | None) -
 
 
 def _save_spans(event: CheckpointEvent | None, announced: float | None, size: int) -> list[LifeSpan]:
-    """Return the blocking and the background span of a save; empty for an undated save. size: checkpoint's bytes."""
+    """Return the known spans of a save, blocking and background; empty for an undated save. size: in bytes."""
     if event is None or announced is None:
         return []
     spans, blocking = [], event.blocking_s or 0.0

@@ -1,4 +1,4 @@
-"""Finds the checkpoint steps in given folders that were saved since a given time, verifies them, stores the proofs."""
+"""Finds the checkpoint steps in given folders that were saved since a given time, verifies them, stores `ok` proofs."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,7 +24,7 @@ from tasks.verify.manifest import manifest_path, write_text
 from tasks.verify.verification import verify_checkpoint
 
 
-def find_wanted(places: Sequence[str], *, since: datetime | None = None) -> list[str]:
+def find_steps_since(places: Sequence[str], *, since: datetime | None = None) -> list[str]:
     """Return the sorted paths of the steps in `places` that were saved since a time; all steps if `since` is None.
 
     A place is the path of a step, of a run, or of a folder of runs. Raises CheckpointError for a place without
@@ -87,7 +87,7 @@ def prove(path: str, *, deep: bool, again_after: timedelta) -> CheckpointProof:
     """Return the proof of a step, with its manifest recorded or compared, and store an `ok` proof.
 
     A stored proof of the same save is reused if it is younger than `again_after` and, with `deep`, has checked all
-    values. Raises CheckpointError for a missing step, and StoreError if the proof cannot be written.
+    values. Raises CheckpointError for a missing step, and StoreError if the proof or the manifest cannot be written.
     """
     step = open_path(path)
     before = _read_proof(step)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from tasks.records import ValueDifference
 from tasks.verify.array_index import ArraySpec
-from tasks.verify.values import array_spec, chunk_bytes
+from tasks.verify.values import array_spec, bytes_per_chunk
 
-_BUDGET = 48 << 20  # bytes of decoded chunks in memory, both sides together; a larger pair of chunks is read alone
+_BUDGET = 48 << 20  # most bytes of decoded chunks in memory, both sides together; a larger pair of chunks is read alone
 _WORKERS = 4
 _PIECE = 1 << 15  # elements compared at a time; they fit the CPU's cache
 _M_ARENA_MAX, _M_MMAP_MAX, _M_TRIM_THRESHOLD = -8, -4, -1  # options of mallopt(3)
@@ -50,7 +50,7 @@ class Job:
 
 
 class UnreadableError(ValueError):
-    """A chunk of a job cannot be read; the reason is the exception's `__cause__`."""
+    """An array of a job cannot be opened, or a chunk not read; the reason is the exception's `__cause__`."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(f"{job.spec.name} cannot be read")
@@ -58,9 +58,10 @@ class UnreadableError(ValueError):
 
 
 def compare_values(jobs: Sequence[Job], on_bytes: Callable[[int], None] | None = None) -> list[ValueDifference]:
-    """Return the difference of each job's arrays, in the order of the jobs. on_bytes: called with the bytes compared.
+    """Return the difference of each job's arrays, in the order of the jobs.
 
-    Raises UnreadableError for a chunk that cannot be read.
+    on_bytes: called by other threads with the number of bytes compared, of both sides. Raises UnreadableError for an
+    array or a chunk that cannot be read.
     """
     totals = [ValueDifference(values=0) for _ in jobs]
     running: deque[tuple[int, int, Future[ValueDifference]]] = deque()
@@ -75,7 +76,7 @@ def compare_values(jobs: Sequence[Job], on_bytes: Callable[[int], None] | None =
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="difference") as pool:
         for place, job in enumerate(jobs):
             with _naming(job):
-                size = max(map(chunk_bytes, (job.spec, *job.others))) + job.others[0].decoded_bytes
+                size = max(map(bytes_per_chunk, (job.spec, *job.others))) + job.others[0].decoded_bytes
                 left, rights = job.ours.open(job.spec), [job.theirs.open(other) for other in job.others]
             for box in job.spec.boxes():
                 while running and (held + size > _BUDGET or len(running) > 2 * _WORKERS):
@@ -161,9 +162,9 @@ def _compare(ours: NDArray[Any], theirs: NDArray[Any], box: Box, mine: tuple[Any
         if not count:
             continue
         differing += count
-        square, peak, where, odd, alone = _measure(left[piece], right[piece])
+        square, peak, where, odd, only_here = _measure(left[piece], right[piece])
         not_finite += odd
-        lost = (lost[0] + alone[0], lost[1] + alone[1])
+        lost = (lost[0] + only_here[0], lost[1] + only_here[1])
         squares += square
         if peak > largest:
             largest, place = peak, begin + where
@@ -185,8 +186,8 @@ def _compare(ours: NDArray[Any], theirs: NDArray[Any], box: Box, mine: tuple[Any
 def _measure(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float, int, int, tuple[int, int]]:
     """Return (sum of squared differences, largest difference, index of the largest, `not_finite`, `lost`) of one piece.
 
-    `not_finite` and `lost` are as in `ValueDifference`. Floats of up to 32 bits are subtracted in float32, other types
-    in float64.
+    `not_finite` and `lost` are as in `ValueDifference`. Floats of up to 32 bits are subtracted in float32; other types,
+    and pieces with a difference that is not finite, in float64.
     """
     narrow = all(side.dtype.itemsize <= 4 and side.dtype.name.startswith(("float", "bfloat")) for side in (a, b))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -194,20 +195,20 @@ def _measure(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float, int, int, 
         apart: NDArray[Any] = a.astype(dtype, copy=False) - b.astype(dtype, copy=False)
         wide = _wide(apart)
         square = float(np.einsum("i,i->", wide, wide))  # not BLAS, whose threads would slow this pool's
-        odd, alone = 0, (0, 0)
+        not_finite, lost = 0, (0, 0)
         if not math.isfinite(square):  # NaN or infinities; equal bits are no difference
             left, right = _wide(a), _wide(b)
             apart = left - right
             finite = np.isfinite(left), np.isfinite(right)
-            alone = int(np.count_nonzero(finite[1] & ~finite[0])), int(np.count_nonzero(finite[0] & ~finite[1]))
+            lost = int(np.count_nonzero(finite[1] & ~finite[0])), int(np.count_nonzero(finite[0] & ~finite[1]))
             unequal = _bits(a) != _bits(b) if a.dtype == b.dtype else np.ones(a.shape, bool)
-            lost = ~np.isfinite(apart) & unequal
-            odd = int(np.count_nonzero(lost))
-            apart[lost | ~unequal] = 0.0
+            unmeasured = ~np.isfinite(apart) & unequal
+            not_finite = int(np.count_nonzero(unmeasured))
+            apart[unmeasured | ~unequal] = 0.0
             square = float(np.einsum("i,i->", apart, apart))
     np.abs(apart, out=apart)
     where = int(apart.argmax())
-    return square, float(apart[where]), where, odd, alone
+    return square, float(apart[where]), where, not_finite, lost
 
 
 def _add(total: ValueDifference, part: ValueDifference) -> ValueDifference:

@@ -15,14 +15,16 @@ from tasks.verify.array_index import ArraySpec, Index
 from tasks.verify.layout import OCDBT_MANIFEST, raise_if_unreachable
 from tasks.verify.ocdbt import NODES, kvstore_spec, low_load_context, shorten
 
-_BUDGET = 512 << 20  # bytes of decoded chunks in memory; a chunk larger than half of that is decoded alone
+_BUDGET = 512 << 20  # most bytes of decoded chunks in memory; a chunk larger than half of that is decoded alone
 _WORKERS = 2  # few, because a trainer may be running
 
 
 def check_values(folder: epath.Path, index: Index, on_bytes: Callable[[int], None] | None = None) -> list[Problem]:
     """Return one problem per array that cannot be decoded, or that contains NaN or infinities.
 
-    on_bytes: called with the decoded bytes of each chunk. Paths of problems are relative to the item's folder."""
+    A problem's path, below the item's folder, is the file of the array's first stored chunk, even if another chunk is
+    bad. on_bytes: called with the number of decoded bytes of each chunk.
+    """
     context = low_load_context()
     problems = []
     for spec in sorted(index.arrays.values(), key=lambda spec: spec.name):
@@ -32,8 +34,11 @@ def check_values(folder: epath.Path, index: Index, on_bytes: Callable[[int], Non
     return problems
 
 
-def chunk_bytes(spec: ArraySpec) -> int:
-    """Return the bytes of a decoded chunk. Raises ValueError for more than the free memory: TensorStore would abort."""
+def bytes_per_chunk(spec: ArraySpec) -> int:
+    """Return the size of a decoded chunk in bytes.
+
+    Raises ValueError if it is above _BUDGET and above the free memory: TensorStore would abort the process.
+    """
     size = math.prod(spec.read_shape) * spec.itemsize
     if size > _BUDGET and size > (free := psutil.virtual_memory().available):
         raise ValueError(f"one chunk has {size / 1e9:,.1f} GB, {free / 1e9:,.1f} GB of memory are free")
@@ -47,7 +52,7 @@ def _check_array(
     place = index.chunks[keys[0]] if keys else None
     path = place.file if place else OCDBT_MANIFEST
     try:
-        chunk = chunk_bytes(spec)
+        chunk = bytes_per_chunk(spec)
         store = ts.open(array_spec(folder, spec), open=True, context=context).result()
         workers = max(1, min(_WORKERS, _BUDGET // max(chunk, 1)))
         bad = 0
@@ -85,7 +90,7 @@ def array_spec(folder: epath.Path, spec: ArraySpec) -> dict[str, Any]:
 
 
 def _check_chunk(store: Any, box: tuple[slice, ...]) -> tuple[int, tuple[int, ...] | None, int]:
-    """Return (number of NaN and infinite values, index of the first one in the array or None, decoded bytes)."""
+    """Return (number of NaN and infinite values, indices of the first one or None, number of decoded bytes)."""
     values = np.asarray((store[box] if box else store).read().result())
     if not values.dtype.name.startswith(("float", "bfloat", "complex")):
         return 0, None, values.nbytes

@@ -49,7 +49,7 @@ from tasks.verify.values import check_values
 Mode = Literal["record", "check", "none"]
 _LISTING_LAG_S = 0.5  # a bucket's listing may be this many seconds old
 _DELETION_PAUSE_S = 0.1  # seconds between two listings; longer than the deletion of a file takes
-Progress = Callable[[str, int, int], None]  # (name of the check, bytes done, total bytes)
+Progress = Callable[[str, int, int], None]  # (name of the check, number of bytes done, number of all bytes)
 
 
 def verify_checkpoint(
@@ -62,14 +62,15 @@ def verify_checkpoint(
 ) -> CheckpointProof:
     """Return the proof of one step, from checks of its commit marks, metadata and byte ranges.
 
-    manifest: path of the manifest, the file with the crc32c of every file; by default `RUN/manifests/<step>.json`.
+    path: the folder of a step, or of a run with one step. manifest: path of the manifest, the file with the crc32c of
+    every file; by default `manifest_path` of the step.
     mode: "check" compares the checkpoint with its manifest, which must exist; "record" compares if the manifest is of
     the same save, and else writes a manifest, if the checkpoint has no problems; "none" ignores the manifest.
     deep: whether to decode all values. on_progress may be called from other threads. Paths of problems are relative to
     the step's folder, except the manifest's.
 
-    Raises CheckpointError if `path` is not the folder of a step. For an unfinished or damaged checkpoint, and in mode
-    "check" for a missing manifest, the proof is not `ok`.
+    Raises CheckpointError if there is no step at `path`, or several. For an unfinished or damaged checkpoint, and in
+    mode "check" for a missing manifest, the proof is not `ok`.
     """
     steps = find_steps(path)
     if len(steps) > 1:
@@ -98,10 +99,10 @@ def _verify_step(
 
 
 def verify_saved(path: str | os.PathLike[str], *, manifest: os.PathLike[str]) -> CheckpointProof:
-    """Return the proof of a step that the run's log announced, and record its checksums.
+    """Return the proof of a step that the run's log announced, with its manifest recorded or compared.
 
     If the folder is missing and newer steps exist, the proof is `retired`: a checkpoint manager deletes the oldest
-    steps. For any other missing or invalid checkpoint, the proof is not `ok`. Raises BucketError for an unreachable
+    steps. The proof of any other missing or invalid checkpoint has a problem. Raises BucketError for an unreachable
     bucket.
     """
     folder = open_path(path)
@@ -126,9 +127,9 @@ def verify_checkpoints(
 ) -> Iterator[CheckpointProof]:
     """Yield the proof of each step at `path` (a run's folder, its checkpoints folder, or one step), sorted by step.
 
-    A step that has a manifest, but no folder any more, has a proof too: it is `retired` if all existing steps are
+    A step that has a manifest, but no folder any more, has a proof too: it is `retired` if there are steps and all are
     newer, because a checkpoint manager deletes the oldest steps; otherwise it has a problem. Raises CheckpointError if
-    there is no step, and between two proofs if the bucket becomes unreachable.
+    there is neither a step nor such a manifest, and between two proofs if the bucket becomes unreachable.
     """
     root = open_path(path)
     steps: list[FoundStep] = []
@@ -183,7 +184,7 @@ def _now() -> str:
 
 
 def count_progress(on_progress: Progress | None, check: str, total: int) -> Callable[[int], None] | None:
-    """Return a thread-safe function that adds bytes and reports their sum; None if `on_progress` is None."""
+    """Return a thread-safe function that adds numbers of bytes and reports the sum; None if `on_progress` is None."""
     if on_progress is None:
         return None
     done = 0

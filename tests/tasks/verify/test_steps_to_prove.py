@@ -11,7 +11,7 @@ from tasks.publish.markdown.proofs import list_wrong, proof_rows, proofs_headlin
 from tasks.records import CheckpointProof
 from tasks.verify.layout import CheckpointError
 from tasks.verify.manifest import manifest_path
-from tasks.verify.steps_to_prove import find_unverified, find_wanted, proof_path, prove
+from tasks.verify.steps_to_prove import find_steps_since, find_unverified, proof_path, prove
 from tasks.verify.verification import verify_checkpoints
 
 HALF_A_DAY = timedelta(hours=12)
@@ -38,18 +38,18 @@ def names(wanted: list[str]) -> list[str]:
 
 def test_a_store_a_run_or_a_step_can_be_given(store: epath.Path) -> None:
     steps = ["linen/checkpoints/2", "linen/checkpoints/4", "nnx/checkpoints/4"]
-    assert names(find_wanted([str(store)])) == steps
-    assert names(find_wanted([str(store / "runs")])) == steps
+    assert names(find_steps_since([str(store)])) == steps
+    assert names(find_steps_since([str(store / "runs")])) == steps
     run, step = store / "runs" / "linen", store / "runs" / "linen" / "checkpoints" / "2"
-    assert names(find_wanted([str(run), str(step)])) == steps[:2]  # each once
+    assert names(find_steps_since([str(run), str(step)])) == steps[:2]  # each once
     (committed,) = {proof.committed_at for proof in verify_checkpoints(step)}
     later = datetime.fromisoformat(committed) + timedelta(milliseconds=1)
-    assert names(find_wanted([str(run)], since=later)) == steps[1:2]
-    assert find_wanted([str(run)], since=datetime.now(UTC)) == []
+    assert names(find_steps_since([str(run)], since=later)) == steps[1:2]
+    assert find_steps_since([str(run)], since=datetime.now(UTC)) == []
 
 
 def test_proofs_are_reused_and_damage_is_reported_every_time(store: epath.Path) -> None:
-    wanted = find_wanted([str(store)])
+    wanted = find_steps_since([str(store)])
     proofs = [prove(one, deep=False, again_after=HALF_A_DAY) for one in wanted]
     assert [proof.levels[-1] for proof in proofs] == ["content recorded"] * 3
     assert all(manifest_path(epath.Path(one)).exists() for one in wanted)
@@ -69,7 +69,7 @@ def test_a_path_without_checkpoints_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "runs" / "a" / "checkpoints").mkdir(parents=True)
     for place, words in ((tmp_path, "holds no Orbax checkpoint"), (tmp_path / "no", "does not exist")):
         with pytest.raises(CheckpointError, match=words):
-            find_wanted([str(place)])
+            find_steps_since([str(place)])
     assert not list(tmp_path.rglob("*.json"))
 
 
