@@ -29,7 +29,7 @@ MAX_LONGER_MEAN = 1.2  # for *same*: largest ratio of the arms' average steps; a
 # parts of the time account before the first step and after the last
 START_AND_END = ("start", "end", "outside", "wait at the end", "evaluation at the end")
 STEP_COLUMN = "step_time_s"
-# column of the trainer's JSON lines with a part of the step time → the work in that part
+# column of the metrics file with a part of the step time → the work in that part
 STEP_PARTS: Mapping[str, str] = {
     "device_s": "the device and waiting for it",
     "input_s": "waiting for input",

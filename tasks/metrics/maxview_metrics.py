@@ -35,7 +35,10 @@ def parameters(run: RunRecord) -> Measured:
 
 
 def memory_percent(run: RunRecord) -> Measured:
-    """Return the used memory of the fullest device, in percent. Its unit is the rounding on the smallest device."""
+    """Return the used memory of the fullest device, in percent.
+
+    Its unit is the rounding of the smallest device's sizes, in percentage points.
+    """
     devices = run.reading.memory.devices
     if not devices:
         return Measured()

@@ -1,4 +1,7 @@
-"""Merges a run's log and the trainer's JSON lines into one table of steps, at the best available precision."""
+"""Merges a run's log and its metrics file into one table of steps, at the best available precision.
+
+The metrics file is the trainer's own record of its steps: JSON lines, or MaxText's TensorBoard files.
+"""
 
 import numpy as np
 import polars as pl
@@ -9,9 +12,9 @@ from tasks.records import RunRecord, Source
 
 STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
 RATE = "tokens_per_s_per_device"
-PRINTED_UNIT_S = 0.001  # every log prints milliseconds or finer
+PRINTED_UNIT_S = 0.001  # unit of the last printed digit of seconds: every log prints milliseconds or finer
 MIN_LINES = 2  # fewest lines for `refine_seconds`, which compares lines with each other
-CLOCKS = ("seconds", "step_time_s", "tflops_per_device", RATE)
+CLOCKS = ("seconds", "step_time_s", "tflops_per_device", RATE)  # columns with measured times and rates
 MIN_COMMON = 10  # fewest common steps for `have_equal_times`: with few digits, fewer may agree by chance
 MIN_TIMES = 5  # fewest different times for `have_equal_times`: one time at all steps proves nothing
 
@@ -19,8 +22,9 @@ MIN_TIMES = 5  # fewest different times for `have_equal_times`: one time at all 
 def step_table(run: RunRecord) -> pl.DataFrame:
     """Return (step, seconds, loss, line, offset), ascending. A step that was run twice has the values of its last line.
 
-    Seconds and losses come from the trainer's JSON lines, if it wrote them, else from the log, refined by
-    `refine_seconds`. `line` and `offset` (place in the log) are null for steps that only the JSON lines contain.
+    Seconds and losses come from the metrics file if the run `is_exact`. Otherwise they come from the log, with the
+    seconds refined by `refine_seconds`. `line` and `offset` (place in the log) are null for steps that only the metrics
+    file contains.
     """
     return timed_steps(run)[0]
 
@@ -55,15 +59,15 @@ def last_of_each_step(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def is_exact(run: RunRecord) -> bool:
-    """Whether the trainer's JSON lines contain step times and losses, so that these are known in full precision."""
+    """Return whether the metrics file has step times and losses, so that these are known in full precision."""
     metrics = run.metrics
     return metrics is not None and metrics.height > 0 and {"step", "step_time_s", "loss"} <= set(metrics.columns)
 
 
 def waited_seconds(run: RunRecord) -> NDArray[np.float64] | None:
-    """Return the seconds that the threads of every step after the first waited for other programs on the machine.
+    """Return, for every step after the first, the seconds that its threads waited for other programs on the machine.
 
-    None if the trainer did not measure it for every step. Meaningful only on CPUs.
+    None unless the run `is_exact` and its trainer measured them for every step. Meaningful only on CPUs.
     """
     return _measured(run, "step_wait_s") if is_exact(run) else None
 
@@ -81,7 +85,7 @@ def _measured(run: RunRecord, column: str) -> NDArray[np.float64] | None:
 
 
 def place_of(steps: pl.DataFrame, index: int = 0, *, run: int = 0) -> Source | None:
-    """Return the place in the log of one row of a step table; None if unknown. run: the run's number in its arm."""
+    """Return the place in the log of one row of a step table; None if unknown. run: its number in the arm, from 0."""
     if not -steps.height <= index < steps.height or steps["line"][index] is None:
         return None
     return Source(line=steps["line"][index], offset=steps["offset"][index], run=run)
@@ -92,7 +96,8 @@ def refine_seconds(seconds: NDArray[np.float64], rate: NDArray[np.float64]) -> t
 
     `seconds: 0.071` is any time from 0.0705 to 0.0715. `Tokens/s/device: 1812.056` of the same line gives this time to
     six digits if the number of tokens per step is known. Each line bounds the number of tokens, a long step most
-    narrowly. If the bounds of two lines exclude each other, the seconds are returned as printed.
+    narrowly. If the bounds of two lines exclude each other, or fewer than MIN_LINES lines have both values, the seconds
+    are returned as printed.
     """
     known = np.isfinite(seconds) & np.isfinite(rate) & (seconds > 0) & (rate > 0)
     tokens = tokens_of(seconds[known], rate[known]) if known.sum() >= MIN_LINES else None
@@ -115,9 +120,10 @@ def tokens_of(seconds: NDArray[np.float64], rate: NDArray[np.float64]) -> float 
 
 
 def have_equal_times(one: pl.DataFrame, other: pl.DataFrame) -> bool:
-    """Return whether two tables of steps have the same measured times at every common step.
+    """Return whether two tables of steps have the same measured times and rates at every common step.
 
-    Other lines, dates and missing parts of a log are ignored, so that a cut or edited copy is recognised too.
+    False if there are fewer than MIN_COMMON common steps, or fewer than MIN_TIMES different times. Other lines, dates
+    and missing parts of a log are ignored, so that a cut or edited copy is recognised as well.
     """
     tables = one, other
     clocks = [name for name in CLOCKS if all(name in table and table.schema[name].is_numeric() for table in tables)]

@@ -6,7 +6,7 @@ from typing import Literal
 from configs.schema import Frozen
 from tasks.records import Better, CompiledProgram, Measured, ProgramWork, RunFacts, RunRecord, Source
 
-# How a metric is judged. exact: equal within the tolerance; noise: by the step time levels of all runs; steps: by its
+# How a metric is judged. exact: equal within the tolerance; noise: by the time levels of all runs; steps: by its
 # values at all steps; proof: by a rule in tasks/diff that checks evidence; shown: not at all.
 Judged = Literal["exact", "noise", "steps", "proof", "shown"]
 type OfRun = Callable[[RunRecord], Measured]
@@ -42,12 +42,12 @@ class Metric(Frozen):
     of_runs: OfRuns | None = None  # computes the value of an arm from all its runs; None: the first run's value is used
     of_steps: OfSteps | None = None  # computes the value of an arm from its first run and its steady step time (s)
     of_program: OfProgram | None = None  # computes the value of one compiled program
-    printed: Printed | None = None  # as logs print it, if that is less precise than `of`
+    printed: Printed | None = None  # the metric as logs print it, if that is less precise than `of`
     lacking: str = ""  # the text for an arm that ended well and has no value
     optional: bool = False  # the table has no row for it unless both arms have a value, or the arm without one died
     result: bool = False  # a result of the computation: headlines name it before times and memory
     trend: bool = False  # whether the history stores each run's value
-    quick: str = ""  # if judged by noise: name of the series of steady step times in the history
+    quick: str = ""  # if judged by noise: name of the history's series of steady times; that of typical times is `name`
     middle: str = ""  # if judged by noise: title of the row when the typical steps decide
     curve: str = ""  # the column that its curve draws, in the step table, the log's rows or the trainer's metrics file
     curve_title: str = ""  # title of its curve, if other than `title`
@@ -68,5 +68,5 @@ class Metric(Frozen):
 
 
 def number(value: float, decimals: int, source: Source | None, *, unit: float = 0.0) -> Measured:
-    """Return a value with its text and its place in the log. `unit`: of its last printed digit; 0: full precision."""
+    """Return a value with its text and its place in the log. `unit`: of its last printed digit; 0: exact."""
     return Measured(value=value, text=f"{value:.{decimals}f}", source=source, unit=unit)

@@ -8,12 +8,15 @@ from numpy.typing import NDArray
 
 type Values = NDArray[np.float64]  # [runs, steps]
 
-MIN_DECIMALS = 3  # MaxText prints three, even if all values end in 0
-MAX_DECIMALS = 15  # no log prints more
+MIN_DECIMALS = 3  # least result of `shared_decimals`: MaxText prints three, even if all values end in 0
+MAX_DECIMALS = 15  # no log prints more decimals
 
 
 def shared_decimals(values: Values) -> int:
-    """Return the number of decimals that every run prints. The value with the most decimals shows a run's number."""
+    """Return the smallest number of decimals of a run, at least MIN_DECIMALS; 0 without runs.
+
+    A run's number is that of its value with the most decimals.
+    """
     return min((_decimals(row) for row in values), default=0)
 
 
@@ -31,7 +34,7 @@ def printed_units(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _needed(value: float) -> int:
-    """Return the number of decimals of a value."""
+    """Return the number of decimals of a value; 0 for NaN and infinities."""
     if value == 0 or not isfinite(value):
         return 0
     exponent = Decimal(repr(value)).normalize().as_tuple().exponent

@@ -11,18 +11,18 @@ from tasks.records import StepLevel, StepLevels
 QUICK = 0.1  # the quantile that is the steady level
 REACH = 3.0  # largest distance of a typical step from the median ÷ distance of the closer quantile: `middle_level`
 MAX_REACH = 1.4  # largest ratio of a typical step to the median
-MIN_STEPS = 2
+MIN_STEPS = 2  # fewest usable steps of a run with levels
 FEW = 3  # fewest steps with close times that make a usual step
 CLOSE, ENOUGH = 1.25, 0.25  # usual step: the shortest time t with a share ENOUGH of the steps between t and CLOSE × t
 TOO_QUICK = 0.8  # × usual step: a shorter time is a dispatch artefact; a neighbouring step has the missing time
 MIN_STRETCH = 3  # fewest steps of a stretch (consecutive steps) that can have a level of its own
 LONGER = 1.25  # ratio of consecutive stretch lengths in the search
 MAX_PLACES = 500  # most positions at which a stretch can begin; in longer runs, steps are combined into groups
-FIFTHS = 5  # parts of a run whose levels are compared if the level shifts
-SHUFFLES = 1000  # random orders of the steps: the false alarm rate is 1 in SHUFFLES
-FIRST_SHUFFLES = 100  # random orders that are tried first; for most runs without a shift, these suffice
-RESAMPLES = 100  # bootstrap samples
-SEED = 20260418
+FIFTHS = 5  # most parts of a run whose levels are compared if the level shifts
+SHUFFLES = 1000  # number of random orders of the steps: the false alarm rate is 1 in SHUFFLES
+FIRST_SHUFFLES = 100  # number of random orders that are tried first; for most runs without a shift, these suffice
+RESAMPLES = 100  # number of bootstrap samples
+SEED = 20260418  # of all random numbers here
 MAX_STEPS = 5000  # most steps that are resampled; a longer run's first steps are taken
 
 type Seconds = NDArray[np.float64]
@@ -82,7 +82,7 @@ def spread_rounded(seconds: Seconds, unit: float) -> Seconds:
 
     A quantile of rounded values is one of the printed values, so it jumps by a complete unit from run to run. After
     spreading, it changes gradually with the number of steps that were rounded up. Nothing changes if all values are
-    equal, or all different. The order of equal values is random, with a fixed seed.
+    equal, all are different, or `unit` is 0. The order of equal values is random, with a fixed seed.
     """
     values, place, counts = np.unique(seconds, return_inverse=True, return_counts=True)
     if not unit or values.size in (1, seconds.size):
@@ -94,7 +94,9 @@ def spread_rounded(seconds: Seconds, unit: float) -> Seconds:
 
 
 def find_shift(seconds: Seconds) -> float:
-    """Return the change of the step time level during a run, as a logarithm; 0 if chance can explain it.
+    """Return the change of the step time level during a run, as a logarithm.
+
+    0 if chance can explain it, or with fewer than 2 × MIN_STRETCH steps.
 
     Throttling, another clock state and a drift have one thing in common: some stretch of steps differs from the rest by
     more than any stretch of the same steps in random order. Clipping near `usual_step` limits the effect of stalls.
@@ -157,6 +159,7 @@ def usable_steps(seconds: Seconds) -> Seconds:
 def usual_step(seconds: Seconds) -> float:
     """Return the shortest time t for which a quarter of the steps take t to 1.25 t, or the median if there is none.
 
+    A quarter counts as at least FEW steps, or as all steps of a run with fewer.
     Neither stalls nor dispatch artefacts are numerous and close enough to be the usual step.
     """
     values = np.sort(seconds)

@@ -9,13 +9,16 @@ from tasks.records import RunReading, RunRecord, Source, TimeAccount, TimePart, 
 
 COMPUTE = "compute"
 FIRST_STEPS = "first steps"  # the steps of a run that died too early to separate compiling from computing
-WHOLE_S = 1.0  # the error of a difference of two times that are printed in full seconds
+COARSE_S = 1.0  # the error, in seconds, of a difference of two times that are printed in full seconds
 FRAME_S = 1.0  # a run's start and end are printed in full seconds, so a line's time may lie this much outside
 NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # parts of the steps in which no time is lost
 
 
 def account_death(run: RunRecord) -> TimeAccount | None:
-    """Return the time account of a run that died too early for `account_run`; None for other runs, or without times."""
+    """Return the time account of a dead run, without separate stalls; None for other runs, or without times.
+
+    Used if `account_run` returns None because the run died too early.
+    """
     length = seconds_between(run.reading.started, run.reading.ended)
     if not run.has_died or not length:
         return None
@@ -30,7 +33,7 @@ def account_death(run: RunRecord) -> TimeAccount | None:
 
 
 def account_run(run: RunRecord) -> TimeAccount | None:
-    """Return the time account of a run, from its log; None with fewer than two timed steps after the first.
+    """Return the time account of a run, from its log; None with fewer than MIN_STEPS timed steps after the first.
 
     A stalled step counts as compute up to the median step; the rest of its time counts for the stall's cause. Dispatch
     artefacts move time between steps, so only the sum of `compute` and `dispatch` is the time of the computation.
@@ -73,7 +76,7 @@ def is_stall(part: TimePart) -> bool:
 
 
 def _parts_outside_steps(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[TimePart]:
-    """Return the parts of the run's time outside its steps; empty if the run's length is unknown."""
+    """Return the parts of the run's time outside its steps; empty if its length is unknown or below `spent`."""
     length = seconds_between(reading.started, reading.ended)
     if length is None or length <= spent:
         return []
@@ -107,14 +110,15 @@ def _add_time(parts: dict[str, TimePart], name: str, seconds: float, place: Sour
 def seconds_between_steps(run: RunRecord) -> float:
     """Return the mean pause between steps (s): the time from the first step line to the last, less all step times.
 
-    0 if a step line has no time. A deferred log prints a step's line only after the following step.
+    0 if a step line has no time, if a step is repeated, or with fewer than three step lines. A deferred log prints a
+    step's line only after the following step.
     """
     rows, table = run.reading.steps, step_table(run)
     if rows.height < 3 or rows["time"].null_count() or table.height != rows.height:
         return 0.0
-    whole = seconds_between(rows["time"][0], rows["time"][-1])
-    if whole is None or whole <= 0:
+    length = seconds_between(rows["time"][0], rows["time"][-1])
+    if length is None or length <= 0:
         return 0.0
     steps = float(table["seconds"][2 if run.reading.deferred else 1 :].fill_null(0.0).sum())
-    coarse = WHOLE_S if not any("." in time for time in rows["time"]) else 0.0
-    return max(0.0, whole - steps - coarse) / (rows.height - 1)
+    coarse = COARSE_S if not any("." in time for time in rows["time"]) else 0.0
+    return max(0.0, length - steps - coarse) / (rows.height - 1)

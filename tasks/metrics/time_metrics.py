@@ -47,7 +47,8 @@ def mfu_percent(run: RunRecord, seconds: float) -> float | None:
 def stalled(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
     """Return the seconds that stalls lasted beyond the median step: summed per run, then the median of the runs.
 
-    The text has the number of stalls by cause, over all runs. The place is the longest stall of the costliest cause.
+    Runs with too few steps for `account_run` are left out. The text has the number of stalls by cause, over all runs.
+    The place is the longest stall of the costliest cause.
     """
     samples = sum(step_table(run).height - 1 for run in runs)
     accounts = [one.account for one in facts if one.account and is_steady(one.account)]
@@ -68,7 +69,7 @@ def stalled(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
 
 
 def goodput(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
-    """Return the percentage of wall time in productive steps, over all runs with a known length.
+    """Return the percentage of wall time in productive steps, over all runs with a known length and enough steps.
 
     A stalled step counts as a median step, a repeated step once. The note has the other percentages (badput), by the
     categories of github.com/AI-Hypercomputer/ml-goodput-measurement.
