@@ -29,7 +29,7 @@ from tasks.preflight.planned_compiles import count_lanes
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import BisectedPoint, Bisection, CheckpointDifference, FactorEffect, LedgerEntry, RunPlan, RunRecord
 from tasks.resolve.options import BisectOptions
-from tasks.services.events import EVENTS, Bisected, Extended, Planned
+from tasks.services.events import EVENTS, Bisected, Planned, Replanned
 from tasks.services.flow_runs import end_jobs
 from tasks.services.prefect_ui import REGRESSED, log_result, show_name, unless_named, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped, in_lanes
@@ -133,7 +133,7 @@ class Search:
             if isinstance(chosen, Finish):
                 return chosen, weigh_commits(points, TIME)
             self.metric = chosen
-            EVENTS.put(Extended((), f"{self.case}: {chosen.title} of bad differs from good's"))
+            EVENTS.put(Replanned((), f"{self.case}: {chosen.title} of bad differs from good's"))
         line = weigh_commits(points, self.metric)
         known = search_ledger(points, self.metric)
         if known is not None:
@@ -149,7 +149,7 @@ class Search:
             if isinstance(action, Finish):
                 progress.show(1.0, action.why or "found")
                 return action, line
-            EVENTS.put(Extended((), f"{action.why}: {', '.join(points[point].name for point in action.points)}"))
+            EVENTS.put(Replanned((), f"{action.why}: {', '.join(points[point].name for point in action.points)}"))
             for point in action.points:
                 self.train(point)
 
@@ -248,7 +248,9 @@ class Search:
         entries = {key: entry for key in dict.fromkeys(keys) if (entry := read_entry(self.store, key)) is not None}
         missing = {key: number for number, key in reversed(list(enumerate(keys))) if key not in entries}
         if missing:
-            EVENTS.put(Extended((), f"compiling {len(missing)} of {len(points)} commits; the others have their source"))
+            EVENTS.put(
+                Replanned((), f"compiling {len(missing)} of {len(points)} commits; the others have their source")
+            )
             calls = [partial(self.compile_point, number, key) for key, number in missing.items()]
             entries |= dict(zip(missing, in_lanes(calls, count_lanes(len(missing)), self.jobs), strict=True))
         return tuple(point.model_copy(update={"ledger": entries[key]}) for point, key in zip(points, keys, strict=True))
@@ -280,7 +282,7 @@ class Search:
         """Search inside the merged branches; return the record of the first culprit there, else the merge's record."""
         merge = self.span.points[culprit].name
         for inside in spans_inside(self.request, self.span, culprit):
-            EVENTS.put(Extended((), f"{merge} is a merge: its {len(inside.points) - 1} commits are next"))
+            EVENTS.put(Replanned((), f"{merge} is a merge: its {len(inside.points) - 1} commits are next"))
             good_plan = plan_point(self.request, inside, 0, self.case, self.store.path, repeats=1)[0]
             found = replace(self, span=inside, good_plan=good_plan).find()
             if found.outcome == "found":

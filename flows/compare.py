@@ -30,7 +30,7 @@ from tasks.publish.markdown.comment import comparison_comment
 from tasks.records import CheckpointCommitted, CheckpointProof, ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.options import CompareOptions
 from tasks.resolve.plans import Request, request_comparison
-from tasks.services.events import EVENTS, Compared, Explaining, Extended, Logged, Planned, Reused, Troubled, Verified
+from tasks.services.events import EVENTS, Compared, Explaining, Logged, Planned, Replanned, Reused, Troubled, Verified
 from tasks.services.flow_runs import end_jobs
 from tasks.services.prefect_ui import (
     final_state,
@@ -306,7 +306,7 @@ def run_until_decided(
         following = decide(result, repeats)
         numbers = range(repeats, following.repeats or repeats)
         plans = [plan for plan in all_plans if plan.case == runs.case and plan.repeat in numbers]
-        EVENTS.put(Extended(plans, following.why))
+        EVENTS.put(Replanned(plans, following.why))
         if not plans:
             break
         runs = runs.model_copy(update={"runs": (*runs.runs, *run(plans))})

@@ -39,10 +39,10 @@ from tasks.services.events import (
     Comparing,
     Event,
     Explaining,
-    Extended,
     Launched,
     Logged,
     Planned,
+    Replanned,
     Reused,
     Stopping,
     Troubled,
@@ -120,7 +120,7 @@ class LiveView:
                 self._verified(run.plan, proofs)
             case Comparing(case, done, total):
                 self._show_bytes(f"{case} checkpoints", "MiB of their values compared", done, total)
-            case Extended(plans, why):
+            case Replanned(plans, why):
                 self._add_rows(plans, several=True)
                 if why:
                     self.console.print(escape(why), soft_wrap=True)

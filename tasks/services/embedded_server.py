@@ -2,8 +2,9 @@
 
 The server listens on a loopback port. Its users are commands; the server ends ten minutes after the last command. Each
 command holds a shared file lock, which the operating system releases when the command ends, even if it is killed. The
-server's files are in the folder `maxview` of PREFECT_HOME. The files' name is a key, computed from the Python, its
-packages and Prefect's settings: commands with another key use another server.
+server's files are in the folder `maxview` of PREFECT_HOME, or in a temporary folder if that folder cannot be created.
+The files' name is a key, computed from the Python, its packages and Prefect's settings: commands with another key use
+another server.
 """
 
 import fcntl
@@ -25,10 +26,10 @@ from tasks.launch.processes import Kept, end_kept, read_kept, start_of
 from tasks.store import write_atomically
 
 IDLE_S = 600.0  # from the end of the last command to the end of the server
-STOP_S = 10.0  # from SIGTERM to SIGKILL
+STOP_S = 10.0  # from SIGTERM to SIGKILL or, if the server ends itself, to os._exit
 FOLDER = "maxview"  # in Prefect's home
 LOCK = "maxview-start.lock"  # in Prefect's home; locked while a server starts
-LOOK_EVERY_S = 0.1
+LOOK_EVERY_S = 0.1  # between checks whether the starting server listens
 MAX_PAUSE_S = 1.0  # longest pause between two checks for users
 
 
@@ -44,7 +45,7 @@ class Server(Kept):
 
 
 class ServerFiles:
-    """The files of the embedded server with a key: its address (JSON), the lock of its users, its log."""
+    """The files of the embedded server with a key: its pid and port (JSON), the lock of its users, its log."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self.folder, self.key = folder, key
@@ -55,7 +56,10 @@ class ServerFiles:
         return read_kept(self.key, self.folder, Server)
 
     def use(self) -> IO[str]:
-        """Return a file with a shared lock. The server keeps running until the file is closed or this process ends."""
+        """Return a file with a shared lock, which prevents the server from ending itself as unused.
+
+        The lock lasts until the file is closed or this process ends.
+        """
         users = self.users.open("a")
         fcntl.flock(users, fcntl.LOCK_SH)
         os.utime(users.fileno())
@@ -96,18 +100,18 @@ def explain_home() -> str | None:
 
 
 def find_embedded() -> list[ServerFiles]:
-    """Return the files of all running embedded servers."""
+    """Return the files of all running embedded servers that have files in Prefect's home."""
     found = [ServerFiles(path.parent, path.stem) for path in sorted((find_home() / FOLDER).glob("*.json"))]
     return [files for files in found if files.find() is not None]
 
 
 def is_embedded(url: str | None) -> bool:
-    """Return whether an embedded server, which only this user's commands use, has this address."""
+    """Return whether a running embedded server has this address."""
     return any(server.url == url for files in find_embedded() if (server := files.find()) is not None)
 
 
 def end_idle(say: Callable[[str], None]) -> bool:
-    """End every unused embedded server; return whether any ran."""
+    """End every unused embedded server; return whether any embedded server ran, used or unused."""
     found = find_embedded()
     for files in found:
         if files.end():
@@ -118,7 +122,7 @@ def end_idle(say: Callable[[str], None]) -> bool:
 
 
 def make_files() -> ServerFiles:
-    """Return the files of the server for this process, in a temporary folder if Prefect's home cannot be written."""
+    """Return the files of this process's server; in a temporary folder if their folder cannot be created."""
     folder = find_home() / FOLDER
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -128,7 +132,10 @@ def make_files() -> ServerFiles:
 
 
 def server_key() -> str:
-    """Return twelve hex digits: a hash of the Python, its packages, Prefect's variables and settings files."""
+    """Return twelve hex digits: a hash of the Python, its packages, and Prefect's variables and settings files.
+
+    Packages and files are represented by their modification times.
+    """
     settings = sorted((name, value) for name, value in os.environ.items() if name.startswith("PREFECT_"))
     packages = {
         Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")
@@ -142,7 +149,10 @@ def server_key() -> str:
 
 
 def main(files: ServerFiles, port: int, idle_s: float) -> None:
-    """Serve until SIGTERM, or until there was no user for `idle_s` seconds; port 0: any free port."""
+    """Serve until SIGTERM, until there was no user for `idle_s` seconds, or until the server's files are gone.
+
+    Returns at once if the server of this key runs already. port 0: any free port.
+    """
     import uvicorn  # slow, and commands do not need it
 
     # One server starts at a time: two servers that create the same database would corrupt it.
@@ -176,7 +186,7 @@ def _take_turn() -> IO[str] | None:
 
 
 def _end_turn(lock: IO[str] | None, files: ServerFiles, port: int) -> None:
-    """Wait until this server listens (it then has its database), store its address, and release the start's lock."""
+    """Wait until this server listens (it then has its database), store its address, and unlock LOCK."""
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()

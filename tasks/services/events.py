@@ -1,7 +1,7 @@
 """The events of the flows in this process, for listeners such as the command line's live view.
 
 In a worker there is no listener: Prefect's logs and artifacts show the same facts. An arm is one of the two compared
-versions; a case is a set of config values to compare, which both arms share.
+versions; a case is a set of config values that both arms share.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,19 +15,19 @@ from tasks.records import Bisection, CheckpointProof, ComparisonRecord, RunPlan
 
 
 class Planned(NamedTuple):
-    """Runs are planned. `plans`: in the order of the runs."""
+    """A flow has planned runs, which may still be reused or left out. `plans`: one plan per run."""
 
     plans: Sequence[RunPlan]
 
 
 class Reused(NamedTuple):
-    """A run is not repeated, because it has finished before."""
+    """A run is not repeated, because it has already finished."""
 
     plan: RunPlan
 
 
 class Waits(NamedTuple):
-    """This flow waits, because another flow works on the run."""
+    """This flow waits, because another flow works on the run. `why`: a sentence that names the run and its holder."""
 
     plan: RunPlan
     why: str
@@ -40,7 +40,7 @@ class Launched(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """The run's log has a new line or event."""
+    """The run's log has a new line or event, or the platform has restarted the run's job."""
 
     run: LaunchedRun
     what: JobEvent
@@ -53,7 +53,7 @@ class Stopping(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The run has ended and its checkpoints were verified."""
+    """The run's job has ended, and its Orbax checkpoints were verified. `proofs`: one per checkpoint."""
 
     run: LaunchedRun
     proofs: Sequence[CheckpointProof]
@@ -64,25 +64,32 @@ class Comparing(NamedTuple):
 
     case: str
     done: int  # bytes compared so far
-    total: int  # bytes
+    total: int  # bytes to compare
 
 
-class Extended(NamedTuple):
-    """An undecided case gets more runs. If `plans` is empty, the case gets no more runs, and `why` is the reason."""
+class Replanned(NamedTuple):
+    """The flow has decided how to go on. `why`: the reason as a message; may be empty.
+
+    `plans`: the added runs of an undecided case. Empty: the case gets no more runs, or the flow is a bisection, whose
+    runs are announced by `Planned`.
+    """
 
     plans: Sequence[RunPlan]
     why: str
 
 
 class Explaining(NamedTuple):
-    """The cause of the difference between a case's arms is being searched. `text`: the cost of the search."""
+    """The cause of the difference between a case's arms is being searched.
+
+    `text`: the difference, and the search's cost: short runs of both arms on the target, and their duration if known.
+    """
 
     case: str
     text: str
 
 
 class Troubled(NamedTuple):
-    """A problem that does not change a verdict."""
+    """A problem that does not change a verdict. `text`: its message."""
 
     text: str
 
@@ -103,7 +110,7 @@ class Bisected(NamedTuple):
 
 
 type Event = (
-    Planned | Reused | Waits | Launched | Logged | Stopping | Verified | Comparing | Extended | Explaining | Troubled
+    Planned | Reused | Waits | Launched | Logged | Stopping | Verified | Comparing | Replanned | Explaining | Troubled
     | Compared | Bisected
 )  # fmt: skip
 

@@ -35,12 +35,13 @@ from tasks.services.outage import unless_away
 from tasks.store import Store, open_store
 
 HEARTBEAT = "prefect.flow-run.heartbeat"
-AT_SIGTERM = "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"
+AT_SIGTERM = "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"  # variable in a flow's process
 RESCHEDULE = "reschedule"  # value of AT_SIGTERM that Prefect's Kubernetes worker sets
+# states of a flow run that may have a process
 BEGUN = FlowRunFilterStateType(any_=[StateType.PENDING, StateType.RUNNING, StateType.CANCELLING])
 MARK = "PREFECT__FLOW_RUN_ID"  # variable that Prefect sets in a flow's process: the flow run's id
-MESSAGE = "ended by maxview down: start the same run again to continue"
-PROCESS_PATIENCE_S = 45.0  # from SIGTERM to SIGKILL: a flow first ends its job, which saves a checkpoint
+MESSAGE = "ended by maxview down: start the same run again to continue"  # of the state Cancelled
+PROCESS_PATIENCE_S = 45.0  # from SIGTERM to SIGKILL: a flow first ends its jobs, which save checkpoints
 
 logger = logging.getLogger("prefect.flow_runs.maxview")
 
@@ -56,25 +57,28 @@ def life_of(flow_run: str) -> Life:
 
 
 def is_alive_after_all(flow_run: str) -> bool:
-    """Return whether a flow run has sent a heartbeat since it was marked as Crashed; if so, set it to Running again.
+    """Return whether an ended flow run has sent a heartbeat since its state changed; if so, set it to Running again.
 
     After a long outage of the server, the server's automation marks every running flow run as Crashed.
     """
     with get_client(sync_client=True) as client:
         ended = client.read_flow_run(UUID(flow_run)).state
-        wanted = {
+        criteria = {
             "event": {"name": [HEARTBEAT]},
             "resource": {"id": [f"prefect.flow-run.{flow_run}"]},
             "occurred": {"since": ended.timestamp.isoformat()} if ended is not None else {},
         }
-        if not client.request("POST", "/events/filter", json={"filter": wanted, "limit": 1}).json()["events"]:
+        if not client.request("POST", "/events/filter", json={"filter": criteria, "limit": 1}).json()["events"]:
             return False
         client.set_flow_run_state(UUID(flow_run), Running(message="heartbeat after a server outage"), force=True)
         return True
 
 
 def is_rescheduled(flow_run: str) -> bool:
-    """Return whether a flow run that ends in this pod was rescheduled, so that another pod continues the flow run."""
+    """Return whether a flow run that ends in this pod was rescheduled, so that another pod continues the flow run.
+
+    False outside of Prefect's Kubernetes worker, and while Prefect's server cannot be reached.
+    """
     if os.environ.get(AT_SIGTERM) != RESCHEDULE:
         return False
     with unless_away(), get_client(sync_client=True) as client:
@@ -93,7 +97,10 @@ def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None
 
 
 def stop_jobs(flow_run: str, store: Store) -> list[str]:
-    """End the jobs that a flow run still owns; return the names of the jobs that were running."""
+    """End the jobs that a flow run still owns, and delete the store's notes about its ownership.
+
+    Returns the names of the jobs that were running.
+    """
     ended = []
     for handle in handles_of(flow_run, store):
         if is_running(handle):
@@ -118,7 +125,7 @@ def is_running(handle: RunHandle) -> bool:
 
 @dataclass(frozen=True)
 class Begun:
-    """A flow run that had begun before its worker was ended, and the names of the jobs that it had running then."""
+    """A flow run that had begun before its worker was ended, its store, and the names of its jobs that ran then."""
 
     run: FlowRun
     store: Store
@@ -128,7 +135,8 @@ class Begun:
 def find_begun(out: str, say: Callable[[str], None]) -> list[Begun]:
     """Return the unfinished flow runs that a worker has begun. Must be called before the worker is ended.
 
-    Leaves out runs that wait for a worker, and runs from the command line. `out`: address of the default store.
+    Leaves out flow runs that wait for a worker, that were started from the command line, or that are not `is_ours`.
+    If the server cannot list them, reports that by `say` and returns none. `out`: address of the default store.
     """
     try:
         with get_client(sync_client=True) as client:
@@ -144,7 +152,10 @@ def find_begun(out: str, say: Callable[[str], None]) -> list[Begun]:
 
 
 def is_ours(run: FlowRun) -> bool:
-    """Return whether this user runs the flow on this machine; other users and machines may use the same database."""
+    """Return whether this user runs the flow on this machine; other users and machines may use the same database.
+
+    Also True if no process was recorded, or if the recorded process of this machine has ended.
+    """
     host, _, pid = (run.infrastructure_pid or "").rpartition(":")
     if not pid.isdigit():
         return True  # no process was recorded
@@ -156,7 +167,7 @@ def is_ours(run: FlowRun) -> bool:
 
 
 def end_runs(begun: list[Begun], out: str, say: Callable[[str], None]) -> None:
-    """End these flow runs with their jobs, and the remaining jobs of flow runs that crashed earlier."""
+    """End these flow runs with their jobs, and the jobs in the store `out` whose flow runs ended earlier."""
     try:
         with get_client(sync_client=True) as client:
             for one in begun:
@@ -171,23 +182,26 @@ def end_runs(begun: list[Begun], out: str, say: Callable[[str], None]) -> None:
 def read_begun(client: SyncPrefectClient, parent: UUID | None = None) -> list[FlowRun]:
     """Return the flow runs that have begun and not ended. parent: only subflow runs of this flow run; None: all."""
     inside = None if parent is None else FlowRunFilterParentFlowRunId(any_=[parent])
-    wanted = FlowRunFilter(state=FlowRunFilterState(type=BEGUN), parent_flow_run_id=inside)
-    return client.read_flow_runs(flow_run_filter=wanted)
+    criteria = FlowRunFilter(state=FlowRunFilterState(type=BEGUN), parent_flow_run_id=inside)
+    return client.read_flow_runs(flow_run_filter=criteria)
 
 
 def end_run(client: SyncPrefectClient, begun: Begun, say: Callable[[str], None]) -> None:
-    """End a flow run's process and jobs, and set the states of the flow run and its subflow runs to Cancelled."""
+    """End a flow run's process and jobs, and set the flow run and its unfinished subflow runs to Cancelled.
+
+    A flow run that has meanwhile ended in another state than Crashed keeps this state.
+    """
     run = begun.run
     inside = read_begun(client, run.id)
     processes = list(processes_of(run.id))
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.terminate()
-    _, deaf = psutil.wait_procs(processes, PROCESS_PATIENCE_S)
-    for process in deaf:
+    _, remaining = psutil.wait_procs(processes, PROCESS_PATIENCE_S)
+    for process in remaining:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(deaf, PROCESS_PATIENCE_S)
+    psutil.wait_procs(remaining, PROCESS_PATIENCE_S)
     _end_jobs(str(run.id), f"{run.name} (flow run {run.id})", begun.store, say, begun.jobs)
     for one in (*inside, run):
         state = client.read_flow_run(one.id).state
@@ -197,7 +211,7 @@ def end_run(client: SyncPrefectClient, begun: Begun, say: Callable[[str], None])
 
 
 def _end_jobs(flow_run: str, name: str, store: Store, say: Callable[[str], None], running: Iterable[str] = ()) -> None:
-    """End a flow run's jobs, and report their names. running: names of jobs that were running earlier."""
+    """End a flow run's jobs, and report their names. running: names of jobs that ran earlier, reported too."""
     try:
         ended = list(dict.fromkeys([*running, *stop_jobs(flow_run, store)]))
     except LaunchError as error:

@@ -1,4 +1,4 @@
-"""Retries requests to a server that cannot be reached, so that an outage does not lose a run's result."""
+"""Retries or omits requests to a server that cannot be reached, so that an outage does not lose a run's result."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import httpx
 
 PATIENCE_S = 900.0  # longest outage that is waited for
-PAUSE_S = 2.0
+PAUSE_S = 2.0  # between two tries
 
 
 def outlast[T](ask: Callable[[], T], *, patience_s: float = PATIENCE_S, pause_s: float = PAUSE_S) -> T:
@@ -33,7 +33,10 @@ def unless_away() -> Iterator[None]:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether an error, or one of its causes, is a failed connection. An error response is no outage."""
+    """Return whether an error, or one of its causes, is a failed connection or a timeout.
+
+    An error response is no outage.
+    """
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, httpx.TransportError):

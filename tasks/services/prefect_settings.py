@@ -13,14 +13,14 @@ SETTINGS = {
     # without these the embedded server loses recent task runs when it ends
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
-    # an integer, because Prefect 3.8 truncates it; with 0 the server would use a whole core
+    # seconds; an integer, because Prefect 3.8 truncates it; with 0 the server would use a whole core
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
     # pauses double, so seven retries cover an outage of four minutes; Prefect's default of five only one minute
     "PREFECT_CLIENT_MAX_RETRIES": "7",
     # seconds between heartbeats of a flow (Prefect's default: 180); the server of `maxview up` marks a flow run as
     # Crashed after 90 s without a heartbeat
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-    # log lines go to the server only, because the terminal shows the live view
+    # the terminal shows the live view, so it gets only critical log lines; the server gets all
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
@@ -28,7 +28,10 @@ SETTINGS = {
 
 
 def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set each of SETTINGS that `environment` does not contain. Must be called before Prefect is imported."""
+    """Set each of SETTINGS that `environment` does not contain, and hide a warning of Prefect.
+
+    Must be called before Prefect is imported.
+    """
     for key, value in SETTINGS.items():
         environment.setdefault(key, value)
     # the embedded server's error message reports this problem with a remedy

@@ -60,7 +60,10 @@ def with_parameters_of[Given: BaseModel, Result](
 
 
 def tag_run(comparison: str, cases: Sequence[str], target: str | None, refs: Sequence[str | None] = ()) -> None:
-    """Tag this flow run with comparison, cases, target and refs, for Prefect's filters; does nothing outside a flow."""
+    """Tag this flow run with comparison, cases, target and refs, for Prefect's filters.
+
+    Does nothing outside a flow, or while Prefect's server cannot be reached.
+    """
     if flow_run.id is None:
         return
     facts = [("comparison", comparison), *(("case", case) for case in cases), ("target", target)]
@@ -71,7 +74,10 @@ def tag_run(comparison: str, cases: Sequence[str], target: str | None, refs: Seq
 
 
 def unless_named(describe: Callable[[], str]) -> Callable[[], str]:
-    """Return a function that names a flow run: as the user has named it, e.g. in the run form, or by `describe`."""
+    """Return a function that returns the name of the current flow run.
+
+    The name is the user's, e.g. from the run form. If the user gave none, it is the result of `describe`.
+    """
 
     @wraps(describe)
     def name() -> str:
@@ -89,7 +95,10 @@ def show_name(text: str) -> str:
 def name_comparison(
     comparison: str, cases: Sequence[str] | None, target: str | None, refs: tuple[str | None, str | None]
 ) -> str:
-    """Return a comparison's flow run name: cases, arms and target. refs: the request's baseline and branch, if any."""
+    """Return a comparison's flow run name: cases, arms and target; only the comparison's name if it cannot be read.
+
+    An arm is one of the two compared versions. refs: the requested refs of baseline and candidate; None: the arm's own.
+    """
     try:
         spec = load_comparison(comparison)
     except ConfigError:  # the flow's resolve step will report the error

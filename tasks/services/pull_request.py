@@ -14,9 +14,9 @@ import httpx
 from configs.schema import Frozen
 
 API = "https://api.github.com"
-VERSION = "2022-11-28"
-TIMEOUT_S = 30
-PER_PAGE = 100
+VERSION = "2022-11-28"  # of the API
+TIMEOUT_S = 30  # per request
+PER_PAGE = 100  # comments per request
 MAX_COMMENT_LENGTH = 65_000  # characters; GitHub's limit is 65,536
 CUT = "\n\n… cut off here: the whole of it is in the store.\n"
 
@@ -28,7 +28,7 @@ _PLACE = re.compile(
 
 
 class CommentError(ValueError):
-    """The comment cannot be written; the message says what to do. It never contains the token."""
+    """The comment cannot be written, or its pull request is invalid; the message has a remedy, but never the token."""
 
 
 class PullRequest(Frozen):
@@ -40,7 +40,7 @@ class PullRequest(Frozen):
 
 
 def parse_pull_request(text: str) -> PullRequest:
-    """Return the pull request that `owner/name#12` or its web address names. Raises CommentError."""
+    """Return the pull request or issue that `owner/name#12` or its web address names. Raises CommentError."""
     match = _PLACE.fullmatch(text)
     if match is None:
         raise CommentError(f"{text!r} is no pull request: give owner/name#12, or its address (https://…/pull/12)")
@@ -50,12 +50,13 @@ def parse_pull_request(text: str) -> PullRequest:
 def put_comment(place: PullRequest, body: str, *, token: str, api: str = API) -> str:
     """Replace the comment that has the same mark (first line) as `body`; create a comment if there is none.
 
-    Does nothing if the comment is equal already. Returns the comment's address. Raises CommentError, and
-    httpx.TransportError if GitHub cannot be reached: the caller may retry.
+    Truncates a longer `body` to MAX_COMMENT_LENGTH. Does not write if the comment is equal already. Returns the
+    comment's address. Raises CommentError, httpx.TransportError if GitHub cannot be reached (the caller may retry), and
+    ValueError if `body` has no mark.
     """
-    marker = body.partition("\n")[0]
-    if not re.fullmatch(r"<!-- .+ -->", marker):
-        raise ValueError(f"a comment begins with its mark, this one with {marker!r:.60}")
+    mark = body.partition("\n")[0]
+    if not re.fullmatch(r"<!-- .+ -->", mark):
+        raise ValueError(f"a comment begins with its mark, this one with {mark!r:.60}")
     text = body if len(body) <= MAX_COMMENT_LENGTH else body[: MAX_COMMENT_LENGTH - len(CUT)].rpartition("\n")[0] + CUT
     headers = {
         "Accept": "application/vnd.github+json",
@@ -66,7 +67,7 @@ def put_comment(place: PullRequest, body: str, *, token: str, api: str = API) ->
     with httpx.Client(base_url=api.rstrip("/"), headers=headers, timeout=TIMEOUT_S) as client:
         folder = f"/repos/{place.owner}/{place.name}/issues"
         for comment in _list(client, f"{folder}/{place.number}/comments"):
-            if _first_line(comment) != marker:  # also for a mark in a later line, which a reply quotes
+            if _first_line(comment) != mark:  # a reply may quote the mark in a later line
                 continue
             if comment["body"].replace("\r\n", "\n") == text:
                 return str(comment["html_url"])
@@ -103,5 +104,5 @@ def _read(answer: httpx.Response) -> Any:
         said = str(answer.json().get("message", ""))
     except (ValueError, AttributeError):
         said = ""
-    place = answer.request.url.path
-    raise CommentError(f"{answer.request.method} {place}: {answer.status_code} {said}; {remedy}")
+    path = answer.request.url.path
+    raise CommentError(f"{answer.request.method} {path}: {answer.status_code} {said}; {remedy}")

@@ -1,5 +1,7 @@
 """Runs the jobs of flows: locks each run for one flow, and ends the run's job if the flow ends before the job.
 
+The job of an ending flow is left running if another flow run continues it.
+
 A run is one training by a plan; a job is the process or workload that executes the run. A lane is one of the threads in
 which a flow makes several calls at once.
 """
@@ -30,8 +32,8 @@ class Stopped(RuntimeError):
 class Jobs:
     """The running jobs of one flow and of the flows that it runs in threads."""
 
-    def __init__(self, night: str | None = None) -> None:
-        self._night = night  # id of the flows' parent flow run; None: there is none
+    def __init__(self, parent: str | None = None) -> None:
+        self._parent = parent  # id of the flows' parent flow run; None: there is none
         self._lock = threading.Lock()
         self._running: dict[str, Callable[[], None]] = {}  # run name → function that ends its job
         self._stopping = False
@@ -71,7 +73,7 @@ class Jobs:
 
     def owners(self) -> tuple[str, ...]:
         """Return the ids of the flow runs that own this flow's jobs: the flow run and its parent, if they exist."""
-        return tuple(dict.fromkeys(id for id in (flow_run.id, self._night) if id))
+        return tuple(dict.fromkeys(id for id in (flow_run.id, self._parent) if id))
 
     def check(self) -> None:
         """Raise Stopped once `stop_all` was called."""
@@ -90,7 +92,7 @@ class Jobs:
             thread.join()
 
 
-_here: "WeakSet[Jobs]" = WeakSet()
+_here: "WeakSet[Jobs]" = WeakSet()  # of all flows in this process
 
 
 def stop_every_job() -> None:
@@ -100,7 +102,7 @@ def stop_every_job() -> None:
 
 
 def _once(end: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that calls `end` only at the first call; concurrent callers wait until `end` returns."""
+    """Return a function that calls `end`, unless `end` has already returned; concurrent callers wait for each other."""
     lock, done = threading.Lock(), False
 
     def run() -> None:
@@ -143,7 +145,7 @@ def held_run(plan: RunPlan, store: Store, jobs: Jobs, *, take_over: bool) -> Ite
 
 @contextmanager
 def held_job(plan: RunPlan, store: Store, jobs: Jobs, *, launch: Callable[[], LaunchedRun]) -> Iterator[LaunchedRun]:
-    """Launch a job for this flow run. If the block raises or the flow is ended, the job is ended too.
+    """Start or find a job, owned by this flow run. If the block raises or the flow is ended, the job is ended too.
 
     Leaves the job running if another flow run continues it.
     """
@@ -172,7 +174,7 @@ def held_job(plan: RunPlan, store: Store, jobs: Jobs, *, launch: Callable[[], La
 
 
 def in_lanes[T](calls: Iterable[Callable[[], T]], lanes: int, jobs: Jobs) -> Iterator[T]:
-    """Yield the calls' results in the order of the calls; `lanes` of them run at once.
+    """Yield the calls' results in the order of the calls; up to `lanes` of them run at once.
 
     If a call raises, pending calls are cancelled. If the flow is interrupted, the jobs of all calls are ended.
     """

@@ -24,7 +24,7 @@ from tasks.services.embedded_server import IDLE_S, explain_home, find_home, make
 from tasks.store.atomic import explain_little
 
 STARTUP_S = 120.0
-PAUSE_S = 0.05
+PAUSE_S = 0.05  # between two checks of the server
 MAX_STARTS, SOON_S = 4, 90.0  # the server is not restarted after 4 ends within 90 seconds
 EMBEDDED = {
     # as Prefect sets for its own embedded server: no user interface, and only the services that record runs
@@ -36,6 +36,7 @@ EMBEDDED = {
 }
 JOURNAL_BYTES = 1 << 20  # with less free disk space, SQLite may not be able to write its journal
 DATABASE_BYTES = 8 << 20  # a new database with its journal takes 6 MB
+# a line of the server's log that names an exception
 CAUSE = re.compile(r"[\w.]*(?:Error|Exception)\b.*")
 
 
@@ -79,7 +80,10 @@ class EmbeddedServer:
             )
 
     def keep_alive(self, lost: Callable[[str], None]) -> None:
-        """Restart the server at the same address whenever it ends; call `lost` with the reason if it ends too often."""
+        """Restart the server at the same address whenever it ends.
+
+        If it ends too often, call `lost` with the reason and give up.
+        """
         threading.Thread(target=self._watch, args=(lost,), daemon=True, name="embedded server").start()
 
     def _watch(self, lost: Callable[[str], None]) -> None:
@@ -105,7 +109,10 @@ class EmbeddedServer:
         return self.process is not None and self.process.poll() is None
 
     def wait(self) -> None:
-        """Wait until the server answers. Raises ServerError if it ends, or does not answer within STARTUP_S."""
+        """Wait until the server answers; start one if the server that was found has ended.
+
+        Raises ServerError if a started server ends, or if none answers within STARTUP_S.
+        """
         deadline = time.monotonic() + STARTUP_S
         while True:
             starting = self._is_starting()
@@ -167,7 +174,7 @@ def explain_failure(error: Exception) -> str | None:
 def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Api]:
     """Yield an API that answers, which flows inside the block use. Raises ServerError.
 
-    meanwhile: called while an embedded server starts; imports the flows, which takes as long as the start.
+    meanwhile: imports the flows; called while the embedded server, if any, starts, which takes as long.
     lost: called in another thread, with the reason, if the embedded server ends too often.
     """
     named = os.environ.get("PREFECT_API_URL")

@@ -1,4 +1,8 @@
-"""Configures a Prefect server: work pool, limits of runs per target, automations for lost runs and notifications."""
+"""Configures a Prefect server: work pool, a concurrency limit per target, automations for crashes and notifications.
+
+A target is a place to run. Its concurrency limit is the number of its slices: groups of connected TPU chips, each for
+one run at a time.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -21,19 +25,22 @@ from tasks.publish.markdown.night import CHANGED_EVENT
 from tasks.services.flow_runs import HEARTBEAT
 from tasks.services.slices import limit_name
 
-ZOMBIE_AFTER_S = 90  # three intervals between heartbeats
+ZOMBIE_AFTER_S = 90  # without a heartbeat; three intervals between heartbeats
 WEBHOOK_BLOCK = "maxview-notify"  # name of the Prefect block with the address for messages
 # names of the automations
-ZOMBIES = "maxview: end runs that have lost their process"
-REAP = "maxview: end the jobs of crashed runs"
-NOTIFY = "maxview: tell what changed overnight"
-REAPER = "reap/jobs"  # the deployment that the automation REAP runs
-# states in which a flow run sends no heartbeats
+ZOMBIE_AUTOMATION = "maxview: end runs that have lost their process"
+REAP_AUTOMATION = "maxview: end the jobs of crashed runs"
+NOTIFY_AUTOMATION = "maxview: tell what changed overnight"
+REAP_DEPLOYMENT = "reap/jobs"  # the deployment that the automation REAP_AUTOMATION runs
+# states after which a flow run sends no heartbeats
 SILENT_STATES = ("Completed", "Failed", "Cancelled", "Crashed", "Paused", "Suspended")
 
 
 def set_up(pool: str, say: Callable[[str], None], *, runs: int) -> None:
-    """Create or update the work pool and limits. An existing pool keeps its type; a new one runs flows as processes."""
+    """Create or update the work pool and the concurrency limit of every target. runs: the pool's limit of flow runs.
+
+    An existing pool keeps its type; a new pool runs flows as processes.
+    """
     with get_client(sync_client=True) as client:
         ensure_pool(client, pool, runs)
         say(f"work pool: {pool}")
@@ -44,10 +51,14 @@ def set_up(pool: str, say: Callable[[str], None], *, runs: int) -> None:
 
 
 def set_up_automations(say: Callable[[str], None], *, webhook: str | None) -> None:
-    """Create or update the automations. The deployments must exist. webhook: address for messages; None: send none."""
+    """Create or update the automations. The deployments must exist.
+
+    webhook: address for messages. If it is None or empty, no notification automation is created; an existing one stays
+    and keeps sending messages.
+    """
     with get_client(sync_client=True) as client:
         ensure_automation(client, zombie_automation())
-        ensure_automation(client, reap_automation(client.read_deployment_by_name(REAPER).id))
+        ensure_automation(client, reap_automation(client.read_deployment_by_name(REAP_DEPLOYMENT).id))
         if webhook:
             ensure_automation(client, notify_automation(ensure_webhook(webhook)))
     notified = ", notification" if webhook else " (MAXVIEW_WEBHOOK_URL adds a notification)"
@@ -55,7 +66,7 @@ def set_up_automations(say: Callable[[str], None], *, webhook: str | None) -> No
 
 
 def ensure_pool(client: SyncPrefectClient, name: str, runs: int) -> None:
-    """Create a process pool of this name, or update the existing one; `runs`: its limit of concurrent flow runs."""
+    """Create a process pool of this name, or update the existing pool's limit. runs: limit of concurrent flow runs."""
     try:
         client.read_work_pool(name)
     except ObjectNotFound:
@@ -67,29 +78,29 @@ def ensure_pool(client: SyncPrefectClient, name: str, runs: int) -> None:
         client.update_work_pool(name, WorkPoolUpdate(concurrency_limit=runs))
 
 
-def ensure_automation(client: SyncPrefectClient, wanted: AutomationCore) -> None:
+def ensure_automation(client: SyncPrefectClient, automation: AutomationCore) -> None:
     """Create or update the automation, and delete others of the same name."""
-    found = client.read_automations_by_name(wanted.name)
-    if not found:
-        client.create_automation(wanted)
+    existing = client.read_automations_by_name(automation.name)
+    if not existing:
+        client.create_automation(automation)
         return
-    client.update_automation(found[0].id, wanted)
-    for double in found[1:]:
+    client.update_automation(existing[0].id, automation)
+    for double in existing[1:]:
         client.delete_automation(double.id)
 
 
 def ensure_webhook(url: str) -> UUID:
     """Save the address, which is a secret, in a Prefect block; return the block's id."""
-    headers = SecretDict({"Content-Type": "application/json"})  # Prefect itself sets none for a template
+    headers = SecretDict({"Content-Type": "application/json"})  # Prefect sets none if the payload is a text
     saved = Webhook(method="POST", url=SecretStr(url), headers=headers).save(WEBHOOK_BLOCK, overwrite=True)
     assert isinstance(saved, UUID)  # Prefect returns a coroutine only inside an event loop
     return saved
 
 
 def zombie_automation() -> AutomationCore:
-    """Return the automation that marks an unfinished flow run as Crashed after ZOMBIE_AFTER_S without a heartbeat."""
+    """Return the automation that marks a flow run as Crashed if its heartbeats stop outside SILENT_STATES."""
     return AutomationCore(
-        name=ZOMBIES,
+        name=ZOMBIE_AUTOMATION,
         description="Marks a flow run as crashed if neither its process nor a worker is left to do so.",
         trigger=EventTrigger(
             after={HEARTBEAT},
@@ -111,13 +122,16 @@ def zombie_automation() -> AutomationCore:
 
 
 def reap_automation(deployment: UUID) -> AutomationCore:
-    """Return the automation that ends the jobs of crashed flow runs, by a run of the deployment `reap/jobs`."""
+    """Return the automation that runs `reap/jobs` after a crash of the flow `compare` or `nightly`.
+
+    `reap/jobs` ends the jobs of crashed flow runs. deployment: its id.
+    """
     return AutomationCore(
-        name=REAP,
+        name=REAP_AUTOMATION,
         description="Ends the jobs that a crashed flow run left behind.",
         trigger=EventTrigger(
             expect={"prefect.flow-run.Crashed"},
-            # not crashes of `reap` itself, which would start it again and again
+            # not `reap`: a crash of `reap` would start `reap` again and again
             match_related={"prefect.resource.role": "flow", "prefect.resource.name": ["compare", "nightly"]},
             posture=Posture.Reactive,
             threshold=1,
@@ -128,9 +142,12 @@ def reap_automation(deployment: UUID) -> AutomationCore:
 
 
 def notify_automation(webhook: UUID) -> AutomationCore:
-    """Return the automation that sends a Slack message after each CHANGED_EVENT, which a night emits."""
+    """Return the automation that sends a Slack message after each CHANGED_EVENT.
+
+    The flow `nightly` emits the event if a result differs from the previous night's. webhook: id of the Prefect block.
+    """
     return AutomationCore(
-        name=NOTIFY,
+        name=NOTIFY_AUTOMATION,
         description="Sent once per night with a changed verdict.",
         trigger=EventTrigger(
             expect={CHANGED_EVENT}, posture=Posture.Reactive, threshold=1, within=timedelta(seconds=0)

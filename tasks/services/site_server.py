@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-# The paths that are served. All others are answered with 404.
+# The paths that are served, in addition to / for FRONT. All others are answered with 404.
 PUBLIC = re.compile(
     r"(index|history|card)\.html|comparisons/[^/]+/cases\.js|comparisons/[^/]+/[^/]+/[^/]+/.+"
     r"|bisections/[^/]+/[^/]+/[^/]+/index\.html"
@@ -24,7 +24,7 @@ STOP_S = 1  # time to finish responses after Ctrl-C
 def make_server(folder: Path, *, front: str = "", not_found: str = "") -> uvicorn.Server:
     """Return a server of the folder's pages; its method `run` takes listening sockets.
 
-    `front`: HTML of the front page if the folder has none; `not_found`: HTML for every other missing file.
+    `front`: HTML of the front page if the folder has none; empty: 404. `not_found`: HTML for every other missing file.
     """
     pages = GZipMiddleware(_Pages(folder, front, not_found), minimum_size=WORTH_PACKING, compresslevel=5)
     return uvicorn.Server(

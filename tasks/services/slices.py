@@ -1,6 +1,7 @@
-"""Limits the concurrent runs on a target to one per slice, across all flows of one Prefect server.
+"""Limits the concurrent runs on a target to one per slice, across the flows of one Prefect server.
 
-A target is a place to run. A slice is one group of connected TPU chips of the target, and is occupied by one run.
+A target is a place to run. A slice is one group of connected TPU chips of the target, and is occupied by one run at a
+time. An embedded server has no limits.
 """
 
 from collections.abc import Iterator

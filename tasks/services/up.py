@@ -30,14 +30,14 @@ STARTUP_S = 180.0
 WORKER_PATIENCE_S = 60.0  # from SIGTERM to SIGKILL: its flows first end their jobs, which save checkpoints
 SERVER_PATIENCE_S = 20.0  # from SIGTERM to SIGKILL
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-EVERYWHERE = ("0.0.0.0", "::")  # listen on all network interfaces; needs a password
+EVERYWHERE = ("0.0.0.0", "::")  # hosts that mean all network interfaces
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 
 
 class Place(Frozen):
-    """The folders and the address of a local Prefect server."""
+    """The settings of a local Prefect server: folders, address, work pool."""
 
     state: Path  # folder of the server's home, logs and process identities
     out: str  # address of the default store
@@ -93,7 +93,10 @@ def _start(
 
 
 def settings_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of server, worker and client. `caller`'s variables override all but the addresses."""
+    """Return the environment of server, worker and client. `caller`: variables of this process.
+
+    They override all settings except PREFECT_API_URL, MAXVIEW_OUT and MAXVIEW_HOME.
+    """
     chosen = environment.SETTINGS | {
         "PREFECT_HOME": str(place.state / "prefect"),
         "PREFECT_API_URL": f"{place.url}/api",
@@ -182,6 +185,8 @@ def deploy(settings: Mapping[str, str]) -> None:
 
 def stop(state: Path, say: Callable[[str], None]) -> bool:
     """End the worker, its flow runs and their jobs, then the server. Returns whether server or worker ran.
+
+    Without a running server, only the worker is ended, which ends its flow runs itself.
 
     Raises ConfigError if the server uses another home or database than this command.
     """

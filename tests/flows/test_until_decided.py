@@ -6,7 +6,7 @@ from typing import Any
 from flows.compare import run_until_decided
 from tasks.diff.compare_case import CaseRuns
 from tasks.diff.repeat_rule import NextLook
-from tasks.services.events import EVENTS, Event, Extended
+from tasks.services.events import EVENTS, Event, Replanned
 
 
 def test_runs_are_added_until_the_verdict_is_known() -> None:
@@ -38,5 +38,5 @@ def test_runs_are_added_until_the_verdict_is_known() -> None:
     assert result.case == "b"
     assert looks == [(1, 2), (2, 6), (3, 10)]
     assert ran == [("b", repeat, arm) for repeat in (1, 2, 3, 4) for arm in "xy"]  # A B A B, no other case
-    extensions = [(len(event.plans), event.why) for event in heard if isinstance(event, Extended)]
+    extensions = [(len(event.plans), event.why) for event in heard if isinstance(event, Replanned)]
     assert extensions == [(4, "not yet"), (4, "still not"), (0, "")]
