@@ -1,4 +1,4 @@
-"""Writes files atomically: after any failure a file has its old or its complete new content. Explains full disks."""
+"""Writes files atomically: after a failure a file has its old or its complete new content. Explains full disks."""
 
 import errno
 import os
@@ -9,14 +9,14 @@ from uuid import uuid4
 
 
 class StoreError(ValueError):
-    """An operation on the store failed; the message names the file or folder and the remedy."""
+    """An operation on the store failed; the message names the file, folder, disk or value, and a remedy."""
 
 
 def write_atomically(path: str | Path, text: str) -> Path:
     """Write `text` in UTF-8 to `path` atomically, creating missing folders; returns the path.
 
-    The text is written to a hidden temporary file in the same folder, synced, and renamed. After a failure the
-    temporary file is removed and the old file stays. Raises StoreError naming the path.
+    The text is written to a hidden temporary file in the same folder, synced, and renamed. Raises StoreError naming
+    the path or the full disk, and then leaves no temporary file.
     """
     try:
         data = text.encode("utf-8")
@@ -30,9 +30,10 @@ def write_bytes_atomically(
 ) -> Path:
     """Write bytes, or an iterable of them, as `write_atomically` does; returns the path.
 
-    create: never replace an existing file, so exactly one of several writers succeeds. sync: if False, a power failure
+    create: never replace an existing file, so at most one of several writers succeeds. sync: if False, a power failure
     can damage the file. hint: text at the end of an error message.
-    Raises StoreError naming the path, also if it is a folder, pipe or device; with `create`, FileExistsError.
+    Raises StoreError naming the path or the full disk, also if `path` is a folder, pipe or device; and FileExistsError
+    if `create` is set and the file exists.
     """
     if path.exists() and not path.is_file():
         kind = "a folder" if path.is_dir() else "a pipe or a device"
@@ -88,7 +89,7 @@ def explain_little(path: Path, least: int) -> str | None:
 
 
 def explain_full(path: str | Path, error: OSError) -> str | None:
-    """Return a message about the full disk that contains `path`; None if `error` has another reason."""
+    """Return a message about the full disk (or quota) that contains `path`; None if `error` has another reason."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
     near = Path(path).absolute()

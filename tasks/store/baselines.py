@@ -23,7 +23,7 @@ from tasks.store.json_records import (
 from tasks.store.names import check_name
 
 FOLDER = CONFIG_ROOT / "baselines"
-VERSION = 1
+VERSION = 1  # of the file's format
 
 
 def is_baseline_place(text: str | None) -> bool:
@@ -39,7 +39,7 @@ def name_place(place: str) -> str:
 def find_baseline(place: str, comparison: str, target: str, case: str) -> Path:
     """Return the path of a case's baseline file.
 
-    place: "blessed" for configs/baselines, a folder with the same subfolders, or the path of one file.
+    place: "blessed" for configs/baselines, a folder with the same subfolders, or the path of one .json file.
     """
     if place.endswith(".json"):
         return Path(place)
@@ -56,7 +56,10 @@ def write_baseline(path: Path, baseline: Baseline) -> Path:
 
 
 def read_baseline(path: Path) -> Baseline | None:
-    """Return the baseline in a file, or None if there is no such file. Raises StoreError if it is damaged."""
+    """Return the baseline in a file, or None if there is no such file.
+
+    Raises StoreError if the file is damaged or of another version.
+    """
     return read_document(path, _parse)
 
 

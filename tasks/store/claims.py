@@ -1,6 +1,7 @@
-"""Claims runs in a bucket for one machine, so that no two machines write the same run.
+"""Claims runs in a bucket for one working copy of a machine, so that no two machines write the same run.
 
-A claim is the file `writer.json` in the run's folder. It names the version of the run's record that will be replaced.
+A claim is the file `writer.json` in the run's folder. It names the machine, its process, and the version of the run's
+record that will be replaced.
 """
 
 import os
@@ -31,7 +32,7 @@ class Claim(Frozen):
 
 
 class TakenError(StoreError):
-    """Another machine has claimed the run."""
+    """Another machine, or another working copy of this machine, has claimed the run."""
 
     def __init__(self, message: str, claim: Claim) -> None:
         super().__init__(message)
@@ -49,8 +50,9 @@ class Claims:
     ) -> Claim:
         """Claim the run in the folder `name`, and return the claim with the current version of the run's record.
 
-        is_over: returns whether the flow runs with these ids have ended; then another machine's claim is replaced.
-        Raises TakenError naming the other machine otherwise.
+        is_over: returns whether the flow runs with these ids have ended. If it returns True, another working copy's
+        claim is replaced; else raises TakenError naming the other machine. Raises AlreadyThereError if the claim
+        changes meanwhile.
         """
         known = self._files.stat(f"{name}/{RECORD}")
         ours = Claim(

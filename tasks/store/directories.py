@@ -23,7 +23,7 @@ from tasks.store.mirror import Mirror
 from tasks.store.names import check_name
 from tasks.store.seals import find_changed, remove_seal, write_seal
 
-MAX_BYTES = 1_000_000_000  # limit for metrics.jsonl and program.json; a step needs 300 bytes
+MAX_BYTES = 1_000_000_000  # limit of metrics.jsonl and of program.json; a step of metrics needs 300 bytes
 LOG_BYTES = 16 << 10  # with less free disk space, a run cannot begin its log
 _HANDLE: TypeAdapter[RunHandle] = TypeAdapter(StoredHandle)
 
@@ -40,7 +40,7 @@ class _Inside:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """One run's folder, `<out>/runs/<run_name>`. Creating the object touches no file; every write is atomic."""
+    """One run's folder, `<out>/runs/<run_name>`. Creating the object touches no file; files are written atomically."""
 
     path: Path
     mirror: Mirror | None = None  # for a store in a bucket
@@ -112,7 +112,10 @@ class RunDirectory:
         return write_atomically(self.config, config_text(plan))
 
     def write_handle(self, handle: RunHandle) -> Path:
-        """Write and upload a handle before its job starts. Raises StoreError if another machine took over the run."""
+        """Write a handle before its job starts, and upload it to a bucket.
+
+        Raises StoreError if another machine took over the run.
+        """
         self.check_claim()
         written = write_atomically(self.handle, model_to_json(handle))
         if self.mirror is not None:
@@ -147,7 +150,8 @@ class RunDirectory:
     def check_files(self) -> None:
         """Raise StoreError if the log, metrics or program file must not be read.
 
-        Refused are pipes, devices, links out of the folder, files that are too large, and logs emptied by a full disk.
+        Refused are pipes, devices, links out of the folder, metrics and programs that are too large, and logs emptied
+        by a full disk.
         """
         own = self.path.resolve()
         for path in (self.log, self.metrics, self.program):
@@ -174,8 +178,9 @@ class RunDirectory:
         remove_seal(self.path)
 
     def put_aside(self) -> Path:
-        """Move all files but locks into a new subfolder `changed-1`, `changed-2`, …, so that the run starts from
-        scratch; return the subfolder.
+        """Move the files into a new subfolder `changed-1`, `changed-2`, …, so that the run starts from scratch.
+
+        Hidden files (locks) and the subfolders of earlier calls stay. Returns the subfolder.
         """
         aside = next(path for n in count(1) if not (path := self.path / f"changed-{n}").exists())
         aside.mkdir()
@@ -187,8 +192,8 @@ class RunDirectory:
     def read_record(self, *, listed: bool = False) -> RunRecord | None:
         """Return the record; None if the run is not finished. Raises StoreError if the file is damaged.
 
-        `log` is set to the file in this folder, because the store may have moved. listed: the working copy is up to
-        date, so the bucket is not queried.
+        `log` is set to `log_address`, because the store may have moved. listed: the working copy is up to date, so the
+        bucket is not queried.
         """
         if self.mirror is not None and not listed:
             self.mirror.match(self.record)
@@ -250,6 +255,6 @@ def config_text(plan: RunPlan) -> str:
 
 
 def yaml_scalar(value: object) -> str:
-    """Return a JSON value as ASCII YAML, without json.dumps's escapes, because YAML does not join surrogate pairs."""
+    """Return a JSON value as ASCII YAML, without json.dumps's surrogate pairs, which YAML does not join."""
     text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\x7f")
     return text.encode("ascii", "backslashreplace").decode()

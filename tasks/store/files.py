@@ -14,12 +14,12 @@ from tasks.store.atomic import StoreError, write_bytes_atomically
 
 
 class AlreadyThereError(StoreError):
-    """A conditional write failed, because another process has created or changed the file."""
+    """A conditional write failed, because another process has created, changed or deleted the file."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One file of a listing. `version`: changes whenever the file is rewritten. `crc32c`: None if unknown."""
+    """A file's name, size and version. `version` changes whenever the file is rewritten. `crc32c`: None if unknown."""
 
     name: str
     size: int  # bytes
@@ -66,12 +66,13 @@ class Files(Protocol):
         """Yield every file below the folder `prefix`, sorted by name.
 
         pattern: a glob that the full name must match, e.g. `runs/*/record.json`; `*` matches within one folder, `**`
-        across folders. A bucket applies it on the server, so other entries are not transferred.
+        across folders. A bucket applies it on the server, so other entries are not transferred. Without a pattern, a
+        local folder's hidden files are left out.
         """
         ...
 
     def delete(self, name: str, *, version: str | None = None) -> bool:
-        """Delete a file; with `version`, only if it has that version. Returns whether it is deleted."""
+        """Delete a file, which may be missing; return True. With `version`: keep another version and return False."""
         ...
 
     def url(self, name: str) -> str:
@@ -140,7 +141,7 @@ class LocalFiles:
             return True
         if self._version(path) != version:
             return False
-        # Renamed before the check: otherwise another writer could replace the file between check and deletion.
+        # Renamed before the second check: otherwise another writer could replace the file between check and deletion.
         taken = path.with_name(f".deleted-{uuid4().hex}")
         try:
             os.rename(path, taken)

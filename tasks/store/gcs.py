@@ -21,14 +21,15 @@ from tasks.store.atomic import StoreError
 from tasks.store.files import AlreadyThereError, Entry
 
 SCHEME = "gs://"
-READING = ("get", "list")  # IAM permissions storage.objects.*
+# last parts of IAM permissions storage.objects.*
+READING = ("get", "list")
 WRITING = ("create", "delete")
 READERS = 10  # concurrent reads; the size of the client's connection pool
-TIMEOUT_S = 60
-LOOK_S = 20  # timeout in seconds of the check whether a bucket is reachable
+TIMEOUT_S = 60  # per request
+LOOK_S = 20  # timeout of the check whether a bucket is reachable
 CHUNK = 8 << 20  # bytes per request when a stream is read
 BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
-FORBIDDEN = frozenset("*?[]#")  # wildcards of gcloud and of listings
+FORBIDDEN = frozenset("*?[]#")  # characters with a special meaning for gcloud and listings
 FIELDS = "items(name,size,generation,crc32c),nextPageToken"
 
 
@@ -170,8 +171,8 @@ class GcsFiles:
     ) -> None:
         """Upload `content` with the blob's method `method` (of Google's client).
 
-        match: upload only if the object has this generation; 0: only if it is missing. crc32c: of the content; may be
-        unknown.
+        match: upload only if the object has this generation; 0: only if it is missing; None: always. crc32c: of the
+        content; None: unknown.
         """
         send = getattr(self._blob(name), method)
         options = {"content_type": content_type(name), "checksum": "crc32c", "retry": DEFAULT_RETRY}
@@ -194,7 +195,7 @@ class GcsFiles:
 
     @contextmanager
     def _errors(self, name: str) -> Iterator[None]:
-        """Turn errors of the client in the block into StoreError, or FileNotFoundError for a missing object `name`."""
+        """Turn the client's errors in the block into StoreError, or FileNotFoundError if object `name` is missing."""
         place, bucket = self.url(name), f"{SCHEME}{self._name}"
         try:
             yield
@@ -248,7 +249,7 @@ class _Stream(io.RawIOBase):
 
 
 def content_type(name: str) -> str:
-    """Return the MIME type of an object. Browsers show pages and logs with these types instead of downloading them."""
+    """Return the MIME type of an object, so that browsers show pages and logs instead of downloading them."""
     texts = {"html": "text/html", "js": "text/javascript", "txt": "text/plain", "md": "text/markdown"}
     ending = name.rpartition(".")[2]
     if ending in texts:

@@ -1,7 +1,8 @@
 """Converts records and their polars tables to standard JSON and back without loss; errors name the damaged file.
 
 A run record is `{"document", "version", "record", "frames", "not_finite"}`. `record` has no tables; `frames` contains
-them by column with types; `not_finite` lists JSON pointers to the strings in `record` that stand for NaN or infinities.
+the tables by column with types. `not_finite` lists JSON pointers to the strings in `record` that stand for NaN or
+infinities.
 """
 
 import json
@@ -15,9 +16,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from tasks.records import RunPlan, RunRecord, number_from_json, number_to_json
 from tasks.store.atomic import StoreError
 
-VERSION = 1
+VERSION = 1  # of a run record's format
 _REMEDY = "move it away to have it made again"
 _DOCUMENT = "maxview run record"
+# name in JSON → column type, without lists and structs
 _FLAT: dict[str, pl.DataType] = {
     str(dtype): dtype
     for dtype in (
@@ -95,7 +97,7 @@ def model_from_json[M: BaseModel](model: TypeAdapter[M] | type[M]) -> Callable[[
 
 
 def read_document[T](path: Path, parse: Callable[[str, str], T]) -> T | None:
-    """Return `parse(content, file name)` of a file; None if it is missing. Raises StoreError if it cannot be read."""
+    """Return `parse(content, path)` of a file; None if it is missing. Raises StoreError if it cannot be read."""
     if path.exists() and not path.is_file():
         raise StoreError(f"{path}: is a pipe, a device or a folder, not a file; remove it")
     try:
@@ -130,23 +132,23 @@ def load_json(text: str, name: str) -> dict[str, Any]:
 
 
 def describe(error: ValidationError) -> str:
-    """Return the first three errors of pydantic, each as `key: message`."""
+    """Return the first three errors of pydantic, each as `key: message`, and the number of the others."""
     details = error.errors(include_url=False)
     texts = [f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in details[:3]]
     return "; ".join(texts) + (f"; and {len(details) - 3} more" if len(details) > 3 else "")
 
 
-def _without_non_finite(value: Any, pointer: str, found: list[str]) -> Any:
-    """Return `value` with NaN and infinities as strings; appends their JSON pointers (RFC 6901) to `found`."""
+def _without_non_finite(value: Any, pointer: str, pointers: list[str]) -> Any:
+    """Return `value` with NaN and infinities as strings; appends their JSON pointers (RFC 6901) to `pointers`."""
     if isinstance(value, float):
         written = number_to_json(value)
         if isinstance(written, str):
-            found.append(pointer)
+            pointers.append(pointer)
         return written
     if isinstance(value, dict):
-        return {k: _without_non_finite(v, f"{pointer}/{_escape(str(k))}", found) for k, v in value.items()}
+        return {k: _without_non_finite(v, f"{pointer}/{_escape(str(k))}", pointers) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_non_finite(v, f"{pointer}/{i}", found) for i, v in enumerate(value)]
+        return [_without_non_finite(v, f"{pointer}/{i}", pointers) for i, v in enumerate(value)]
     return value
 
 
@@ -166,7 +168,7 @@ def _restore_number(fields: Any, pointer: str) -> None:
 def frame_to_json(frame: pl.DataFrame) -> dict[str, Any]:
     """Return `{"rows": n, "types": {column: type}, "columns": {column: [values]}}`; NaN and infinities become strings.
 
-    Raises StoreError for column types that JSON cannot represent (dates, binary, categories).
+    Raises StoreError for other column types than _FLAT, lists and structs, for example dates.
     """
     return {
         "rows": frame.height,  # a table without columns still has a height

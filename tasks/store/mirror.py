@@ -1,8 +1,8 @@
 """Synchronises a local working copy with a store in a bucket.
 
-Trainers append to logs, but an object in a bucket cannot be appended to. So a run writes to the working copy, and its
-files are uploaded at the end. Its claim, plan and job handle are uploaded at the start, so that another machine can
-continue or stop the run.
+Trainers append to logs, but an object in a bucket cannot be appended to. So a run on this machine writes to the working
+copy, and its files are uploaded at the end. Its claim, plan, config, job handle and earlier logs are uploaded at the
+start, so that another machine can continue or stop the run.
 """
 
 import io
@@ -28,12 +28,12 @@ DEFAULT_OUT = "maxview-out"  # the command line's default of --out
 HANDLE = "handle.json"
 OURS = ".handle.json"  # in a run's folder of a working copy: the handle of the last job that this machine started
 ORIGIN = ".store"  # file in a working copy with the address of its bucket
-# uploaded last, in this order, because they mark the other files as complete
+# transferred last, in this order, because they mark the other files as complete
 LAST = ("commit_success.txt", "log.txt", HANDLE, RECORD, "comparison.json", "index.html")
 BEGUN = ("plan.json", "config.yml", "log.*.txt", HANDLE)  # files of an unfinished run that are uploaded
-LEFT_OUT = "checkpoints/"  # not fetched, because checkpoints can be read in the bucket
+LEFT_OUT = "checkpoints/"  # subfolder that is fetched only on request, because checkpoints can be read in the bucket
 SENDERS = 10  # concurrent transfers; the size of the client's connection pool
-BLOCK = 1 << 20
+BLOCK = 1 << 20  # bytes per read
 ATTEMPTS = 5  # to read a file that other machines replace
 
 
@@ -94,33 +94,37 @@ class Mirror:
             self._keep(name, io.BytesIO(data))
 
     def fetch_folder(self, name: str, *, without: str = LEFT_OUT) -> None:
-        """Download a folder's files for which the working copy differs. without: subfolder to omit; empty: none."""
+        """Download a folder's files for which the working copy differs, except claims.
+
+        without: prefix of the files in the folder to omit; empty: none.
+        """
         entries = [entry for entry in self.files.entries(name) if not entry.name.endswith(f"/{WRITER}")]
         kept = [e for e in entries if not (without and e.name.removeprefix(f"{name}/").startswith(without))]
         _in_order(self.fetch, [entry.name for entry in kept if differs(self.folder / entry.name, entry)])
 
     def push_folder(self, name: str, *, without: str = "", only: tuple[str, ...] = ("*",)) -> int:
-        """Upload a folder's files that differ from the bucket's, the files in `LAST` last; return their number.
+        """Upload a folder's visible files that differ from the bucket's, the files in `LAST` last; return their number.
 
         without: name of a file to omit; empty: none. only: glob patterns; a file name must match at least one.
         """
         there = {entry.name: entry for entry in self.files.entries(name)}
         found = [path for path in (self.folder / name).rglob("*") if path.is_file() and not path.name.startswith(".")]
         named = {path.relative_to(self.folder).as_posix(): path for path in found}
-        wanted = [
+        different = [
             file
             for file, path in named.items()
             if file != f"{name}/{without}"
             and any(fnmatchcase(path.name, pattern) for pattern in only)
             and (file not in there or differs(path, there[file]))
         ]
-        _in_order(lambda file: self.files.upload(file, named[file]), wanted)
-        return len(wanted)
+        _in_order(lambda file: self.files.upload(file, named[file]), different)
+        return len(different)
 
     def record(self, name: str, text: bytes) -> None:
         """Upload a run's folder, then the record `text`, which replaces the version that the claim names.
 
-        Raises StoreError if another machine has taken or recorded the run meanwhile.
+        Without a claim, `text` replaces the current version. Raises StoreError if another machine has taken or
+        recorded the run meanwhile.
         """
         claim, place = self.claims.check(name), f"{name}/{RECORD}"
         self.push_folder(name, without=RECORD)
@@ -205,7 +209,10 @@ def _version(entry: Entry | None) -> str | None:
 
 
 def differs(path: Path, entry: Entry) -> bool:
-    """Return whether a local file is missing, or differs from the bucket's in size or crc32c."""
+    """Return whether a local file is missing, or differs from the bucket's in size or crc32c.
+
+    Also True if the bucket's crc32c is unknown.
+    """
     if not path.is_file() or path.stat().st_size != entry.size:
         return True
     crc = 0

@@ -1,4 +1,4 @@
-"""Seals finished runs: stores a seal (digests of a run's files) outside the store, and detects later changes."""
+"""Seals finished runs of local stores: stores digests of a run's files outside the store, and detects later changes."""
 
 import hashlib
 import json
@@ -18,14 +18,14 @@ def state_folder() -> Path:
 
 
 def write_seal(run: Path, files: Iterable[Path]) -> None:
-    """Store the digests of `files`, which are in the run's folder `run`; does nothing if the seal cannot be written."""
+    """Store the digests of `files`, which are in the run's folder `run` or missing; ignores a failure of the write."""
     digests = {path.name: _digest(path) for path in files}
     with suppress(StoreError):
         write_atomically(_seal_of(run), json.dumps({"run": str(run), "files": digests}, indent=1) + "\n")
 
 
 def find_changed(run: Path) -> list[str]:
-    """Return the names of sealed files that were changed or removed; none without a readable seal.
+    """Return the names of sealed files that were changed, removed or created later; none without a readable seal.
 
     Also none if all sealed files are missing: the run was deleted as a whole, e.g. with its store.
     """

@@ -60,7 +60,7 @@ class Store:
             self.mirror.refresh_all(self.mirror.files.entries(kind, patterns[kind]))
 
     def push(self, folder: Path) -> None:
-        """Upload a finished folder or file to the bucket; does nothing for a local store."""
+        """Upload a folder or a file to the bucket; does nothing for a local store."""
         if self.mirror is None:
             return
         if folder.is_file():
@@ -89,8 +89,8 @@ class Store:
 def open_store(out: str | Path, *, reading: bool = False) -> Store:
     """Return the store in the folder `out`, created if missing, or in the bucket gs://…/….
 
-    Raises StoreError if the store is not writable, and then leaves no new folders. reading: require only read access,
-    create nothing but a bucket's working copy, and set `Store.writable` to whether writing is possible.
+    Raises StoreError if the store is not writable, and then leaves no new folders. reading: require only read access
+    to an existing store, create nothing but a bucket's working copy, and set `Store.writable`.
     """
     if str(out).startswith("gs://"):
         return _open_bucket(str(out), reading=reading)
