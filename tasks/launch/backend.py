@@ -13,7 +13,8 @@ from configs.schema import Frozen
 from tasks.records import DeathKind, JobCause, RunPlan
 from tasks.store import RunDirectory
 
-# The log line about a job that the platform ended. The run's record is made from the log, so the cause must be there.
+# The log line about a job that was ended from outside: by the platform, a user or a time limit. The run's record is
+# made from the log, so the cause must be there.
 CAUSE_LINE = "maxview: the job was ended: {type}: {message}"
 CAUSE_PATTERN = re.compile(rb"^maxview: the job was ended: ([^:\n]{1,80}): ([^\n]*)$", re.MULTILINE)
 # The log line about a job's machines, which its trainer does not print.
@@ -26,14 +27,14 @@ WITHOUT = "; without it "  # in the text of an obstacle that does not prevent ru
 
 
 class LaunchError(RuntimeError):
-    """A run that cannot be started or followed; the message says what to do."""
+    """A job cannot be started, followed or ended; the message says what to do."""
 
 
 class Restarted(Frozen):
-    """The platform preempted the job; it was restarted from its last checkpoint with a new log."""
+    """The job lost its machines, for example by a preemption, and was restarted with a new log."""
 
     job_name: str  # of the new job
-    attempt: int  # number of the new start; the first start of a run is 1
+    attempt: int  # number of the new job's start since a flow launched the run; the first start is 1
     cause: JobCause  # why the previous job ended
 
 
@@ -66,7 +67,10 @@ class Backend[H](Protocol):
     def follow(
         self, plan: RunPlan, directory: RunDirectory, handle: H, *, poll_s: float
     ) -> Iterator[bytes | Restarted]:
-        """Yield the log from start to end, in pieces as it grows. Afterwards `directory.log` is complete."""
+        """Yield the log from start to end, in pieces as it grows. Afterwards `directory.log` is complete.
+
+        After a restart of the job, yields `Restarted`, then the new log.
+        """
         ...
 
     def stop(self, handle: H) -> None:

@@ -27,7 +27,7 @@ _LOSS = "loss"
 def find_source_plan(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
     """Return the plan of the preceding run, if the run of `plan` can restore that run's checkpoint; else None.
 
-    The two runs must be of different arms, and be runs of MaxText on this machine that save checkpoints.
+    The two runs must be of different arms, and train MaxText on this machine with checkpoints.
     """
     place = plans.index(plan)
     if place == 0:
@@ -44,15 +44,15 @@ def find_source_plan(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
 def cross_restore(plan: RunPlan, before: RunPlan) -> CrossRestore:
     """Restore the first checkpoint of the run `before` with the command of `plan`, and compare every loss after it.
 
-    Returns the proof. If it could not be tried, its `holds` is None and its `evidence` is the reason.
+    Returns the proof. If the test could not be completed, its `holds` is None and its `evidence` is the reason.
     """
-    found = {"source": before.run_name}
+    source = {"source": before.run_name}
     if plan.config.get("enable_dropout") and plan.config.get("dropout_rate"):
-        return CrossRestore(**found, evidence="not tried: MaxText's implementations drop different units for one seed")
+        return CrossRestore(**source, evidence="not tried: MaxText's implementations drop different units for one seed")
     checkpoints = Path(before.directory) / str(before.files.checkpoints)
     steps = sorted(int(path.name) for path in checkpoints.glob("*") if path.name.isdigit())
     if not steps:
-        return CrossRestore(**found, evidence=f"{before.run_name} left no checkpoint")
+        return CrossRestore(**source, evidence=f"{before.run_name} left no checkpoint")
     first = steps[0]
     moved = move_plan(plan, Path(plan.directory) / FOLDER)
     argv = tuple(text for text in moved.argv if not text.startswith(f"{_FULL_STATE}="))
@@ -67,7 +67,7 @@ def cross_restore(plan: RunPlan, before: RunPlan) -> CrossRestore:
         run_to_end(moved.model_copy(update={"argv": (*argv, word)}), log)
         return compare_losses(plan, before, first, Path(moved.directory), read_exit_code(log))
     except (LaunchError, OSError, ValueError) as error:
-        return CrossRestore(**found, restored_step=first, evidence=f"could not be tried: {error}")
+        return CrossRestore(**source, restored_step=first, evidence=f"could not be tried: {error}")
     finally:
         shutil.rmtree(Path(plan.directory) / FOLDER, ignore_errors=True)
 
@@ -92,7 +92,8 @@ def map_to_linen(items: Path, copy: Path) -> Path:
 def compare_losses(plan: RunPlan, before: RunPlan, first: int, folder: Path, code: int | None) -> CrossRestore:
     """Return the proof, which holds if the metrics in `folder` and of the run `before` have equal losses after `first`.
 
-    first: the restored step. code: exit code of the run that restored it. Raises OSError, ValueError.
+    Its `holds` is None if the exit code `code` of the restoring run is not 0, or if the steps differ. first: the
+    restored step. Raises OSError, ValueError.
     """
     start = {"source": before.run_name, "restored_step": first}
     if code != 0:
@@ -119,9 +120,9 @@ def _losses(path: Path, after: int) -> dict[int, float]:
     return {int(step): float(loss) for step, loss in rows if loss is not None}
 
 
-def write_crossing(directory: Path, found: CrossRestore) -> None:
+def write_crossing(directory: Path, proof: CrossRestore) -> None:
     """Write the proof into the run's folder `directory`. The run's record is made from the files in this folder."""
-    (directory / FILE).write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    (directory / FILE).write_text(proof.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def read_crossing(directory: Path) -> CrossRestore | None:

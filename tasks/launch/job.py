@@ -24,7 +24,7 @@ from tasks.resolve.play_log import TMP_MARK
 from tasks.store import RunDirectory, Store
 from tasks.store.locks import hold
 
-POLL_S = 0.2
+POLL_S = 0.2  # between checks of the lock, the log or the job
 LOCK = ".launch"  # file in the run's folder
 
 
@@ -38,7 +38,7 @@ class LaunchedRun:
 
     @property
     def checkpoints(self) -> Path | None:
-        """The place of checkpoints in the run's folder; None if the run saves none in Orbax's format."""
+        """The folder of the run's checkpoints; None if the run saves none in Orbax's format."""
         return self.directory.checkpoints_of(self.plan)
 
 
@@ -99,7 +99,7 @@ def with_recording(plan: RunPlan) -> RunPlan:
 
 
 def has_checkpoint(plan: RunPlan, directory: RunDirectory) -> bool:
-    """Return whether an earlier attempt of the run left a complete checkpoint on this machine."""
+    """Return whether an earlier attempt left a checkpoint on this machine that Orbax has not marked as incomplete."""
     folder = directory.checkpoints_of(plan)
     return folder is not None and folder.is_dir() and any(TMP_MARK not in path.name for path in folder.iterdir())
 
@@ -150,7 +150,7 @@ def has_ended(handle: RunHandle) -> bool:
 
 
 def follow(run: LaunchedRun, *, poll_s: float = POLL_S) -> Iterator[bytes | Restarted]:
-    """Yield the job's log from start to end, in pieces as it grows. Afterwards `directory.log` is complete."""
+    """Yield the job's log from start to end, and `Restarted` before a restarted job's log; see `Backend.follow`."""
     return backend_of(run.handle.backend).follow(run.plan, run.directory, run.handle, poll_s=poll_s)
 
 

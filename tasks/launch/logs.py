@@ -15,13 +15,13 @@ from tasks.store.atomic import write_bytes_atomically
 
 _CLOSED = re.compile(rb"(?:^|\n)EXIT_CODE=(\d+)\n\Z")
 _NUMBER = re.compile(r"\.(\d{1,9})\Z")
-CHUNK = 1 << 20
+CHUNK = 1 << 20  # bytes per read
 MAX_LINE_LENGTH = 2_000  # bytes; longer lines are truncated for display, but not in the log
 _TAIL = 32  # bytes at the end of a log, enough for the line with the exit code
 
 
 class LogLine(Frozen):
-    """A complete line of the log for display; control characters are made visible."""
+    """A line of the log for display, cut to MAX_LINE_LENGTH; control characters are made visible."""
 
     text: str
 
@@ -49,7 +49,7 @@ def open_locked(log: Path) -> int:
 
 
 def read_exit_code(log: Path) -> int | None:
-    """Return the exit code in the log's last line (`EXIT_CODE=n`); None if the log has no such line."""
+    """Return the exit code in the log's last line (`EXIT_CODE=n`); None if there is no log or no such line."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _TAIL))
@@ -60,7 +60,7 @@ def read_exit_code(log: Path) -> int | None:
 
 
 def watch(pieces: Iterable[bytes | Restarted]) -> Iterator[JobEvent]:
-    """Yield a job's lines and events from the pieces of its log, then RunEnded if the log has no exit code."""
+    """Yield a job's lines and events from the pieces of its log, then RunEnded if it does not end with an exit code."""
     follower = LogFollower()
     rest = b""
     tail = b""

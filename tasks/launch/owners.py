@@ -1,4 +1,6 @@
-"""Lets one flow at a time own a run and its job. Other flows, also on other machines, wait and reuse the result.
+"""Lets one flow at a time own a run and its job. Other flows wait and reuse the result.
+
+If the store is in a bucket, this holds for flows on all machines.
 
 The store keeps the ids of the flow runs that own a job, so that the job can be ended after its flow run has crashed.
 """
@@ -17,10 +19,11 @@ from tasks.store.locks import hold
 LOCK = ".flow"  # file in the run's folder
 FOLDER = "flows"  # in the store: a subfolder per flow run, with an empty file per run whose job it owns
 OWNER = "owner"  # file in the run's folder: the ids of the flow runs that own its job
-LOOK_EVERY_S = 1.0  # between checks of the lock
+LOOK_EVERY_S = 1.0  # between checks of the lock in the run's folder
 ASK_EVERY_S = 10.0  # between requests to a bucket and a Prefect server, which cost more than reading a file
 
-# The state of a flow run on this flow's Prefect server; unknown: the server does not have it.
+# The state of a flow run on this flow's Prefect server. running: it has not ended; over: it has ended; unknown: the
+# server does not have it.
 type Life = Literal["running", "over", "unknown"]
 
 
@@ -40,7 +43,7 @@ def turn_of(
     While another flow has the run, calls `wait` repeatedly with the reason; `wait` may raise. Calls `tell` once if the
     files of a finished run were changed: the files are moved away, and the run is repeated. In a bucket, takes over a
     run with its files from another machine's flow run, if the other flow run has ended or is one of `flow_runs`
-    (rescheduled). Raises StoreError if this flow's server does not have the other flow run, unless `take_over` is set:
+    (rescheduled). Raises TakenError if this flow's server does not have the other flow run, unless `take_over` is set:
     the user states that the other machine is gone.
     """
 
@@ -114,12 +117,12 @@ def _owners(run_name: str, store: Store) -> list[str]:
 
 
 def forget(flow_runs: Iterable[str], store: Store) -> None:
-    """Delete the notes in the store about the jobs that these flow runs own, after the flow runs have ended cleanly."""
+    """Delete the notes in the store about the jobs that these flow runs own. Called once these jobs have ended."""
     for flow_run in flow_runs:
         for entry in list(store.files.entries(prefix=f"{FOLDER}/{check_name(flow_run, 'flow run')}")):
             store.files.delete(entry.name)
 
 
 def unforgotten(store: Store) -> list[str]:
-    """Return the ids of the flow runs that own jobs according to the store: they still run, or have crashed."""
+    """Return the ids of the flow runs with notes in the store: they still run, or have ended without `forget`."""
     return sorted({entry.name.split("/")[1] for entry in store.files.entries(prefix=FOLDER)})

@@ -17,7 +17,7 @@ from tasks.store import write_atomically
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 TOLERANCE_S = 2.0  # a process with the same pid is the same process if the start times differ by less
 KILL_S = 5.0  # longest wait after SIGKILL
-POLL_S = 0.02
+POLL_S = 0.02  # between checks whether processes have ended
 # pid → child of this process. They must be reaped, or they stay zombies.
 _children: dict[int, "subprocess.Popen[bytes]"] = {}
 
@@ -43,7 +43,7 @@ def start_kept(name: str, argv: Sequence[str], *, state: Path, folder: Path, env
 
 
 def read_kept[K: Kept](name: str, state: Path, kind: type[K]) -> K | None:
-    """Return the program that `start_kept` started under this name; None if it does not run."""
+    """Return the program whose identity is stored in NAME.json of the folder `state`; None if it does not run."""
     try:
         kept = kind.model_validate_json((state / f"{name}.json").read_text())
     except (OSError, ValueError):
@@ -52,7 +52,7 @@ def read_kept[K: Kept](name: str, state: Path, kind: type[K]) -> K | None:
 
 
 def end_kept(kept: Kept, *, state: Path, patience_s: float) -> bool:
-    """End the program's session and delete its stored identity. Returns whether the program ended after SIGTERM."""
+    """End the program's session and delete its stored identity. Returns whether it ended without SIGKILL."""
     by_itself = end_session(kept, patience_s=patience_s)
     (state / f"{kept.name}.json").unlink(missing_ok=True)
     return by_itself
@@ -66,7 +66,7 @@ def adopt(process: "subprocess.Popen[bytes]") -> StartedProcess:
 
 
 def start_of(pid: int) -> tuple[str, float]:
-    """Return a live process's start: boot id and seconds since the boot; on other systems "" and the epoch time.
+    """Return a process's start: boot id and seconds since the boot; on systems other than Linux, "" and the epoch time.
 
     On Linux a process's epoch time would change whenever the clock is set. Raises psutil.NoSuchProcess.
     """
@@ -83,7 +83,7 @@ def is_same(process: StartedProcess) -> bool:
 
 
 def is_running(process: StartedProcess) -> bool:
-    """Return whether the process runs on this machine; a zombie does not."""
+    """Return whether the process runs on this machine; a zombie does not. Reaps an ended child that `adopt` got."""
     try:
         runs = is_same(process) and psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -3,8 +3,8 @@
 The supervisor's standard output is the run's log, opened and locked by the launcher. Its standard input is a pipe: one
 byte means that the launcher has stored the run's handle, end of file that the launcher died before. The supervisor
 writes the log's first and last lines like an XPK pod (`XPK Start:`, `XPK End:`, `EXIT_CODE=`), limits the time and the
-log's size, forwards SIGTERM to the command, and at the end kills the rest of the command's process group. Uses the
-standard library only: it starts in milliseconds and can run with `python -I -S`.
+log's size, sends SIGTERM to the command when it gets SIGTERM or SIGINT, and at the end kills the rest of the command's
+process group. Uses the standard library only: it starts in milliseconds and can run with `python -I -S`.
 """
 
 import ctypes
@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 GUARD = b"maxview-guard"  # name in `ps -e` of the process that briefly outlives a killed supervisor
 GRACE_S = 30.0  # from SIGTERM to SIGKILL: enough for a small trainer to save a checkpoint
-LEFTOVER_S = 2.0  # from SIGTERM to SIGKILL for processes that the command left running
-POLL_S = 0.2
+# from SIGTERM to SIGKILL for processes that the command left running, and for a command whose log is too large
+LEFTOVER_S = 2.0
+POLL_S = 0.2  # between checks of the limits
 KILLED = float("inf")  # value of the SIGKILL deadline once SIGKILL was sent
 TIMED_OUT = 124  # exit code after the time limit, as of timeout(1)
 LOG_FULL = 128 + signal.SIGXFSZ  # exit code after the log's limit, as of a process that exceeds the file size limit
@@ -52,7 +53,10 @@ def control(option: int, value: int | bytes) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Run argv[3:] and return its exit code. Limits: argv[0] seconds, argv[1] seconds of grace, argv[2] MB of log."""
+    """Run argv[3:] and return its exit code (see `wait`); 0 without running it if the launcher has died.
+
+    Limits: argv[0] seconds, argv[1] seconds from SIGTERM to SIGKILL, argv[2] MB of log.
+    """
     limits, command = Limits(float(argv[0]), float(argv[1]), int(argv[2])), argv[3:]
     supervisor = os.getpid()
     ended = False
@@ -133,9 +137,9 @@ class Limits(NamedTuple):
 
 
 def wait(process: "subprocess.Popen[bytes]", limits: Limits, ended: Callable[[], bool]) -> int:
-    """Wait for the process to end; end it at a limit or once `ended()`. Returns its exit code.
+    """Wait for the process to end; end it at a limit. Once `ended()`, it has got SIGTERM: kill it after `grace_s`.
 
-    Like a shell's: 128 + n after signal n. After a limit, TIMED_OUT or LOG_FULL.
+    Returns its exit code like a shell: 128 + n after signal n. After a limit, returns TIMED_OUT or LOG_FULL.
     """
     limit, grace_s = time.monotonic() + limits.seconds, limits.grace_s
     patience: float | None = None  # monotonic time of SIGKILL; None: no SIGTERM was sent

@@ -22,11 +22,11 @@ PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_SECUREBITS, NO_ROOT_LOCKED = 1, 24, 28
 # Capabilities with which root could write to files despite read-only mounts: by open_by_handle_at(2), kernel modules,
 # raw memory, other processes' /proc/PID/root and memory, mount(2), new device nodes.
 DROPPED = {"DAC_READ_SEARCH": 2, "SYS_MODULE": 16, "SYS_RAWIO": 17, "SYS_PTRACE": 19, "SYS_ADMIN": 21, "MKNOD": 27}
-LEFT_ALONE = ("/dev", "/proc", "/sys")
+LEFT_ALONE = ("/dev", "/proc", "/sys")  # their mounts stay as they are
 
 
 class NotOfferedError(OSError):
-    """The system does not allow a namespace or a mount."""
+    """The system does not allow a namespace, a mount or another of the calls here."""
 
 
 def main(words: list[str]) -> None:
@@ -60,7 +60,10 @@ def can_confine(folders: list[str]) -> bool:
 
 
 def confine(folders: list[str]) -> None:
-    """Make all mounts but `+` folders and LEFT_ALONE read-only, for this process and its children. Raises OSError."""
+    """Make all mounts but `+` folders and LEFT_ALONE read-only, for this process and its children. Raises OSError.
+
+    Folders that do not exist are ignored.
+    """
     here = os.getcwd()
     enter_namespace()
     call("mount", None, b"/", None, MS_REC | MS_PRIVATE, None)

@@ -1,4 +1,4 @@
-"""The handle of a run on this machine."""
+"""The handle of a run that is a process on a machine, not a workload on a cluster."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from tasks.records.plan import RunHandle, StartedProcess
 
 
 class LocalHandle(RunHandle, StartedProcess):
-    """A run on this machine: a trainer or a replayed log. `pid` is the pid of the run's supervisor."""
+    """A run on the machine `host`: a trainer or a replayed log. `pid` is the pid of the run's supervisor."""
 
     backend: Literal["local", "replay"]
     host: str = ""  # name of the machine on which the pid is valid; "": this machine

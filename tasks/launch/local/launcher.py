@@ -15,7 +15,7 @@ from tasks.launch.logs import open_locked, read_exit_code, rename_earlier_log
 from tasks.records import RunPlan
 from tasks.store import RunDirectory
 
-READ_BYTES = 1 << 20
+READ_BYTES = 1 << 20  # per read of a log
 
 
 class Supervised:
@@ -42,7 +42,7 @@ class Supervised:
     def attach(self, plan: RunPlan, directory: RunDirectory, handle: LocalHandle | None) -> LocalHandle | None:
         if handle is None:
             return None
-        writes_here = Path(handle.log) == directory.log  # False: the job writes to another working copy of the bucket
+        writes_here = Path(handle.log) == directory.log  # False: the job writes to another folder
         if (writes_here and process_group.is_alive(handle)) or read_exit_code(directory.log) == 0:
             return handle
         process_group.stop(handle)  # if only its supervisor was killed, other processes would write into the new run

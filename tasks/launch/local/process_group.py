@@ -27,6 +27,7 @@ from tasks.resolve.plans import default_cache
 from tasks.store.mirror import working_copies
 from tasks.store.seals import state_folder
 
+# device files of accelerators
 DEVICES = (
     "/dev/nvidia[0-9]*",
     "/dev/accel*",
@@ -36,7 +37,7 @@ DEVICES = (
     "/dev/neuron*",
     "/dev/hl[0-9]*",
 )
-POLL_S = 0.2
+POLL_S = 0.2  # between checks whether the command has exited
 # names in ~/.cache that trainers cannot write to: an installed package may be hard links to files in uv's cache
 INSTALLERS = ("uv", "pip", "pypoetry", "pdm", "pre-commit", "bazel")
 
@@ -60,11 +61,11 @@ def launch(
     grace_s: float = supervise.GRACE_S,
     writable: Sequence[Path] = (),
 ) -> LocalHandle:
-    """Start the plan's command in its own process group, with its output in `log`; return its handle.
+    """Start the plan's command under a supervisor in a new session, with its output in `log`; return its handle.
 
     Calls `keep` with the handle before the command starts, so that every started run can be found again.
     writable: folders that the command may write to, in addition to `writable_folders`.
-    Raises LaunchError if another process has locked the log, or if no process can be started.
+    Raises LaunchError if another process has locked the log, if no process can be started, or if the supervisor exits.
     """
     limits = (str(plan.time_limit_s), str(grace_s), str(plan.log_limit_mb))
     argv = [sys.executable, "-I", "-S", supervise.__file__, *limits]
@@ -183,7 +184,7 @@ def stop(handle: LocalHandle, *, grace_s: float = supervise.GRACE_S + 5.0) -> No
 def run_to_end(plan: RunPlan, log: Path) -> None:
     """Run the plan's command until it exits; its output goes to `log`. Raises LaunchError if the command cannot start.
 
-    The command may also write to the log's folder. If waiting is interrupted, the command's process group is ended.
+    The command may also write to the log's folder. At the end, also after an interrupt, all its processes are ended.
     """
     handle = launch(plan, log, writable=(log.parent.absolute(),))
     try:
@@ -194,7 +195,10 @@ def run_to_end(plan: RunPlan, log: Path) -> None:
 
 
 def move_plan(plan: RunPlan, runs: Path) -> RunPlan:
-    """Return the plan with `runs` in place of the store's folder of runs, in all paths, arguments and settings."""
+    """Return the plan with `runs` in place of the store's folder of runs.
+
+    Replaces it in the run's folder, arguments, environment and config.
+    """
     old, new = str(Path(plan.directory).parent), str(runs)
 
     def moved(text: str) -> str:

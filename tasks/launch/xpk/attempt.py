@@ -1,4 +1,4 @@
-"""Follows one workload of a cluster from its creation to its end: streams its log, determines the cause of its end.
+"""Follows one workload of a cluster from its creation to its end: streams its log, finds the cause of its end.
 
 A workload is one job that xpk created: a JobSet, whose pods run the trainer on the hosts of the TPU slices.
 """
@@ -31,9 +31,10 @@ from tasks.store import RunDirectory
 OWN_FILES = ("metrics.jsonl", "program.json")  # files that maxview's trainer writes into the run's folder
 SETTLE_S = 6.0  # after a pod's end, until the cluster's objects certainly show its cause
 BLOCKED_S = 60.0  # after failures to start a container, such as an unreachable registry, until the job is given up
+# names of the patterns for messages of a dying trainer
 _DYING = ("traceback", "fatal", "fatal_tsl", "fatal_python", "fatal_cpp", "aborted")
-MAX_HOSTS = 8  # limit of hosts that are listed by name
-OTHERS_LINES = "200"  # lines at the end of the failed pod's log, if it is not the first pod
+MAX_HOSTS = 8  # with more hosts, only the first and last are named
+OTHERS_LINES = "200"  # number of last lines read from the failed pod's log, if it is not the first pod
 
 
 class Attempt:
@@ -54,7 +55,10 @@ class Attempt:
         self._epoch_s = time.time() - time.monotonic()  # computed once, because the clock may be set while a job runs
 
     def follow(self, poll_s: float) -> Generator[bytes, None, JobCause | None]:
-        """Yield the log as it grows; return why the platform ended the job, None if the platform did not end it."""
+        """Yield the log as it grows; return why the job was ended from outside, None if the trainer ended by itself.
+
+        From outside: by the platform, by a deletion, or by one of maxview's time limits.
+        """
         view = retry_outages(lambda: read_job(self._api, self._handle.job_name))
         if not view.exists and read_exit_code(self._log_path) is not None:
             yield from read_all([self._log_path])  # the log is complete, and the workload was deleted
@@ -88,8 +92,8 @@ class Attempt:
         return cause
 
     def _until_end(self, log: GatheredLog, poll_s: float) -> Generator[bytes, None, tuple[JobCause | None, int | None]]:
-        looked = 0.0
-        settled: float | None = None
+        looked = 0.0  # monotonic time of the last look
+        settled: float | None = None  # monotonic time since which the job is over; None: it is not
         while True:
             yield from self._drain(log, poll_s)
             if time.monotonic() - looked < poll_job.LOOK_EVERY_S:
@@ -275,7 +279,10 @@ class Attempt:
 
 
 def fetch_own_files(plan: RunPlan, directory: RunDirectory) -> None:
-    """Download the metrics and other small files of a run from the bucket; checkpoints are read in the bucket."""
+    """Download the metrics and other small files of a run from the bucket, if the store is in a bucket.
+
+    Checkpoints are read in the bucket.
+    """
     if directory.mirror is not None:
         for name in {*OWN_FILES, plan.files.metrics}:
             directory.mirror.fetch(f"runs/{directory.run_name}/{name}")

@@ -1,4 +1,4 @@
-"""Finds the obstacles to runs on a cluster: missing tools and rights, each with its remedy."""
+"""Finds the obstacles to runs on a cluster, each with its remedy: missing tools and rights, an unusable API server."""
 
 import importlib.util
 import shutil
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tasks.launch.backend import WITHOUT, LaunchError
 from tasks.launch.xpk.settings import Xpk
 
-XPK = "xpk==1.16.0"
+XPK = "xpk==1.16.0"  # the requirement in the install command
 
 
 def find_obstacles(settings: Xpk) -> Iterator[str]:

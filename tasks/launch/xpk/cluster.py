@@ -1,4 +1,4 @@
-"""The backend that runs jobs as workloads of an xpk cluster, and restarts a job after a preemption."""
+"""The backend that runs jobs as workloads of an xpk cluster, and restarts a job after it lost its machines."""
 
 import os
 import time
@@ -52,7 +52,7 @@ class OnCluster:
         keep: Callable[[XpkHandle], Any] = lambda _: None,
         tries: int = 1,
     ) -> XpkHandle:
-        """Return once the workload exists; it may not run yet. tries: number of this start of the run."""
+        """Return once the workload exists; it may not run yet. tries: number of this start; 1: not a restart."""
         settings = _settings(plan)
         if not settings.shared_out and directory.mirror is None:
             raise LaunchError(

@@ -42,7 +42,7 @@ class PodView(Frozen):
     place: tuple[int, int]  # (slice, host), both from 0
     container: str  # name of the trainer's container
     node: str | None  # None: not scheduled yet
-    running: bool
+    running: bool  # whether the trainer's container runs
     exit_code: int | None  # of the trainer; None: it has not ended
     started: str | None  # None: the trainer has not started
     finished: str | None  # None: the trainer has not ended
@@ -54,7 +54,7 @@ class JobView(Frozen):
 
     exists: bool
     terminal: Literal["Completed", "Failed"] | None = None  # None: the JobSet has not ended
-    message: str = ""  # why the JobSet has ended, or why it waits for machines
+    message: str = ""  # why the JobSet has ended, or why it waits for machines; "": unknown, or it does not wait
     created: str | None = None  # ISO 8601
     evicted: JobCause | None = None  # why Kueue evicted the job; Kueue restarts it by itself. None: not evicted
     pods: tuple[PodView, ...] = ()  # sorted by slice and host
@@ -173,7 +173,7 @@ def _pod_cause(status: Object, state: Object) -> JobCause | None:
 
 
 def find_node_loss(name: str, node: Object | None) -> JobCause | None:
-    """Return why a node is lost (it is missing or not ready); None if the node is ready. node: its API object."""
+    """Return why a node is lost (it is missing or not ready); None if it is not lost. node: its API object."""
     if node is None:
         return JobCause(type="NodeGone", message=f"the node {name} has left the cluster")
     for condition in node.get("status", {}).get("conditions") or []:

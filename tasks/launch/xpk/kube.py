@@ -20,7 +20,7 @@ from tasks.launch.xpk.rights import Right
 from tasks.launch.xpk.settings import Xpk
 from tasks.records import JobCause
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 20.0  # per request, except for the data of a log
 # A stream without data for this time is reopened, because its connection may be broken.
 SILENCE_S = 60.0
 MAX_WAIT_S = 60.0  # limit of a server's Retry-After
@@ -54,8 +54,8 @@ class KubeApi:
         self._load, self._namespace = load, namespace
         self._configuration = load()
         self._http = self._open()
-        self._replaced: list[httpx.Client] = []
-        self._granted: set[Right] = set()
+        self._replaced: list[httpx.Client] = []  # clients with an earlier certificate
+        self._granted: set[Right] = set()  # rights that the server has granted before
         self._granted_path: str | None = None  # path of the last granted GET request; None: none yet
         self._away_at = -STARTING_S  # time of the last outage, monotonic seconds
         self._kueue: str | None = None  # version of Kueue's API in the cluster; None: not known yet
@@ -92,7 +92,7 @@ class KubeApi:
         ]
 
     def lost_node(self, name: str) -> JobCause | None:
-        """Return why a node is lost; None if the node is ready, or if this account may not read nodes."""
+        """Return why a node is lost; None if it is not, or if this account may not read nodes."""
         try:
             return find_node_loss(name, self._read(rights.GET_NODES, f"/api/v1/nodes/{name}"))
         except Refused:
@@ -118,7 +118,7 @@ class KubeApi:
 
     @contextmanager
     def log(self, pod: str, container: str, **query: str) -> Iterator[Iterator[bytes]]:
-        """Yield an iterator over a pod's log. Raises LaunchError and NotAnswering, also in the middle of the log."""
+        """Yield an iterator over a pod's log, in pieces. Raises LaunchError; NotAnswering also in the middle of it."""
         with _translated(self._configuration.host), self._open_log(pod, container, query) as response:
             if response.status_code != httpx.codes.OK:
                 response.read()
@@ -295,7 +295,8 @@ def _tls(configuration: Configuration) -> ssl.SSLContext | bool:
 def choose_context(settings: Xpk) -> str | None:
     """Return the name of the kubeconfig's context for the target's cluster; None to use this pod's own credentials.
 
-    Ignores the kubeconfig's current context, which may be of another cluster. Raises LaunchError.
+    The target's `context` has precedence. Ignores the kubeconfig's current context, which may be of another cluster.
+    Raises LaunchError.
     """
     if settings.context is not None:
         return settings.context

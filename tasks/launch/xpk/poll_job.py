@@ -8,9 +8,10 @@ from tasks.launch.backend import LaunchError
 from tasks.launch.xpk.jobset import JobView, view_job
 from tasks.launch.xpk.kube import KubeApi, NotAnswering
 
-LOOK_EVERY_S = 2.0
+LOOK_EVERY_S = 2.0  # between two requests for a job's state
 PATIENCE_S = 900.0  # longest outage that is waited for; an upgrade of the cluster's control plane takes minutes
-LAST_LINES_S = 30.0  # longest time to read the rest of an ended pod's log
+# longest time to read the rest of an ended pod's log, and to wait for pods after their grace period
+LAST_LINES_S = 30.0
 
 logger = logging.getLogger(__name__)
 

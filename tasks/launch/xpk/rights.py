@@ -1,4 +1,4 @@
-"""Lists the rights that maxview and xpk need in a cluster to launch runs."""
+"""Lists the rights that maxview and xpk use in a cluster to launch runs; a few are optional."""
 
 from configs.schema import Frozen
 

@@ -27,7 +27,7 @@ from tasks.store import RunDirectory
 
 TIMEOUT_S = 900.0  # long, because xpk may first install components in the cluster
 TAIL_LINES = 12  # of xpk's output, in messages
-# Messages of kubectl and xpk about an unavailable API server: starting, overloaded, or loading its roles.
+# Messages of kubectl and xpk about an unavailable API server, for example a starting or an overloaded one.
 _OUTAGE = re.compile(
     r"connection refused|connection to the server .{0,200} was refused|connection reset|no route to host|i/o timeout|"
     r"TLS handshake timeout|unexpected EOF|Unable to connect to the server|ServiceUnavailable|InternalError|"
@@ -124,7 +124,7 @@ def shell_line(plan: RunPlan, config: str, extra_argv: tuple[str, ...]) -> str:
 
 
 def create_argv(plan: RunPlan, settings: Xpk, name: str, command: str) -> list[str]:
-    """Return the `xpk workload create` command of one attempt. Its options forbid restarts by xpk."""
+    """Return the `xpk workload create` command of one attempt. Its options forbid restarts by JobSet."""
     return [
         *settings.argv,
         "workload",
@@ -152,7 +152,9 @@ def xpk_environment(caller: dict[str, str]) -> dict[str, str]:
 
 
 def create_workload(argv: Sequence[str], exists: Callable[[], bool]) -> None:
-    """Run xpk until the workload exists; retry after an outage. Raises LaunchError with the end of xpk's output.
+    """Run xpk until the workload exists. Raises LaunchError with the end of xpk's output.
+
+    Retries after an outage, and once after a first denial.
 
     exists: returns whether the workload exists. xpk's exit code is ignored: xpk may fail after creating the workload.
     """
