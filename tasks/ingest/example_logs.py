@@ -12,9 +12,9 @@ from functools import partial
 from configs.schema import Frozen
 from tasks.records import Commit
 
-FIRST = datetime(2026, 11, 15, 2, 0, tzinfo=UTC)
-NIGHTS = 7
-STEPS = 80
+FIRST = datetime(2026, 11, 15, 2, 0, tzinfo=UTC)  # start of the first night
+NIGHTS = 7  # number of nights
+STEPS = 80  # steps of a run that does not die
 MOVED_FROM, DIED_ON = 4, 6  # first night (from 0) with the branch's last commit; first night with a death
 LINEN_VS_NNX, MAIN_VS_BRANCH = "linen-vs-nnx", "main-vs-branch"
 BRANCH = "feat/fused-attention"
@@ -55,7 +55,7 @@ def example_pairs() -> Iterator[ExamplePair]:
             on_branch = comparison == MAIN_VS_BRANCH
             names = ("main", BRANCH) if on_branch else ("linen", "nnx")
             has_moved = on_branch and night >= MOVED_FROM
-            # this case regresses in the last night; in earlier nights it has enough runs for the verdict *same*
+            # the branch regresses here in the last night; in earlier nights it has enough runs for the verdict *same*
             steady = case == "03_dropout" and night < NIGHTS - 1
             count = REPEATS[LINEN_VS_NNX if steady else comparison]
             starts = [start + timedelta(minutes=2 * run) for run in range(count + FURTHER * (count == 1))]

@@ -23,7 +23,7 @@ from tasks.scrape.read_log import digest_text
 SIDES = ("baseline", "candidate")
 HOW = "maxview ingest --baseline LOG… --candidate LOG…"
 WILD = re.compile(r"[*?\[]")
-# XPK pod names: workload, slice-job, slice, worker, and five letters
+# end of the XPK pod name of process 0: slice 0, worker 0, and five letters or digits
 FIRST_POD = re.compile(r"-0-0-[a-z0-9]{5}(?:/|$)")
 _NUMBER_AT_END = re.compile(r"[\W_]*(?:(?<![a-z])(?:r|run|rep|repeat|log))?[\W_]*\d*\Z", re.IGNORECASE)
 
@@ -32,9 +32,9 @@ class LoggedRun(Frozen):
     """One run from a given file."""
 
     file: Path
-    digest: str  # first digits of the file's SHA-256
+    digest: str  # first 10 hexadecimal digits of the file's SHA-256
     reading: RunReading
-    pod: str | None = None  # the run's name in a file with the logs of several pods; else None
+    pod: str | None = None  # the run's name if the file contains several runs (pods, …) and is no page; else None
     case: str | None = None  # the case (model and settings) that a page names; None without a page
 
 
@@ -209,7 +209,7 @@ def _has_same_text(one: LoggedRun, other: LoggedRun) -> bool:
 
 
 def _check_alike(side: Sequence[LoggedRun]) -> None:
-    """Raise LogFormatError if two of an arm's logs are of the same run, or of different cases or trainers."""
+    """Raise LogFormatError if two of an arm's logs are of the same run, or differ in trainer, case, size or work."""
     for one, run in itertools.combinations(side, 2):
         if _is_same_run(one, run):
             raise LogFormatError(f"{one.file} and {run.file}: are the same log, and count as one run; give one")

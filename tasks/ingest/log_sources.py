@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 STREAM = "-"
 PIECE = 1 << 20  # most bytes that are read from a stream at once
-REPORT_EVERY_S = 1.0
+REPORT_EVERY_S = 1.0  # least seconds between two reports of progress
 TAIL = 64 << 10  # bytes at the end of a stream that are searched for the last complete line
 SCHEME = "gs://"
 HEAD = 4096  # first bytes of an object, which show whether the object can be a log
@@ -117,7 +117,7 @@ def list_places(name: str) -> list[str]:
 
 
 def list_logs(address: str) -> list[str]:
-    """Return the address itself if it is an object; else the addresses of the objects below it that can be logs.
+    """Return the address itself if it is an object; else the addresses of the objects below it that may be logs.
 
     A log is compressed, or text; text has no NUL bytes. Reads only the first bytes of each object. Raises
     LogFormatError.

@@ -1,4 +1,4 @@
-"""Builds a finished run's record from the files in its folder; finds the cause of death if the log has no exception.
+"""Builds a finished run's record from the files in its folder; finds causes of death other than logged exceptions.
 
 Logs are mapped into memory: only the used parts are read, so that a log of any size fits.
 """
@@ -109,7 +109,7 @@ def build_record(
 
 
 def name_version(plan: RunPlan, commit: str | None) -> str:
-    """Return the trainer's version for display: the commit, else the package's or the source's version."""
+    """Return the trainer's version for display: the commit, the package's or source's version, or "no commit"."""
     short = commit[:9] if commit else None
     if plan.trainer == "maxtext":
         return f"MaxText {short or plan.versions.get('maxtext', 'of an image')}"

@@ -89,7 +89,7 @@ _WORDS = {"Killed": "SIGKILL", "Terminated": "SIGTERM", "Aborted": "SIGABRT", "S
 
 
 def signal_name(printed: str) -> str:
-    """Return the signal's name: `SIGKILL` for `Killed` or `9`; unknown words are returned unchanged."""
+    """Return the signal's name: `SIGKILL` for `Killed` or `9`. Other words stay unchanged; `99` becomes `signal 99`."""
     if printed.isascii() and printed.isdigit():
         with suppress(ValueError):  # not a signal number on this system
             return signal.Signals(int(printed)).name
@@ -284,12 +284,12 @@ def classify(text: str, *, backend: str | None = None, before_steps: bool = Fals
     return "other"
 
 
-# classes of the deaths for which a platform evicts jobs
+# classes of evictions that may explain another error (see `is_explained`)
 EXPLAINING: frozenset[DeathKind] = frozenset({"preempted", "host_oom", "disk_full"})
 
 
 def is_explained(kind: DeathKind, text: str) -> bool:
-    """Whether an eviction in the same log can explain an error: one of a vague class, or a report of another death."""
+    """Whether an eviction in the same log can explain an error: its class is vague, or it reports another death."""
     return kind in ("other", "killed", "timeout") or is_follower(text)
 
 

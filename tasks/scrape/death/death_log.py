@@ -1,20 +1,24 @@
 """Finds the cause of a run's death: an exception, a signal, an eviction, or a message that the program stops.
 
-A log may contain many exceptions that did not end the run. The cause is the first item of this list that is in the log:
+A log may contain many exceptions that did not end the run. Lines before the last step line are ignored, except if no
+others show a death and the log may be out of order. If the log has no exit code, lines after the trainer's final
+message are ignored. With exit code 0, only `Training stopped: …` is a cause. Otherwise the cause is the first item of
+this list that the log contains:
 
 1. a message that the program stops (`Aborting training due to NaN loss.`, `Training stopped: …`), or the exception that
    the program then raises for the same reason;
-2. an exception with its traceback that ended its process, or a fatal error. Excluded: exceptions that the interpreter
-   ignored, that the program logged and survived (a retry), that were raised in another thread or at exit, that further
-   steps follow, or that were printed after the trainer finished. The cause is the last exception of a chain; if its
-   class is `other`, an earlier exception decides the class. If several processes died, the cause is the first death
-   that is not a mere report of another death;
-3. a usage error; a signal, printed or implied by an exit code of at least 128; an eviction;
+2. an exception with its traceback, or a fatal error. Weak exceptions, which may not have ended their process, are
+   excluded: the program logged them, or they were raised in another thread, at exit or in a task that was never
+   awaited. The cause is the last exception of a chain; if its class is `other`, an earlier exception of the chain
+   decides the class. If several processes died, the first chain counts, else the last chain before the first fatal
+   error, or this error if it is first. A chain that only reports the death of another process counts only without
+   other chains;
+3. a usage error; a signal, printed or implied by an exit code of at least 128; an event such as an eviction;
 4. a launcher's report that its child failed;
-5. if the run failed, an exception that rule 2 excluded; an exception without a traceback; a report of `srun` that a
-   task exited.
+5. a weak exception, if several ranks write the log or the exit code shows a failure; an exception without a traceback;
+   a report of `srun` that a task exited.
 
-An exception that an eviction may have caused (a broken connection, a time-out) gets the class of the eviction.
+An error that an eviction may have caused (a broken connection, a time-out) gets the class of the eviction.
 """
 
 import re
@@ -28,7 +32,8 @@ from tasks.scrape.death.tracebacks import is_chained, read_exception, weakness
 from tasks.scrape.prefixes import PREFIX
 from tasks.scrape.window import OVERLAP, Window, text_of
 
-MAX_FINDINGS, FIRST = 4000, 2000  # most findings kept in memory; the first FIRST are never dropped
+# most findings in memory; beyond this number, those between the first FIRST and the newest 1,000 are dropped
+MAX_FINDINGS, FIRST = 4000, 2000
 # reasons after `Training stopped: ` that are no death
 _REACHED = re.compile(r"Target loss .* is achieved|run out of training data")
 _LAUNCHERS = ("ChildFailedError", "SignalException", "CalledProcessError", "ProcessExitedException")
@@ -69,7 +74,7 @@ class DeathLog:
     begun: int = -1  # offset at which the last attempt of the job begins
     since: int = -1  # matches before this offset are ignored, because further steps follow
     _exit: Source | None = None  # place of the exit code
-    _early: bool = False  # the log has no step line yet
+    _early: bool = False  # the log has no step line (always False if several ranks write it)
     _header: int = -1  # offset at which the last traceback begins
     _backend: str | None = None  # of JAX, e.g. "cpu"
     _processes: set[bytes] = field(default_factory=set)  # process numbers in the log
@@ -198,7 +203,7 @@ class DeathLog:
         return self._explain(error, chain[-1].text, late)
 
     def _stopped(self, strong: list[Found]) -> tuple[list[Found], str] | None:
-        """Return the first message that the program stops; None without such a message.
+        """Return the first message that the program stops, as a chain with the reason ""; None without such a message.
 
         If an exception of the same class follows that no logger printed, the exception is returned instead.
         """

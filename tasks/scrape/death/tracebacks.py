@@ -132,7 +132,7 @@ def read_exception(data: bytes, position: int) -> Raised | None:
 
 
 def is_chained(raised: Raised) -> bool:
-    """Whether an exception is in an ExceptionGroup, or the log states that the exception before it caused it."""
+    """Whether an exception is in an ExceptionGroup, or the log states that it followed from the exception before."""
     return raised.grouped or bool(_CHAINED.search(raised.before))
 
 

@@ -1,7 +1,7 @@
-"""Defines `LogDialect`, a trainer's log format, and `EventCollector`, which collects all lines but rows (step lines).
+"""Defines `LogDialect`, a trainer's log format, and `EventCollector`, which collects lines that are not rows.
 
-A log is read in overlapping parts, the windows. A new dialect is one module with a `LogDialect`, listed in
-`dialects/__init__.py`.
+A row is the line of a step. A log is read in overlapping parts, the windows. A new dialect is one module with a
+`LogDialect`, listed in `dialects/__init__.py`.
 """
 
 import re
@@ -40,8 +40,8 @@ class EventCollector:
         self.is_cut = False  # the text ends within a line
         self.started: str | None = None  # time of the run's start, in ISO 8601
         self.environment, self.parameters = Environment(), Parameters()
-        self.facts: dict[str, Any] = {}
-        self.evals: list[dict[str, Any]] = []
+        self.facts: dict[str, Any] = {}  # name → {"value": …, "line": …, "offset": …}
+        self.evals: list[dict[str, Any]] = []  # a row per evaluation
         self.checkpoints: list[CheckpointEvent] = []
         self.unread: list[UnreadLine] = []
 
@@ -81,7 +81,7 @@ class EventCollector:
         """Return `error`, the cause of death, and `survived`, an exception after the last step with exit code 0.
 
         planned: the number of the last planned step; None if unknown. A run that stopped before that step, or before
-        its first step, died of its last exception, even if the exit code is 0.
+        its first step, died of this exception although its exit code is 0, so the exception is then in `error`.
         """
         last_step = int(steps["offset"][-1]) if steps.height else -1
         error, survived = self.cause(table, last_step), self.death.survived(last_step=last_step)

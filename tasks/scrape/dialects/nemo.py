@@ -16,7 +16,7 @@ _KNOWN = frozenset({"lr", "consumed_samples", "global_batch_size", "val_loss", "
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
-    """Return the row at a position; None if damaged or cut. The step is `global_step`; iterations count per epoch."""
+    """Return the row at a position; None if damaged or cut. The step is `global_step`, else the epoch's iteration."""
     head = _HEAD.match(line, position)
     if head is None:
         return None

@@ -24,7 +24,7 @@ class ScheduleLog:
         self.glued: set[int] = set()  # numbers of the lines that contain several events or records
 
     def take(self, position: int, window: Window, table: StepTable) -> bool:
-        """Read the event at a position; returns whether its line is complete."""
+        """Read the event at a position; returns False if the event is damaged or may be cut."""
         match = _EVENT.match(window.data, position)
         if match is None or (window.last and match.end() == len(window.data)):
             return False
@@ -38,7 +38,10 @@ class ScheduleLog:
         return True
 
     def by_rank(self) -> dict[int, dict[str, Any]]:
-        """Return, per rank: operations started and finished, operations in flight at the end, idle share."""
+        """Return, per rank: counts of operations per direction, operations in flight at the end, idle share.
+
+        The idle share is None for a rank with one event.
+        """
         final = {event["rank"]: index for index, event in enumerate(self.events)}
         first = {event["rank"]: index for index, event in reversed(list(enumerate(self.events)))}
         busy = dict.fromkeys(final, 0)

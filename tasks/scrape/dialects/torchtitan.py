@@ -25,7 +25,7 @@ _NUMBER = re.compile(
     rb"([-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})+|0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf))(%|s)?", re.IGNORECASE
 )
 _MEMORY = re.compile(rb"(?: (?=\d\.)|(?=\d\d))((?:0|[1-9]\d{0,8})\.\d\d)GiB\(((?:0|[1-9]\d{0,8})\.\d\d)%\)")
-_MISSING = (b"N/A", b"--")
+_MISSING = (b"N/A", b"--")  # texts in place of a missing number
 _NAMED = {"tflops": "tflops_per_device", "tps": "tokens_per_s_per_device", "elapsed_time_per_step": "seconds",
           "step_time": "seconds"}  # fmt: skip
 # keys printed with {:8.5f} (earlier {:7.4f}) and {:7.4f}: a blank is added if only one digit is before the point
@@ -172,8 +172,9 @@ class TorchtitanEventCollector(EventCollector):
 def _choose_rank(steps: pl.DataFrame) -> tuple[pl.DataFrame, tuple[dict[str, Any], ...]]:
     """Return the rows of the rank with most rows, and a summary of each rank.
 
-    A rank that prints only the loss −1, as pipeline stages without a loss do, is chosen last. Rows without a rank fill
-    gaps of the chosen rank; of repeated ones, the first counts.
+    A rank that prints only the loss −1, as pipeline stages without a loss do, is chosen last. Rows without a rank count
+    as those of one more rank, which has no summary; of consecutive repeats, the first counts. If another rank is
+    chosen, they fill its gaps.
     """
     if "_rank" not in steps.columns or steps.is_empty():
         return steps.drop("_rank", strict=False), ()

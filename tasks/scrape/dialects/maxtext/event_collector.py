@@ -1,4 +1,4 @@
-"""Collects all lines of a MaxText log but its step lines, and builds the run's reading from these and the steps.
+"""Collects the lines of a MaxText log that are not step lines, and builds the run's reading from these and the steps.
 
 Work between two steps is part of the next step's time, where `find_stalls` finds it. Work after the last step, such as
 the final save, is in no step's time: `WaitLog` collects it.
@@ -121,8 +121,8 @@ def _seconds(begin: str, end: str, day: datetime) -> float | None:
     return (last - first).total_seconds() if last >= first else None
 
 
-PRINTS_LATE = "metric_logger.py"  # MaxText's file that prints the line of each step during the next step
-DATED_WITHIN = 1 << 20  # bytes searched for a date in a log without an XPK frame (see `facts`)
+PRINTS_LATE = "metric_logger.py"  # MaxText's file that prints the line of each step one iteration late
+DATED_WITHIN = 1 << 20  # bytes of a window searched for a date in a log without an XPK frame (see `facts`)
 # output of `print_non_trivial_mesh_axis`; searched only before the first step, because later lines may look like it
 _MESH_AXIS = re.compile(
     rb"(?<=\s)(diloco|data|stage|fsdp|fsdp_transpose|sequence|context|context_usp_ulysses|context_autoregressive|tensor|"
@@ -142,7 +142,7 @@ class MaxTextEventCollector(EventCollector):
         self.run_facts, self.saves, self.restores = Facts(), CheckpointLog(), RestoreLog()
         self.evaluations, self.waits = EvalLog(), WaitLog()
         self._parts = (self.run_facts, self.saves, self.restores, self.evaluations, self.waits)
-        self._dated: datetime | None = None  # the first date with a year in the text before the first step
+        self._dated: datetime | None = None  # the first date with a year, in the windows up to the first step
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         super().take(name, match, window, table)
@@ -150,7 +150,7 @@ class MaxTextEventCollector(EventCollector):
             part.take(name, match, window)
 
     def end_window(self, window: Window, table: StepTable) -> None:
-        """Finish a window: read the mesh and a date before the first step, and whether the text ends within a line."""
+        """Finish a window: up to the first step, read the mesh and a date; note whether the text ends within a line."""
         first = table.first_offset - window.base if table.parsed else len(window.data)
         if first >= window.start:  # no window before this one has a step
             for match in _MESH_AXIS.finditer(window.data, window.start, first):

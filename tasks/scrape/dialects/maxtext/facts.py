@@ -24,12 +24,17 @@ OWN = frozenset({"jax", "devices", "memory", "device_memory", "parameters", "arr
                  "eval_start", "eval"})  # fmt: skip
 _TYPE = re.compile(r"ShapedArray\(([^()]*)\)")
 _SIZES = re.compile(r"'(\w+)': (\d+)")
-PERCENT_SLACK = 1.0  # twice the largest error of a percentage of two sizes rounded to 0.01 GB; see `_take_device`
+# factor of the largest accepted error of a percentage (see `_take_device`): twice the error by rounding two sizes to
+# 0.01 GB
+PERCENT_SLACK = 1.0
 
 
 @dataclass
 class Facts:
-    """Collects facts. A fact that restarts print again keeps its first value; only `end` keeps the last one."""
+    """Collects facts. A fact that restarts print again keeps its first value.
+
+    Exceptions: `end` and `flops` keep the last value, and `compiles` the compilations by the last process.
+    """
 
     start: datetime | None = None  # from the XPK frame, like `end`
     end: datetime | None = None
@@ -39,7 +44,7 @@ class Facts:
     sources: dict[str, Source] = field(default_factory=dict)  # fact or `config.KEY` → place of its first value
     printers: dict[str, str] = field(default_factory=dict)  # name in OWN → `file.py:12` that printed this message first
     flops: Flops = field(default_factory=Flops)  # FLOPs of one step on one device
-    compiles: list[StepCompile] = field(default_factory=list)
+    compiles: list[StepCompile] = field(default_factory=list)  # compilations of the train step
     _environment: dict[str, Any] = field(default_factory=dict)
     _shape: str = ""
     _axes: dict[str, int] = field(default_factory=dict)
@@ -118,7 +123,7 @@ class Facts:
             self._device_memory.setdefault(device, memory)
 
     def profiled(self, first_step: int) -> frozenset[int]:
-        """Return the steps whose time includes the profiler's start or end, from the printed config."""
+        """Return the steps whose time includes the profiler's start or end, by the printed config."""
         if self.config.get("profiler", "").rpartition(".")[2].strip("'\"").lower() in ("", "none"):
             return frozenset()
         try:

@@ -1,4 +1,4 @@
-"""Patterns of MaxText's lines other than step lines. The patterns need no line breaks, which some logs have lost."""
+"""Patterns of MaxText's lines other than step lines. Most patterns need no line breaks, which some logs have lost."""
 
 import re
 

@@ -7,7 +7,7 @@ from tasks.scrape.table.row_grammar import Field, Row, Value, shape_of
 
 # begins a step line; MaxText prints profiler steps without their times
 HEAD = re.compile(rb"completed[ \t]+(?:profiler[ \t]+\S+[ \t]+)?step\b")
-# occurs in every step line after its head
+# matches in every step line after its head, except in those of profiler steps
 BODY = re.compile(rb"(?:TFLOP|Tokens)/s/device:\s{1,9}\d|total_weights:\s{1,9}\d|perplexity:\s{1,9}\d")
 _STEP = re.compile(rb"completed (?:profiler \S+ )?step: (0|[1-9]\d{0,17})(?!\d)")
 NUMBER = rb"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"

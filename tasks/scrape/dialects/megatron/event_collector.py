@@ -19,6 +19,7 @@ _MEMORY_ROW = rb"((?: \| [a-z][a-z -]{0,60}: {0,20}\d{1,15}(?:\.\d{1,20})?)+)(?:
 # validation losses: ` validation loss at iteration 10 | lm_loss value: … | lm_loss_ppl value: … |`, and `test results`
 _WHERE = rb" at (?:iteration {1,40}(\d{1,15})(?!\d)|(?!iteration)([^|\n]{1,120}?))((?: on| \[)[^|\n]{1,80}?)? {0,40}\|"
 _VALIDATION = rb"(?:validation loss|\b(?:validation|valid|(test)) results)" + _WHERE
+# allowed after the values of an evaluation
 _BEHIND = re.compile(rb"[ \t]*(?:\r?\n|\[|-{5,}|rank \d|iteration +\d|saving check|\Z)")
 _VALUES = {"lm loss value": "loss", "LM loss": "loss", "lm loss PPL": "perplexity", "LM PPL": "perplexity",
           "lm_loss value": "loss", "lm_loss_ppl value": "perplexity"}  # fmt: skip
@@ -64,6 +65,7 @@ _ARGUMENT = re.compile(
 )
 _MEMORY = re.compile(rb"\| ([a-z][a-z -]*): *(\d+(?:\.\d+)?)")
 _TIME = re.compile(rb"\| ([^:|\n]+): (\d+(?:\.\d+)?)")
+# printed name → name of the mesh axis
 _MESH = {"tensor-model": "tensor", "pipeline-model": "pipeline", "data": "data",
          "context": "context", "expert-model": "expert"}  # fmt: skip
 # pattern name → facts in the pattern's groups

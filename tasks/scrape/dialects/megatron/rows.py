@@ -98,7 +98,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     values = {one.key: one.value for one in fields}
     norm = values.get("grad norm", values.get("grad_norm"))
     excused = any(values.get(key) for key in _EXCUSING) or (isinstance(norm, float) and not math.isfinite(norm))
-    # true of the rows of all versions and forks
+    # all versions and forks print exponents with 3 or 6 decimals
     regular = all(one.shape[1] in (3, 6) for one in fields if one.shape[0] == "exponent")
     row = Row(int(head[2]), tuple(fields), position, end, regular=regular, excused=excused, total=total, tail=TAIL)
     if line[end : end + 200].strip(b" \t\r"):
