@@ -21,8 +21,8 @@ from tasks.scrape import LogFormatError, scrape
 from tasks.scrape.read_log import digest_text
 
 SIDES = ("baseline", "candidate")
-HOW = "maxview ingest --baseline LOG… --candidate LOG…"
-WILD = re.compile(r"[*?\[]")
+HOW = "maxview ingest --baseline LOG… --candidate LOG…"  # command for several logs of each side
+WILD = re.compile(r"[*?\[]")  # a character that makes an argument a pattern
 # end of the XPK pod name of process 0: slice 0, worker 0, and five letters or digits
 FIRST_POD = re.compile(r"-0-0-[a-z0-9]{5}(?:/|$)")
 _NUMBER_AT_END = re.compile(r"[\W_]*(?:(?<![a-z])(?:r|run|rep|repeat|log))?[\W_]*\d*\Z", re.IGNORECASE)

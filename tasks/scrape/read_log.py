@@ -104,13 +104,13 @@ def copy_log(path: Path, target: Path, *, source: str | None = None) -> None:
 
     `source`: the name of a pod or notebook cell; required if an export contains several, else LogFormatError is raised.
     """
-    with unwrap(partial(read_file, path), str(path)) as found:
-        if source is None and len(found.logs) == 1:
-            source = next(iter(found.logs))
-        if source not in found.logs:
-            raise LogFormatError(f"{path}: holds the logs of {', '.join(found.logs)}; name one of them")
+    with unwrap(partial(read_file, path), str(path)) as unwrapped:
+        if source is None and len(unwrapped.logs) == 1:
+            source = next(iter(unwrapped.logs))
+        if source not in unwrapped.logs:
+            raise LogFormatError(f"{path}: holds the logs of {', '.join(unwrapped.logs)}; name one of them")
         with target.open("wb") as file:
-            file.writelines(found.logs[source]())
+            file.writelines(unwrapped.logs[source]())
 
 
 def digest_text(path: Path, run: RunReading, *, source: str | None = None) -> str:
@@ -144,30 +144,30 @@ def _read_wrapped(raw: Chunks, name: str) -> list[RunReading]:
     """Return the runs of a log with its wrappings removed; of an export, those of each source (pod, notebook cell)."""
     runs: list[RunReading] = []
     refused: LogFormatError | None = None
-    with unwrap(raw, name) as found:
-        for source, text in found.logs.items():
+    with unwrap(raw, name) as unwrapped:
+        for source, text in unwrapped.logs.items():
             try:
                 runs += _read_windows(windows(text()), _find_dialect(text(), name), source or Path(name).stem)
             except LogFormatError as error:  # e.g. the log of a sidecar container: skipped
                 refused = refused or error
                 if steps := sum(count_steps(text_of(chunk)) for chunk in text()):
-                    found.lost.append(steps)
-        runs = [_with_wrappings(run, found, name) for run in runs]
+                    unwrapped.lost.append(steps)
+        runs = [_with_wrappings(run, unwrapped, name) for run in runs]
     if not runs:
         raise refused or LogFormatError(f"{name}: is an export without entries that hold text; export the logs again")
     return runs
 
 
-def _with_wrappings(run: RunReading, found: Unwrapped, name: str) -> RunReading:
+def _with_wrappings(run: RunReading, unwrapped: Unwrapped, name: str) -> RunReading:
     """Return the run with the file's wrappings and damaged entries. Raises LogFormatError for too much damage."""
-    wrappings, seen = tuple(found.wrappings), run.coverage.step_lines_seen + sum(found.lost)
+    wrappings, seen = tuple(unwrapped.wrappings), run.coverage.step_lines_seen + sum(unwrapped.lost)
     update: dict[str, object] = {"unwrapped": wrappings}
-    if count := len(found.lost):
+    if count := len(unwrapped.lost):
         lost = f"{count} damaged {'entry' if count == 1 else 'entries'} left out"
         update = {"unwrapped": (*wrappings, lost), "step_lines_seen": seen, "complete": False}
     run = _covered(run, **update)
     missing = seen - run.coverage.step_lines_parsed
-    if not found.checked and missing >= max(RUINED_FROM, RUINED * seen):
+    if not unwrapped.checked and missing >= max(RUINED_FROM, RUINED * seen):
         raise LogFormatError(
             f"{name}: {missing} of its {seen} step lines are damaged, and the zstd file has no checksum, so other "
             "lines may be damaged too; copy it again, or if you trust it, unpack it (zstd -d) and give the text"

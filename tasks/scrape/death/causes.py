@@ -77,7 +77,7 @@ RANK_DEATHS = {
     "child": rb"exit(?:code {0,4}: |s with return code = )-(\d{1,3})(?!\d)(?:\) local_rank: \d{1,9})?"
     rb"(?: \(pid: \d{1,12}\))?",
 }
-# pattern name → (form, type) of the finding (`Found`)
+# pattern name → (form, type) of the finding (`Finding`)
 NOTED = {
     "aborted": ("stop", "SystemExit"), "stopped": ("stop", "StopTraining"), "usage": ("usage", "ArgumentError"),
     "fatal": ("fatal", "Fatal"), "fatal_tsl": ("fatal", "Fatal"), "fatal_cpp": ("fatal", "Fatal"),
@@ -111,13 +111,13 @@ class Cause:
     kind: DeathKind
     pattern: str  # regular expression; searched in the text that `classify` describes
     source: str  # URL of a program, a documentation or a report with such an error
-    on: str | None = None  # the only JAX backend that the row applies to, e.g. "cpu"; None: all backends
+    backend: str | None = None  # the only JAX backend that the row applies to, e.g. "cpu"; None: all backends
     early: bool = False  # the row applies only to errors before the first step
 
 
 CAUSES: tuple[Cause, ...] = (
     # JAX's CPU backend allocates its arrays in host memory
-    Cause("host_oom", r"RESOURCE_EXHAUSTED: .*[Oo]ut of memory|[Oo]ut of memory allocating \d+", XLA, on="cpu"),
+    Cause("host_oom", r"RESOURCE_EXHAUSTED: .*[Oo]ut of memory|[Oo]ut of memory allocating \d+", XLA, backend="cpu"),
     # XLA for TPU, at compile time: "Ran out of memory in memory space hbm. Used 21.95G of 15.48G hbm."
     Cause("device_oom", r"[Rr]an out of memory in memory space \w+|Exceeded \w+ capacity by",
         "https://github.com/LargeWorldModel/LWM/issues/60"),
@@ -278,7 +278,7 @@ def classify(text: str, *, backend: str | None = None, before_steps: bool = Fals
     """
     text = _GUESSES.sub("", text)
     for cause in CAUSES:
-        counts = (before_steps or not cause.early) and cause.on in (None, (backend or "").lower())
+        counts = (before_steps or not cause.early) and cause.backend in (None, (backend or "").lower())
         if counts and re.search(cause.pattern, text, re.MULTILINE):
             return cause.kind
     return "other"

@@ -43,7 +43,7 @@ _JOINT = rb"(?:During handling of the above exception|The above exception was th
 
 
 @dataclass(frozen=True)
-class Found:
+class Finding:
     """A line or traceback that may have ended the run."""
 
     form: str  # "traceback", "stop", "usage", "fatal", "signal", "event", "raised" or "exit"
@@ -68,7 +68,7 @@ class DeathLog:
     """Collects possible causes of death from a log."""
 
     ranks: bool = False  # several ranks under one launcher write the log
-    found: list[Found] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     pending: deque[int] = field(default_factory=deque)  # offsets of tracebacks that were not read yet, ascending
     exit_code: int | None = None  # printed by a wrapper script around the run; None if not (yet) printed
     begun: int = -1  # offset at which the last attempt of the job begins
@@ -120,7 +120,7 @@ class DeathLog:
     def forget(self, offset: int) -> None:
         """Drop the findings before the row at `offset`: the run continued after them."""
         self.since = offset - OVERLAP
-        self.found = [one for one in self.found if one.source.offset > offset]
+        self.findings = [one for one in self.findings if one.source.offset > offset]
 
     def read_pending(self, window: Window, *, last: bool = False) -> None:
         """Read the pending tracebacks whose text is complete in the window; `last`: all, because the log has ended."""
@@ -134,7 +134,7 @@ class DeathLog:
         if raised is None:
             return
         weak, chained, header = weakness(raised), is_chained(raised), window.base + position
-        same = (one for one in reversed(self.found) if one.form == "traceback" and one.mark == raised.mark)
+        same = (one for one in reversed(self.findings) if one.form == "traceback" and one.mark == raised.mark)
         before = next((one for one in same if one.source.offset < header), None)  # the same rank's exception before
         if before is not None and raised.mark and not chained:  # other ranks' lines may be between
             begin = max(0, before.source.offset - window.base)
@@ -145,18 +145,18 @@ class DeathLog:
         if logged and not self.ranks and not PREFIX.search(window.data, raised.end, position + OVERLAP):
             weak = ""  # no record follows the logged exception, which thus probably ended the process
         source = window.source(raised.position)
-        self._keep(Found("traceback", raised.type, raised.message, raised.text, source, raised.detail, weak, chained,
+        self._keep(Finding("traceback", raised.type, raised.message, raised.text, source, raised.detail, weak, chained,
                          raised.mark, logged))  # fmt: skip
 
     def _note(self, form: str, kind: str, message: str, position: int, window: Window) -> None:
         joint = ": " if form in ("stop", "usage", "fatal", "raised") and message else "\n"
         text = message if form == "exit" else f"{kind}{joint}{message}"
-        self._keep(Found(form, kind, message, text, window.source(position)))
+        self._keep(Finding(form, kind, message, text, window.source(position)))
 
-    def _keep(self, found: Found) -> None:
-        self.found.append(found)
-        if len(self.found) > MAX_FINDINGS:  # bounds memory
-            del self.found[FIRST : len(self.found) - (MAX_FINDINGS // 2 - FIRST // 2)]
+    def _keep(self, finding: Finding) -> None:
+        self.findings.append(finding)
+        if len(self.findings) > MAX_FINDINGS:  # bounds memory
+            del self.findings[FIRST : len(self.findings) - (MAX_FINDINGS // 2 - FIRST // 2)]
 
     def survived(self, *, last_step: int) -> LogError | None:
         """Return the exception that ended a process after the last step although the exit code is 0; else None.
@@ -164,7 +164,7 @@ class DeathLog:
         For `python train.py | tee log` a shell reports the exit code of `tee`. last_step: see `cause`.
         """
         after = max(last_step, self.begun)
-        late = [one for one in self.found if self.exit_code == 0 and one.source.offset > after]
+        late = [one for one in self.findings if self.exit_code == 0 and one.source.offset > after]
         chain, why = self._raised([one for one in late if not one.weak and not one.is_launcher_report])
         return self._error(chain[-1], why) if chain else None
 
@@ -176,8 +176,8 @@ class DeathLog:
         final message, or None.
         """
         self._early = last_step < 0 and not self.ranks
-        found = sorted(self.found, key=lambda one: one.source.offset)
-        late = [one for one in found if one.source.offset > last_step]
+        findings = sorted(self.findings, key=lambda one: one.source.offset)
+        late = [one for one in findings if one.source.offset > last_step]
         if self.exit_code is None and finished is not None:
             late = [one for one in late if one.source.offset < finished]
         if self.exit_code == 0:
@@ -187,7 +187,7 @@ class DeathLog:
         if self._header > last_step:  # a bare exception is the last line of an unfinished traceback
             late = [one for one in late if one.form != "raised"]
         if not late and not ordered and self.exit_code is not None and self.exit_code < 128:
-            late = found
+            late = findings
         strong = [one for one in late if not one.weak and not one.is_launcher_report]
         chain, why = self._stopped(strong) or self._raised(strong)
         if not chain:
@@ -202,7 +202,7 @@ class DeathLog:
             error = error.model_copy(update={"kind": self._kind(first), "why": _join(error.why, reason)})
         return self._explain(error, chain[-1].text, late)
 
-    def _stopped(self, strong: list[Found]) -> tuple[list[Found], str] | None:
+    def _stopped(self, strong: list[Finding]) -> tuple[list[Finding], str] | None:
         """Return the first message that the program stops, as a chain with the reason ""; None without such a message.
 
         If an exception of the same class follows that no logger printed, the exception is returned instead.
@@ -214,7 +214,7 @@ class DeathLog:
         alike = (one for one in after if not one.logged and self._kind(one) == self._kind(stop) != "other")
         return [next(alike, stop)], ""
 
-    def _raised(self, strong: list[Found]) -> tuple[list[Found], str]:
+    def _raised(self, strong: list[Finding]) -> tuple[list[Finding], str]:
         """Return the chain of exceptions that ended the run, and why it was chosen; empty without an exception."""
         chains = _chains_of(strong)
         own = [chain for chain in chains if not all(is_follower(one.text) for one in chain)]
@@ -234,7 +234,7 @@ class DeathLog:
             f"the last of a chain of {len(chain)}" if len(chain) > 1 else "",
         )
 
-    def _without_exception(self, late: list[Found]) -> LogError | None:
+    def _without_exception(self, late: list[Finding]) -> LogError | None:
         """Return the cause by the rules 3 (except usage errors) to 5, for a run that no exception ended."""
         of = {form: [one for one in late if one.form == form] for form in ("signal", "event", "raised", "exit")}
         code, signals = self.exit_code, of["signal"]
@@ -243,7 +243,7 @@ class DeathLog:
             hint = ": kill -9, or out of memory" if name == "SIGKILL" else ""
             message = f"ended by signal {code - 128} ({name}){hint}"
             place = signals[0].source if signals else self._exit
-            signals = [Found("signal", name, message, f"{name}: {message}", place)]
+            signals = [Finding("signal", name, message, f"{name}: {message}", place)]
         if signals:
             return self._explain(self._error(signals[0]), signals[0].text, late)
         if of["event"]:
@@ -259,7 +259,7 @@ class DeathLog:
             return self._explain(self._error(raised[which], "without its traceback"), raised[which].text, late)
         return self._error(of["exit"][0]) if of["exit"] else None
 
-    def _explain(self, error: LogError, text: str, late: Iterable[Found]) -> LogError:
+    def _explain(self, error: LogError, text: str, late: Iterable[Finding]) -> LogError:
         """Return the error; if an eviction in the log may have caused it, with the eviction's class."""
         events = (one for one in late if one.form == "event" and self._kind(one) in EXPLAINING)
         event = next(events, None) if is_explained(error.kind, text) else None
@@ -268,20 +268,20 @@ class DeathLog:
         why = _join(error.why, f"line {event.source.line} says: {event.message}")
         return error.model_copy(update={"kind": self._kind(event), "why": why})
 
-    def _error(self, found: Found, why: str = "") -> LogError:
+    def _error(self, finding: Finding, why: str = "") -> LogError:
         return LogError(
-            type=found.type, message=found.message, line=found.source.line, offset=found.source.offset,
-            kind=self._kind(found), why=why, detail=found.detail,
+            type=finding.type, message=finding.message, line=finding.source.line, offset=finding.source.offset,
+            kind=self._kind(finding), why=why, detail=finding.detail,
         )  # fmt: skip
 
-    def _kind(self, found: Found) -> DeathKind:
-        return classify(found.text, backend=self._backend, before_steps=self._early)
+    def _kind(self, finding: Finding) -> DeathKind:
+        return classify(finding.text, backend=self._backend, before_steps=self._early)
 
 
-def _chains_of(strong: Iterable[Found]) -> list[list[Found]]:
+def _chains_of(strong: Iterable[Finding]) -> list[list[Finding]]:
     """Return the chains of exceptions, and each fatal error as a chain of its own, in the order of the log."""
-    chains: list[list[Found]] = []
-    latest: dict[bytes, list[Found] | None] = {}  # mark of a rank → the rank's open chain; a fatal error closes it
+    chains: list[list[Finding]] = []
+    latest: dict[bytes, list[Finding] | None] = {}  # mark of a rank → the rank's open chain; a fatal error closes it
     for one in strong:
         if one.form not in ("traceback", "fatal"):
             continue

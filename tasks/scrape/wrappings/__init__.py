@@ -48,22 +48,22 @@ def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
     head = head_of(chunks)  # raises LogFormatError if the beginning of the archive is damaged
     # the zstd tool adds a checksum, most libraries do not
     checked = not packed.startswith(ZSTD) or zstandard.get_frame_parameters(packed).has_checksum
-    found = Unwrapped(wrappings=dict.fromkeys(labels), checked=checked)
+    unwrapped = Unwrapped(wrappings=dict.fromkeys(labels), checked=checked)
     for wrapping, through in lines.recodings(head):
-        found.note(wrapping)
+        unwrapped.note(wrapping)
         chunks = piped(chunks, through)
     with ExitStack() as stack:
-        for source, text in _sources(chunks, found, stack, name).items():
-            found.logs[source] = piped(text, partial(clean, note=found.note))
-        yield found
+        for source, text in _sources(chunks, unwrapped, stack, name).items():
+            unwrapped.logs[source] = piped(text, partial(clean, note=unwrapped.note))
+        yield unwrapped
 
 
-def _sources(chunks: Chunks, found: Unwrapped, stack: ExitStack, name: str) -> dict[str, Chunks]:
-    """Return name → text of each source in a file, and note the wrappings in `found`. stack: will close the entries."""
+def _sources(chunks: Chunks, unwrapped: Unwrapped, stack: ExitStack, name: str) -> dict[str, Chunks]:
+    """Return name → text of each source in a file, and note its wrappings. stack: closes the entries at its end."""
     head = head_of(chunks)
     first = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if first.startswith(b"{") and _NOTEBOOK.match(first) and b'"cell_type"' in head:
-        found.note("notebook")
+        unwrapped.note("notebook")
         return {cell: partial(iter, [text]) for cell, text in read_notebook(chunks(), name).items()}
     header = first.split(b"\n", 1)[0]
     read = None
@@ -72,27 +72,27 @@ def _sources(chunks: Chunks, found: Unwrapped, stack: ExitStack, name: str) -> d
     elif b"timestamp" in header and b"," in header and re.search(rb"textPayload|jsonPayload\.", header):
         kind, read = "CSV", read_csv
     if read is not None:
-        found.note(f"{kind} export")
-        entries = stack.enter_context(closing(Entries(read(chunks(), found.count_lost), found.count_lost)))
+        unwrapped.note(f"{kind} export")
+        entries = stack.enter_context(closing(Entries(read(chunks(), unwrapped.count_lost), unwrapped.count_lost)))
         return {source: partial(entries.read_chunks, source) for source in entries.sources}
     if lines.starts_most_lines(lines.POD, head):
-        found.note("kubectl prefixes")
-        return _pods(chunks, found)
+        unwrapped.note("kubectl prefixes")
+        return _pods(chunks, unwrapped)
     if lines.starts_most_lines(lines.CRI, head):
-        found.note("container runtime's prefixes")
+        unwrapped.note("container runtime's prefixes")
         return {"": piped(chunks, lines.join_cri_lines)}
     if lines.starts_most_lines(lines.EXPORTED, head):
-        found.note("export prefixes")
+        unwrapped.note("export prefixes")
         return {"": piped(chunks, partial(lines.replace_matches, lines.EXPORTED, b""))}
     return {"": chunks}
 
 
-def _pods(chunks: Chunks, found: Unwrapped) -> dict[str, Chunks]:
+def _pods(chunks: Chunks, unwrapped: Unwrapped) -> dict[str, Chunks]:
     """Return name → text of each pod in the output of `kubectl logs --prefix`."""
     pods = dict.fromkeys(pod for block in lines.whole_lines(chunks()) for pod in lines.POD.findall(block))
     if len(pods) == 1:
         return {text_of(next(iter(pods))): piped(chunks, partial(lines.replace_matches, lines.POD, b""))}
     for block in lines.whole_lines(chunks()):  # lines without a prefix are omitted: their pod is unknown
         for line in lines.NO_POD.findall(block):
-            found.count_lost(text_of(line))
+            unwrapped.count_lost(text_of(line))
     return {text_of(pod): piped(chunks, partial(lines.lines_of, pod)) for pod in pods}

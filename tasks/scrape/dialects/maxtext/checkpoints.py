@@ -144,25 +144,25 @@ class CheckpointLog:
 class RestoreLog:
     """Collects restores in order. For each restore, MaxText prints the step or the path, then Orbax prints the path."""
 
-    found: list[Restore] = field(default_factory=list)
+    restores: list[Restore] = field(default_factory=list)
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
         place = window.place(match.start())
         match name:
             case "restore_asked":
                 origin = "this run" if match[1] else text_of(match[4])
-                self.found.append(Restore(step=int(match[1] or match[2] or match[3]), origin=origin, **place))
+                self.restores.append(Restore(step=int(match[1] or match[2] or match[3]), origin=origin, **place))
             case "restore_from":
                 origin, path = "parameters" if b"param" in match[1] else "state", text_of(match[2])
-                self.found.append(Restore(step=_step_of(path), path=path, origin=origin, **place))
+                self.restores.append(Restore(step=_step_of(path), path=path, origin=origin, **place))
             case "restore_path":
-                read, last = Restore(step=_step_of(text_of(match[1])), path=text_of(match[1]), **place), self.found[-1:]
-                if (
-                    last and not last[0].finished and last[0].step in (read.step, None)
-                ):  # MaxText announced this restore
+                path, last = text_of(match[1]), self.restores[-1:]
+                read = Restore(step=_step_of(path), path=path, **place)
+                # whether MaxText announced this restore
+                if last and not last[0].finished and last[0].step in (read.step, None):
                     read = last[0].model_copy(update={"path": last[0].path or read.path, "step": read.step})
-                    self.found.pop()
-                self.found.append(read)
+                    self.restores.pop()
+                self.restores.append(read)
             case "restore_done":
                 path, seconds = text_of(match[2] or match[4] or match[5]), match[1] or match[3]
                 self._end(Restore(step=_step_of(path), path=path, seconds=float(seconds) if seconds else None, **place))
@@ -171,23 +171,23 @@ class RestoreLog:
 
     def _end(self, read: Restore) -> None:
         """Mark the last restore of this step as finished, or add a restore that was not announced."""
-        steps = [found.step for found in reversed(self.found)]
+        steps = [restore.step for restore in reversed(self.restores)]
         if read.step not in steps:
-            self.found.append(read)
+            self.restores.append(read)
             steps = [read.step]
         index = -1 - steps.index(read.step)
-        found = self.found[index]
-        self.found[index] = found.model_copy(update={
-            "path": found.path or read.path, "seconds": found.seconds if read.seconds is None else read.seconds,
-            "finished": True, "finished_line": found.finished_line or read.line,
+        restore = self.restores[index]
+        self.restores[index] = restore.model_copy(update={
+            "path": restore.path or read.path, "seconds": restore.seconds if read.seconds is None else read.seconds,
+            "finished": True, "finished_line": restore.finished_line or read.line,
         })  # fmt: skip
 
-    def restores(self, last_step: int) -> tuple[Restore, ...]:
+    def events(self, last_step: int) -> tuple[Restore, ...]:
         """Return the restores; `last_step`: offset of the last step line, -1 without one."""
         return tuple(
             # a restore that steps follow has finished
             read.model_copy(update={"finished": True}) if read.offset < last_step else read
-            for read in self.found
+            for read in self.restores
         )
 
 

@@ -177,7 +177,7 @@ class MaxTextEventCollector(EventCollector):
         found = facts.fields()
         begun = [(save.step, save.offset) for save in self.saves.saves] + self.evaluations.begun
         deferred = (source_file or "").startswith(PRINTS_LATE) or is_deferred(steps, begun)
-        for restore in self.restores.found:
+        for restore in self.restores.restores:
             self.saves.restored(restore)
         return {
             "steps": steps, "exit_code": self.death.exit_code,
@@ -187,7 +187,7 @@ class MaxTextEventCollector(EventCollector):
             "checkpoints": self.saves.events(
                 first_day=day, process=found["environment"].process_index, ended=ended or error is not None
             ),
-            "restores": self.restores.restores(last_step), "stalls": self._stalls(steps, deferred=deferred),
+            "restores": self.restores.events(last_step), "stalls": self._stalls(steps, deferred=deferred),
             "waits": self.waits.after_last_step(steps, self.saves, self.evaluations, deferred=deferred, first_day=day),
             "deferred": deferred, "source_file": source_file,
             "schedule": tuple(self.schedule.events), "unread": tuple(self.unread),

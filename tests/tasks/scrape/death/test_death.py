@@ -280,8 +280,8 @@ def test_endless_retries_use_constant_memory(logs: Any) -> None:
     window = Window(text, 0, 1, 0, len(text), last=True)
     for name, match in find_all(PATTERNS, window, [(0, len(text))]):
         log.take(name, match, window)
-    assert len(log.found) <= MAX_FINDINGS
-    assert (log.found[0].type, log.found[-1].type) == ("TimeoutError", "ValueError")
+    assert len(log.findings) <= MAX_FINDINGS
+    assert (log.findings[0].type, log.findings[-1].type) == ("TimeoutError", "ValueError")
 
 
 def test_a_job_retried_in_one_log(logs: Any) -> None:

@@ -48,7 +48,7 @@ def kept(text: bytes) -> Iterator[int]:
     for window in windows(text[begin : begin + (1 << 20)] for begin in range(0, len(text), 1 << 20)):
         for _ in builder.take(window):
             pass
-        yield len(builder.collector.death.found)
+        yield len(builder.collector.death.findings)
 
 
 @pytest.mark.parametrize("kind", FAILURES)
