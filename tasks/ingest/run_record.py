@@ -35,7 +35,12 @@ from tasks.records import (
     metric_from_json,
     step_from_json,
 )
-from tasks.resolve.trainers.maxtext_metrics import TENSORBOARD, read_maxtext_events, read_maxtext_metrics, wrote_metrics
+from tasks.resolve.trainers.maxtext_metrics import (
+    TENSORBOARD,
+    has_maxtext_keys,
+    read_maxtext_events,
+    read_maxtext_metrics,
+)
 from tasks.resolve.trainers.trainer_source import SOURCE
 from tasks.scrape import LogFormatError, scrape_run
 from tasks.scrape.death.causes import classify
@@ -260,7 +265,7 @@ def read_metrics(path: Path) -> pl.DataFrame | None:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None
-    if wrote_metrics(text):
+    if has_maxtext_keys(text):
         return read_maxtext_metrics(path)
     *lines, _torn = text.split("\n")  # text after the last line break is incomplete
     rows = []

@@ -52,7 +52,7 @@ class RunPlan(Frozen):
     backend: BackendName
     config: dict[str, Any]  # the trainer's config: key -> value
     origins: dict[str, str]  # config key -> where its value was set: "configs/base.yml:12" or "command line"
-    commit: str | None  # the trainer's commit; None if unknown, e.g. until a run in an image reports it
+    commit: str | None  # the trainer's commit; None if unknown, e.g. for a run in an image
     dirty: bool  # whether the trainer's checkout has uncommitted changes
     versions: dict[str, str]  # package -> version that the run imports; also "trainer source" -> digest
     environment: dict[str, str]  # variables that the launcher sets

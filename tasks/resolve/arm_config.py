@@ -107,7 +107,7 @@ def load_case(case: str, model: str, root: Path) -> dict[str, Value]:
 
 
 def devices_of(target: Target) -> Devices:
-    """Return the devices of the target; a CPU target's devices share this machine's memory."""
+    """Return the devices of the target; CPU devices without `memory_gib` share this machine's memory."""
     memory = target.device_memory_gib
     if memory is None and target.trains_here and target.platform == "cpu":
         memory = machine_memory_gib() / target.devices
@@ -115,7 +115,7 @@ def devices_of(target: Target) -> Devices:
 
 
 def _with_origin(line: str, values: Mapping[str, Value]) -> str:
-    """Return the problem `line` after the origin of the key that it names; of several keys, the last layer's counts."""
+    """Return the problem `line` after the origin of the key that it names; of several keys, from the latest layer."""
     keys = [key for key in values if re.search(rf"\b{key}=", line)]
     origins = [values[key] for key in keys if values[key].layer != "base"] or [values[key] for key in keys]
     last = max(origins, key=lambda value: LAYERS.index(value.layer))
@@ -152,7 +152,8 @@ def fit_config(
     """Return the config without the keys that the arm's trainer lacks, for example at an older commit.
 
     A missing key is dropped if only base.yml sets it, else added to `problems`. A custom command keeps only `steps` and
-    the keys with a placeholder. It trains its own model, so keys from a model's or target's file are no problem either.
+    the keys with a placeholder. It trains its own model, so keys from a model's or target's file are no problem either,
+    nor are keys with the value of base.yml.
     """
     if trainer.command is not None:
         known = trainer.command.template.names | {"steps"}

@@ -38,7 +38,7 @@ TRAINER = (("model/__init__.py",), ("model/train/__main__.py", "model/train.py")
 
 
 class ArmOverrides(Frozen):
-    """The options of a request about its arms: refs and software that replace those in the comparison's file."""
+    """The options of a request about its arms: refs and software, in place of the comparison's, and --aa."""
 
     baseline: str | None = None  # ref of the first arm; None: as in the file
     branch: str | None = None  # ref of the second arm; None: as in the file
@@ -91,7 +91,7 @@ def prepare_trainers(comparison: Comparison, options: ArmOverrides, cache: Path)
 
 
 def _add_commits(trainers: Mapping[str, TrainerSource]) -> dict[str, TrainerSource]:
-    """Add to each trainer the commits that the other trainer lacks; none if the repositories differ or are remote."""
+    """Return the trainers, each with the commits that the other lacks; none if repositories differ or are remote."""
     found = {}
     for (name, own), other in zip(trainers.items(), reversed(list(trainers.values())), strict=True):
         folder = Path(own.repository or HERE)
@@ -149,7 +149,7 @@ def _check_control(arms: Sequence[Arm], refs: Sequence[ResolvedRef], *, aa: bool
 
 
 def are_equal(arms: Sequence[Arm]) -> bool:
-    """Return whether two arms have the same packages, Python, image, command and config keys."""
+    """Return whether two arms have the same packages, Python, image, command and config values under `set:`."""
     left, right = ((arm.packages, arm.python, arm.image, arm.command, arm.set) for arm in arms)
     return left == right
 

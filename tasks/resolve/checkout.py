@@ -1,4 +1,4 @@
-"""Creates a folder with exactly the files of a git commit, and reuses the folder while its files are unchanged.
+"""Creates a folder with the files of a git commit, and reuses the folder while its files are unchanged.
 
 Git's hash of the files is computed without calling git, whose settings and index could be manipulated.
 """
@@ -32,8 +32,9 @@ class CheckoutError(ValueError):
 
 
 def make_checkout(repository: str, sha: str, cache: Path) -> Path:
-    """Return a folder with exactly the files of the commit `sha`, without history; `repository` is only read.
+    """Return a folder with the files of the commit `sha` and the file COMMIT, without history.
 
+    `repository` is only read.
     Reuses an existing checkout if its files are unchanged, else replaces it. Safe in concurrent calls, because the
     complete folder is renamed to its final name. Raises CheckoutError.
     """
@@ -92,7 +93,7 @@ def _fetch(repository: str, sha: str, folder: Path, git: Path) -> None:
 
 
 def is_whole(folder: Path, sha: str) -> bool:
-    """Return whether the folder contains exactly the files of the commit `sha`, by comparing hashes."""
+    """Return whether the folder contains exactly the files of the commit `sha` and COMMIT, by comparing hashes."""
     try:
         known = json.loads((folder / COMMIT).read_text())
         text, algorithm = known["commit"].encode("utf-8", "surrogateescape"), ALGORITHMS[len(sha)]
@@ -106,7 +107,7 @@ def is_whole(folder: Path, sha: str) -> bool:
 
 
 def check_checkout(checkout: str, sha: str) -> None:
-    """Raise CheckoutError if a file of a run's checkout has changed. checkout: its folder, or a folder inside it."""
+    """Raise CheckoutError unless a checkout is whole (see `is_whole`). checkout: its folder, or a folder inside it."""
     place = Path(checkout)
     folder = next((folder for folder in (place, *place.parents) if folder.name == sha), place)
     if not is_whole(folder, sha):

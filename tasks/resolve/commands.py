@@ -23,12 +23,12 @@ from tasks.resolve.trainers.maxtext import PYTHON_IN_POD, plan_maxtext, translat
 from tasks.resolve.trainers.trainer_source import TrainerSource
 
 CONFIG = "config.yml"  # a run's config, in the run's folder
-CONFIG_IN_POD = "/tmp/maxview/config.yml"  # path in a pod to which the pod's command writes the run's config
+CONFIG_IN_POD = "/tmp/maxview/config.yml"  # a run's config, in a pod; the pod's command writes this file
 # TrainerSource fields that are unknown until the run reports them, with their placeholder values.
 UNKNOWN: Mapping[str, Any] = {"commit": None, "dirty": False, "versions": {}, "folder": None}
 NOWHERE = Path("/nowhere/run")  # dummy run folder, to build a command only for validation
 PROGRAMS = "programs"  # folder inside a store: the cache of compiled programs
-IMAGE = "image "  # `TrainerSource.software` lists an image as this prefix and the image's name
+IMAGE = "image "  # prefix of an image's name in `TrainerSource.software`
 # The Python of MaxText's environment runs this file of maxview's trainer.
 COMPILE_RECORDER = Path(__file__).parents[2] / "model" / "compile_record.py"
 # For machines without a TPU: several processes may load libtpu at once, and none queries the TPU metadata server.
@@ -51,7 +51,7 @@ class Command:
 def make_command(
     target: Target, trainer: TrainerSource, config: TrainConfig, *, case: str, arm: str, repeat: int
 ) -> Command:
-    """Return the command of a run. Raises ConfigError, also for values that the arm's MaxText does not support."""
+    """Return the command of a run. Raises ConfigError, e.g. for values that the arm's MaxText does not support."""
     settings = target.launch_settings(os.environ)
     if isinstance(settings, LogSettings):
         log = find_log(settings, case=case, arm=arm, repeat=repeat, where=f"configs/targets/{target.name}.yml")
@@ -100,7 +100,8 @@ def _invoke_trainer(
             raise ConfigError([f"command.environment sets {', '.join(twice)}, and so does {place}: keep one of them"])
         facts = {"command": program.template.model_dump(mode="json", exclude={"folder"})}
         return partial(program.fill, config, in_pod=in_pod), facts
-    if trainer.maxtext is not None:  # in a pod: `trainer.maxtext` is this machine's copy of the image's version
+    # The keys of an image's MaxText are read from `trainer.maxtext`, the same version on this machine.
+    if trainer.maxtext is not None:
         return partial(plan_maxtext, config, trainer.maxtext, in_pod=in_pod), {}
     if in_pod:
         return lambda _: Invocation(argv=(PYTHON_IN_POD, "-m", "model.train", CONFIG_IN_POD)), {}
@@ -130,7 +131,7 @@ def make_compile(
 def plan_compile(
     config: TrainConfig, trainer: TrainerSource, topology: Topology, directory: Path, programs: Path | None = None
 ) -> Invocation:
-    """Return the command that compiles an arm's step and writes its results, such as `compile.json`, to `directory`.
+    """Return the invocation that compiles an arm's step and writes the results, such as `compile.json`, to `directory`.
 
     Maxview's trainer reads `config.yml` there, and caches compiled programs in the folder `programs` (None: no cache).
     Raises ConfigError for a custom program, and for config values that the arm's MaxText does not support.
@@ -155,7 +156,10 @@ def plan_compile(
 
 
 def name_in_maxtext(topology: Topology) -> str:
-    """Return MaxText's name of a slice, "v6e-32": the number is of devices; for v5p, of cores (two per device)."""
+    """Return MaxText's name of a slice, such as "v6e-32", which ends with the number of devices.
+
+    A name of v5p ends with the number of cores: two per device.
+    """
     generation = topology.name.partition(":")[0]
     if generation == "v5p":
         return f"v5p-{2 * topology.devices}"

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 TIMEOUT_S = 600.0  # long enough to fetch one commit of a big repository
 # Excludes `ext::` addresses, which run a command.
 PROTOCOLS = "file:git:http:https:ssh"
-# the only GIT_* variables that git gets; they contain how to log in
+# the caller's only GIT_* variables that git gets; they configure how to log in
 SSH_SETTINGS = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")
 MAX_COMMITS = 200  # limit of listed commits
 _COMMIT = "%H%x00%cI%x00%an%x00%s%x01"  # format of a listed commit: SHA, time, author, subject
 
 
 class GitError(RuntimeError):
-    """A git command failed; the message is the last line that git printed."""
+    """A git command failed; the message is git's last line on stderr, or the reason why git did not finish."""
 
 
 class MissingGitError(GitError):
@@ -53,7 +53,7 @@ def run_git(words: Sequence[str], *, folder: Path | None = None, whole: bool = F
 
 
 def list_commits(folder: Path, without: str, sha: str) -> "tuple[Commit, ...]":
-    """Return the ancestors of `sha` that are no ancestors of `without`, newest first, at most MAX_COMMITS.
+    """Return `sha` and its ancestors, without `without` and its ancestors: newest first, at most MAX_COMMITS.
 
     Returns () if git is missing, the folder is no clone, or the clone lacks one of the two commits.
     """

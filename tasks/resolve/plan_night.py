@@ -1,6 +1,7 @@
 """Plans a night, stores its plan so that a killed night can resume, and records its results.
 
-A night runs the comparisons of configs/nightly.yml for every case. A cell is one case of one comparison in a night.
+A night runs, by default, the comparisons of configs/nightly.yml for every case. A cell is one case of one comparison in
+a night.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +41,7 @@ class NightCell(Frozen):
     case: str
     owner: str = ""
     quarantine: str = ""  # the reason why its outcome is ignored; empty: it is not ignored
-    repeats: int | None = None  # runs per arm; None: as in the comparison's file
+    repeats: int | None = None  # number of runs per arm; None: as in the comparison's file
     arms: ArmOverrides = ArmOverrides()  # refs, pinned to commits
     blessed: bool = False  # the runs in configs/baselines replace the first arm
 
@@ -105,17 +106,17 @@ class NightRecord(Frozen):
 def plan_night(request: NightOptions, store: Store, *, day: date, root: Path = CONFIG_ROOT) -> NightPlan:
     """Return the plan of the night to run: an unfinished night of the same day and request, else a new night.
 
-    Raises ConfigError with every problem, StoreError.
+    With `fresh`, the night is always new. Raises ConfigError with every problem, StoreError.
     """
-    wanted = hash_identity(request.model_dump(exclude={"fresh", "out"}))
+    request_hash = hash_identity(request.model_dump(exclude={"fresh", "out"}))
     known = {plan.id: plan for plan in _read(store, "plan.json", NightPlan)}
     done = {record.plan.id: record for record in read_records(store)}
     if not request.fresh:
         for plan in known.values():
-            if plan.id not in done and plan.id.startswith(day.isoformat()) and plan.request == wanted:
+            if plan.id not in done and plan.id.startswith(day.isoformat()) and plan.request == request_hash:
                 return plan
     last = max(done.values(), key=lambda record: (record.ended, record.plan.id), default=None)
-    fresh = make_plan(request, wanted, last, day=day, root=root)
+    fresh = make_plan(request, request_hash, last, day=day, root=root)
     for number in range(1, 1000):
         plan = fresh.model_copy(update={"id": f"{day.isoformat()}.{number}" if number > 1 else day.isoformat()})
         if plan.id in known:
@@ -151,11 +152,11 @@ def _check_names(request: NightOptions, problems: Problems, root: Path) -> Night
 
 
 def make_plan(
-    request: NightOptions, wanted: str, last: NightRecord | None, *, day: date, root: Path = CONFIG_ROOT
+    request: NightOptions, request_hash: str, last: NightRecord | None, *, day: date, root: Path = CONFIG_ROOT
 ) -> NightPlan:
     """Return the plan of a new night, whose `id` is its day without a number. Raises ConfigError with every problem.
 
-    wanted: hash of the request; last: the night that finished last, whose commits are the `previous` baselines.
+    last: the night that finished last, whose commits are the `previous` baselines.
     """
     problems = Problems()
     nightly = _check_names(request, problems, root)
@@ -207,7 +208,7 @@ def make_plan(
         target=target,
         slices=nightly.slices_of(target),
         overrides=request.overrides,
-        request=wanted,
+        request=request_hash,
         commits=commits,
         cells=tuple(dict.fromkeys(cells)),
         comment=nightly.comment,
@@ -219,8 +220,8 @@ def make_plan(
 def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None) -> ArmOverrides:
     """Return the refs of the comparison's arms, pinned to commits for the whole night. Raises ConfigError.
 
-    The baseline `previous` is the last night's commit; without an earlier night, the branch's commit. Arms that differ
-    in nothing, not even in the commit, are a control.
+    The baseline `previous` is the branch's commit in the last night, or in this night if the last night did not compare
+    it. Arms that differ in nothing, not even in the commit, are a control. Returns no refs if the arms have none.
     """
     if not spec.has_refs:
         return ArmOverrides()

@@ -35,7 +35,7 @@ class Request(Frozen):
     cases: tuple[str, ...] = ()  # empty: the comparison's own; "all": every case that fits the target
     target: str | None = None  # None: the comparison's own
     model: str | None = None  # None: the target's own
-    repeats: int | None = None  # runs per arm; None: as in the comparison's file
+    repeats: int | None = None  # runs per arm of a case; None: as in the comparison's file
     overrides: tuple[str, ...] = ()  # key=value, for both arms
     fresh: str = ""  # any text; gives the runs new identities, so that no finished run is reused
     arms: ArmOverrides = ArmOverrides()  # refs and software of the arms
@@ -47,8 +47,8 @@ class Request(Frozen):
 def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Path | None = None) -> list[RunPlan]:
     """Return the plans of a request in the order of their runs: case by case, arms alternating (A B A B).
 
-    Creates the arms' checkouts and environments in `cache`. Raises ConfigError with every problem of the input,
-    CheckoutError and SoftwareError.
+    With `blessed`, only the second arm has runs. Creates the arms' checkouts and environments in `cache`. Raises
+    ConfigError with every problem of the input, CheckoutError, SoftwareError, and StoreError for a damaged baseline.
     """
     comparison, target, cases = check_request(request, root)
     problems = Problems()
@@ -232,12 +232,12 @@ NAME_LENGTH = 64  # characters
 
 
 def hash_identity(facts: Mapping[str, Any]) -> str:
-    """Return the run's identity: 16 hex digits, the same for equal facts on every machine."""
+    """Return the identity of a run, or of another object with these facts: 16 hex digits, the same on every machine."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def name_run(case: str, arm: str, repeat: int, identity: str) -> str:
-    """Return the run's folder name, CASE-ARM-rREPEAT-IDENTITY, shortened to NAME_LENGTH characters."""
+    """Return the run's folder name, CASE-ARM-rREPEAT-IDENTITY, at most NAME_LENGTH characters long."""
     words, end = f"{case}-{arm}", f"-r{repeat}-{identity[:10]}"
     room = NAME_LENGTH - len(end)
     if len(words) > room:

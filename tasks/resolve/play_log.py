@@ -1,10 +1,11 @@
-"""Replays a stored log as a job: prints its lines and creates its checkpoints at the original pace, with its exit code.
+"""Replays a stored log as a job: prints its lines and creates its checkpoints in the same order and rhythm.
 
 `play_log.py '{"log": …, "begin": …, "end": …, "speed": …, "exit_code": …, "checkpoints": [[step, started, committed],
 …], "source": …, "home": …, "directory": …}'`: begin, end, started and committed are byte offsets in the log. `source`
-is the stored run's folder, or null if it has no checkpoints. `home` is the same folder as the log prints it; the replay
-prints `directory`, the new run's folder, instead. Imports only the standard library and sleeps between lines, so that
-hundreds of replays fit on one machine.
+is the stored run's folder, or null if it has no checkpoints. `home` is the same folder as the log prints it. With a
+`source`, the replay prints `directory`, the new run's folder, instead of `home`, and copies the files of metrics at the
+end. It ends with `exit_code`. Imports only the standard library and sleeps between lines, so that hundreds of replays
+fit on one machine.
 """
 
 import json
@@ -27,15 +28,19 @@ _DATED = re.compile(
 )
 # A step's line with its duration. Used if no line of the log has a date.
 _TOOK = re.compile(rb"completed step: \d+, seconds: (\d+(?:\.\d+)?)|elapsed time per iteration \(ms\): (\d+(?:\.\d+)?)")
+# lines about a job's start and end, which the replay leaves out
 _FRAME = re.compile(rb"XPK (?:Start|End): \w{3} \w{3} +\d+ [\d:]{8}(?: [AP]M)? \w+ \d{4}\n?|EXIT_CODE=\d+\n?")
 TMP_MARK = ".orbax-checkpoint-tmp"  # Orbax's suffix of an uncommitted checkpoint's folder
-MAX_WAIT_S = 86400.0
+MAX_WAIT_S = 86400.0  # a longer wait between two lines is shortened to this
 YEAR = 2024  # stands for every year, because absl's dates have none; a leap year, so that 29 February is valid
 HALF_A_YEAR = 180  # days
 
 
-def pauses(data: "mmap.mmap | bytes", begin: int, end: int) -> Iterator[tuple[float, int]]:
-    """Yield (seconds since the first, byte offset) of every dated line; if no line has a date, of every step's line."""
+def find_times(data: "mmap.mmap | bytes", begin: int, end: int) -> Iterator[tuple[float, int]]:
+    """Yield (time in seconds, byte offset) of every line with a date, counted from the first such line.
+
+    If no line has a date, yields every step's line, with the sum of the printed durations up to this step as the time.
+    """
     first: datetime | None = None
     for match in _DATED.finditer(data, begin, end):
         words = [word.replace(b",", b".") for word in match.groups() if word is not None]
@@ -94,7 +99,7 @@ def main(argv: list[str]) -> int:
     started = time.monotonic()
     position = begin
     with open(job["log"], "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        stops = sorted([(offset, seconds) for seconds, offset in pauses(data, begin, end)])
+        stops = sorted([(offset, seconds) for seconds, offset in find_times(data, begin, end)])
         for offset, seconds in [*stops, (end, 0.0)]:
             if offset > position:
                 text = _FRAME.sub(b"", data[position:offset])

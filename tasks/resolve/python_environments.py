@@ -28,14 +28,14 @@ FOLDER = "environments"  # in the cache
 PROJECT = "project"  # the dependencies in the checkout's own pyproject.toml
 MAXTEXT = "maxtext"
 BUILD_TIMEOUT_S = 1800.0
-TAIL_LINES = 6  # of uv's error output, in messages
+TAIL_LINES = 6  # number of lines of uv's error output that a message shows
 # Variables that uv gets besides PASSED_ON: package indexes, their credentials, and proxies.
 FOR_UV = ("UV_*", "PIP_*", "NETRC", "XDG_*", *(f"{kind}_proxy" for kind in ("http", "https", "all", "no")),
           *(f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "ALL", "NO")))  # fmt: skip
 
 
 class SoftwareError(ValueError):
-    """An environment cannot be built; the message quotes uv and says what to do."""
+    """The packages of an arm cannot be installed or do not fit its trainer; the message contains the remedy."""
 
 
 def check_packages(words: Sequence[str]) -> list[str]:
@@ -81,20 +81,20 @@ def make_maxtext_environment(words: Sequence[str], cache: Path) -> str:
     Raises ConfigError for invalid words or without a MaxText among them, SoftwareError if the build fails.
     """
     problems = check_packages(words)
-    wanted = [Requirement(word) for word in words if not problems and word != PROJECT]
-    named = [item for item in wanted if canonicalize_name(item.name) == MAXTEXT and (item.specifier or item.url)]
+    requirements = [Requirement(word) for word in words if not problems and word != PROJECT]
+    named = [item for item in requirements if canonicalize_name(item.name) == MAXTEXT and (item.specifier or item.url)]
     if not problems and not named:
         problems.append(f"{', '.join(words)}: which MaxText? Name its version, for example maxtext==0.2.5")
     if problems:
         raise ConfigError(problems)
     for item in named:
         item.extras = item.extras or {"tpu"}  # without an extra MaxText cannot be imported; `tpu` runs on CPUs too
-    texts = sorted(map(str, wanted))
+    texts = sorted(map(str, requirements))
     return _build(cache, [MAXTEXT, platform.python_version(), *texts], cache, texts, "--resolution=lowest")
 
 
-def _build(cache: Path, facts: Sequence[str], place: Path, wanted: Sequence[str], *options: str) -> str:
-    """Return the interpreter of an environment with the packages `wanted`.
+def _build(cache: Path, facts: Sequence[str], place: Path, requirements: Sequence[str], *options: str) -> str:
+    """Return the interpreter of an environment with the packages `requirements`.
 
     Builds the environment unless an earlier call built one from the same `facts`. place: uv's working folder, whose uv
     settings apply, such as `exclude-newer`. options: of `uv pip install`.
@@ -110,7 +110,7 @@ def _build(cache: Path, facts: Sequence[str], place: Path, wanted: Sequence[str]
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         listed = unfinished / "requirements.txt"
-        listed.write_text("".join(f"{word}\n" for word in wanted), encoding="utf-8")
+        listed.write_text("".join(f"{word}\n" for word in requirements), encoding="utf-8")
         environment = unfinished / "environment"
         _run([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(environment)], place)
         install = [uv, "pip", "install", "--quiet", "--python", str(environment / "bin" / "python")]
@@ -167,31 +167,31 @@ def unmet_requirements(checkout: Path, versions: Mapping[str, str]) -> list[str]
     ]
 
 
-PATIENCE_S = 120.0
+ANSWER_TIMEOUT_S = 120.0
 
 
 class Installed(NamedTuple):
-    """An interpreter's packages: version by name, including `python`; folder by name for the requested packages."""
+    """An interpreter's packages: `installed_versions` by name, and folders of the requested packages by name."""
 
     versions: dict[str, str]
     folders: dict[str, str]
 
 
 def ask_python(python: str, packages: Sequence[str] = ()) -> Installed:
-    """Return the installed versions of the interpreter `python` and the folders of `packages`.
+    """Return the package versions of the interpreter `python`, and the folders of `packages`.
 
     Raises ConfigError if `python` cannot be run or prints no answer.
     """
     argv = [python, "-I", installed.__file__, *packages]
     try:  # a package may run code at start-up (.pth files) and print: only the last line is the answer
         done = subprocess.run(
-            argv, capture_output=True, text=True, check=True, timeout=PATIENCE_S, env=pass_on(os.environ)
+            argv, capture_output=True, text=True, check=True, timeout=ANSWER_TIMEOUT_S, env=pass_on(os.environ)
         )
         return Installed(**json.loads(done.stdout.splitlines()[-1]))
     except OSError as error:
         raise ConfigError([f"{python}: is no Python: it cannot be run ({error.strerror or error})"]) from error
     except subprocess.TimeoutExpired as error:
-        raise ConfigError([f"{python}: did not answer within {PATIENCE_S:.0f} s"]) from error
+        raise ConfigError([f"{python}: did not answer within {ANSWER_TIMEOUT_S:.0f} s"]) from error
     except (subprocess.CalledProcessError, ValueError, IndexError, TypeError) as error:
         tail = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1:]
         raise ConfigError([f"{python}: is no Python that can say what it has installed: {''.join(tail)}"]) from error

@@ -38,7 +38,7 @@ def resolve_ref(repository: str, name: str) -> ResolvedRef:
     `NAME:SHA` is the commit SHA, even if the branch NAME has moved on. `NAME~3` and `NAME^2` are ancestors of NAME's
     commit, and can only be resolved in a clone.
 
-    Raises ConfigError for a name that git does not allow, that is unknown, or that is ambiguous.
+    Raises ConfigError for a name that git does not allow, that is unknown or ambiguous, or if git fails.
     """
     plain, _, pinned = name.rpartition(":")
     if plain and SHA.fullmatch(pinned):
@@ -57,7 +57,10 @@ def is_address(repository: str) -> bool:
 
 
 def check_repository(repository: str) -> str:
-    """Return the address unchanged, or the clone's absolute folder. Raises ConfigError if it is neither."""
+    """Return the address unchanged, or the clone's absolute folder.
+
+    Raises ConfigError if it is neither, and for an address with a user or password.
+    """
     if SECRET.match(repository):  # the secret would appear in plans, pages and logs
         raise ConfigError(
             ["repository: leave user and password out of the address: git gets them from a credential helper"]

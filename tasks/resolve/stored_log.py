@@ -23,9 +23,9 @@ class StoredLog(Frozen):
     path: str
     begin: int
     end: int
-    exit_code: int  # as the log prints it; without one, 1 if an exception ended the run, else 0
+    exit_code: int  # as the log prints it; without one, 1 if the log shows a cause of death, else 0
     checkpoints: tuple[tuple[int, int | None, int | None], ...]  # step, file offsets of the save's start and its commit
-    source: str | None  # the stored run's folder; None if it has no checkpoints
+    source: str | None  # the stored run's folder; None if it has no folder `checkpoints`
     home: str | None  # the stored run's folder as printed in the log; None if the log prints no checkpoint path
     digest: str  # hash of the bytes
 
@@ -38,9 +38,10 @@ class StoredLog(Frozen):
 
 
 def find_log(settings: LogSettings, *, case: str, arm: str, repeat: int, where: str) -> StoredLog:
-    """Return the log of the first pattern that matches a file. Raises ConfigError without one, or if two files match.
+    """Return the log of the first pattern that matches a file.
 
-    where: the target's file, for messages.
+    where: the target's file, for messages. Raises ConfigError if no pattern matches, if a pattern matches several
+    files, or for a file that `read_log` rejects.
     """
     tried = []
     for pattern in settings.logs:
@@ -58,7 +59,8 @@ def find_log(settings: LogSettings, *, case: str, arm: str, repeat: int, where: 
 def read_log(path: str, arm: str, _changed: int) -> StoredLog:
     """Return an arm's run in a log file: the file's only run, else the run with the arm's name.
 
-    _changed: the file's modification time, part of the cache's key. Raises ConfigError.
+    _changed: the file's modification time, part of the cache's key. Raises ConfigError for unreadable or
+    compressed files, and without one such run.
     """
     try:
         runs = scrape(Path(path)).runs

@@ -22,7 +22,7 @@ class CustomCommand(Frozen):
     python: str
 
     def fill(self, config: TrainConfig, directory: Path, *, in_pod: bool) -> Invocation:
-        """Return the template filled for a run with the folder `directory`, whose last part is the run's name."""
+        """Return the invocation of a run in the folder `directory`, whose last part is the run's name."""
         values = {key: show_value(value) for key, value in config.model_dump().items()}
         values |= {"run_name": directory.name, "out": str(directory), "checkout": self.folder, "python": self.python}
         filled = self.template.fill(values | (IN_POD if in_pod else {}))
@@ -31,7 +31,10 @@ class CustomCommand(Frozen):
 
 
 def digest_program(folder: Path, template: CommandTemplate) -> str:
-    """Return a hash over a program's Python files (not in environments and hidden folders) and the files in `argv`."""
+    """Return a hash over a program's Python files and the files that its `argv` names.
+
+    Leaves out Python files in virtual environments and hidden folders.
+    """
     named = {folder / word for word in template.argv if (folder / word).is_file()}
     return digest_files(folder, named.union(_python_files(folder)))[:12]
 

@@ -23,10 +23,12 @@ _LAYOUTS = (
 _SOURCES = ("src", "")  # folders of a git checkout that may contain the package
 # Keys that choose Linen or NNX, in versions with both (0.2.2 to 0.2.4 have all three keys, earlier versions some).
 API_KEYS = ("enable_nnx", "pure_nnx_decoder", "pure_nnx")
+# pure_nnx → file with its decoder, in the package's folder
 _DECODERS = {False: "layers/decoders.py", True: "layers/nnx_decoders.py"}
 # our key → its name in old versions of MaxText
 _OLD_NAMES = {"learning_rate_final_fraction": "cosine_learning_rate_final_fraction"}
-# Megablox is a TPU kernel. Interpreted on a CPU, it takes 53 s per step of the tiny model.
+# Keys for models with experts on a CPU: megablox is a TPU kernel. Interpreted on a CPU, it takes 53 s per step of the
+# tiny model.
 _ON_CPU = {"megablox": "false"}
 # keys for a run with a single process
 _ALONE = {"skip_jax_distributed_system": "true"}
@@ -95,7 +97,7 @@ def find_maxtext(python: Path, checkout: Path | None = None) -> MaxText:
 
 
 def plan_maxtext(config: TrainConfig, maxtext: MaxText, directory: Path, *, in_pod: bool = False) -> Invocation:
-    """Return the command that trains `config` and writes into `directory`, whose last part is the run's name.
+    """Return the invocation that trains `config` and writes into `directory`, whose last part is the run's name.
 
     in_pod: the command runs in an image, as one of several processes; `maxtext` is this machine's copy of the image's
     version. Raises ConfigError with every value that this MaxText does not support.
@@ -152,7 +154,7 @@ def write_words(words: Mapping[str, str]) -> list[str]:
 
 
 def choose_api(pure_nnx: bool, maxtext: MaxText) -> dict[str, str]:
-    """Return MaxText's keys that choose Linen or NNX. Raises ConfigError if this version lacks the chosen one."""
+    """Return MaxText's keys that choose Linen or NNX. Raises ConfigError if this version lacks that API."""
     if pure_nnx not in maxtext.pure_nnx_values:
         has, lacks = ("Linen", "NNX") if pure_nnx else ("NNX", "Linen")
         raise ConfigError([f"{maxtext.title}: has {has} only, no {lacks}; MaxText 0.2.4 is the last that has both"])

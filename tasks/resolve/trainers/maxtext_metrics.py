@@ -1,6 +1,6 @@
 """Reads MaxText's metrics of a run into a frame with the columns of maxview's metrics.jsonl.
 
-MaxText writes them as JSON lines or, also directly to a bucket, as TensorBoard files. Both contain every step.
+MaxText writes JSON lines, and TensorBoard files, which may be in a bucket. Both contain every step.
 TensorBoard files store float32: losses and norms are float32 anyway, but times lose their last digits.
 """
 
@@ -36,7 +36,7 @@ EVALUATIONS = ("eval/", "evaluation/")
 _LENGTH, _CHECK = struct.Struct("<Q"), struct.Struct("<I")
 
 
-def wrote_metrics(text: str) -> bool:
+def has_maxtext_keys(text: str) -> bool:
     """Return whether a text's first line has keys with MaxText's prefixes, such as `learning/`."""
     first = text.lstrip().partition("\n")[0]
     return any(f'"{group}/' in first for group in GROUPS)

@@ -38,7 +38,9 @@ class TrainerSource(Frozen):
     ref: str | None = None  # as the user named the commit; None: no ref
     repository: str | None = None  # folder or address with the ref; None: the installed trainer's checkout
     commits: tuple[Commit, ...] = ()  # ancestors of `commit` that the other arm lacks
-    folder: str | None = None  # the checkout; None: the trainer is installed, or is a custom program in its own folder
+    # The checkout, or the folder in it from which MaxText is imported. None: the trainer is installed, or is a custom
+    # program in its own folder.
+    folder: str | None = None
     code: str = ""  # `digest_trainer` of `folder`; empty: unknown
     python: str = sys.executable
     software: tuple[str, ...] = ()  # declared differences from the other arm, e.g. "jax==0.11.0"
@@ -79,9 +81,9 @@ def choose_python(arm: Arm, build: Callable[[], str]) -> tuple[str | None, tuple
 def resolve_maxtext(arm: Arm, cache: Path, checkout: Path | None = None) -> TrainerSource:
     """Return the MaxText of an arm.
 
-    Its environment is built in the folder `cache` from the arm's `packages`, or is the environment of the arm's
-    `python`, else of $MAXVIEW_MAXTEXT_PYTHON. checkout: the checkout of the arm's ref, whose MaxText then runs in that
-    environment. Raises ConfigError and SoftwareError, with the options to set.
+    Its environment is built in the folder `cache` from the arm's `packages`. Without packages, it is the environment of
+    the arm's `python`, else of $MAXVIEW_MAXTEXT_PYTHON. checkout: the checkout of the arm's ref, whose MaxText then
+    runs in that environment. Raises ConfigError and SoftwareError, with the options to set.
     """
     python, software = choose_python(arm, lambda: make_maxtext_environment(arm.packages, cache))
     named = python or os.environ.get(PYTHON_VARIABLE)
@@ -110,7 +112,7 @@ def resolve_custom_command(
 ) -> TrainerSource:
     """Return the custom program of an arm, with the Python that replaces `{python}`: by default maxview's own.
 
-    checkout: the clean checkout of its ref. Raises ConfigError and SoftwareError, with the options to set.
+    checkout: the clean checkout of the arm's ref. Raises ConfigError and SoftwareError, with the options to set.
     """
     folder = checkout or Path(template.folder or "").expanduser().absolute()
     if not folder.is_dir():

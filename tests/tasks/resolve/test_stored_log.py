@@ -117,7 +117,7 @@ def test_a_log_alone_creates_no_checkpoints(
 
 def test_lines_appear_at_their_original_pace() -> None:
     data = stored_log().encode()
-    places = list(play_log.pauses(data, 0, len(data)))
+    places = list(play_log.find_times(data, 0, len(data)))
     assert [seconds for seconds, _ in places] == [0.0, 1.0, 40.0, 60.0]
     assert [data[offset : offset + 20] for _, offset in places] == [
         AT.format(*moment).encode()[:20] for moment in ((55, 0), (55, 1), (55, 40), (56, 0))
@@ -141,7 +141,7 @@ def test_lines_appear_at_their_original_pace() -> None:
     ],
 )
 def test_dates_and_durations_in_a_log_set_the_pace(text: str, expected: list[float]) -> None:
-    assert [seconds for seconds, _ in play_log.pauses(text.encode(), 0, len(text))] == expected
+    assert [seconds for seconds, _ in play_log.find_times(text.encode(), 0, len(text))] == expected
 
 
 def test_the_pace_is_the_logs_times_a_factor(stored: Path, directory: RunDirectory) -> None:
