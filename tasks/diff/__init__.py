@@ -1,3 +1,6 @@
-"""Compares the run records of two arms: findings, metric rows, floors (proofs of equality), curves and a verdict."""
+"""Compares the run records of two arms: findings, metric rows, floors (proofs of equality), curves and a verdict.
+
+An arm is one side of a comparison: the runs of one of the two compared versions.
+"""
 
 from tasks.diff.compare_runs import diff, exit_status

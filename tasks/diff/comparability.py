@@ -1,4 +1,4 @@
-"""Collects the findings on two arms, such as undeclared differences, deaths and incomplete logs.
+"""Collects the findings on two arms (sides of a comparison), such as undeclared differences, deaths, incomplete logs.
 
 The config gives each kind of finding its effect: it blocks or qualifies the verdict, is only a note, or is ignored.
 """

@@ -1,4 +1,4 @@
-"""Turns the run records of two arms into a `ComparisonRecord`, with its verdict and headline."""
+"""Turns the run records of two arms (sides of a comparison) into a `ComparisonRecord`, with verdict and headline."""
 
 import hashlib
 from collections.abc import Sequence
@@ -131,7 +131,7 @@ def diff(
 
 
 def allow(row: MetricDiff, rules: VerdictRules) -> MetricDiff:
-    """Return the row. If it has changed and the comparison's file allows that, the row gets the reason in the file."""
+    """Return the row. If it is *changed* and the comparison's file allows that, the row gets the reason in the file."""
     why = rules.allowed.get(BY_NAME[row.metric].tolerance, "")
     return row.model_copy(update={"allowed": why}) if why and row.verdict == "changed" else row
 

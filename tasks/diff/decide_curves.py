@@ -1,4 +1,7 @@
-"""Decides the verdict on a metric with a value at every step, from both arms' curves: docs/verdict.md, section 4."""
+"""Decides the verdict on a metric with a value at every step, from both arms' curves: docs/verdict.md, section 4.
+
+An arm is one side of a comparison of runs. A curve contains a run's values at the steps that all runs have.
+"""
 
 from collections.abc import Sequence
 from math import comb, inf

@@ -1,6 +1,7 @@
-"""Estimates the difference of two arms' step times, its interval, its p-value, and the runs that would decide.
+"""Estimates how a time differs between two arms: difference, interval, p-value, number of runs that would decide.
 
-The input is one level per run: the time of its steady or of its typical steps (see `step_time_levels`).
+An arm is one side of a comparison of runs. The input is one level per run: the time of its steady or of
+its typical steps (see `step_time_levels`).
 """
 
 from functools import cached_property
@@ -32,13 +33,16 @@ class Sample(Frozen):
     baseline: tuple[float, ...]  # seconds
     candidate: tuple[float, ...]  # seconds
     noise: Noise  # of the difference of two equal runs
-    error: float = 0.0  # mean standard error of a run's level, estimated from the run's own steps
+    error: float = 0.0  # standard error of a run's level (root mean square of all runs), from its own steps
     between: float = 0.0  # standard deviation due to other machines or days, which more runs do not reduce
     apart: str = ""  # the reason for `between`, e.g. "the arms ran at other times"
 
 
 class Effect(Frozen):
-    """The difference of two arms, with its interval and its p-value. All figures are natural logarithms of ratios."""
+    """The difference of two arms, with its interval and its p-value.
+
+    Differences and standard deviations are natural logarithms of ratios.
+    """
 
     estimate: float  # logarithm of candidate ÷ baseline
     scale: float  # standard deviation of the difference between one run of the baseline and one of the candidate

@@ -1,4 +1,4 @@
-"""Builds the rows of a comparison's table: for each metric, both arms' values and the decision on them."""
+"""Builds the rows of a comparison's table: for each metric, both sides' (arms') values and the decision on them."""
 
 from collections.abc import Iterator, Mapping
 from math import isclose, isfinite
@@ -14,7 +14,7 @@ from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.records import Decision, Measured, MetricDiff, Source
 
-DIED = "–, died"  # the cell of an arm that ended before it had a value
+DIED = "–, died"  # the cell of an arm with a dead run and without a value
 ABSENT = "not in the log"
 NOT_JUDGED = "not judged"  # the verdict of rows that never decide the overall verdict
 type Cells = tuple[Measured, Measured]

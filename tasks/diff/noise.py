@@ -1,6 +1,6 @@
 """Estimates how much equal runs differ: by the device's stated noise, its history, and where and when the runs ran.
 
-All figures are natural logarithms of ratios: 0.01 is 1 %.
+Differences and their scales are natural logarithms of ratios: 0.01 is 1 %. An arm is one side of a comparison of runs.
 """
 
 from collections import Counter

@@ -1,4 +1,7 @@
-"""Defines observations about two arms. The effect on the verdict, which the config adds, makes them findings."""
+"""Defines observations about two arms (sides of a comparison).
+
+The effect on the verdict, which the config adds, makes them findings.
+"""
 
 from collections.abc import Iterator
 from typing import Any

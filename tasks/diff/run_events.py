@@ -1,4 +1,7 @@
-"""Finds events of runs: deaths with their cause, incomplete logs, repeated compiles, starts far apart in time."""
+"""Finds events of runs: deaths with their cause, incomplete logs, repeated compiles, starts far apart in time.
+
+An arm is one side of a comparison of runs.
+"""
 
 from itertools import zip_longest
 

@@ -1,4 +1,7 @@
-"""Finds arms that ran other code than planned or declared, and whether they started from the same state."""
+"""Finds arms that ran other code than planned or declared, and whether they started from the same state.
+
+An arm is one side of a comparison of runs.
+"""
 
 from tasks.diff.arms import Arms
 from tasks.diff.floors import TRAINERS
@@ -10,7 +13,7 @@ from tasks.resolve.trainers.trainer_source import SOURCE
 
 SEVERAL = 3  # fewest moved messages that prove other code; a few may have several call sites or another Python
 SHOWN = 3  # most arguments that a message names
-IMPLEMENTATIONS = frozenset({"linen", "nnx"})  # names of arms
+IMPLEMENTATIONS = frozenset({"linen", "nnx"})  # names of arms that run the two implementations
 
 
 def find_other_code(arms: Arms) -> Observations:

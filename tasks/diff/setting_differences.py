@@ -10,7 +10,7 @@ from configs.verdict_rules import Inert, load_inert
 from tasks.records import RunRecord
 
 FLAG_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
-# MaxText's keys that choose the implementation: they always differ between Linen and NNX
+# MaxText's keys that choose the implementation: they are expected to differ between Linen and NNX
 IMPLEMENTATION_KEYS = frozenset({"pure_nnx", "enable_nnx", "pure_nnx_decoder"})
 # (kind of finding, pattern of config keys): keys of MaxText, maxview's trainer and Megatron; the first match is used
 KEYS: tuple[tuple[FindingKind, re.Pattern[str]], ...] = (
@@ -48,7 +48,7 @@ def own_config(run: RunRecord) -> dict[str, str]:
 
 
 def config_differences(left: RunRecord, right: RunRecord, *, planned: bool = False) -> Iterator[Difference]:
-    """Yield the differing keys that both runs have. planned: only keys of their plans."""
+    """Yield the differences in config keys that both runs have. planned: only in keys that a plan has."""
     sides = own_config(left), own_config(right)
     keys = sides[0].keys() & sides[1].keys()
     if planned:
@@ -58,7 +58,10 @@ def config_differences(left: RunRecord, right: RunRecord, *, planned: bool = Fal
 
 
 def variable_differences(left: RunRecord, right: RunRecord) -> Iterator[Difference]:
-    """Yield the differing variables that the launcher set. The flags in FLAG_VARIABLES are compared one by one."""
+    """Yield the differences in environment variables that the launcher set; none if a run has no plan.
+
+    The flags in FLAG_VARIABLES are compared one by one.
+    """
     if left.plan is None or right.plan is None:
         return
     sides = _without_own(left.plan.environment, left), _without_own(right.plan.environment, right)

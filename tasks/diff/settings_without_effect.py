@@ -25,12 +25,14 @@ OFF = frozenset({"False", "false", "0", "0.0"})  # values of enable_dropout with
 
 
 class Field(Frozen):
-    """The values of one field of the step lines, over all runs of an arm."""
+    """The values of one field of the step lines or metrics files, over all runs of an arm."""
 
     count: int  # number of values, without NaN
     low: float  # the smallest value
     high: float  # the largest value
-    place: Source | None  # of the first value that is not 0 in the first run with the field, else of its first step
+    place: (
+        Source | None
+    )  # of the first value that is not 0 in the first run with the field, else of that run's first step
 
     @property
     def is_constant(self) -> bool:

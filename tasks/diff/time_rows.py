@@ -218,7 +218,7 @@ def _parts_per_step(accounts: list[TimeAccount]) -> dict[str, float]:
 
 
 def name_host(decision: Decision, arms: Arms) -> str:
-    """Return which part of the host loop explains a decided time difference of equal programs; empty without one."""
+    """Return that the host loop explains a time difference of equal programs, and which parts do; empty without one."""
     if decision.verdict not in ("regressed", "improved"):
         return ""
     parts = _explain_difference(arms)
@@ -227,7 +227,7 @@ def name_host(decision: Decision, arms: Arms) -> str:
 
 
 def _explain_difference(arms: Arms) -> str:
-    """Return the parts of a step that explain most of the candidate's time difference, in words; empty if unknown."""
+    """Return the parts of a step with at least NAMED_SHARE of the time difference, in words; empty if unknown."""
     sides = [_host_parts(arm) for arm in arms]
     if not all(sides):
         return ""

@@ -76,7 +76,7 @@ def is_stall(part: TimePart) -> bool:
 
 
 def _parts_outside_steps(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[TimePart]:
-    """Return the parts of the run's time outside its steps; empty if its length is unknown or below `spent`."""
+    """Return the parts of the run's time outside its steps; empty if its length is unknown or not above `spent`."""
     length = seconds_between(reading.started, reading.ended)
     if length is None or length <= spent:
         return []

@@ -1,4 +1,4 @@
-"""Checks the three marks that Orbax leaves when a save is complete.
+"""Checks the three marks that Orbax leaves when it completes a save.
 
 First, `_CHECKPOINT_METADATA` gets a commit time. Then, on a local disk, the folder is renamed from
 `9.orbax-checkpoint-tmp` to `9`; on gs:// it has its final name from the start. Last, `commit_success.txt` is written,

@@ -201,7 +201,7 @@ def count_progress(on_progress: Progress | None, check: str, total: int) -> Call
 
 @dataclass
 class Verification:
-    """One verification of one step. After `run`, `indexes` contains (item, index) for each item that has arrays."""
+    """One verification of one step. After `run`, `indexes` contains (item, index) for each tree of arrays."""
 
     found: FoundStep
     manifest: os.PathLike[str]
@@ -276,7 +276,7 @@ class Verification:
                 self._check_values()
 
     def _check_commit(self) -> list[Item] | None:
-        """Return the items of a step; None if no further check is possible."""
+        """Return the items of a step; None if further checks are pointless."""
         self.checks.append("commit")
         unfinished = check_unfinished(self.folder, self.files)
         if unfinished:
