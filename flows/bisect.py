@@ -1,6 +1,7 @@
 """The flow `bisect`: list commits → compile each → train both ends → train the most informative points → publish.
 
-The ends are the first point (good) and the last one (bad) of the line of commits or package versions.
+A point is a commit or a package version; package versions are not compiled. The ends are the first point (good) and the
+last one (bad). The culprit is the point that changed the metric. The results of the compiles are the compile ledger.
 """
 
 from dataclasses import dataclass, field, replace
@@ -49,9 +50,9 @@ from tasks.verify.compare_checkpoints import find_common
 
 @unless_named
 def name_run() -> str:
-    """Return the flow run's name."""
-    wanted = flow_run.parameters
-    return show_name(f"{wanted['comparison']}: {wanted['good']} … {wanted['bad']}")
+    """Return the flow run's name: comparison, good and bad."""
+    given = flow_run.parameters
+    return show_name(f"{given['comparison']}: {given['good']} … {given['bad']}")
 
 
 @flow(
@@ -67,23 +68,23 @@ def bisect(options: BisectOptions) -> State[Any]:
     store, jobs = open_store(options.out), Jobs()
     metric = read_metric(options.metric) if options.metric else None
     span = find_span_step(options)
-    found: list[tuple[Bisection, PublishedPage]] = []
+    bisections: list[tuple[Bisection, PublishedPage]] = []
     try:
         for case in list_cases(options):
             good_plan = plan_point(options, span, 0, case, store.path, repeats=1)[0]
             record = Search(options, span, case, store, jobs, good_plan, metric).find()
             page = publish_bisection_step(record, store)
             EVENTS.put(Bisected(record, page))
-            found.append((record, page))
+            bisections.append((record, page))
     except Stopped as stopped:
         return Cancelled(message=str(stopped))
     forget([flow_run.id], store)
-    log_result((record.headline, page.shown) for record, page in found)
-    message = " · ".join(record.headline for record, _ in found)[:1000]
-    if any(record.outcome == "found" for record, _ in found):
+    log_result((record.headline, page.shown) for record, page in bisections)
+    message = " · ".join(record.headline for record, _ in bisections)[:1000]
+    if any(record.outcome == "found" for record, _ in bisections):
         return Failed(name=REGRESSED, message=message)
-    sure = all(record.outcome == "ledger" for record, _ in found)
-    return Completed(name="Ledger" if sure else "Unknown", message=message)
+    ledger_alone = all(record.outcome == "ledger" for record, _ in bisections)
+    return Completed(name="Ledger" if ledger_alone else "Unknown", message=message)
 
 
 @dataclass
@@ -97,11 +98,11 @@ class Search:
     jobs: Jobs
     good_plan: RunPlan  # the plan of good's first run
     metric: BisectedMetric | None  # None until a comparison of good and bad chooses it
-    runs: dict[int, list[RunRecord]] = field(default_factory=dict, init=False)  # point → its finished runs
+    runs: dict[int, list[RunRecord]] = field(default_factory=dict, init=False)  # point → its runs that finished or died
     failures: dict[int, str] = field(default_factory=dict, init=False)  # point → why it cannot be judged
 
     def find(self) -> Bisection:
-        """Search; return the case's record, or the record of a search inside the merge if the culprit is a merge."""
+        """Search and return the case's record. If the culprit is a merge, also search inside it: see `find_inside`."""
         corners: tuple[FactorEffect, ...] = ()
         if self.request.more.packages and not (self.span.points[0].version or self.span.software):
             corners = self.run_corners()
@@ -121,7 +122,7 @@ class Search:
         return record
 
     def search(self, points: tuple[BisectedPoint, ...]) -> tuple[Finish, Line]:
-        """Train points until the culprit is found or a limit is reached; return the result and the weighed line."""
+        """Train points until there is a result; return the result, and the line with the points' prior weights."""
         limits = Limits(
             ends=load_comparison(self.request.comparison).repeats, budget_s=self.request.read_budget(),
             most_runs=self.request.more.max_runs,
@@ -154,7 +155,10 @@ class Search:
                 self.train(point)
 
     def compare_ends(self, limits: Limits) -> BisectedMetric | Finish:
-        """Train the ends until their comparison decides; return the metric of the worst row, or the reason to stop."""
+        """Train the ends until their comparison decides; return the metric of the worst row, else the search's result.
+
+        There is no worst row if no row is worse, if a limit is reached, or if an end cannot be run.
+        """
         last = len(self.span.points) - 1
         action: BisectedMetric | Train | Finish = Train(points=(0, last), why="both ends")
         while True:
@@ -183,7 +187,7 @@ class Search:
                 self.runs.setdefault(end, []).append(record)
 
     def train(self, point: int) -> None:
-        """Train a point once more, or reuse a finished run. If its trainer cannot be prepared, add to `failures`."""
+        """Train a point once more, or reuse a finished run. Adds to `failures` if its trainer cannot be prepared."""
         number = len(self.runs.get(point, ()))
         try:
             plan = self.plan(point, repeats=number + 1)[number]
@@ -240,7 +244,7 @@ class Search:
         return spent_seconds([run for runs in self.runs.values() for run in runs])
 
     def compile_points(self) -> tuple[BisectedPoint, ...]:
-        """Return the points with their ledger entries; compile missing ones in parallel. Versions have no entries."""
+        """Return the commits with their ledger entries; compile missing ones in parallel. Versions get no entries."""
         points = self.span.points
         if points[0].version:
             return points
@@ -279,7 +283,10 @@ class Search:
         return record.model_copy(update={"program": program})
 
     def find_inside(self, record: Bisection, culprit: int) -> Bisection:
-        """Search inside the merged branches; return the record of the first culprit there, else the merge's record."""
+        """Search inside the merged branches; return the record of the first culprit there, else the merge's record.
+
+        record: the merge's record. culprit: index of the merge.
+        """
         merge = self.span.points[culprit].name
         for inside in spans_inside(self.request, self.span, culprit):
             EVENTS.put(Replanned((), f"{merge} is a merge: its {len(inside.points) - 1} commits are next"))
@@ -292,7 +299,11 @@ class Search:
         return record.model_copy(update={"notes": (*record.notes, note)})
 
     def run_corners(self) -> tuple[FactorEffect, ...]:
-        """Train old and new code with old and new packages; return the effects of both. Also sets `metric` if unset."""
+        """Train old and new code with old and new packages; return the effects of code, packages and their interaction.
+
+        If `metric` is None, sets it to the worst row of the comparison of the last corner with the first, if there is
+        one. Raises ValueError if a corner cannot be run.
+        """
         square = replace(self, span=corner_span(self.request, self.span))
         repeats = load_comparison(self.request.comparison).repeats
         for corner in list(range(4)) * repeats:

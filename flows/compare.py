@@ -69,9 +69,9 @@ from tasks.verify.steps_to_prove import find_unverified
 @unless_named
 def name_run() -> str:
     """Return the flow run's name: cases, arms and target."""
-    wanted = flow_run.parameters
-    refs = (wanted.get("baseline"), wanted.get("branch"))
-    return name_comparison(wanted["comparison"], wanted.get("cases"), wanted.get("target"), refs)
+    given = flow_run.parameters
+    refs = (given.get("baseline"), given.get("branch"))
+    return name_comparison(given["comparison"], given.get("cases"), given.get("target"), refs)
 
 
 @flow(
@@ -174,7 +174,8 @@ def compare_cases(
 def find_refused(request: Request, target: str, store: Store, jobs: Jobs) -> dict[str, ComparisonRecord]:
     """Compile all cases for the target's slice; return case → comparison of its programs for the cases that do not fit.
 
-    Publishes the other comparisons. Returns {} if the target has no topology, or if a compiler is missing (reported).
+    Publishes the other comparisons. Returns {} if the target has no topology; also, with a report, if a config
+    is wrong or a compiler is missing.
     """
     if load_target(target).topology is None:
         return {}
@@ -199,7 +200,7 @@ def find_refused(request: Request, target: str, store: Store, jobs: Jobs) -> dic
 
 
 def compile_cases(plans: list[RunPlan], store: Store, jobs: Jobs) -> Iterator[ComparisonRecord]:
-    """Compile the plans, several at once; yield the comparison of a case's programs when both arms are compiled."""
+    """Compile the plans, several at once; yield each case's comparison of programs once its arms are compiled."""
     lanes = count_lanes(len(plans))
     groups = order_compiles(plans, lanes)
     compiles = [partial(run_one, plan, store, jobs, among=[plan]) for plan in chain(*groups)]
@@ -213,8 +214,8 @@ def compile_cases(plans: list[RunPlan], store: Store, jobs: Jobs) -> Iterator[Co
 def run_all(plans: list[RunPlan], store: Store, jobs: Jobs, *, take_over: bool = False) -> Iterator[RunRecord]:
     """Yield the records of a case's runs in order: finished runs from the store, and others after training them.
 
-    Reserves the slice from the first to the last run, so that no other comparison runs between the arms. Each run may
-    restore a checkpoint of the other arm as a proof.
+    Reserves a slice of the target from the first run that is trained to the end, so that no other comparison runs
+    between the arms. Each trained run may restore a checkpoint of the other arm as a proof.
     """
     holding = False
     with ExitStack() as held:
@@ -231,7 +232,7 @@ def run_all(plans: list[RunPlan], store: Store, jobs: Jobs, *, take_over: bool =
 
 
 def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], take_over: bool = False) -> RunRecord:
-    """Launch, watch, verify and scrape one run, unless another flow has finished it; return its record."""
+    """Launch, watch, verify and scrape one run, unless it has finished meanwhile; return its record."""
     with held_run(plan, store, jobs, take_over=take_over) as finished:
         if finished is not None:
             return finished
@@ -253,7 +254,8 @@ def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], ta
 def explain_case(result: ComparisonRecord, runs: list[RunRecord], store: Store) -> ComparisonRecord:
     """Return the comparison, with an explanation if its arms differ and can run again on this machine.
 
-    `explain: off` in the comparison's file prevents the explanation. If the explanation fails, the error is reported.
+    `explain: off` in the comparison's file prevents the explanation. If the explanation fails, the error is reported
+    and the comparison is returned without one.
     """
     why, plans = name_explainable_differences(result), plans_of(runs)
     if not why or plans is None or not wants_explanation(result.comparison):
@@ -279,7 +281,7 @@ def publish_case(
 
 
 def write_comment(comparisons: list[tuple[ComparisonRecord, PublishedPage]], name: str, pull_request: str) -> str:
-    """Write the comment on a pull request. Returns an error's message instead of raising it; "" without an error."""
+    """Write the comment on a pull request. Returns "", or the message about an error, which is not raised."""
     try:
         comment_step(comparison_comment(comparisons, name), pull_request)
     except Exception as error:
@@ -298,7 +300,8 @@ def run_until_decided(
 ) -> ComparisonRecord:
     """Compare the runs; while `decide` returns more repeats, run these with alternating arms and compare again.
 
-    all_plans: plans of all repeats that may be run. decide: (comparison, its runs per arm) → runs per arm, why.
+    look: compares the runs. all_plans: plans of all repeats that may be run. decide: (comparison, its runs per arm) →
+    the total runs per arm of the next comparison (None: stop), and the reason.
     """
     for number in count(1):
         result = look(runs.model_copy(update={"look": number}))

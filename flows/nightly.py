@@ -1,4 +1,8 @@
-"""The flow `nightly`: plan → one `compare` per cell (a case of a comparison) → bisect → summary and message."""
+"""The flow `nightly`: plan → one `compare` per cell → bisect new regressions → summary, message and comment.
+
+A cell is a case of a comparison. A night is one set of cells; a later flow run of the same day finishes an interrupted
+night.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,8 +58,8 @@ def nightly(options: NightOptions) -> State[Any]:
     store = open_store(options.out)
     plan = plan_night_step(options, store, flow_run.scheduled_start_time)
     results = list(run_cells(plan, store))
-    found = list(find_culprits(plan, results, store)) if plan.bisect_budget_s else []
-    record = finish_night_step(plan, results, store, found)
+    culprit_lines = list(find_culprits(plan, results, store)) if plan.bisect_budget_s else []
+    record = finish_night_step(plan, results, store, culprit_lines)
     forget([flow_run.id], store)
     problems = publish(record, store)
     log_result([(night_headline(record), find_page(store.path / PAGE, store).shown)])
@@ -63,28 +67,31 @@ def nightly(options: NightOptions) -> State[Any]:
 
 
 def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
-    """Yield the cells' results in order. The number of cells that run at once is `plan.slices`."""
+    """Yield the cells' results in order. At most `plan.slices` cells run at once."""
     jobs = Jobs(flow_run.id)
-    verdicts: dict[str, Compared] = {}  # id of a cell's flow run → its comparison
+    events: dict[str, Compared] = {}  # id of a cell's flow run → the event of its comparison
 
     def keep(event: Event) -> None:
         if isinstance(event, Compared):
-            verdicts[event.flow_run] = event
+            events[event.flow_run] = event
 
     with EVENTS.heard_by(keep):
-        cells = [partial(run_cell, plan, cell, store, jobs, verdicts) for cell in plan.cells]
+        cells = [partial(run_cell, plan, cell, store, jobs, events) for cell in plan.cells]
         yield from in_lanes(cells, plan.slices, jobs)
 
 
 def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) -> Iterator[str]:
-    """Bisect every cell with a new regression or death; yield a line with the culprit, or the failed search's state."""
+    """Bisect each result of `find_new_regressions`; yield one line for each: the cell, and how its bisection ended.
+
+    The line has the bisection's headline and page, or the state's message if no bisection was published.
+    """
     for result in find_new_regressions(plan, results, store):
         cell = result.cell
-        found: list[str] = []
+        headlines: list[str] = []
 
-        def keep(event: Event, found: list[str] = found) -> None:
+        def keep(event: Event, headlines: list[str] = headlines) -> None:
             if isinstance(event, Bisected):
-                found.append(f"{event.record.headline} ({event.page.shown})")
+                headlines.append(f"{event.record.headline} ({event.page.shown})")
 
         with EVENTS.heard_by(keep):
             options = BisectOptions(
@@ -93,7 +100,7 @@ def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) 
                 more=BisectMore(overrides=plan.overrides, budget=f"{plan.bisect_budget_s:f}s"),
             )  # fmt: skip
             state: State[Any] = bisect(**dict(options), return_state=True)
-        yield tell_culprit(cell, found[0] if found else state.message or "the bisection did not finish")
+        yield tell_culprit(cell, headlines[0] if headlines else state.message or "the bisection did not finish")
 
 
 def name_cell() -> str:
@@ -112,17 +119,21 @@ def name_cell() -> str:
     validate_parameters=False,  # called only by the nightly flow, with valid objects
 )
 def compare_cell(request: Request, out: str, jobs: Jobs, beside: int) -> State[Any]:
-    """Compare a case like the flow `compare`; the night's flow run also owns the jobs. beside: see `compare_cases`."""
+    """Compare one case, like the flow `compare` does. The jobs belong to this flow run and to the night's flow run.
+
+    beside: number of the night's other cells of the same comparison.
+    """
     return compare_cases(request, open_store(out), jobs, beside=beside)
 
 
-def run_cell(
-    plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs, verdicts: Mapping[str, Compared]
-) -> CellResult:
-    """Run one cell and return its result, also if the cell fails. verdicts: id of a flow run → its comparison."""
+def run_cell(plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs, events: Mapping[str, Compared]) -> CellResult:
+    """Run one cell and return its result, also if the cell fails. Raises Stopped if the night is being ended.
+
+    events: id of a cell's flow run → the event of its comparison; filled while the cell runs.
+    """
     jobs.check()
     started = time.monotonic()
-    found = None
+    event = None
     request = Request(
         comparison=cell.comparison,
         cases=(cell.case,),
@@ -146,22 +157,22 @@ def run_cell(
 
     try:
         state = outlast(attempt)  # a retry reuses finished runs
-        found = verdicts.get(str(state.state_details.flow_run_id))
+        event = events.get(str(state.state_details.flow_run_id))
         message = state.message or state.name or "it did not say why"
-    except Exception as error:  # an error in Prefect: the night continues
+    except Exception as error:  # an error of Prefect, or a long outage of its server: the night continues
         get_run_logger().exception("%s %s failed", cell.comparison, cell.case)
         message = f"{type(error).__name__}: {error}"
     seconds = time.monotonic() - started
     jobs.check()
-    if found is None:
+    if event is None:
         return CellResult(cell=cell, outcome="failed", headline=message, seconds=seconds)
-    record = found.record
+    record = event.record
     return CellResult(
         cell=cell,
         outcome=record.verdict,
         headline=record.headline,
         died=record.has_died,
-        page=found.page.address,
+        page=event.page.address,
         seconds=seconds,
     )
 
@@ -186,7 +197,11 @@ def publish(record: NightRecord, store: Store) -> list[str]:
 
 
 def final_state(record: NightRecord, problems: list[str]) -> State[Any]:
-    """Return the night's final state, named by the worst outcome; Failed if a result is bad or was not published."""
+    """Return the night's final state.
+
+    Failed: `Regressed` if a result is bad, else `NotPublished` if the summary, message or comment was not published.
+    Completed: `Unknown` if a result outside quarantine is unknown, else `Same`. problems: the errors of `publish`.
+    """
     message = " · ".join([night_headline(record), *(f"not published: {problem}" for problem in problems)])[:1000]
     if record.bad:
         return Failed(name="Regressed", message=message)

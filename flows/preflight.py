@@ -24,9 +24,9 @@ from tasks.store import open_store
 @unless_named
 def name_run() -> str:
     """Return the flow run's name: cases, comparison and target."""
-    wanted = flow_run.parameters
-    cases = ", ".join(wanted.get("cases") or ["its own cases"])
-    return show_name(f"{wanted['comparison']}: {cases} compiled for {wanted['target']}")
+    given = flow_run.parameters
+    cases = ", ".join(given.get("cases") or ["its own cases"])
+    return show_name(f"{given['comparison']}: {cases} compiled for {given['target']}")
 
 
 @flow(

@@ -9,12 +9,12 @@ from tasks.resolve.options import DEFAULT_OUT, Out
 from tasks.services.flow_runs import is_alive_after_all, life_of, stop_jobs
 from tasks.store import open_store
 
-HEARTBEATS_S = 60.0  # two intervals between heartbeats
+HEARTBEATS_S = 60.0  # time in which a flow run that is alive sends two heartbeats
 
 
 @flow(name="reap", description="End the jobs of flow runs that were lost together with their worker.")
 def reap(out: Out = DEFAULT_OUT) -> list[str]:
-    """End the jobs that ended flow runs have left behind; return the jobs' names."""
+    """End the jobs that ended flow runs have left behind; return the names of those that were still running."""
     store = open_store(out)
     lost = [flow_run for flow_run in unforgotten(store) if life_of(flow_run) == "over"]
     if lost:

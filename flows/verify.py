@@ -1,4 +1,7 @@
-"""The flow `verify`: find the checkpoints in stores, runs or buckets → prove each → publish the proofs."""
+"""The flow `verify`: find the checkpoints in stores, runs or buckets → prove each → publish the proofs.
+
+A proof is the result of verifying one checkpoint.
+"""
 
 from typing import Annotated, Any, cast
 
@@ -44,9 +47,9 @@ def verify(
         float, doc("A step that was proved within the last hours is not read again", minimum=0)
     ] = 12.0,
 ) -> State[Any]:
-    """Prove every checkpoint. A damaged checkpoint does not stop the flow, but makes its final state Failed."""
-    wanted = find_checkpoints_step(places, hours)
-    futures = [prove_step.submit(one, deep, again_after_h) for one in wanted]
+    """Prove the checkpoints. A damaged one does not stop the flow, but makes its final state Failed."""
+    paths = find_checkpoints_step(places, hours)
+    futures = [prove_step.submit(path, deep, again_after_h) for path in paths]
     proofs = [future.result() for future in futures]
     publish_proofs_step(proofs)
     headline = proofs_headline(proofs)

@@ -27,12 +27,12 @@ from flows.cli.commands.site import site
 from flows.cli.commands.verify import verify
 from flows.cli.interrupts import INTERRUPTED, say_interrupted
 
-MAX_ARGUMENT_LENGTH = 4_096  # Linux's limit for a path
+MAX_ARGUMENT_LENGTH = 4_096  # characters; Linux limits a path to as many bytes
 DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they reorder text
 
 
 def explain_error(error: cyclopts.CycloptsError) -> str:
-    """Return the message about a wrong option; for an error of pydantic: option, reason and value."""
+    """Return the message about a wrong option; for an error of pydantic, a line per option with reason and value."""
     if not isinstance(error.__cause__, ValidationError):
         return str(error)
     return "\n".join(
@@ -42,7 +42,7 @@ def explain_error(error: cyclopts.CycloptsError) -> str:
 
 
 def show_default(value: object) -> str | None:
-    """Return an option's default as text for a command's help; None, which shows nothing, for "", False and None."""
+    """Return an option's default as text for a command's help; None, which shows nothing, for "", 0, False and None."""
     return None if value in ("", False, None) else str(value)
 
 

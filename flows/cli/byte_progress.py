@@ -1,4 +1,4 @@
-"""Shows the progress of reading many bytes: as a bar on a terminal, else as lines."""
+"""Shows the progress of reading many bytes, as a bar on a terminal or as lines."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,12 +10,15 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 from tasks.records.text import visible
 from tasks.scrape.window import read_listener
 
-READ_EVERY_S = 10.0  # least time between two lines about a long file
+READ_EVERY_S = 10.0  # least seconds between two lines about long files
 
 
 @contextmanager
-def byte_progress(console: Console, what: str = "verifying") -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a thread-safe function that shows progress, called with (description, bytes so far, total bytes)."""
+def byte_progress(console: Console, start: str = "verifying") -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a thread-safe function that shows a bar, called with (description, bytes so far, total bytes).
+
+    Without a terminal, it shows nothing. start: the description before the first call.
+    """
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
@@ -23,12 +26,12 @@ def byte_progress(console: Console, what: str = "verifying") -> Iterator[Callabl
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        row = progress.add_task(what, total=None)
-        yield lambda what, done, total: progress.update(row, description=visible(what), completed=done, total=total)
+        row = progress.add_task(start, total=None)
+        yield lambda text, done, total: progress.update(row, description=visible(text), completed=done, total=total)
 
 
 class ReadLines:
-    """Prints how many bytes of a long file have been read: at the first call, then every READ_EVERY_S."""
+    """Prints how many bytes of a long file have been read: at the first call, then at most every READ_EVERY_S."""
 
     def __init__(self, console: Console):
         self.console = console

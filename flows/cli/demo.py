@@ -1,4 +1,4 @@
-"""Makes the site of `maxview site demo`: ingests generated example logs and, if given, saved MaxView pages."""
+"""Makes the site of `maxview site demo`: ingests generated logs and any saved MaxView pages, and adds real results."""
 
 import shlex
 import tempfile
@@ -21,16 +21,17 @@ from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, finish_ni
 from tasks.scrape import LogFormatError
 from tasks.store import Store, open_store, safe_name
 
-TARGET = "example"  # name of the target in all example comparisons; no such target exists
+TARGET = "example"  # name of the target in the comparisons of generated logs; no such target exists
 QUESTION = "An example: these logs are made up."
 OWNER = "the attention team"  # owner of the cases of main-vs-branch
-KNOWN = {"04_int8": "slower for three nights; its owners look into it"}  # case → why it is in quarantine
+# Case → why it is in quarantine in the last night.
+QUARANTINED = {"04_int8": "slower for three nights; its owners look into it"}
 
 
 def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -> str:
     """Make the example site in an empty folder; return the address of its index. Raises ValueError, StoreError.
 
-    documents: paths of saved MaxView pages. train: adds real results, from two trainings on this machine.
+    documents: paths of saved MaxView pages. train: adds the results of real trainings to the same store.
     """
     store = open_store(out)
     if next(store.files.entries(), None) is not None:
@@ -51,7 +52,7 @@ def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -
         for pair in example_pairs():
             nights.setdefault(pair.night, []).append(_compare(pair, Path(folder), store))
     for night, records in nights.items():
-        _write_night(records, KNOWN if night == max(nights) else {}, store)
+        _write_night(records, QUARANTINED if night == max(nights) else {}, store)
     train()
     judged = [judge(series) for series in find_series(load_history(store.files))]
     write_history_page(judged, store)
@@ -106,7 +107,10 @@ def _write_further_logs(pair: ExamplePair, store: Store) -> str:
 def _add_commits(
     record: ComparisonRecord, runs: Sequence[RunRecord], commits: Sequence[Commit], store: Store
 ) -> ComparisonRecord:
-    """Return the comparison with these commits, which logs do not print; also add them to the stored runs' records."""
+    """Return the comparison with these commits, which logs do not print; add its own commit to each stored run.
+
+    commits: the candidate's, the newest first, then the baseline's.
+    """
     *own, base = commits
     shas = {record.baseline.name: base.sha, record.candidate.name: own[0].sha}
     for run in runs:

@@ -27,22 +27,22 @@ from tasks.store import StoreError, check_writable
 State = Literal["ok", "optional", "missing"]
 SIGNS: dict[State, str] = {"ok": "[green]✓[/]", "optional": "[yellow]–[/]", "missing": "[red]✗[/]"}
 NEEDED = ("jax", "flax", "optax", "orbax-checkpoint", "prefect", "polars", "google-cloud-storage")
-MIN_FREE_GB = 2.0
+MIN_FREE_GB = 2.0  # of memory, and of the disk with the store
 
 
 def examine(out: str, target: str | None, *, as_json: bool = False) -> int:
-    """Print one line per check; return 2 if something required is missing, else 0.
+    """Print the checks, one per line or as JSON; return the exit status: 2 if something required is missing, else 0.
 
     target: the only target to check, which is then required; None: check all targets, which are then optional.
     """
     console = Console(highlight=False, soft_wrap=True)
     worst = 0
     targets = _targets() if target is None else _target(target)
-    found = [*_packages(), *_machine(out), *_prefect(), *_configs(), *targets, *_optional()]
+    checks = [*_packages(), *_machine(out), *_prefect(), *_configs(), *targets, *_optional()]
     if as_json:
-        print(json.dumps([{"state": state, "text": text} for state, text in found], indent=1))
-        return 2 if any(state == "missing" for state, _ in found) else 0
-    for state, text in found:
+        print(json.dumps([{"state": state, "text": text} for state, text in checks], indent=1))
+        return 2 if any(state == "missing" for state, _ in checks) else 0
+    for state, text in checks:
         console.print(f"{SIGNS[state]} {escape(text)}")
         worst = 2 if state == "missing" else worst
     console.print("\nNext: maxview compare linen-vs-nnx" if not worst else "\nMend what is marked ✗ first.")

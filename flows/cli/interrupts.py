@@ -1,4 +1,7 @@
-"""Handles Ctrl-C, also while other modules are imported. The second Ctrl-C ends all processes at once."""
+"""Handles Ctrl-C. During a command, the first one raises KeyboardInterrupt, the second one ends all processes at once.
+
+Before and after the command, and in a block of `NothingToUndo`, the first one ends them.
+"""
 
 import _thread
 import os  # Python itself has loaded these three already, so importing them takes no time
@@ -8,13 +11,13 @@ TYPE_CHECKING = False  # like `typing.TYPE_CHECKING`: `typing` is slow to import
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-INTERRUPTED, FAILED = 130, 2
+INTERRUPTED, FAILED = 130, 2  # exit statuses
 READER_GONE = 141  # exit status after a broken pipe, as a shell reports SIGPIPE
 at_interrupt: "list[Callable[[], None]]" = []  # functions to call at the first Ctrl-C, each in its own thread
 END_OF_LINE = b"\x1b[K"  # clears the rest of the line, which may still show start.py's SIGN_OF_LIFE
 END_OF_VIEW = b"\n\x1b[?25h"  # after an interrupted live view: a line break, and show the cursor again
 _enough = 2  # number of Ctrl-C that ends all processes at once
-_said = False
+_said = False  # whether the message about the interrupt was printed
 _saying = _thread.allocate_lock()
 
 
@@ -39,7 +42,10 @@ def leave_at_interrupt() -> None:
 
 
 def run(call: "Callable[[], int]") -> None:
-    """Call `call` and exit with its return value. The first Ctrl-C raises KeyboardInterrupt in `call`."""
+    """Call `call` and exit with its return value, or with INTERRUPTED, READER_GONE or FAILED if it raised.
+
+    The first Ctrl-C raises KeyboardInterrupt in `call`.
+    """
     global _enough
     import atexit
     import errno

@@ -1,4 +1,4 @@
-"""Shows a running comparison on a terminal: one line per run with its steps, loss, rate and checkpoints."""
+"""Shows a running flow on a terminal: one line per run with its steps, loss, seconds per step and checkpoints."""
 
 import time
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ class NoteColumn(ProgressColumn):
 
 
 class LiveView:
-    """A live view of the events of flows. Without a terminal, it prints a line when a run starts, ends or dies."""
+    """A live view of the events of flows. Without a terminal, it prints lines, e.g. when a run starts, ends or dies."""
 
     def __init__(self, console: Console):
         self.console = console

@@ -1,1 +1,4 @@
-"""The commands of `maxview`: their options and help. Slow imports are inside the functions, so that help is fast."""
+"""The commands of `maxview`: each is a function whose docstring is the help, and which returns the exit status.
+
+Slow imports are inside the functions, so that help is fast.
+"""

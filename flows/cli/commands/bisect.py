@@ -1,4 +1,4 @@
-"""The command `maxview bisect`, which runs the flow `bisect`."""
+"""The command `maxview bisect`, which runs the flow `bisect` and returns the exit status."""
 
 import json
 import os
@@ -12,9 +12,9 @@ from tasks.resolve.options import BisectOptions
 
 
 def bisect(name: str, /, *, options: Annotated[BisectOptions, Parameter(name="*")], json_: Json = False) -> int:
-    """Find the commit between good and bad that changed a metric, in as few runs as it takes.
+    """Find the commit, or package version, between good and bad that changed a metric, in as few runs as it takes.
 
-    Exit status: 1 a commit was found; 3 only a range, or no sure difference; 0 after --free.
+    Exit status: 1 one was found for a case; 0 after --free; else 3: only a range, or no sure difference.
 
     Parameters
     ----------
@@ -39,22 +39,22 @@ def bisect(name: str, /, *, options: Annotated[BisectOptions, Parameter(name="*"
 
     from tasks.services.events import EVENTS, Bisected, Event
 
-    found: list[Bisected] = []
+    bisections: list[Bisected] = []
 
     def keep(event: Event) -> None:
         if isinstance(event, Bisected):
-            found.append(event)
+            bisections.append(event)
 
     with EVENTS.heard_by(keep):
         state, _ = finish_flow("bisect", dict(options))
-    if not found:
+    if not bisections:
         raise FlowError(state.message or "the bisection did not finish")
     from tasks.publish.site.bisection_page import render_bisection
 
     if json_:
-        print(json.dumps([json.loads(one.record.model_dump_json()) for one in found], indent=1))
+        print(json.dumps([json.loads(one.record.model_dump_json()) for one in bisections], indent=1))
     else:
-        for record, page in found:
+        for record, page in bisections:
             print(render_bisection(record, page.address if "://" in page.address else os.path.relpath(page.path)))
-    outcomes = {one.record.outcome for one in found}
+    outcomes = {one.record.outcome for one in bisections}
     return 1 if "found" in outcomes else 0 if outcomes == {"ledger"} else 3

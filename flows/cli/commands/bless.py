@@ -40,20 +40,20 @@ def bless(
     if not reason.strip():
         raise ValueError('--reason is empty: say why these values are right, for example --reason "new initializer"')
     store, console = open_store(out, reading=True), Console(highlight=False, markup=False, soft_wrap=True)
-    wanted = None if case is None or "all" in case else set(case)
-    found = [
+    cases = None if case is None or "all" in case else set(case)
+    records = [
         record
         for record in newest_comparisons(store, comparison)
-        if target in (None, record.target) and (wanted is None or record.case in wanted) and record.programs is None
+        if target in (None, record.target) and (cases is None or record.case in cases) and record.programs is None
     ]
-    if not found:
+    if not records:
         raise ValueError(f"{store.address} has no finished {comparison} of that; first: maxview compare {comparison}")
-    for record in found:
+    for record in records:
         path, blessing = bless_record(record, store, reason, to)
         console.print(f"{record.case} · {record.target} · {record.candidate.label}: {path}")
         for name, (old, new) in blessing.values.items():
             console.print(f"  {name}: {old} → {new}")
     words = ["maxview", "compare", comparison, "--baseline", name_place(to)]
-    words += ["--case", found[0].case, "--target", found[0].target, *out_option(store.address)]
+    words += ["--case", records[0].case, "--target", records[0].target, *out_option(store.address)]
     console.print(f"next: {shlex.join(words)}")
     return 0

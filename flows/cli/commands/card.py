@@ -1,4 +1,4 @@
-"""The command `maxview card`: shows the verified and unverified properties of every case."""
+"""The command `maxview card`: shows which properties of every case are verified, failed or not verified."""
 
 import shlex
 from pathlib import Path
@@ -13,7 +13,7 @@ from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 if TYPE_CHECKING:
     from tasks.records.proof_card import Card
 
-ROOT = CONFIG_ROOT.parent  # folder of the installed trainer
+ROOT = CONFIG_ROOT.parent  # folder that contains configs/ and the trainer's sources
 
 
 def card(
@@ -28,7 +28,12 @@ def card(
     out: Out = DEFAULT_OUT,
     json_: Json = False,
 ) -> int:
-    """Show the proofs of every case: floors, losses, checkpoints, outside references, preflight.
+    """Show for every case which properties are verified, failed or not verified.
+
+    The properties: both arms have the same program, bits and checkpoint; equal losses; complete checkpoints; agreement
+    with outside references; a preflight for a TPU slice.
+
+    Exit status: 1 if --check finds a problem, else 0.
 
     Parameters
     ----------
@@ -80,7 +85,7 @@ def card(
 
 
 def read_card(name: str) -> "Card":
-    """Return the card in a file that `maxview card --json` wrote. Raises ValueError if the file is no card."""
+    """Return the card in a file that `maxview card --json` wrote. Raises ValueError for any other file."""
     from pydantic import ValidationError
 
     from tasks.records.proof_card import Card

@@ -1,4 +1,4 @@
-"""Options that several commands have, and checks of the output folder."""
+"""Options that several commands have, and functions for the output folder."""
 
 from pathlib import Path
 from typing import Annotated

@@ -21,7 +21,8 @@ def explain(
 ) -> int:
     """Say why two arms differ: the first tensor, the program, memory, time, the commits and lines.
 
-    Both trainers are started again for a few steps, on this machine. Exit status: 0 explained, 3 not.
+    Both trainers are started again for a few steps, on this machine. Exit status: 0 if the
+    arms' tensors or programs could be compared, else 3.
 
     Parameters
     ----------

@@ -33,6 +33,8 @@ def history(
 ) -> int:
     """Show the metrics of all comparisons over time: trends, changes of level, and their possible causes.
 
+    Exit status: 1 a metric's last change is for the worse, and not shared by both arms; 3 too few nights; else 0.
+
     Parameters
     ----------
     case

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tasks.services.server import Api
     from tasks.store import Store
 
-MAX_MISSES, PAUSE_S = 2, 0.5  # the server counts as gone after this many unanswered requests, PAUSE_S apart
+MAX_MISSES, PAUSE_S = 2, 0.5  # the server is gone after so many successive failed requests, PAUSE_S seconds apart
 REPORT_S = 30.0  # limit for the flow to report its final state to the server; then the process is ended
 
 
@@ -36,7 +36,7 @@ def run_flow(
 ) -> int:
     """Run the flow `name` in this process with a live view, print its comparisons, and return the exit status.
 
-    left_out: case → why it was not run.
+    left_out: case → why it was not run. Raises FlowError if the flow itself failed or published no comparison.
     """
     state, view = finish_flow(name, parameters)
     from tasks.diff import exit_status
@@ -117,7 +117,10 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def end_in_time(api: "Api") -> None:
-    """At Ctrl-C, end the jobs; if the server is gone, also this process, which would retry its reports for minutes."""
+    """At Ctrl-C, end the jobs. Also end this process if the server is gone or the flow does not end within REPORT_S.
+
+    Otherwise the process would retry its reports to a lost server for minutes.
+    """
     from flows.cli.interrupts import at_interrupt, end_at_once
     from tasks.services.running_jobs import stop_every_job
     from tasks.services.server import answers
@@ -136,7 +139,7 @@ def end_in_time(api: "Api") -> None:
 
 
 def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collection[tuple[str, str]] = ()) -> list[str]:
-    """Publish, without Prefect's server, every case whose runs have all finished; return the paths of the pages.
+    """Publish, without Prefect's server, every case whose trainings have all ended; return the paths of the pages.
 
     done: pairs (comparison, case) to leave out, because they have a page already.
     """

@@ -24,7 +24,7 @@ def scrape(
         Path | None, Parameter(help="SVG file for the pipeline schedule of a log, Megatron's or ours.")
     ] = None,
 ) -> int:
-    """Read logs into tables: of MaxText, maxview, Megatron-LM and its relatives, torchtitan.
+    """Read logs of MaxText, maxview, Megatron-LM and its relatives, and torchtitan into tables.
 
     A stream may still be growing (kubectl logs -f POD | maxview scrape -); Ctrl-C ends it and shows the lines so far.
     Step lines that cannot be read are reported on standard error; the exit status stays 0.

@@ -1,4 +1,7 @@
-"""The commands `maxview up` and `down`, which start and end a Prefect server and worker, and `maxview doctor`."""
+"""The commands `maxview up` and `down`, which start and end a Prefect server and worker, and `maxview doctor`.
+
+Each function returns the exit status.
+"""
 
 import json
 from pathlib import Path
@@ -23,6 +26,8 @@ def up(
     json_: Json = False,
 ) -> int:
     """Start a Prefect server with pool, limits, automations, deployments and a worker; if it runs, update it.
+
+    Exit status: 0; 2 if it cannot be started.
 
     PREFECT_SERVER_API_AUTH_STRING (user:password) sets a password, PREFECT_SERVER_DATABASE_CONNECTION_URL selects
     PostgreSQL instead of SQLite, MAXVIEW_WEBHOOK_URL is an address that receives the changes of every night.
@@ -54,7 +59,8 @@ def up(
 def down(*, state: State = None, json_: Json = False) -> int:
     """End the worker that `maxview up` started, its running flow runs, and the server; their data stays.
 
-    Also ends idle embedded servers; those in use by a command stay.
+    Also ends the embedded servers, which commands start without `maxview up`, unless a command uses one.
+    Exit status: 0, also if nothing was up.
     """
     from tasks.services import up as services
     from tasks.services.embedded_server import end_idle
@@ -76,7 +82,10 @@ def doctor(
     target: Annotated[str | None, Parameter(help="Check this target, with every right in its cluster.")] = None,
     json_: Json = False,
 ) -> int:
-    """Report the tools and settings that this machine, or a given target, has and lacks."""
+    """Report the tools and settings that this machine, or a given target, has and lacks.
+
+    Exit status: 2 if something required is missing, else 0.
+    """
     from flows.cli.doctor import examine
 
     return examine(out, target, as_json=json_)

@@ -1,4 +1,4 @@
-"""The command `maxview verify`: verifies checkpoints, or compares two of them, and prints the result."""
+"""The command `maxview verify`: verifies checkpoints or compares two of them, prints, and returns the exit status."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -24,6 +24,8 @@ def verify(
     json_: Json = False,
 ) -> int:
     """Verify that checkpoints exist and are complete. Give the folder of a step, of checkpoints, or of a run.
+
+    Exit status 0: every checkpoint is sound or was retired; 1: one is damaged; 2: one, or its manifest, is missing.
 
     With --against, compare the two given steps, or the last step that both runs have. Arrays are paired by path, also
     between Linen and NNX trees and between scanned and unrolled layers. Exit status 0: equal bit for bit; 1: different.
